@@ -38,7 +38,10 @@ PRONOUN = re.compile(r"(?:^|:\s)(They|Them|It|Its|This|That|These|Those|Both|Him
 # The two ends of one matter: what is read and what is written, a command and what it runs, the engine's part of a
 # capability and the operator's.
 SAME_NAME = frozenset(
-    ["__init__", "base", "registry", "prescan", "context", "csv", "json_lines", "run", "status", "preview", "operators"]
+    [
+        *("__init__", "base", "registry", "prescan", "context", "csv", "json_lines", "run", "status", "preview"),
+        *("operators", "check"),
+    ]
 )
 """Module names that may occur in several packages, because the package tells them apart."""
 

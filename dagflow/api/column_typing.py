@@ -58,3 +58,17 @@ class ColumnTyped(Capability):
             LookupError: What arrives lacks a column, or has none.
             ValueError: It does not fit for another reason.
         """
+
+    def columns_used(self, port: str, column: str, arriving: StreamColumns) -> Iterable[str]:
+        """Called where the lineage of a column is asked for, before anything runs.
+
+        Args:
+            port: An output port.
+            column: A column of what leaves there.
+            arriving: What arrives at the port `input`.
+
+        Returns:
+            The columns of what arrives that it is made of. By default the one of its name, or all where there is none.
+        """
+        is_passed_on = column in arriving.schema.names or arriving.others is not None
+        return [column] if is_passed_on else arriving.schema.names

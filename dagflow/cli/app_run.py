@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NoReturn
 
 from dagflow.cli import output
 from dagflow.cli.command_lines import replay_command, resume_command, status_command
+from dagflow.cli.json_log import error_fields, json_line
 from dagflow.cli.locations import load, require_directory
 from dagflow.cli.progress import Display, display_for, logging_to
-from dagflow.cli.shared_options import Settings
+from dagflow.cli.run_log import RunLog, attached, open_run_log
+from dagflow.cli.shared_options import LogFormat, Settings
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
 from dagflow.engine.limited_run import limited_run
 from dagflow.engine.run import RunOptions
@@ -31,6 +35,7 @@ from dagflow.errors import (
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.task_server import TaskServer
+from dagflow.telemetry.run_signals import MetricsAddress
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,8 @@ class RunRequest:
     take_over: bool
     as_json: bool
     quiet: bool
+    metrics: tuple[str, int] | None
+    log_format: LogFormat
 
 
 def run_app(settings: Settings, asked: RunRequest, server: TaskServer | None) -> int:
@@ -77,35 +84,76 @@ def run_app(settings: Settings, asked: RunRequest, server: TaskServer | None) ->
         take_over=asked.take_over,
         workers=asked.workers,
         server=server,
+        metrics=MetricsAddress(*asked.metrics) if asked.metrics is not None else None,
     )
     limit = f" --limit {asked.limit}" if asked.limit is not None else ""
     again = resume_command(asked.app, asked.overrides, options) + limit
     options = replace(options, replay_command=replay_command(logical.attributes.checkpoint, asked.overrides, options))
-    # A table that redraws itself and a debugger do not share a terminal.
-    display = display_for(logical.name, settings.redact, is_quiet=asked.quiet, is_plain=asked.workers == 1)
+    display = _display(settings, asked, logical.name)
+    log = open_run_log(logical.name, settings.redact)
     try:
-        with logging_to(display, is_verbose=settings.is_verbose), display:
+        with logging_to(display, is_verbose=settings.is_verbose), attached(log), display:
             with limited_run(logical, options, asked.limit) as (part, chosen):
-                summary = watch(part, chosen, display)
+                summary = watch(part, chosen, display, log)
             display.finish(summary)
     except Exception as error:
         _account_for_failure(error, display, again, as_json=asked.as_json)
+        _name_log(log, error)
         raise
     if asked.as_json:
         output.result(json.dumps(summary.to_json()))
     is_stopped = summary.state == "stopped"
     if is_stopped:
-        note = f"continue with: {again}"
+        notes = [f"continue with: {again}"]
     elif asked.limit is not None:
-        note = "a try-out: the app's own output and checkpoint are as they were"
+        notes = ["a try-out: the app's own output and checkpoint are as they were"]
     else:
-        note = f"next: {status_command(asked.app, options)}" if summary.windows else ""
-    if note and not asked.quiet:
-        output.note(f"    {note}")
+        notes = [f"next: {status_command(asked.app, options)}"] if summary.windows else []
+    if log is not None:
+        log.end(f"{summary.state}: {json.dumps(summary.to_json())}")
+        notes.append(f"log of the run: {log.path}")
+    for note in notes if not asked.quiet else ():
+        output.note(settings.line(f"    {note}", None))
     return RunStoppedError.exit_code if is_stopped else 0
 
 
-def watch(logical: LogicalPlan, options: RunOptions, display: Display) -> RunSnapshot:
+def _display(settings: Settings, asked: RunRequest, app: str) -> Display:
+    is_json = asked.log_format == "json"
+    if is_json:
+        settings.line = partial(_as_json, app)
+    # A table that redraws itself and a debugger do not share a terminal.
+    return display_for(app, settings.redact, is_quiet=asked.quiet, is_plain=asked.workers == 1, as_json=is_json)
+
+
+def _as_json(app: str, text: str, error: BaseException | None) -> str:
+    """A line for programs of what the command says at its end."""
+    level = "info" if error is None else "error"
+    return json_line(app, level, text.strip(), **({} if error is None else error_fields(error)))
+
+
+def _name_log(log: RunLog | None, error: Exception) -> None:
+    if log is None:
+        return
+    log.end(str(error), error)
+    if not isinstance(error, DagflowError) or error.exit_code != 2:
+        error.add_note(f"    log of the run: {log.path}")
+
+
+class _Logged:
+    """Passes what a run tells on to its display, and messages to its log as well."""
+
+    def __init__(self, display: Display, log: RunLog) -> None:
+        self.progress = display.progress
+        self._display = display
+        self._log = log
+
+    def notice(self, text: str) -> None:
+        """Show and keep a message."""
+        self._log.say(logging.INFO, text)
+        self._display.notice(text)
+
+
+def watch(logical: LogicalPlan, options: RunOptions, display: Display, log: RunLog | None = None) -> RunSnapshot:
     """Run an app under a display, and let signals stop it.
 
     Returns:
@@ -125,7 +173,8 @@ def watch(logical: LogicalPlan, options: RunOptions, display: Display) -> RunSna
         os._exit(RunStoppedError.exit_code)
 
     with stop_on_signals(ask, die):
-        return on_driver_thread(lambda: engine_run(logical, options, display, stop))
+        observer = display if log is None else _Logged(display, log)
+        return on_driver_thread(lambda: engine_run(logical, options, observer, stop))
 
 
 def _account_for_failure(error: Exception, display: Display, again: str, *, as_json: bool) -> None:

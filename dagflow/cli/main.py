@@ -28,6 +28,7 @@ COMMANDS = {
     "operators": "List operators and partitioners, or describe one.",
     "status": "Say whether a run is at work, and what the journal says.",
     "metrics": "Print what Prometheus should know of a checkpoint.",
+    "check": "Say whether a checkpoint is well, as an exit code.",
     "scan": "Have a run that follows look for new files now.",
     "replay": "Run windows again with today's app, and replace what they published.",
     "rejects": "List refused records, show them, and read them again with today's app.",
@@ -108,10 +109,10 @@ class CommandLine(click.Group):
             code = RunStoppedError.exit_code
         except (click.ClickException, DagflowError) as error:
             settings.note(error)
-            output.explain(error, with_trace=settings.is_verbose, redact=settings.redact)
+            output.explain(error, with_trace=settings.is_verbose, redact=settings.redact, line=settings.line)
             code = error.exit_code
         except Exception as error:
-            output.explain(error, with_trace=True, redact=settings.redact)
+            output.explain(error, with_trace=True, redact=settings.redact, line=settings.line)
             code = 1
         sys.exit(code or 0)
 

@@ -61,7 +61,13 @@ def at_once(text: str) -> None:
         os.write(sys.stderr.fileno(), text.encode())
 
 
-def explain(error: BaseException, *, with_trace: bool, redact: Callable[[str], str] = str) -> None:
+def explain(
+    error: BaseException,
+    *,
+    with_trace: bool,
+    redact: Callable[[str], str] = str,
+    line: Callable[[str, BaseException], str] = lambda text, error: text,
+) -> None:
     """Print why the command failed, once.
 
     Args:
@@ -69,6 +75,7 @@ def explain(error: BaseException, *, with_trace: bool, redact: Callable[[str], s
             shown with its traceback.
         with_trace: Whether to show the traceback of an expected error as well.
         redact: Makes the text fit to be printed.
+        line: Makes it the line that is printed.
     """
     if isinstance(error, click.ClickException):
         text, with_trace = _usage(error), False
@@ -84,7 +91,7 @@ def explain(error: BaseException, *, with_trace: bool, redact: Callable[[str], s
     if with_trace:
         text = trace_of(error) + text
     notes = [] if with_trace else getattr(error, "__notes__", [])
-    note(redact("\n".join([text, *notes])))
+    note(line(redact("\n".join([text, *notes])), error))
 
 
 def definitions(rows: Iterable[tuple[str, str]], *, title: str = "") -> str:

@@ -16,6 +16,7 @@ from rich.spinner import Spinner
 from rich.text import Text
 
 from dagflow.cli import output
+from dagflow.cli.json_log import json_line
 from dagflow.cli.render import account, progress_line, table
 from dagflow.cli.shared_options import Redact
 from dagflow.execution.breakpoints import is_debugging
@@ -61,6 +62,15 @@ class Display:
     def notice(self, text: str) -> None:
         """Say something that the person who watches should know."""
 
+    def logged(self, text: str, record: logging.LogRecord) -> None:
+        """Say something that was logged.
+
+        Args:
+            text: What the log says.
+            record: The record of the log.
+        """
+        self.notice(text)
+
     def stopping(self) -> None:
         """Say that a stop was asked for; called from a signal handler, hence it takes no lock."""
 
@@ -91,11 +101,15 @@ class LineDisplay(Display):
         if snapshot.seconds >= self._next_s and has_news and not is_debugging():
             self._next_s = snapshot.seconds + LINE_INTERVAL_S
             self._told = figures
-            output.note(progress_line(snapshot))
+            self.show(progress_line(snapshot), snapshot)
+
+    def show(self, text: str, snapshot: RunSnapshot) -> None:
+        """Write how far the run is, or what it has done."""
+        output.note(text)
 
     def waiting(self, what: str) -> None:
         """Write it, once."""
-        output.note(f"{self.app}: {what}")
+        self.notice(what)
 
     def notice(self, text: str) -> None:
         """Write it on a line of its own."""
@@ -108,7 +122,28 @@ class LineDisplay(Display):
     def finish(self, snapshot: RunSnapshot) -> None:
         """Write the account."""
         super().finish(snapshot)
-        output.note(account(snapshot))
+        self.show(account(snapshot), snapshot)
+
+
+class JsonDisplay(LineDisplay):
+    """The same lines on stderr as JSON objects, with the figures of `--json`."""
+
+    def show(self, text: str, snapshot: RunSnapshot) -> None:
+        """Write the figures beside the words."""
+        output.note(json_line(self.app, "info", text, run=snapshot.to_json()))
+
+    def notice(self, text: str) -> None:
+        """Write it as an object of its own."""
+        output.note(json_line(self.app, "info", self.redact(text)))
+
+    def logged(self, text: str, record: logging.LogRecord) -> None:
+        """Write it with its level and logger."""
+        said = self.redact(record.getMessage())
+        output.note(json_line(self.app, record.levelname.lower(), said, logger=record.name))
+
+    def stopping(self) -> None:
+        """Write past Python's buffers; see LineDisplay."""
+        output.at_once(json_line(self.app, "info", STOPPING) + "\n")
 
 
 class LiveDisplay(Display):
@@ -187,7 +222,9 @@ class LiveDisplay(Display):
         return table(self.app, self.last, self._spinner, status, self._console.width)
 
 
-def display_for(app: str, redact: Redact = str, *, is_quiet: bool, is_plain: bool = False) -> Display:
+def display_for(
+    app: str, redact: Redact = str, *, is_quiet: bool, is_plain: bool = False, as_json: bool = False
+) -> Display:
     """The display that suits stderr: a live one on a terminal that can redraw, otherwise lines.
 
     Args:
@@ -195,9 +232,12 @@ def display_for(app: str, redact: Redact = str, *, is_quiet: bool, is_plain: boo
         redact: Makes a message fit to be printed.
         is_quiet: Whether only errors are wanted.
         is_plain: Whether others may write to the terminal meanwhile.
+        as_json: Whether stderr is for programs.
     """
     if is_quiet:
         return Display(app, redact)
+    if as_json:
+        return JsonDisplay(app, redact)
     if not is_plain and sys.stderr is not None and sys.stderr.isatty():
         console = Console(stderr=True, highlight=False)
         if console.is_terminal and not console.is_dumb_terminal:
@@ -212,6 +252,9 @@ def logging_to(display: Display, *, is_verbose: bool) -> Iterator[None]:
     if not is_verbose:
         # What py4j logs about a dying JVM is raised to the driver as well, which says it better.
         handler.addFilter(lambda record: not record.name.startswith("py4j"))
+    if not is_verbose:
+        # The log file of a run takes more.
+        handler.addFilter(lambda record: record.levelno >= logging.WARNING or record.name == OUTPUT_LOGGER)
     handler.setFormatter(_NoticeFormatter("%(levelname)s %(name)s: %(message)s"))
     root, own = logging.getLogger(), (logging.getLogger("dagflow"), logging.getLogger("operators"))
     levels = [logger.level for logger in own]
@@ -253,4 +296,4 @@ class _NoticeHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Pass one record on."""
-        self._display.notice(self.format(record))
+        self._display.logged(self.format(record), record)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import click
 
@@ -14,8 +14,11 @@ from dagflow.spec.spark_master import MASTERS, is_master
 
 F = TypeVar("F", bound=Callable[..., Any])
 Redact = Callable[[str], str]
+LogFormat = Literal["text", "json"]
 
 _SHORTEST_SECRET = 4
+
+MAX_PORT = 65535
 
 MAX_WORKERS = 1024
 """More processes than a machine has cores, and few enough to start."""
@@ -29,11 +32,14 @@ class Settings:
         is_verbose: Whether tracebacks and the log are shown.
         redact: Makes a message fit to be printed; set once an app is loaded.
         note: Adds to an error what the person who called may have meant; set once an app is loaded.
+        line: Makes a message, and the error that it is about, the line that is printed; set where stderr is for
+            programs.
     """
 
     is_verbose: bool = False
     redact: Redact = str
     note: Callable[[BaseException], None] = lambda error: None
+    line: Callable[[str, BaseException | None], str] = lambda text, error: text
 
 
 def redaction(secrets: Mapping[str, str]) -> Redact:
@@ -159,6 +165,37 @@ def local_options(function: F) -> F:
         "--local", "is_local", is_flag=True, is_eager=True, help="Run in processes of this machine, without Spark."
     )
     return workers(local(function))
+
+
+def metrics_option(function: F) -> F:
+    """Add `--metrics [HOST:]PORT`, given to the command as host and port, or None."""
+
+    def parsed(context: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, int] | None:
+        if value is None:
+            return None
+        host, _, port = value.rpartition(":")
+        if not port.isascii() or not port.isdigit() or int(port) > MAX_PORT:
+            raise click.BadParameter(f"expected a port from 0 to {MAX_PORT}, or HOST:PORT, got {quoted(value)}")
+        return host.strip("[]") or "127.0.0.1", int(port)
+
+    return click.option(
+        "--metrics",
+        metavar="[HOST:]PORT",
+        callback=parsed,
+        help="Serve /metrics for Prometheus, /healthz and /readyz while the run works; to this machine alone unless "
+        "HOST says otherwise, such as 0.0.0.0. 0 takes a free port.",
+    )(function)
+
+
+def log_format_option(function: F) -> F:
+    """Add `--log-format text|json`."""
+    return click.option(
+        "--log-format",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        help="How stderr says what happens: for people, or as one JSON object a line.",
+    )(function)
 
 
 def unknown(what: str, name: str, valid: Collection[str]) -> str:

@@ -28,10 +28,11 @@ from dagflow.engine.window_sizing import WINDOWS_AHEAD
 from dagflow.errors import StorageError
 from dagflow.execution.messages import TaskResult
 from dagflow.execution.record_limit import RecordLimit
-from dagflow.journal import Journal, WindowPlan
+from dagflow.journal import Journal, Window, WindowPlan
 from dagflow.journal.heartbeat import BEAT_EVERY_S, RunState
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.report.statistics import RunStatistics
+from dagflow.telemetry.run_signals import RunSignals
 
 
 class Observer(Protocol):
@@ -53,6 +54,7 @@ class RunControls:
         stop: Asks the run to end early.
         live: Tells others what the run does.
         scan_requests: Asks a run that follows to scan at once.
+        signals: Tells other systems what the run does.
         follow_millis: Length of a window while following; None to end when all input is processed.
         watch: Tells where the driver stands still.
         reads_all: Whether a run that completes has read all input, so that its byte accounting adds up.
@@ -63,6 +65,7 @@ class RunControls:
     stop: StopRequest
     live: LiveRun
     scan_requests: ScanRequests
+    signals: RunSignals
     follow_millis: int | None = None
     watch: DriverWatch = field(default_factory=DriverWatch)
     reads_all: bool = True
@@ -132,7 +135,14 @@ class Driver:
             raise
         finally:
             self._runner.close()
-        return self.snapshot(state)
+        done = self.snapshot(state)
+        self._controls.signals.progress(done)
+        return done
+
+    def _tell_progress(self) -> None:
+        snapshot = self.snapshot()
+        self._observer.progress(snapshot)
+        self._controls.signals.progress(snapshot)
 
     def snapshot(self, state: str = "running") -> RunSnapshot:
         """The run as it stands."""
@@ -164,7 +174,7 @@ class Driver:
                 self._live.says("waiting")
                 self._journal.flush()
                 self._look_for_other_driver()
-                self._observer.progress(self.snapshot())
+                self._tell_progress()
                 self._stop.wait(self._controls.follow_millis / 1000)
             elif is_end:
                 if (rest := self._planner.plan_rest()) is None:
@@ -263,7 +273,8 @@ class Driver:
         if not flight.planned.closes:
             self._planner.committed(flight.load, results)
         self._statistics.committed(flight.planned, intent)
-        self._observer.progress(self.snapshot())
+        self._controls.signals.committed(Window(flight.planned, intent, self._journal.state.last_published_ms))
+        self._tell_progress()
         self._journal.maintain()
         release_free_memory()
 
@@ -273,7 +284,7 @@ class Driver:
             try:
                 return flight.results.result(timeout=TICK_S)
             except TimeoutError:
-                self._observer.progress(self.snapshot())
+                self._tell_progress()
                 if self._stop.is_requested:
                     return None
                 self._look_for_other_driver()

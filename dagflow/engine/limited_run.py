@@ -92,7 +92,8 @@ def _below(app: LogicalPlan, directory: str) -> LogicalPlan:
         if name not in removers:
             moved = operator.properties_below(directory) if isinstance(operator, Relocatable) else {}
             operators[name] = replace(spec, properties={**spec.properties, **moved})
-    plan = logical_plan(replace(app.spec, operators=operators, streams=_streams_without(removers, app.spec)))
+    streams, attributes = _streams_without(removers, app.spec), app.spec.attributes.without_signals()
+    plan = logical_plan(replace(app.spec, operators=operators, streams=streams, attributes=attributes))
     for node in plan.operators.values():
         if isinstance(node.operator, PreviewSource):
             node.operator.begin_preview(None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from dagflow.api.operator import Operator
@@ -127,6 +128,17 @@ def publishing_places(app: LogicalPlan) -> set[str]:
     except DagflowError:
         return set()  # the run itself says what is wrong
     return {redacted(url) for url in places.outputs}
+
+
+def dataset_places(app: LogicalPlan) -> dict[str, tuple[list[str], list[str]]]:
+    """What each operator of an app reads, and where it publishes, as far as they can tell."""
+    found = {}
+    for name, operator in app.instances.items():
+        places = Places(app.attributes.storage_context())
+        with contextlib.suppress(DagflowError):  # the run itself says what is wrong
+            operator.prepare(places)
+        found[name] = places.inputs, sorted(places.outputs)
+    return found
 
 
 def target_problems(app: LogicalPlan) -> list[Problem]:

@@ -18,7 +18,7 @@ from dagflow.engine.held_results import HeldResults
 from dagflow.engine.live_run import app_file_of, live_run
 from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.placed_app import PlacedApp
-from dagflow.engine.preparation import prepare
+from dagflow.engine.preparation import dataset_places, prepare
 from dagflow.engine.recovery import finish_reprocess, pending_files_swept
 from dagflow.engine.reject_replay import RejectReplay
 from dagflow.engine.repeatable import require_repeatable
@@ -59,6 +59,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, join
 from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import HeldFile, pending_tag
+from dagflow.telemetry.run_signals import MetricsAddress, RunSignals
 
 RuntimeFactory = Callable[[Program], Runtime]
 
@@ -80,6 +81,7 @@ class RunOptions:
         limit: Ends the reading early, with one worker; None for all input. See limited_run.
         rejects: Which refused records are read again, in place of new input; None for new input.
         server: The process that forks those of tasks, where it was started ahead; None for a new one.
+        metrics: Where the run serves its metrics; None for nowhere.
     """
 
     checkpoint: str | None = None
@@ -93,6 +95,7 @@ class RunOptions:
     server: TaskServer | None = None
     limit: RecordLimit | None = None
     rejects: RejectChoice | None = None
+    metrics: MetricsAddress | None = None
 
 
 class SilentObserver:
@@ -170,8 +173,7 @@ def run(
     follows = not options.rejects and (options.follow or wants_to_follow(app))
     if follows:
         require_ends(app)
-    # Also a run that finds nothing to do, and does not start Spark, removes what killed ones have left.
-    sweep()
+    sweep()  # a run that finds nothing to do, and does not start Spark, removes what killed ones have left as well
     observer, stop = observer or SilentObserver(), stop or StopRequest()
     gate = gate_of(storage.objects(checkpoint), options, observer.notice, stop)
     watch = DriverWatch(stall_limits(app.attributes))
@@ -180,6 +182,7 @@ def run(
         watch,
         live_run(app, gate, "run" if options.rejects is None else "replay") as live,
         contextlib.closing(_open_journal(app, storage, checkpoint, fresh=options.fresh)) as journal,
+        _signals(app, options, journal, observer.notice) as signals,
     ):
         live.asks(watch.stalls)
         live.holds(journal.epoch)
@@ -189,7 +192,7 @@ def run(
             locations = prepare(placed.operators, journal, checkpoint, storage)
         live.publishes(locations.outputs)
         controls = RunControls(
-            *(observer, stop, live, ScanRequests(storage.objects(checkpoint))),
+            *(observer, stop, live, ScanRequests(storage.objects(checkpoint)), signals),
             follow_millis=app.attributes.window_millis if follows else None,
             watch=watch,
             reads_all=not options.rejects and options.limit is None,
@@ -210,6 +213,18 @@ def _program(app: LogicalPlan, placed: PlacedApp, limits: StallLimits) -> Progra
 def stall_limits(attributes: Attributes) -> StallLimits:
     """How long work may stand still, as an app says."""
     return StallLimits(attributes.stall_warning_millis / 1000, (attributes.task_timeout_millis or 0) / 1000)
+
+
+def _signals(app: LogicalPlan, options: RunOptions, journal: Journal, notice: Callable[[str], None]) -> RunSignals:
+    return RunSignals(
+        app,
+        journal.url,
+        app.attributes.storage_context(),
+        journal.state,
+        address=options.metrics,
+        places=lambda: dataset_places(app),
+        notice=notice,
+    )
 
 
 def gate_of(store: ObjectStore, options: RunOptions, notice: Callable[[str], None], stop: StopRequest) -> RunGate:

@@ -33,6 +33,7 @@ DIRECTORIES = (
     "segments",
     "side_inputs",
     "heartbeat",
+    "alerts",
 )
 """All directories of a checkpoint."""
 

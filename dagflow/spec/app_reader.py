@@ -18,6 +18,7 @@ from dagflow.spec.graph_reader import GraphReader
 from dagflow.spec.node_reader import NodeReader
 from dagflow.spec.overrides import apply
 from dagflow.spec.problems import Problems, quoted
+from dagflow.spec.signal_reader import SignalReader
 from dagflow.spec.spark_master import MASTERS, is_master
 from dagflow.spec.storage_options import storage_of
 from dagflow.spec.yaml_parser import parse_file
@@ -28,7 +29,7 @@ from dagflow.storage.roots import ONE_ROOT, nested
 APP_KEYS = ("name", "attributes", "operators", "streams", "tests")
 ATTRIBUTE_KEYS = (
     *("checkpoint", "window_millis", "master", "spark", "storage", "durability", "roots", "retain_windows"),
-    *("stall_warning_millis", "task_timeout_millis"),
+    *("stall_warning_millis", "task_timeout_millis", "alerts", "lineage", "traces"),
 )
 MAX_WINDOW_MILLIS = 24 * 60 * 60 * 1000
 MAX_RETAINED_WINDOWS = 10**12
@@ -104,6 +105,7 @@ class AppReader(NodeReader):
 
     def _attributes(self, section: Mapping, name: str) -> Attributes:
         self.check_keys(section, ATTRIBUTE_KEYS, "'attributes'")
+        signals = SignalReader(self.search_path, self.environment, self.problems)
         return Attributes(
             checkpoint=self._checkpoint(section, name),
             window_millis=self._millis(section, "window_millis") or 500,
@@ -115,6 +117,9 @@ class AppReader(NodeReader):
             retain_windows=self._retain_windows(section.get("retain_windows")),
             stall_warning_millis=self._millis(section, "stall_warning_millis") or STALL_WARNING_MILLIS,
             task_timeout_millis=self._millis(section, "task_timeout_millis"),
+            alerts=signals.alerts(section),
+            lineage=signals.lineage(section),
+            traces=signals.traces(section),
         )
 
     def _millis(self, section: Mapping, key: str) -> int | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +12,7 @@ from dagflow.api.partitioning import Partitioner, PartitionPolicy, StreamCodec
 from dagflow.spec.class_lookup import author_modules
 from dagflow.spec.environment import redact
 from dagflow.spec.problems import Place
+from dagflow.spec.signal_settings import AlertSettings, HttpTarget, LineageSettings
 from dagflow.spec.user_modules import user_modules
 from dagflow.spec.yaml_tree import Node
 from dagflow.storage.context import StorageContext
@@ -59,6 +60,9 @@ class Attributes:
         retain_windows: How many finished windows the journal can tell about, and replay; None for all.
         stall_warning_millis: How long work may stand still before a warning says so.
         task_timeout_millis: How long a task may stand still before it is ended; None for ever.
+        alerts: When a run raises an alert, and who is told; None for never.
+        lineage: Where OpenLineage events go; None for nowhere.
+        traces: Where traces of OpenTelemetry go; None for nowhere.
     """
 
     checkpoint: str = field(repr=False)
@@ -71,6 +75,13 @@ class Attributes:
     retain_windows: int | None = RETAINED_WINDOWS
     stall_warning_millis: int = STALL_WARNING_MILLIS
     task_timeout_millis: int | None = None
+    alerts: AlertSettings | None = None
+    lineage: LineageSettings | None = None
+    traces: HttpTarget | None = None
+
+    def without_signals(self) -> Attributes:
+        """The same without alerts, lineage and traces: for tests and try-outs, of which no other system must hear."""
+        return replace(self, alerts=None, lineage=None, traces=None)
 
     def storage_context(self) -> StorageContext:
         """Reaches the stores that the app names.

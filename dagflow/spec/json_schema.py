@@ -14,6 +14,7 @@ from dagflow.spec.graph_reader import NAME, Direction
 from dagflow.spec.known_names import KnownNames
 from dagflow.spec.operator_reader import MAX_PARTITIONS
 from dagflow.spec.property_schema import FROM_ENVIRONMENT, class_names, properties_schema, when
+from dagflow.spec.signal_schema import signals_schema
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _MAPPING = {"type": ["object", "null"]}
@@ -167,6 +168,7 @@ def _attributes_schema() -> dict[str, Any]:
             "additionalProperties": {"type": "object"},
             "description": "options of file systems by protocol: s3, gs, hdfs, ...; credentials come from ${NAME}",
         },
+        **signals_schema(),
     }
     return {"type": ["object", "null"], "additionalProperties": False, "properties": properties}
 

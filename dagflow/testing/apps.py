@@ -192,7 +192,8 @@ class AppFolder:
         """
         plan = self._loader.logical()
         self._places = _places_inside(plan, self.path)
-        return replace(plan, attributes=replace(plan.attributes, checkpoint=str(self.path / CHECKPOINT)))
+        attributes = replace(plan.attributes.without_signals(), checkpoint=str(self.path / CHECKPOINT))
+        return replace(plan, attributes=attributes)
 
     def run(self, plan: LogicalPlan | None = None) -> RunSnapshot:
         """Run the app, or go on with a run that has died here.

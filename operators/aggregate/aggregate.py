@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -189,6 +189,15 @@ class Aggregate(_Grouped, ColumnOperator[_Grouping], Unified):
         schema = pa.table(parts).schema
         results = [(name, aggregation.bind(schema).type) for name, aggregation in self.columns.items()]
         return StreamColumns(pa.schema([*((name, schema.field(name).type) for name in self.by), *results]))
+
+    def columns_used(self, port: str, column: str, arriving: StreamColumns) -> Iterable[str]:
+        """Those in the expression of its key or result."""
+        if port == "output" and column in self.by:
+            key: Expression = self.by[column]
+            return key.columns
+        if port == "output" and column in self.columns:
+            return dict.fromkeys(name for call in self.columns[column].calls for name in columns_in(call.call))
+        return super().columns_used(port, column, arriving)
 
     def plan(self, schema: pa.Schema) -> _Grouping:
         """Check keys and arguments against the columns of records.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -76,6 +76,10 @@ class ColumnOperator(RejectLimited, ColumnTyped, Generic[Plan]):
         if port == "errors":
             return StreamColumns.raw()
         return None if arriving is None else self.resulting_columns(arriving)
+
+    def columns_used(self, port: str, column: str, arriving: StreamColumns) -> Iterable[str]:
+        """A reject is made of all columns of its record."""
+        return arriving.schema.names if port == "errors" else super().columns_used(port, column, arriving)
 
     @abstractmethod
     def resulting_columns(self, arriving: StreamColumns) -> StreamColumns | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 import numpy as np
@@ -149,6 +150,12 @@ class Parse(ColumnOperator[None]):
         _require_column(schema, self.column)
         kinds = {field.name: field.type for field in schema if field.name != self.column} | dict(parsed)
         return StreamColumns(pa.schema(list(kinds.items())), arriving.others)
+
+    def columns_used(self, port: str, column: str, arriving: StreamColumns) -> Iterable[str]:
+        """What is parsed; other columns are passed on."""
+        if port == "output" and column in self._names:
+            return [RECORD if self.column is None else self.column]
+        return super().columns_used(port, column, arriving)
 
     def plan(self, schema: pa.Schema) -> None:
         """Nothing depends on the columns that come."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -119,6 +119,13 @@ class Select(ColumnOperator[_Selection]):
             for name, index in plan.layout
         ]
         return StreamColumns(pa.schema(fields), arriving.others if self.keep is None else None)
+
+    def columns_used(self, port: str, column: str, arriving: StreamColumns) -> Iterable[str]:
+        """Those in its expression; the one that was renamed; or that of its name."""
+        if port == "output" and column in self.columns:
+            return self.columns[column].columns
+        before = [old for old, new in self.rename.items() if new == column]
+        return before if port == "output" and before else super().columns_used(port, column, arriving)
 
     def plan(self, schema: pa.Schema) -> _Selection:
         """Check expressions and names against the columns of records.

@@ -8,10 +8,13 @@ from pathlib import Path
 import click
 
 from dagflow.cli.shared_options import (
+    LogFormat,
     Settings,
     conf_option,
     local_options,
+    log_format_option,
     master_option,
+    metrics_option,
     set_option,
     take_over_option,
     verbose_option,
@@ -35,6 +38,8 @@ from dagflow.runtime.task_server import TaskServer
 @click.option("--follow", is_flag=True, help="Keep watching for new input until stopped.")
 @click.option("--fresh", is_flag=True, help="Start over: set the old journal aside, remove what it published.")
 @take_over_option
+@metrics_option
+@log_format_option
 @click.option("--json", "as_json", is_flag=True, help="Print the account as one JSON object on stdout.")
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 @verbose_option
@@ -51,6 +56,8 @@ def command(
     follow: bool,
     fresh: bool,
     take_over: bool,
+    metrics: tuple[str, int] | None,
+    log_format: LogFormat,
     as_json: bool,
     quiet: bool,
 ) -> int:
@@ -75,6 +82,7 @@ def command(
         from dagflow.cli.app_run import RunRequest, run_app
 
         asked = RunRequest(
-            app, overrides, checkpoint, workers, limit, master, conf, follow, fresh, take_over, as_json, quiet
+            *(app, overrides, checkpoint, workers, limit, master, conf, follow, fresh, take_over, as_json, quiet),
+            *(metrics, log_format),
         )
         return run_app(settings, asked, server)

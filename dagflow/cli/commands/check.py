@@ -1,0 +1,117 @@
+"""`dagflow check`: whether a checkpoint is well, as an exit code."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import click
+
+from dagflow.api.properties import parse_size
+from dagflow.cli import output
+from dagflow.cli.locations import is_app_file, load, require_no_file_above
+from dagflow.cli.shared_options import Settings, store_option, verbose_option
+from dagflow.errors import DagflowError
+from dagflow.report.alert_rules import RecentRejects, exceeded_limits, recent_rejects
+from dagflow.report.endpoints import reason_against
+from dagflow.report.reading import Reading, read_checkpoint
+from dagflow.spec.problems import quoted
+from dagflow.spec.signal_reader import share_of
+from dagflow.spec.signal_settings import AlertSettings
+from dagflow.storage.context import StorageContext
+
+
+def _share(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
+    share = None if value is None else share_of(value)
+    if value is not None and share is None:
+        raise click.BadParameter(f"expected a share from 0% to 100%, such as 1%, got {quoted(value)}")
+    return share
+
+
+def _size(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+    try:
+        return None if value is None else parse_size(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+@click.command("check")
+@click.argument("checkpoint", metavar="CHECKPOINT")
+@click.option(
+    "--max-age",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="How far the output may be behind: the oldest unpublished input, and the time since a run looked for input.",
+)
+@click.option("--max-rejects", callback=_share, metavar="SHARE", help="Which share of records may be refused: 1%.")
+@click.option("--max-backlog", callback=_size, metavar="SIZE", help="How much input may wait to be read: 10GiB.")
+@store_option
+@verbose_option
+@click.pass_obj
+def command(
+    settings: Settings,
+    checkpoint: str,
+    max_age: float | None,
+    max_rejects: float | None,
+    max_backlog: int | None,
+    app: str | None,
+) -> int:
+    """Say in one line whether the journal at CHECKPOINT, or of the app file CHECKPOINT, is well.
+
+    Ends with 0 where it is, and with 1 where it is not: the journal cannot be read, the newest run failed, was killed,
+    or stands still, or a limit is exceeded. Limits that are not given are those of the app's `alerts`, where an app is
+    given. Behind the bar are figures, as Nagios reads them.
+    """
+    location, storage, limits = _subject(settings, checkpoint, app)
+    limits = replace(
+        limits,
+        freshness_millis=limits.freshness_millis if max_age is None else int(max_age * 1000),
+        rejects=limits.rejects if max_rejects is None else max_rejects,
+        backlog_bytes=limits.backlog_bytes if max_backlog is None else max_backlog,
+    )
+    reading = read_checkpoint(location, storage)
+    recent = _recent(location, storage, reading)
+    reasons = list(
+        filter(None, [reason_against(reading), *(each.text for each in exceeded_limits(reading, limits, recent))])
+    )
+    app_name = reading.checkpoint if reading.snapshot is None else reading.snapshot.app
+    state = "" if reading.snapshot is None else reading.snapshot.state
+    line = f"DAGFLOW {'NOT OK' if reasons else 'OK'} - {app_name}: {'; '.join(reasons) or state}"
+    figures = "" if reading.snapshot is None else f" | {_figures(reading, limits, recent)}"
+    # What stands behind a bar is read as figures.
+    output.result(settings.redact(line).replace("|", "/") + figures)
+    return 1 if reasons else 0
+
+
+def _subject(settings: Settings, checkpoint: str, app: str | None) -> tuple[str, StorageContext, AlertSettings]:
+    """The checkpoint, what reaches it, and the limits of its app, where one is given."""
+    given = checkpoint if is_app_file(checkpoint) else app
+    if given is None:
+        require_no_file_above(checkpoint)
+        return checkpoint, StorageContext.default(), AlertSettings()
+    attributes = load(given, settings).attributes
+    if given is not checkpoint:
+        require_no_file_above(checkpoint)
+    location = attributes.checkpoint if given is checkpoint else checkpoint
+    return location, attributes.storage_context(), attributes.alerts or AlertSettings()
+
+
+def _recent(location: str, storage: StorageContext, reading: Reading) -> RecentRejects:
+    if reading.snapshot is None or not reading.snapshot.last_committed:
+        return RecentRejects()
+    try:
+        return recent_rejects(location, storage, reading.snapshot.last_committed)
+    except DagflowError as error:
+        output.note(f"the rejects of the newest windows are not known: {error}")
+        return RecentRejects()
+
+
+def _figures(reading: Reading, limits: AlertSettings, recent: RecentRejects) -> str:
+    """What Nagios keeps: each figure with its unit and its limit."""
+    assert reading.snapshot is not None
+    age = "" if limits.freshness_millis is None else f"{limits.freshness_millis / 1000:g}"
+    rejects = "" if limits.rejects is None else f"{limits.rejects * 100:g}"
+    backlog = "" if limits.backlog_bytes is None else f"{limits.backlog_bytes}"
+    return (
+        f"age={reading.age_s:.1f}s;{age} rejects={recent.share * 100:.4g}%;{rejects} "
+        f"backlog={reading.snapshot.backlog_bytes}B;{backlog} windows={reading.snapshot.last_committed}c"
+    )

@@ -1,0 +1,40 @@
+"""What a run says as JSON: one object a line, for programs that gather logs."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from typing import Any, Final
+
+_WINDOW: Final = re.compile(r"\bwindow[ =](\d+)")
+_OPERATOR: Final = re.compile(r"\boperator '([^']+)'")
+_FILE: Final = re.compile(r"\b(?:url|path)=(\S+)")
+
+
+def json_line(app: str, level: str, text: str, **fields: Any) -> str:
+    """One line of a log.
+
+    Args:
+        app: The app's name.
+        level: Such as "info".
+        text: The message; its window, operator and file become fields of their own where it names them.
+        fields: What else is known; empty values are left out.
+    """
+    window, operator, file = (pattern.search(text) for pattern in (_WINDOW, _OPERATOR, _FILE))
+    known = {
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "level": level,
+        "app": app,
+        "window": int(window[1]) if window else None,
+        "operator": operator[1] if operator else None,
+        "file": file[1] if file else None,
+    }
+    given = {name: value for name, value in {**known, **fields}.items() if value not in (None, "")}
+    # Escapes what is no ASCII, so that any terminal or pipe takes the line, and ends of lines with it.
+    return json.dumps({**given, "message": text})
+
+
+def error_fields(error: BaseException) -> dict[str, Any]:
+    """The operator and the file of an error, where it knows them."""
+    return {name: getattr(error, source, None) for name, source in (("operator", "operator"), ("file", "url"))}

@@ -1,0 +1,118 @@
+"""The log file of a run: everything that it logs from INFO on, as JSON lines, in a file of bounded size."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from typing import Final
+
+from dagflow.cli.json_log import error_fields, json_line
+
+DIRECTORY: Final = Path(".dagflow") / "logs"
+MOST_BYTES: Final = 8 << 20
+"""A longer log goes on in a new file; the one before is kept with `.1` behind its name, older ones are removed."""
+
+KEPT_RUNS: Final = 20
+"""The logs of so many runs of an app are kept, this one among them."""
+
+_OWN = ("dagflow", "operators")
+
+
+class RunLog:
+    """The log of one run.
+
+    Args:
+        app: The app's name.
+        redact: Makes a message fit to be kept.
+        path: The file.
+
+    Attributes:
+        path: The file.
+        handler: Writes to it.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+
+    def __init__(self, app: str, redact: Callable[[str], str], path: Path) -> None:
+        self.path = path
+        self.handler = RotatingFileHandler(path, maxBytes=MOST_BYTES, backupCount=1, encoding="utf-8", delay=False)
+        self.handler.setFormatter(_JsonFormatter(app, redact))
+        self.handler.handleError = lambda record: None  # type: ignore[method-assign]  # a full disk ends no run
+        os.chmod(path, 0o600)  # operators may print records
+
+    def say(self, level: int, text: str, error: BaseException | None = None) -> None:
+        """Write a message that no logger has."""
+        record = logging.LogRecord("dagflow", level, "", 0, text, None, None)
+        record.fields = {} if error is None else error_fields(error)
+        self.handler.handle(record)
+
+    def end(self, text: str, error: BaseException | None = None) -> None:
+        """Write how the run ended, and close the file."""
+        self.say(logging.INFO if error is None else logging.ERROR, text, error)
+        self.handler.close()
+
+
+@contextmanager
+def attached(log: RunLog | None) -> Iterator[None]:
+    """Let a log take in what is logged within the block."""
+    if log is None:
+        yield
+        return
+    root, own = logging.getLogger(), [logging.getLogger(name) for name in _OWN]
+    levels = [logger.level for logger in own]
+    for logger in own:
+        logger.setLevel(min(logger.level or logging.INFO, logging.INFO))
+    root.addHandler(log.handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(log.handler)
+        for logger, level in zip(own, levels, strict=True):
+            logger.setLevel(level)
+
+
+class _JsonFormatter(logging.Formatter):
+    def __init__(self, app: str, redact: Callable[[str], str]) -> None:
+        super().__init__()
+        self._app = app
+        self._redact = redact
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        text = record.getMessage()
+        if record.exc_info:
+            text += f"\n{self.formatException(record.exc_info)}"
+        fields = {"logger": record.name, **getattr(record, "fields", {})}
+        return json_line(self._app, record.levelname.lower(), self._redact(text), **fields)
+
+
+def open_run_log(app: str, redact: Callable[[str], str]) -> RunLog | None:
+    """Begin the log of a run, and remove the oldest ones; None where it cannot be written.
+
+    Args:
+        app: The app's name.
+        redact: Makes a message fit to be kept.
+    """
+    started = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+    with suppress(OSError):
+        DIRECTORY.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _remove_old(app)
+        return RunLog(app, redact, DIRECTORY / f"{app}-{started}-{os.getpid()}.log")
+    return None
+
+
+def _remove_old(app: str) -> None:
+    """Leave one place for a new log."""
+    own = re.compile(rf"{re.escape(app)}-\d{{8}}T\d{{6}}-\d+\.log")
+    logs = sorted(name for name in os.listdir(DIRECTORY) if own.fullmatch(name))
+    for name in logs[: max(len(logs) - KEPT_RUNS + 1, 0)]:
+        for file in (DIRECTORY / name, DIRECTORY / f"{name}.1"):
+            with suppress(OSError):
+                file.unlink()

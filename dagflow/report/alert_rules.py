@@ -1,0 +1,119 @@
+"""What an app's alerts say of a checkpoint: pure rules, which a live run and `dagflow check` share."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from dagflow.journal import Window, committed_windows
+from dagflow.metrics import names
+from dagflow.metrics.counters import Counters
+from dagflow.report.reading import Reading
+from dagflow.spec.signal_settings import AlertSettings
+from dagflow.storage.context import StorageContext
+
+REJECT_WINDOWS: Final = 100
+"""The share of rejects is that of so many windows, the newest: a burst shows, and passes when it is over."""
+
+Cause = Literal["freshness", "rejects", "backlog", "failure"]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A limit that is exceeded.
+
+    Attributes:
+        cause: Which limit.
+        text: What is wrong, as a sentence without its end.
+        value: What was found, in seconds, as a share, or in bytes; 1 for a failure.
+        limit: What is allowed.
+    """
+
+    cause: Cause
+    text: str
+    value: float = 1.0
+    limit: float = 0.0
+
+
+class RecentRejects:
+    """How many of the records of the newest windows were refused.
+
+    Args:
+        windows: The newest windows that are known at first, in order.
+    """
+
+    def __init__(self, windows: Iterable[Window] = ()) -> None:
+        self._counts: deque[tuple[int, int]] = deque(maxlen=REJECT_WINDOWS)
+        for window in windows:
+            if window.intent is not None:
+                self.add(window.intent.counters)
+
+    def add(self, counters: Counters) -> None:
+        """Take in what the operators of one more window have counted."""
+        self._counts.append((counters.total(names.REJECTED), _records_read(counters)))
+
+    @property
+    def rejected(self) -> int:
+        """Records that were refused."""
+        return sum(rejected for rejected, _ in self._counts)
+
+    @property
+    def read(self) -> int:
+        """Records that were read, and those that were refused while they were."""
+        return sum(read for _, read in self._counts)
+
+    @property
+    def share(self) -> float:
+        """Which share of them was refused, from 0 to 1."""
+        return min(self.rejected / self.read, 1.0) if self.read else float(self.rejected > 0)
+
+
+def _records_read(counters: Counters) -> int:
+    """Records that readers have read; the most that left any port where no operator reads blocks."""
+    readers = [each for each in counters.operators.values() if each.counts.get(names.BLOCKS)]
+    if not readers:
+        return max((n for each in counters.operators.values() for n in each.records.values()), default=0)
+    accepted = sum(n for each in readers for port, n in each.records.items() if port != "errors")
+    return accepted + sum(each.counts.get(names.REJECTED, 0) for each in readers)
+
+
+def recent_rejects(checkpoint: str, storage: StorageContext, last_committed: int) -> RecentRejects:
+    """Those of the newest windows of a checkpoint.
+
+    Raises:
+        JournalError: The journal cannot be read.
+        StorageError: The store failed.
+    """
+    first = max(last_committed - REJECT_WINDOWS + 1, 1)
+    return RecentRejects(committed_windows(storage.objects(checkpoint), first))
+
+
+def exceeded_limits(reading: Reading, limits: AlertSettings, recent: RecentRejects) -> Iterator[Finding]:
+    """The limits that a checkpoint exceeds now.
+
+    Args:
+        reading: The checkpoint; one that cannot be read exceeds none.
+        limits: What is allowed.
+        recent: The rejects of its newest windows.
+    """
+    if reading.snapshot is None:
+        return
+    if limits.freshness_millis is not None and reading.age_s > (allowed_s := limits.freshness_millis / 1000):
+        text = f"the output is {_seconds(reading.age_s)} behind, {_seconds(allowed_s)} are allowed"
+        yield Finding("freshness", text, reading.age_s, allowed_s)
+    if limits.rejects is not None and recent.share > limits.rejects:
+        text = (
+            f"{recent.rejected:,} of the newest {recent.read:,} records were refused: {recent.share:.2%}, "
+            f"{limits.rejects:.2%} are allowed"
+        )
+        yield Finding("rejects", text, recent.share, limits.rejects)
+    backlog = reading.snapshot.backlog_bytes
+    if limits.backlog_bytes is not None and backlog > limits.backlog_bytes:
+        text = f"{backlog:,} bytes wait to be read, {limits.backlog_bytes:,} are allowed"
+        yield Finding("backlog", text, backlog, limits.backlog_bytes)
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:,.0f} s" if seconds >= 10 else f"{seconds:.1f} s"

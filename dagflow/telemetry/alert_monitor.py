@@ -1,0 +1,139 @@
+"""Looks at a run every few seconds, and tells each cause of an alert once, and once when it is over."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from dagflow.errors import StorageError
+from dagflow.metrics.counters import Counters
+from dagflow.report.alert_rules import Finding, RecentRejects, exceeded_limits
+from dagflow.report.reading import Reading, Source
+from dagflow.spec.signal_settings import AlertSettings
+from dagflow.storage.objects import ObjectStore
+from dagflow.telemetry.alert_delivery import AlertNotice, delivery_of
+from dagflow.telemetry.open_alerts import OpenAlerts, read_open, write_open
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY_S: Final = 5.0
+CLOSE_S: Final = 30.0
+"""How long the end of a run waits for its last alert, which may be that it failed; a receiver has its own limit."""
+
+
+class AlertMonitor:
+    """Watches one run from a thread of its own.
+
+    Guarantee: a cause that was told is told again only after it was over, also across restarts. One whose telling
+    failed is tried again with the next look. A driver that dies between telling and remembering has its cause told
+    twice.
+
+    Args:
+        settings: The limits, and who is told.
+        source: Reads the checkpoint; called by the thread.
+        store: The checkpoint, which remembers what was told.
+        recent: The rejects of its newest windows.
+        redact: Makes a text fit to be told.
+    """
+
+    def __init__(
+        self,
+        settings: AlertSettings,
+        source: Source,
+        store: ObjectStore,
+        recent: RecentRejects,
+        redact: Callable[[str], str] = str,
+    ) -> None:
+        self._settings = settings
+        self._source = source
+        self._store = store
+        self._recent = recent
+        self._redact = redact
+        self._deliver = delivery_of(settings)
+        self._open = read_open(store)
+        self._failure: Finding | None = None
+        self._is_well = False
+        self._is_over = threading.Event()
+        self._lock = threading.Lock()
+        self._is_refused = False
+        self._thread = threading.Thread(target=self._run, name="alerts", daemon=True)
+
+    def start(self) -> None:
+        """Begin to look."""
+        self._thread.start()
+
+    def committed(self, counters: Counters) -> None:
+        """Take in a window; called from the driver's thread. An earlier failure is over."""
+        with self._lock:
+            self._recent.add(counters)
+        self._is_well = True
+
+    def close(self, error: str | None) -> None:
+        """Look a last time.
+
+        Args:
+            error: Why the run failed; None where it did not.
+        """
+        self._is_well = error is None
+        if error is not None:
+            self._failure = Finding(
+                "failure", f"the run failed: {error.splitlines()[0]}" if error else "the run failed"
+            )
+        self._is_over.set()
+        self._thread.join(CLOSE_S)
+
+    def _run(self) -> None:
+        while not self._is_over.wait(LOOK_EVERY_S):
+            self._look_safely()
+        self._look_safely()
+
+    def _look_safely(self) -> None:
+        try:
+            self.look()
+        except Exception as error:  # whatever it is, the run does not rest on it
+            self._tell_refusal(f"{type(error).__name__}: {error}")
+
+    def look(self) -> None:
+        """Tell what is new, and what is over."""
+        reading = self._source()
+        if reading.snapshot is None:
+            return
+        with self._lock:
+            found = {each.cause: each for each in exceeded_limits(reading, self._settings, self._recent)}
+        if self._failure is not None:
+            found["failure"] = self._failure
+        for finding in found.values():
+            if finding.cause not in self._open.since_ms:
+                self._tell(reading, finding, is_over=False)
+        for cause in [cause for cause in self._open.since_ms if cause not in found]:
+            if cause != "failure":
+                self._tell(reading, Finding(cause, f"the alert '{cause}' is over", 0.0), is_over=True)  # type: ignore[arg-type]
+            elif self._is_well:
+                self._tell(reading, Finding("failure", "the run works again", 0.0), is_over=True)
+
+    def _tell(self, reading: Reading, finding: Finding, *, is_over: bool) -> None:
+        assert reading.snapshot is not None
+        now_ms = time.time_ns() // 1_000_000
+        text = self._redact(finding.text)
+        notice = AlertNotice(
+            *(reading.snapshot.app, reading.checkpoint, finding.cause, is_over),
+            *(text, finding.value, finding.limit, now_ms),
+        )
+        if self._deliver is not None and (refused := self._deliver(notice)):
+            return self._tell_refusal(refused)
+        self._is_refused = False
+        logger.warning("alert %s: %s", notice.state, text)
+        since_ms = {cause: since for cause, since in self._open.since_ms.items() if cause != finding.cause}
+        self._open = OpenAlerts(since_ms if is_over else {**since_ms, finding.cause: now_ms})
+        try:
+            write_open(self._store, self._open)
+        except StorageError as error:
+            logger.warning("a later run may tell an alert once more: %s", error)
+
+    def _tell_refusal(self, reason: str) -> None:
+        if not self._is_refused:
+            logger.warning("an alert was not told, and is tried again: %s", self._redact(reason))
+        self._is_refused = True

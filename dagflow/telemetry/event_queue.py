@@ -1,0 +1,99 @@
+"""Hands events to a thread of their own: who has one neither waits nor learns of a failure."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, TypeVar
+
+Event = TypeVar("Event")
+
+logger = logging.getLogger(__name__)
+
+MOST_WAITING: Final = 1000
+"""So many events wait; later ones are dropped."""
+
+MOST_AT_ONCE: Final = 100
+CLOSE_S: Final = 1.0
+"""How long the end of a run waits for its last events: a collector that answers takes milliseconds."""
+
+
+class EventQueue(Generic[Event]):
+    """A bounded queue with one thread behind it, which begins with the first event.
+
+    Guarantee: add() does not wait, whatever the receiver does. Events that are not taken are dropped and counted; the
+    first one is told at once, and their number at the end.
+
+    Args:
+        what: What the events are, as the beginning of a sentence: "lineage events".
+        receiver: Where they go, as it may be shown.
+        deliver: Takes some events, and returns "" or why they were not taken; called by the thread alone.
+    """
+
+    def __init__(self, what: str, receiver: str, deliver: Callable[[Sequence[Event]], str]) -> None:
+        self._what = what
+        self._receiver = receiver
+        self._deliver = deliver
+        self._waiting: queue.Queue[Event | None] = queue.Queue(MOST_WAITING)
+        self._thread: threading.Thread | None = None
+        self._is_told = False
+        self._lock = threading.Lock()
+        self.added = 0
+        self.taken = 0
+
+    def add(self, event: Event) -> None:
+        """Have an event sent, unless too many wait."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=f"send {self._what}", daemon=True)
+            self._thread.start()
+        self.added += 1
+        try:
+            self._waiting.put_nowait(event)
+        except queue.Full:
+            self._tell(f"{MOST_WAITING} of them wait already")
+
+    def close(self) -> None:
+        """Send what waits, if that takes no longer than CLOSE_S, and tell how many events were dropped."""
+        if self._thread is None:
+            return
+        deadline = time.monotonic() + CLOSE_S
+        try:
+            self._waiting.put(None, timeout=CLOSE_S)
+            self._thread.join(max(deadline - time.monotonic(), 0))
+        except queue.Full:
+            pass
+        if (dropped := self.added - self.taken) and (dropped > 1 or not self._is_told):
+            logger.warning("%s: %d of %d were not taken by %s", self._what, dropped, self.added, self._receiver)
+
+    def _run(self) -> None:
+        is_over = False
+        while not is_over:
+            events = [self._waiting.get()]
+            while len(events) < MOST_AT_ONCE and not self._waiting.empty():
+                events.append(self._waiting.get())
+            is_over = None in events
+            given = [event for event in events if event is not None]
+            if given:
+                self._send(given)
+
+    def _send(self, events: list[Event]) -> None:
+        try:
+            refused = self._deliver(events)
+        except Exception as error:  # whatever it is, the run does not rest on it
+            refused = f"{type(error).__name__}: {error}"
+        if refused:
+            self._tell(refused)
+        else:
+            self.taken += len(events)
+
+    def _tell(self, reason: str) -> None:
+        with self._lock:
+            is_told, self._is_told = self._is_told, True
+        if not is_told:
+            logger.warning(
+                "%s are not taken by %s: %s; the run goes on, and such events are dropped",
+                *(self._what, self._receiver, reason),
+            )

@@ -1,0 +1,155 @@
+"""An app's roots and tables as datasets of OpenLineage, with their columns and where these come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from dagflow.api.column_typing import ColumnTyped
+from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.physical import Edge, PortRef
+from dagflow.plan.stream_columns import stream_columns
+from dagflow.report.statistics import is_record_source
+from dagflow.spec.problems import Problems
+from dagflow.storage.location import absolute, is_local, redacted
+
+MOST_DATASETS: Final = 50
+"""So many inputs, and so many outputs, are told: an app names roots, and seldom many."""
+
+MOST_COLUMNS: Final = 300
+"""So many columns of a dataset are told."""
+
+DatasetPlaces = Mapping[str, tuple[Sequence[str], Sequence[str]]]
+"""The locations that each operator reads, and those that it publishes into."""
+
+FieldOfInput = tuple[str, str, str]
+"""A column of an input: the namespace and the name of the dataset, and its own name."""
+
+_REJECTS = "errors"
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A root that is read, or a table or directory that is published into.
+
+    Attributes:
+        namespace: Its store.
+        name: Its name there.
+        columns: Its columns with their types, where they are known.
+        sources: For each of these the columns of inputs that it is made of; empty for an input.
+    """
+
+    namespace: str
+    name: str
+    columns: tuple[tuple[str, str], ...] = ()
+    sources: tuple[tuple[str, tuple[FieldOfInput, ...]], ...] = ()
+
+
+def dataset_name(url: str) -> tuple[str, str]:
+    """The namespace and name of a location, by the naming rules of OpenLineage."""
+    shown = redacted(absolute(url))
+    if is_local(shown):
+        return "file", shown
+    scheme, _, rest = shown.partition("://")
+    authority, _, path = rest.partition("/")
+    # Buckets hold keys, which begin with no slash; other stores hold paths.
+    return f"{scheme}://{authority}", (f"/{path}" if scheme in ("hdfs", "sftp", "ssh") else path) or "/"
+
+
+def datasets_of(app: LogicalPlan, places: DatasetPlaces) -> tuple[list[Dataset], list[Dataset]]:
+    """The inputs and outputs of an app.
+
+    Args:
+        app: The app.
+        places: What its operators read and publish.
+    """
+    columns = _Columns(app, places)
+    inputs = [
+        Dataset(*dataset_name(url), columns=columns.read_by(name))
+        for name, (read, _) in places.items()
+        for url in dict.fromkeys(read)
+    ]
+    outputs = [
+        Dataset(*dataset_name(url), *columns.published_by(name))
+        for name, (_, published) in places.items()
+        for url in dict.fromkeys(published)
+    ]
+    return inputs[:MOST_DATASETS], outputs[:MOST_DATASETS]
+
+
+class _Columns:
+    """Follows the columns of an app from its roots to what it publishes."""
+
+    def __init__(self, app: LogicalPlan, places: DatasetPlaces) -> None:
+        self._app = app
+        self._places = places
+        self._known = stream_columns(app, Problems())
+        self._found: dict[tuple[PortRef, str], tuple[FieldOfInput, ...]] = {}
+
+    def read_by(self, splitter: str) -> tuple[tuple[str, str], ...]:
+        """The columns of the records that are read from the files of a splitter."""
+        for name in self._below(splitter):
+            operator = self._app.operators[name].operator
+            if is_record_source(operator):
+                for port in operator.output_ports:
+                    if port != _REJECTS and (known := self._known.get(PortRef(name, port))) is not None:
+                        return _typed(known.schema)
+        return ()
+
+    def published_by(
+        self, sink: str
+    ) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, tuple[FieldOfInput, ...]], ...]]:
+        """The columns of what arrives at a sink, and what each is made of."""
+        arriving = [(edge.source, self._known.get(edge.source)) for edge in self._into(sink)]
+        schema = next((known.schema for _, known in arriving if known is not None), pa.schema([]))
+        typed = _typed(schema)
+        made_of = {
+            name: dict.fromkeys(part for source, _ in arriving for part in self._sources(source, name))
+            for name, _ in typed
+        }
+        return typed, tuple((name, tuple(parts)) for name, parts in made_of.items() if parts)
+
+    def _sources(self, port: PortRef, column: str) -> tuple[FieldOfInput, ...]:
+        """The columns of inputs that a column of a stream is made of."""
+        key = port, column
+        if key not in self._found:
+            self._found[key] = tuple(dict.fromkeys(self._traced(port, column)))
+        return self._found[key]
+
+    def _traced(self, port: PortRef, column: str) -> Iterator[FieldOfInput]:
+        operator = self._app.operators[port.operator].operator
+        if is_record_source(operator):
+            for name in self._above(port.operator):
+                yield from ((*dataset_name(url), column) for url in self._places.get(name, ((), ()))[0])
+            return
+        if not isinstance(operator, ColumnTyped):
+            return  # what code of an author makes of columns is not known
+        for edge in self._into(port.operator):
+            arriving = self._known.get(edge.source)
+            if arriving is not None:
+                for name in operator.columns_used(port.port, column, arriving):
+                    yield from self._sources(edge.source, name)
+
+    def _into(self, operator: str) -> list[Edge]:
+        return [edge for edge in self._app.edges if edge.target.operator == operator]
+
+    def _below(self, operator: str) -> list[str]:
+        return _reached(operator, [(edge.source.operator, edge.target.operator) for edge in self._app.edges])
+
+    def _above(self, operator: str) -> list[str]:
+        return _reached(operator, [(edge.target.operator, edge.source.operator) for edge in self._app.edges])
+
+
+def _reached(start: str, arcs: Sequence[tuple[str, str]]) -> list[str]:
+    """All operators that arcs lead to, the nearest first."""
+    found = [start]
+    for name in found:
+        found += dict.fromkeys(end for begin, end in arcs if begin == name and end not in found)
+    return found
+
+
+def _typed(schema: pa.Schema) -> tuple[tuple[str, str], ...]:
+    return tuple((field.name, str(field.type)) for field in list(schema)[:MOST_COLUMNS])

@@ -1,0 +1,106 @@
+"""Serves metrics and health checks of a run over HTTP, for as long as it works."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+
+from dagflow.errors import DagflowError
+from dagflow.report.endpoints import ENDPOINTS, Answer
+from dagflow.report.reading import Source
+
+MOST_HANDLERS = 8
+"""So many requests are answered at once; the next ones are refused with 503."""
+
+
+class MetricsServer:
+    """Answers at `/metrics`, `/healthz` and `/readyz`.
+
+    Args:
+        source: What is told.
+        host: The address to listen at.
+        port: The port; 0 takes a free one.
+
+    Attributes:
+        host: The address.
+        port: The port that it listens at.
+
+    Raises:
+        DagflowError: The port cannot be taken.
+    """
+
+    def __init__(self, source: Source, host: str, port: int) -> None:
+        family = _Server if ":" not in host else _Server6
+        try:
+            self._server = family(source, (host, port))
+        except OSError as error:
+            raise DagflowError(
+                f"cannot listen at {host}:{port}: {error.strerror or error}",
+                hint="another program has the port: name another one with --metrics, or 0 for any",
+            ) from error
+        self.host, self.port = host, self._server.server_address[1]
+        self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", args=(0.1,), daemon=True)
+
+    @property
+    def url(self) -> str:
+        """Where the metrics are."""
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}/metrics"
+
+    def __enter__(self) -> MetricsServer:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+
+    def __init__(self, source: Source, address: tuple[str, int]) -> None:
+        self.source = source
+        self.slots = threading.BoundedSemaphore(MOST_HANDLERS)
+        super().__init__(address, _Handler)
+
+
+class _Server6(_Server):
+    address_family = socket.AF_INET6
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    server_version = "dagflow"
+    sys_version = ""
+    timeout = 10.0
+
+    def do_GET(self) -> None:
+        """Answer one request."""
+        answer = Answer(404, "text/plain; charset=utf-8", "there are /metrics, /healthz and /readyz\n")
+        if (given := ENDPOINTS.get(self.path.partition("?")[0])) is not None:
+            if not self.server.slots.acquire(blocking=False):
+                return self._send(Answer(503, "text/plain; charset=utf-8", "too many requests at once\n"))
+            try:
+                answer = given([self.server.source()])
+            finally:
+                self.server.slots.release()
+        return self._send(answer)
+
+    do_HEAD = do_GET
+
+    def _send(self, answer: Answer) -> None:
+        body = answer.body.encode()
+        self.send_response(answer.status)
+        self.send_header("Content-Type", answer.content_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Log nothing: stderr belongs to the run's display."""

@@ -1,0 +1,137 @@
+"""All that a run tells other systems while it works, behind one object that the driver feeds."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+
+from dagflow.errors import RunStoppedError
+from dagflow.journal import JournalState, Window
+from dagflow.plan.logical import LogicalPlan
+from dagflow.report.alert_rules import recent_rejects
+from dagflow.report.reading import LiveSource
+from dagflow.report.snapshot import RunSnapshot
+from dagflow.storage.context import StorageContext
+from dagflow.storage.location import redacted
+from dagflow.telemetry.alert_monitor import AlertMonitor
+from dagflow.telemetry.event_queue import EventQueue
+from dagflow.telemetry.lineage import LineageReporter
+from dagflow.telemetry.lineage_datasets import DatasetPlaces
+from dagflow.telemetry.metrics_server import MetricsServer
+from dagflow.telemetry.traces import WindowTrace, trace_queue
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsAddress:
+    """Where a run serves its metrics.
+
+    Attributes:
+        host: The address to listen at.
+        port: The port; 0 for any that is free.
+    """
+
+    host: str
+    port: int
+
+
+class RunSignals:
+    """Metrics, alerts, lineage and traces of one run; a context manager that begins and ends them.
+
+    Guarantee: nothing here makes the driver wait but the end of the run, and that for a few seconds at most. What
+    fails is logged once.
+
+    Args:
+        app: The app.
+        checkpoint: Its checkpoint.
+        storage: Reaches it.
+        state: The journal at the start of the run.
+        address: Where metrics are served; None for nowhere.
+        places: Gives what each operator reads and publishes; asked only where lineage is reported.
+        notice: Takes a message for people.
+    """
+
+    def __init__(
+        self,
+        app: LogicalPlan,
+        checkpoint: str,
+        storage: StorageContext,
+        state: JournalState,
+        *,
+        address: MetricsAddress | None,
+        places: Callable[[], DatasetPlaces],
+        notice: Callable[[str], None],
+    ) -> None:
+        settings = app.attributes
+        redact = app.spec.redact if app.spec is not None else str
+        run_id, version = str(uuid.uuid4()), _version()
+        self._source = LiveSource(checkpoint, storage)
+        self._notice = notice
+        self._server = None if address is None else MetricsServer(self._source, address.host, address.port)
+        self._alerts: AlertMonitor | None = None
+        if settings.alerts is not None:
+            recent = recent_rejects(checkpoint, storage, state.last_committed)
+            self._alerts = AlertMonitor(settings.alerts, self._source, storage.objects(checkpoint), recent, redact)
+        self._traces: EventQueue[WindowTrace] | None = None
+        if settings.traces is not None:
+            self._traces = trace_queue(settings.traces, app.name, redacted(checkpoint), run_id, version)
+        self._lineage: LineageReporter | None = None
+        if settings.lineage is not None:
+            self._lineage = LineageReporter(settings.lineage, app, places(), run_id, version, redact)
+        self._last: RunSnapshot | None = None
+
+    def __enter__(self) -> RunSignals:
+        if self._server is not None:
+            self._server.__enter__()
+            self._notice(f"metrics are at {self._server.url}")
+        if self._alerts is not None:
+            self._alerts.start()
+        if self._lineage is not None:
+            self._lineage.started()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Tell how the run ended."""
+        with contextlib.ExitStack() as ending:
+            if self._server is not None:
+                ending.callback(self._server.__exit__, None, None, None)
+            if self._traces is not None:
+                ending.callback(self._traces.close)
+            if self._lineage is not None:
+                ending.callback(self._lineage.ended, self._last, _state_of(self._last, error), str(error or ""))
+            if self._alerts is not None:
+                is_failure = error is not None and _state_of(self._last, error) == "failed"
+                ending.callback(self._alerts.close, (str(error) or type(error).__name__) if is_failure else None)
+
+    def progress(self, snapshot: RunSnapshot) -> None:
+        """Take in the run's figures; called from the driver's thread a few times a second."""
+        self._last = snapshot
+        self._source.progress(snapshot)
+        if self._lineage is not None:
+            self._lineage.progress(snapshot)
+
+    def committed(self, window: Window) -> None:
+        """Take in a window that is published; called from the driver's thread."""
+        if self._alerts is not None and window.intent is not None:
+            self._alerts.committed(window.intent.counters)
+        if self._traces is not None:
+            self._traces.add(WindowTrace.of(window))
+
+
+def _version() -> str:
+    """The version of the package that is installed."""
+    try:
+        return importlib.metadata.version("dagflow")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def _state_of(last: RunSnapshot | None, error: BaseException | None) -> str:
+    if error is None:
+        return "completed" if last is None else last.state
+    return "stopped" if isinstance(error, RunStoppedError | KeyboardInterrupt) else "failed"

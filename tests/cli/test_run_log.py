@@ -1,0 +1,116 @@
+"""What a run says as JSON, and the log file that it leaves."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dagflow.cli import run_log
+from dagflow.cli.json_log import json_line
+from dagflow.cli.run_log import KEPT_RUNS, attached, open_run_log
+from tests.cli.commands.inspected_app import folder, invoke
+
+__all__ = ["folder"]
+
+
+def lines_of(text: str) -> list[dict[str, Any]]:
+    """The objects of a log, each of which is one line."""
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("text", "fields"),
+    [
+        ("window committed window=7 files=2", {"window": 7}),
+        ("window 7, operator 'keep' partition 3: no progress for 60 s", {"window": 7, "operator": "keep"}),
+        ("block left out url=s3://b/a.txt start=5: gone", {"file": "s3://b/a.txt"}),
+        ("scan failed path=/in/x error=no", {"file": "/in/x"}),
+        ("two\nlines \ud800 and é", {}),
+    ],
+)
+def test_a_line_has_what_its_message_names(text: str, fields: dict[str, Any]) -> None:
+    """Window, operator and file, each in a field of its own; it is one line of ASCII whatever the message holds."""
+    line = json_line("app", "info", text)
+    assert line.isascii() and "\n" not in line
+    found = json.loads(line)
+    assert found.pop("time").endswith("+00:00")
+    assert found == {"level": "info", "app": "app", **fields, "message": text}
+
+
+def test_a_run_that_is_asked_for_json_says_only_json(folder: Path) -> None:
+    """Also its account and the place of its log; stdout stays for the result."""
+    code, out, err = invoke("run", "app.yaml", "--local", "--workers", "1", "--log-format", "json", "--json")
+    assert code == 0
+    assert json.loads(out)["state"] == "completed"
+    said = lines_of(err)
+    assert {each["app"] for each in said} == {"sample"}
+    assert next(each["run"]["records"] for each in said if "run" in each) == json.loads(out)["records"]
+    assert "log of the run: .dagflow/logs/sample-" in said[-1]["message"]
+
+
+def test_an_error_is_json_too_and_names_operator_and_file(folder: Path) -> None:
+    """With the level error, and what to do."""
+    app = (folder / "app.yaml").read_text()
+    csv = "{max_readers: 4, format: {type: json_lines, columns: {n: int64}}}"
+    (folder / "app.yaml").write_text(
+        app.replace("{max_readers: 4}", csv).replace('{drop: {prefix: "#"}}', "{keep: {prefix: a}}")
+    )
+    code, _, err = invoke("run", "app.yaml", "--local", "--workers", "1", "--log-format", "json")
+    assert code == 1
+    last = lines_of(err)[-1]
+    assert last["level"] == "error"
+    assert "continue with: dagflow run app.yaml" in last["message"]
+    assert "log of the run: " in last["message"]
+    (log,) = (folder / ".dagflow" / "logs").iterdir()
+    assert lines_of(log.read_text())[-1]["level"] == "error"
+
+
+def test_the_log_of_a_run_has_what_it_did(folder: Path) -> None:
+    """Each window, and the account at the end; only its owner may read it, and the last line of the run names it."""
+    code, _, err = invoke("run", "app.yaml", "--local", "--workers", "1")
+    assert code == 0
+    name = err.rstrip().rpartition("log of the run: ")[2]
+    file = folder / name
+    said = lines_of(file.read_text())
+    assert any(each["message"].startswith("window committed") and each["window"] == 1 for each in said)
+    assert said[-1]["message"].startswith("completed: {")
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert "window committed" not in err
+
+
+def test_logs_are_bounded_in_size_and_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long log loses its middle part, and the oldest logs of the app make room; those of another app stay."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(run_log, "MOST_BYTES", 1000)
+    logs = tmp_path / ".dagflow" / "logs"
+    logs.mkdir(parents=True)
+    for number in range(KEPT_RUNS + 5):
+        (logs / f"app-20200101T0000{number:02}-1.log").write_text("old")
+        (logs / f"app-20200101T0000{number:02}-1.log.1").write_text("older")
+    (logs / "app-b-20200101T000000-1.log").write_text("another app's")
+    log = open_run_log("app", lambda text: text.replace("secret", "***"))
+    assert log is not None
+    with attached(log):
+        for number in range(100):
+            logging.getLogger("dagflow.x").info("window committed with a secret window=%d", number)
+    log.end("completed")
+    assert sum(file.stat().st_size for file in (log.path, log.path.with_name(f"{log.path.name}.1"))) <= 2000
+    assert "window=99" in log.path.read_text() and "secret" not in log.path.read_text()
+    names = [name for name in os.listdir(logs) if name.endswith(".log") and not name.startswith("app-b")]
+    assert len(names) == KEPT_RUNS
+    assert "app-20200101T000006-1.log" in names and "app-20200101T000005-1.log" not in names
+    assert (logs / "app-b-20200101T000000-1.log").exists()
+
+
+def test_a_run_that_can_keep_no_log_runs_all_the_same(folder: Path) -> None:
+    """Where the directory cannot be made."""
+    (folder / ".dagflow").write_text("a file")
+    assert open_run_log("app", str) is None
+    code, _, err = invoke("run", "app.yaml", "--local", "--workers", "1")
+    assert code == 0
+    assert "log of the run" not in err

@@ -1,0 +1,176 @@
+"""Alerts: each cause is told once, and once when it is over."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from dagflow.metrics.counters import Counters, OperatorCounters
+from dagflow.report.alert_rules import REJECT_WINDOWS, RecentRejects, exceeded_limits
+from dagflow.report.driver_report import DriverReport
+from dagflow.report.reading import Reading
+from dagflow.report.snapshot import RunSnapshot
+from dagflow.spec.signal_settings import AlertSettings, HttpTarget
+from dagflow.storage.context import StorageContext
+from dagflow.telemetry.alert_monitor import AlertMonitor
+from tests.telemetry.http_receiver import HttpReceiver, closed_address, receiving
+
+
+class Checkpoint:
+    """A checkpoint whose figures a test sets."""
+
+    def __init__(self, path: Path, url: str) -> None:
+        self.backlog_bytes = 0
+        self.settings = AlertSettings(backlog_bytes=100, webhook=HttpTarget(url))
+        self._store = StorageContext.default().objects(str(path / "journal"))
+
+    def monitor(self) -> AlertMonitor:
+        """A monitor as each run has one."""
+        return AlertMonitor(self.settings, self.read, self._store, RecentRejects(), lambda text: text)
+
+    def read(self) -> Reading:
+        """What is known now."""
+        return Reading("/journal", RunSnapshot("app", backlog_bytes=self.backlog_bytes))
+
+
+def told(server: HttpReceiver) -> list[tuple[str, str]]:
+    """The causes that a webhook got, each with what happened to it."""
+    return [(body["cause"], body["state"]) for body in server.bodies]
+
+
+def test_a_cause_is_told_once_and_once_when_it_is_over(tmp_path: Path) -> None:
+    """However often it is seen, and whichever run sees it; later it may come back."""
+    with receiving() as server:
+        checkpoint = Checkpoint(tmp_path, server.url)
+        first = checkpoint.monitor()
+        first.look()
+        checkpoint.backlog_bytes = 101
+        first.look()
+        first.look()
+        assert told(server) == [("backlog", "raised")]
+        after_restart = checkpoint.monitor()
+        after_restart.look()
+        checkpoint.backlog_bytes = 5
+        after_restart.look()
+        checkpoint.monitor().look()
+        checkpoint.backlog_bytes = 200
+        checkpoint.monitor().look()
+    assert told(server) == [("backlog", "raised"), ("backlog", "over"), ("backlog", "raised")]
+    assert server.bodies[0]["text"] == "app: 101 bytes wait to be read, 100 are allowed"
+    assert (server.bodies[0]["value"], server.bodies[0]["limit"]) == (101, 100)
+
+
+def test_an_alert_that_was_not_told_is_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With the next look; meanwhile one warning says why."""
+    checkpoint = Checkpoint(tmp_path, closed_address())
+    checkpoint.backlog_bytes = 101
+    monitor = checkpoint.monitor()
+    monitor.look()
+    monitor.look()
+    assert [record.getMessage().startswith("an alert was not told") for record in caplog.records] == [True]
+    assert "refused" in caplog.text
+    with receiving() as server:
+        checkpoint.settings = AlertSettings(backlog_bytes=100, webhook=HttpTarget(server.url))
+        checkpoint.monitor().look()
+    assert told(server) == [("backlog", "raised")]
+
+
+def test_a_failed_run_is_told_and_over_when_a_run_works_again(tmp_path: Path) -> None:
+    """The end of a run waits until that is told; a new run that has done nothing yet is no news."""
+    with receiving() as server:
+        checkpoint = Checkpoint(tmp_path, server.url)
+        failed = checkpoint.monitor()
+        failed.start()
+        failed.close("the disk is full\n    make room")
+        assert told(server) == [("failure", "raised")]
+        assert server.bodies[0]["text"] == "app: the run failed: the disk is full"
+        again = checkpoint.monitor()
+        again.look()
+        assert len(server.bodies) == 1
+        again.committed(Counters())
+        again.look()
+    assert told(server) == [("failure", "raised"), ("failure", "over")]
+
+
+def test_a_command_gets_the_alert_in_its_environment(tmp_path: Path) -> None:
+    """Without a shell: an argument stays one, whatever it holds."""
+    script = tmp_path / "tell.py"
+    script.write_text(
+        "import json, os, sys\n"
+        "known = {name: value for name, value in os.environ.items() if name.startswith('DAGFLOW_')}\n"
+        "json.dump([sys.argv[1:], known], open(sys.argv[1], 'w'))\n"
+    )
+    checkpoint = Checkpoint(tmp_path, "")
+    file = tmp_path / "a b; $(x)"
+    checkpoint.settings = AlertSettings(backlog_bytes=100, command=(sys.executable, str(script), str(file)))
+    checkpoint.backlog_bytes = 101
+    checkpoint.monitor().look()
+    arguments, known = json.loads(file.read_text())
+    assert arguments == [str(file)]
+    assert known["DAGFLOW_APP"] == "app"
+    assert (known["DAGFLOW_CAUSE"], known["DAGFLOW_STATE"], known["DAGFLOW_VALUE"]) == ("backlog", "raised", "101")
+    assert known["DAGFLOW_TEXT"] == "101 bytes wait to be read, 100 are allowed"
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        (("/bin/sh", "-c", "echo no line >&2; exit 3"), "/bin/sh: it ended with 3: no line"),
+        (("/nowhere/tell",), "/nowhere/tell: No such file or directory"),
+    ],
+)
+def test_a_command_that_fails_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, command: tuple[str, ...], reason: str
+) -> None:
+    """With what it said; the run goes on."""
+    checkpoint = Checkpoint(tmp_path, "")
+    checkpoint.settings = AlertSettings(backlog_bytes=100, command=command)
+    checkpoint.backlog_bytes = 101
+    checkpoint.monitor().look()
+    assert reason in caplog.text
+
+
+def counted(read: int, rejected: int) -> Counters:
+    """What a reader has counted in a window."""
+    return Counters(
+        {
+            "reader": OperatorCounters({"blocks": 1, "rejected": rejected}, {"messages": read, "errors": rejected}),
+            "groups": OperatorCounters({}, {"output": 1}),
+        }
+    )
+
+
+def test_the_share_of_rejects_is_that_of_the_newest_windows() -> None:
+    """Of what was read: an operator that gives few records does not raise it. A burst passes."""
+    recent = RecentRejects()
+    recent.add(counted(90, 10))
+    assert recent.share == 0.1
+    for _ in range(REJECT_WINDOWS - 1):
+        recent.add(counted(100, 0))
+    assert recent.share == 10 / (100 * REJECT_WINDOWS)
+    recent.add(counted(100, 0))
+    assert recent.share == 0
+    assert RecentRejects().share == 0
+
+
+def test_limits_are_exceeded_only_above_them() -> None:
+    """Freshness counts from the oldest input that waits, or from the end of the last run."""
+    limits = AlertSettings(freshness_millis=10_000, rejects=0.1, backlog_bytes=100)
+    recent = RecentRejects()
+    recent.add(counted(90, 10))
+    waits = RunSnapshot("app", oldest_unpublished_ms=90_000, backlog_bytes=100)
+    assert list(exceeded_limits(Reading("/c", waits, now_s=100.0), limits, recent)) == []
+    recent.add(counted(89, 11))
+    over = RunSnapshot("app", oldest_unpublished_ms=90_000, backlog_bytes=101)
+    assert [each.cause for each in exceeded_limits(Reading("/c", over, now_s=100.5), limits, recent)] == [
+        "freshness",
+        "rejects",
+        "backlog",
+    ]
+    driver = DriverReport("completed", "run", "host", "me", 1, 0, 50_000, 0.0, True)
+    ended = Reading("/c", RunSnapshot("app", driver=driver), now_s=100.0)
+    (finding,) = exceeded_limits(ended, limits, RecentRejects())
+    assert finding.text == "the output is 50 s behind, 10 s are allowed"

@@ -1,0 +1,89 @@
+"""Metrics and health checks of a run over HTTP."""
+
+from __future__ import annotations
+
+import http.client
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from dagflow.engine.run import RunOptions, SilentObserver, run
+from dagflow.errors import DagflowError
+from dagflow.report.reading import Reading
+from dagflow.report.snapshot import RunSnapshot
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.telemetry.metrics_server import MetricsServer
+from dagflow.telemetry.run_signals import MetricsAddress
+from tests.engine.sample_app import app_of
+
+
+def asked(port: int, path: str, method: str = "GET") -> tuple[int, str, str]:
+    """The status, content type and body that a server answers."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+    connection.request(method, path)
+    answer = connection.getresponse()
+    found = answer.status, answer.headers["Content-Type"], answer.read().decode()
+    connection.close()
+    return found
+
+
+class PortOf(SilentObserver):
+    """Learns where a run serves its metrics."""
+
+    port = 0
+
+    def notice(self, text: str) -> None:
+        """Read the port in what the run says."""
+        if text.startswith("metrics are at http://127.0.0.1:"):
+            self.port = int(text.rpartition(":")[2].partition("/")[0])
+
+
+def test_a_server_answers_at_three_paths() -> None:
+    """And at no other one; HEAD has no body."""
+    with MetricsServer(lambda: Reading("/c", RunSnapshot("app")), "127.0.0.1", 0) as server:
+        status, content_type, text = asked(server.port, "/metrics?x=1")
+        assert (status, content_type) == (200, "text/plain; version=0.0.4; charset=utf-8")
+        assert 'dagflow_checkpoint_readable{app="app",checkpoint="/c"} 1\n' in text
+        assert asked(server.port, "/healthz")[::2] == (200, "alive\n")
+        assert asked(server.port, "/readyz")[::2] == (200, "/c: running\n")
+        assert asked(server.port, "/")[0] == 404
+        assert asked(server.port, "/metrics", "HEAD")[::2] == (200, "")
+
+
+def test_a_checkpoint_that_cannot_be_read_is_not_ready() -> None:
+    """The reason is in the body."""
+    with MetricsServer(lambda: Reading("/c", None, "the disk is gone"), "127.0.0.1", 0) as server:
+        assert asked(server.port, "/readyz")[::2] == (503, "/c: not readable: the disk is gone\n")
+
+
+def test_a_port_that_is_taken_is_told_before_anything_runs(tmp_path: Path) -> None:
+    """With what to do about it."""
+    with MetricsServer(lambda: Reading("/c", None), "127.0.0.1", 0) as server:
+        options = RunOptions(metrics=MetricsAddress("127.0.0.1", server.port))
+        with pytest.raises(DagflowError, match=rf"cannot listen at 127.0.0.1:{server.port}: Address already in use"):
+            run(app_of(tmp_path, [b"one"]), options, runtime=InlineRuntime)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_serves_its_metrics_until_its_end(tmp_path: Path) -> None:
+    """A scrape while a window runs, and one after it was committed; then the port is free again."""
+    told = PortOf()
+    seen: list[float] = []
+
+    def scrape(_: object) -> None:
+        status, _, text = asked(told.port, "/metrics")
+        assert status == 200
+        for family in text_string_to_metric_families(text):
+            seen.extend(each.value for each in family.samples if each.name == "dagflow_windows_committed_total")
+
+    run(
+        app_of(tmp_path, [b"one"] * 12),
+        RunOptions(metrics=MetricsAddress("127.0.0.1", 0)),
+        told,
+        runtime=lambda program: InlineRuntime(program, before=scrape),
+    )
+    assert seen == sorted(seen)
+    assert seen[-1] >= 1
+    with pytest.raises(ConnectionRefusedError):
+        asked(told.port, "/healthz")

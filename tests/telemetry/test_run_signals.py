@@ -1,0 +1,73 @@
+"""A run tells other systems what it does, and does not depend on any of them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from dagflow.engine.limited_run import limited_run
+from dagflow.engine.run import RunOptions, run
+from dagflow.errors import DagflowError
+from dagflow.plan.load import load_app
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.testing.apps import run_app
+from tests.engine.test_driver import crashing
+from tests.telemetry.app import orders
+from tests.telemetry.http_receiver import closed_address, receiving, silent_address
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def signals_to(url: str) -> str:
+    """Attributes that send everything to one address."""
+    lines = f"lineage: {{url: '{url}'}}", f"traces: {{url: '{url}'}}", f"alerts: {{on: webhook, url: '{url}'}}"
+    return "\n  ".join(lines)
+
+
+def test_a_run_does_not_wait_for_receivers_that_are_gone(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Each is told of once; the output is that of a run without them."""
+    done = run(orders(folder, signals_to(closed_address())), runtime=InlineRuntime)
+    assert done.state == "completed"
+    assert sum("are not taken by" in record.getMessage() for record in caplog.records) == 2
+
+
+def test_a_run_does_not_wait_for_receivers_that_are_silent(folder: Path) -> None:
+    """What they get at the end is waited for no longer than a second each."""
+    with silent_address() as url:
+        plan = orders(folder, signals_to(url))
+        began = time.monotonic()
+        assert run(plan, runtime=InlineRuntime).state == "completed"
+    # Ten windows would wait for ten answers, of five seconds each.
+    assert time.monotonic() - began < 25
+
+
+def test_a_failed_run_tells_its_webhook(folder: Path) -> None:
+    """Before it ends; the next run that works tells that it is over."""
+    with receiving() as server:
+        attributes = f"alerts: {{on: webhook, url: '{server.url}'}}"
+        with pytest.raises(DagflowError, match="the lights went out"):
+            run(orders(folder, attributes), runtime=crashing(2))
+        run(orders(folder, attributes), runtime=InlineRuntime)
+    assert [(body["cause"], body["state"], body["text"]) for body in server.bodies] == [
+        ("failure", "raised", "orders: the run failed: the lights went out"),
+        ("failure", "over", "orders: the run works again"),
+    ]
+
+
+def test_tests_and_tries_of_an_app_tell_nothing(folder: Path) -> None:
+    """No other system may take them for runs."""
+    with receiving() as server:
+        plan = orders(folder, signals_to(server.url))
+        with limited_run(plan, RunOptions(workers=1), 3) as (part, options):
+            run(part, options, runtime=InlineRuntime)
+        run_app(Path("app.yaml"), {"in/a.jsonl": b'{"n": 1, "s": "x"}\n'})
+        assert server.bodies == []
+        run(load_app("app.yaml"), runtime=InlineRuntime)
+    assert server.bodies
