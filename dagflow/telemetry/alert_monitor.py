@@ -110,7 +110,7 @@ class AlertMonitor:
                 self._tell(reading, finding, is_over=False)
         for cause in [cause for cause in self._open.since_ms if cause not in found]:
             if cause != "failure":
-                self._tell(reading, Finding(cause, f"the alert '{cause}' is over", 0.0), is_over=True)  # type: ignore[arg-type]
+                self._tell(reading, Finding(cause, f"the alert '{cause}' is over", 0.0), is_over=True)
             elif self._is_well:
                 self._tell(reading, Finding("failure", "the run works again", 0.0), is_over=True)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from dagflow.errors import AlreadyExistsError, JournalError, MissingError
 from dagflow.journal.frames import decode, encode
 from dagflow.journal.typed_json import from_json, to_json
+from dagflow.report.alert_rules import Cause
 from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore
 
@@ -21,7 +22,7 @@ class OpenAlerts:
         since_ms: When each was told, in milliseconds since 1970, by cause.
     """
 
-    since_ms: dict[str, int] = field(default_factory=dict)
+    since_ms: dict[Cause, int] = field(default_factory=dict)
 
 
 def read_open(store: ObjectStore) -> OpenAlerts:
