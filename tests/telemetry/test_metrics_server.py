@@ -85,5 +85,5 @@ def test_a_run_serves_its_metrics_until_its_end(tmp_path: Path) -> None:
     )
     assert seen == sorted(seen)
     assert seen[-1] >= 1
-    with pytest.raises(ConnectionRefusedError):
+    with pytest.raises(ConnectionRefusedError, match="refused"):
         asked(told.port, "/healthz")
