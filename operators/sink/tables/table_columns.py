@@ -160,7 +160,7 @@ class TableColumns:
                 given = self._type_of(field.name, column.type)
                 if given != kind and not _fits(column, given, kind):
                     wider = self._wider(kind, given)
-                    row = _first_misfit(column, given, kind) if wider not in (None, kind) else None
+                    row = _first_outside(column, given, kind) if wider not in (None, kind) else None
             if row is not None:
                 self.causes[field.name] = place(row)
                 field = field.with_type(wider)
@@ -238,7 +238,7 @@ def _fits(column: pa.Array, kind: pa.DataType, target: pa.DataType) -> bool:
     return True
 
 
-def _first_misfit(column: pa.Array, kind: pa.DataType, target: pa.DataType) -> int:
+def _first_outside(column: pa.Array, kind: pa.DataType, target: pa.DataType) -> int:
     """The row of the first value that has no place in a type; there is one."""
     start, end = 0, len(column)
     while end - start > 1:
