@@ -81,6 +81,8 @@ class TaskWatch:
         self._report = report
         self._send = send
         self._is_over = threading.Event()
+        # Held while the task is ended: its thread, or process, works for no later task then.
+        self._ending = threading.Lock()
         self._told: dict[AtHand | None, tuple[StallReport, Found]] = {}
         self._task = 0
         self._threads_before: frozenset[int | None] = frozenset()
@@ -94,7 +96,8 @@ class TaskWatch:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._is_over.set()
+        with self._ending:
+            self._is_over.set()
         if self._ends_process:
             faulthandler.cancel_dump_traceback_later()
         for report, found in list(self._told.values()):
@@ -142,12 +145,15 @@ class TaskWatch:
         return thread.ident not in self._threads_before and thread is not threading.current_thread()
 
     def _end(self, found: Found) -> None:
-        self._tell(found, is_ended=True)
-        self._told.clear()
-        if self._host.owns_process:
-            with contextlib.suppress(Exception):
-                sys.stderr.flush()
-            os._exit(TIMEOUT_CODE)
-        # In a process that others use the task is asked to end; it does so where it next runs Python code.
-        self._is_over.set()
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._task), ctypes.py_object(TaskTimeoutError))
+        with self._ending:
+            if self._is_over.is_set():
+                return
+            self._tell(found, is_ended=True)
+            self._told.clear()
+            if self._host.owns_process:
+                with contextlib.suppress(Exception):
+                    sys.stderr.flush()
+                os._exit(TIMEOUT_CODE)
+            # In a process that others use the task is asked to end; it does so where it next runs Python code.
+            self._is_over.set()
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._task), ctypes.py_object(TaskTimeoutError))

@@ -176,7 +176,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         self._start_cutter(context, self.pack_millis, may_grow=self._may_grow)
         retain_millis = self.retain_seen.millis if isinstance(self.retain_seen, SeenRetention) else None
         index = FileIndex("" if control is None else control.state_url, retain_millis, context.storage)
-        self._taken = TakenFiles(index, self.files, context.storage, needs_fingerprints=self.wants_source_events)
+        self._taken = TakenFiles(index, self.files, context.storage)
         # Apart from the context's counters, which the driver reads while the scanner's thread counts.
         self._scan_counters = Counter()
         self._detector = self._make_detector()
@@ -274,8 +274,8 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
 
     @property
     def wants_source_events(self) -> bool:
-        """Whether the fingerprints of files matter."""
-        return self.on_change.needs_fingerprints
+        """Whatever becomes of changes: what could not be read is reported as well."""
+        return True
 
     def handle_source_events(self, window_id: int, events: Sequence[Any]) -> None:
         """Record the fingerprints that readers report."""

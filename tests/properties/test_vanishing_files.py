@@ -125,7 +125,14 @@ def test_a_file_of_the_same_size_and_time_is_another_version(tmp_path: Path, spl
         assert published(tmp_path) == [b"a", b"c", *content.splitlines()]
 
 
-@pytest.mark.parametrize("splitter", ["block_size: 1MiB", "pack_bytes: 0, block_size: 4"], ids=["batch", "blocks"])
+SPLITTERS_PUT_BACK = {
+    "batch": "block_size: 1MiB",
+    "blocks": "pack_bytes: 0, block_size: 4",
+    "no tails": "on_change: {appended: reread}",
+}
+
+
+@pytest.mark.parametrize("splitter", SPLITTERS_PUT_BACK.values(), ids=SPLITTERS_PUT_BACK)
 def test_a_version_that_is_put_back_is_read_after_all(tmp_path: Path, splitter: str) -> None:
     """It is listed as left out until then, and no longer."""
     app, path = app_over(tmp_path, splitter), write(tmp_path / "in" / "a", b"line 1\nline 2\n")

@@ -39,26 +39,22 @@ class TakenFiles:
         index: The index.
         locations: The property `files` of the splitter.
         storage: Knows the named roots.
-        needs_fingerprints: Whether the index needs the fingerprints of files.
 
     Attributes:
         index: The index.
         pending: Files whose fingerprints readers will report.
     """
 
-    def __init__(
-        self, index: FileIndex, locations: Sequence[str], storage: StorageContext, *, needs_fingerprints: bool
-    ) -> None:
+    def __init__(self, index: FileIndex, locations: Sequence[str], storage: StorageContext) -> None:
         self.index = index
         self.pending = PendingFingerprints(index, storage.roots)
         self._files = locations
         self._roots = storage.roots
         self._locations = IndexLocations.of(locations, storage.roots)
-        self._needs_fingerprints = needs_fingerprints
 
     def record(self, files: ListedFiles, now_millis: int) -> None:
         """Record at least one file or directory; readers report all but noted, empty and remote files."""
-        is_reported = self._needs_fingerprints and files.root.is_local
+        is_reported = files.root.is_local
         if len(files) == 1:
             self._record_one(files, now_millis, is_reported=is_reported)
             return
