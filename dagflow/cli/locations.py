@@ -11,6 +11,7 @@ import click
 from dagflow.cli import output
 from dagflow.cli.shared_options import Settings, redaction
 from dagflow.errors import MissingError
+from dagflow.journal import read_state
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.storage.context import StorageContext
@@ -85,6 +86,20 @@ def require_no_file_above(checkpoint: str) -> None:
         if path.is_file():
             app = f"; if it is an app, give {path} alone" if path.suffix in (".yaml", ".yml") else ""
             raise click.UsageError(f"{checkpoint} is no checkpoint: {path} is a file{app}")
+
+
+def require_journal(checkpoint: str, storage: StorageContext) -> None:
+    """Refuse a location at which there is no journal.
+
+    Raises:
+        UsageError: There is none.
+        JournalError: It cannot be read.
+        StorageError: The store failed.
+    """
+    try:
+        read_state(storage.objects(checkpoint))
+    except MissingError as error:
+        raise click.UsageError(f"there is no journal at '{error.url}'") from error
 
 
 def require_directory(checkpoint: str) -> None:

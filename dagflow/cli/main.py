@@ -27,6 +27,8 @@ COMMANDS = {
     "test": "Run the tests of apps, without Spark.",
     "operators": "List operators and partitioners, or describe one.",
     "status": "Say whether a run is at work, and what the journal says.",
+    "ui": "Show pages about runs and checkpoints in a browser.",
+    "report": "Write the pages about a checkpoint into one file.",
     "metrics": "Print what Prometheus should know of a checkpoint.",
     "check": "Say whether a checkpoint is well, as an exit code.",
     "scan": "Have a run that follows look for new files now.",
@@ -35,7 +37,7 @@ COMMANDS = {
     "repair": "Let the next run plan a window again that cannot be published.",
     "sign": "Sign the pickles of a checkpoint as your own.",
     "extract": "Take a source file out of merged files.",
-    "schema": "Print the JSON Schema of the YAML, or how the columns of tables have changed.",
+    "schema": "Print the JSON Schema of the YAML.",
     "warm": "Make local runs start faster, once.",
     "doctor": "Check Java, packages, rights, disks, clock and executors.",
 }

@@ -6,12 +6,13 @@ from dagflow.journal.journal import Journal
 from dagflow.journal.left_out import LeftOut
 from dagflow.journal.reader import (
     committed_windows,
+    read_journal,
     read_state,
     read_state_with_roots,
     read_window,
     with_roots_of_run,
 )
-from dagflow.journal.retention import JournalRetention
+from dagflow.journal.retention import JournalRetention, newest_windows
 from dagflow.journal.saved_state import (
     CommittedState,
     ControlState,
@@ -24,7 +25,6 @@ from dagflow.journal.saved_state import (
 from dagflow.journal.start_over import set_aside
 from dagflow.journal.state import JournalState, PartitionCounts, note_partitions
 from dagflow.journal.windows import (
-    ColumnHistory,
     PartitionDecision,
     PlannedTuples,
     ProducedFiles,
@@ -38,7 +38,6 @@ from dagflow.journal.windows import (
 
 __all__ = [
     "AppFacts",
-    "ColumnHistory",
     "CommittedState",
     "ControlState",
     "Journal",
@@ -65,7 +64,9 @@ __all__ = [
     "WindowIntent",
     "WindowPlan",
     "committed_windows",
+    "newest_windows",
     "note_partitions",
+    "read_journal",
     "read_state",
     "read_state_with_roots",
     "read_window",

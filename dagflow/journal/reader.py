@@ -49,8 +49,23 @@ def read_state_with_roots(storage: StorageContext, checkpoint: str) -> JournalSt
         JournalError: It is damaged, or of an unknown version.
         StorageError: The store failed.
     """
-    state = read_state(storage.objects(checkpoint))
-    return read_state(_with_roots(storage, checkpoint, state.roots)) if state.roots else state
+    return read_journal(storage, checkpoint)[1]
+
+
+def read_journal(storage: StorageContext, checkpoint: str) -> tuple[ObjectStore, JournalState]:
+    """A checkpoint whose named roots are where the newest run had them, and what its journal amounts to.
+
+    Raises:
+        MissingError: There is no journal.
+        JournalError: It is damaged, or of an unknown version.
+        StorageError: The store failed.
+    """
+    store = storage.objects(checkpoint)
+    state = read_state(store)
+    if not state.roots:
+        return store, state
+    store = _with_roots(storage, checkpoint, state.roots)
+    return store, read_state(store)
 
 
 def _with_roots(storage: StorageContext, checkpoint: str, named: Iterable[str]) -> ObjectStore:

@@ -148,7 +148,11 @@ def archived_windows(store: ObjectStore, state: JournalState, window_id: int = 0
         except MissingError:
             # A driver that is at work has compacted it into another one, which the next listing shows.
             continue
-    raise MissingError("archives vanish while they are read", url=redacted(f"{store.url}/{archive_directory(state)}"))
+    raise _vanishing(store, state)
+
+
+def _vanishing(store: ObjectStore, state: JournalState) -> MissingError:
+    return MissingError("archives vanish while they are read", url=redacted(f"{store.url}/{archive_directory(state)}"))
 
 
 def _windows(store: ObjectStore, name: str) -> Iterator[Window]:
@@ -164,8 +168,58 @@ def all_windows(store: ObjectStore, state: JournalState, window_id: int = 0) -> 
         StorageError: The store failed.
     """
     for window in _as_committed(store, state, max(window_id, state.forgotten + 1)):
-        name = state.reprocessed.get(window.plan.window_id)
-        yield window if name is None else next(_windows(store, name))
+        yield _as_at_last(store, state, window)
+
+
+def newest_windows(store: ObjectStore, state: JournalState, before: int = 0) -> Iterator[Window]:
+    """The windows that a journal keeps, the newest first: planned ones, and committed ones as they were at last.
+
+    Args:
+        store: The checkpoint.
+        state: What its journal amounts to.
+        before: Only windows with a lower id; 0 for all.
+
+    Yields:
+        The windows. Reading stops with the caller: the archives of older windows are not opened.
+
+    Raises:
+        JournalError: The archive is damaged.
+        StorageError: The store failed.
+    """
+    end = before or state.last_planned + 1
+    held = {**state.planned, **state.intents, **state.finished}
+    for window_id in sorted((each for each in held if each < end), reverse=True):
+        end = window_id
+        yield _as_at_last(store, state, _held_window(store, state, window_id))
+    for _ in range(_LISTINGS):
+        try:
+            for name in sorted(archives_in(store, archive_directory(state)), reverse=True):
+                first, last = map(int, name.rpartition("/")[2].split("-"))
+                if first >= end or last <= state.forgotten:
+                    continue
+                for window in reversed(list(_windows(store, name))):
+                    if state.forgotten < window.plan.window_id < end:
+                        end = window.plan.window_id
+                        yield _as_at_last(store, state, window)
+            return
+        except MissingError:
+            continue  # compacted, as in archived_windows
+    raise _vanishing(store, state)
+
+
+def _held_window(store: ObjectStore, state: JournalState, window_id: int) -> Window:
+    """A window that is in no archive."""
+    if window_id in state.finished:
+        return from_json(Window, decode(state.finished[window_id], store.url), store.url)
+    if window_id in state.intents:
+        return Window(state.committing[window_id].without_state(), state.intents[window_id])
+    return Window(state.planned[window_id])
+
+
+def _as_at_last(store: ObjectStore, state: JournalState, window: Window) -> Window:
+    """A window as it was when it was reprocessed last, where it was."""
+    name = state.reprocessed.get(window.plan.window_id)
+    return window if name is None else next(_windows(store, name))
 
 
 def keep_reprocessed(log: Log, state: JournalState, seq: int, window: Window) -> str:
@@ -180,18 +234,14 @@ def keep_reprocessed(log: Log, state: JournalState, seq: int, window: Window) ->
 
 
 def _as_committed(store: ObjectStore, state: JournalState, window_id: int) -> Iterator[Window]:
-    finished = sorted(state.finished.items())
-    unpublished = [Window(state.committing[n].without_state(), state.intents[n]) for n in sorted(state.intents)]
-    first_kept = finished[0][0] if finished else state.last_done + 1
+    held = sorted({*state.finished, *state.intents})
+    first_kept = min(state.finished, default=state.last_done + 1)
     for window in archived_windows(store, state, window_id):
         # A crash between archive and snapshot leaves windows in both.
         if window.plan.window_id >= first_kept:
             break
         yield window
-    for number, frame in finished:
-        if number >= window_id:
-            yield from_json(Window, decode(frame, store.url), store.url)
-    yield from (window for window in unpublished if window.plan.window_id >= window_id)
+    yield from (_held_window(store, state, each) for each in held if each >= window_id)
 
 
 def published_urls(store: ObjectStore, state: JournalState) -> Iterator[str]:

@@ -192,7 +192,7 @@ def window_manifest(checkpoint: str, window_id: int, storage: StorageContext) ->
         StorageError: The store failed.
     """
     store = with_roots_of_run(storage, checkpoint)
-    manifest = _manifest_of(read_window(store, window_id))
+    manifest = manifest_of(read_window(store, window_id))
     return replace(manifest, merged_in=_merged_in(store, window_id)) if manifest.held_records else manifest
 
 
@@ -216,12 +216,12 @@ def manifests(checkpoint: str, storage: StorageContext) -> Iterator[WindowManife
     last = 0
     for window in committed_windows(store):
         last = window.plan.window_id
-        yield _manifest_of(window)
+        yield manifest_of(window)
     planned = read_state(store).planned
-    yield from (_manifest_of(Window(planned[each])) for each in sorted(planned) if each > last)
+    yield from (manifest_of(Window(planned[each])) for each in sorted(planned) if each > last)
 
 
-def _manifest_of(window: Window) -> WindowManifest:
+def manifest_of(window: Window) -> WindowManifest:
     """The manifest of a window of the journal."""
     plan, intent = window.plan, window.intent or WindowIntent(0)
     origins = [(each.stage, each.partition) for each in intent.produced for _ in range(each.files)]

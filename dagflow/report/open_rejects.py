@@ -91,10 +91,15 @@ def rejects_in(store: ObjectStore) -> Iterator[WindowRejects]:
     retried = set(read_state(store).retried)
     for window in committed_windows(store):
         if window.plan.window_id not in retried:
-            yield from _rejects_of(window)
+            yield from rejects_of(window)
 
 
-def _rejects_of(window: Window) -> Iterator[WindowRejects]:
+def rejects_of(window: Window) -> Iterator[WindowRejects]:
+    """What each operator refused in a window, whether or not a later one has taken it over.
+
+    Raises:
+        JournalError: The class of a block cannot be imported here.
+    """
     parts: dict[str, list[RefusedRecords]] = defaultdict(list)
     for part in window.intent.refused if window.intent is not None else ():
         parts[part.operator].append(RefusedRecords.from_bytes(part.records))

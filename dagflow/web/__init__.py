@@ -1,1 +1,18 @@
-"""The pages that show runs, also those that are over: screens, and a file that holds one run."""
+"""Pages about runs and checkpoints: a server that reads journals, and a report that is one file."""
+
+import importlib.util
+
+from dagflow.errors import DagflowError
+
+
+def require_packages() -> None:
+    """Refuse to begin where the packages of the server are not installed.
+
+    Raises:
+        DagflowError: They are not.
+    """
+    missing = [name for name in ("starlette", "uvicorn") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise DagflowError(
+            f"pages need the package {' and '.join(missing)}", hint="install it with: pip install 'dagflow[ui]'"
+        )

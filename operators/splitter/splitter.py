@@ -20,6 +20,7 @@ from dagflow.api.control import (
     SourceEventListener,
     WindowLimits,
 )
+from dagflow.api.input_explanation import InputExplainer
 from dagflow.api.properties import Count, Millis, PartOfPath, Paths, Size, Tuning, placeholders
 from dagflow.errors import MissingError
 from dagflow.storage.context import StorageContext
@@ -28,6 +29,7 @@ from operators.splitter.block_cutter import CutterState, OpenFile, estimated
 from operators.splitter.block_splitter import BlockSplitter
 from operators.splitter.change_detection import ChangeDetector
 from operators.splitter.detection_rules import CompletenessRules, DetectionRules, OnChange
+from operators.splitter.explanation import InputExplanation
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.pending_fingerprints import FingerprintState
 from operators.splitter.index.taken_files import TakenFiles, TakenState
@@ -67,7 +69,7 @@ class SplitterState:
     is_first_scan_done: bool
 
 
-class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventListener):
+class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventListener, InputExplainer):
     """Finds files and cuts them into blocks.
 
     Guarantee: each version of each file is announced once, and each of its blocks emitted once, whatever
@@ -198,8 +200,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
             tolerates_missing=self._is_following,
             workers=workers,
         )
-        completeness = CompletenessRules(self.settle_millis, self.done_marker)
-        rules = DetectionRules(self.on_change, completeness, self.latest_first, self._may_grow, self.block_size)
+        rules = DetectionRules(self.on_change, self._completeness(), self.latest_first, self._may_grow, self.block_size)
         counters, clock = self._scan_counters, self._clock
         taken = self._taken
         renames = RenameDetector(taken.index, taken.pending, self._context.storage.roots, in_tasks, clock)
@@ -213,6 +214,11 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         """
         scanner = Scanner(self.files, self._selection(), storage=storage, tolerates_missing=self.follow)
         return estimated(scanner.scan(), self.block_size, self._clock, within_s, self.cut_compressed)
+
+    def explain_input(self, url: str, storage: StorageContext) -> tuple[bool, str]:
+        """Whether a scan now would take a file, and which property decides; see InputExplainer."""
+        rules = self._selection(), self._completeness()
+        return InputExplanation(self.files, *rules, storage, self._clock.now_millis()).explain(url)
 
     def window_limits(self) -> WindowLimits:
         """The limits that the app sets to a window."""
@@ -229,6 +235,9 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
             return self.unterminated == "wait"
         is_complete = self.settle_millis > 0 or self.done_marker != ""
         return self._is_following and self.on_change.appended == "tail" and not is_complete
+
+    def _completeness(self) -> CompletenessRules:
+        return CompletenessRules(self.settle_millis, self.done_marker)
 
     def _selection(self) -> Selection:
         return Selection(self.recursive, self.file_pattern, self.ignore_pattern)

@@ -13,6 +13,7 @@ from dagflow.journal import (
     WindowIntent,
     WindowPlan,
     committed_windows,
+    newest_windows,
     read_state,
     read_window,
 )
@@ -330,3 +331,32 @@ def test_a_store_that_refuses_to_be_tidied_stops_no_run(quick_path: Path, caplog
     assert [window.plan.window_id for window in committed_windows(inner)] == list(range(last + 21, last + 41))
     assert len(list(inner.list("log/"))) <= 20
     assert len(list(inner.list("archive/000000/"))) <= 7
+
+
+@pytest.mark.parametrize("windows", [0, 3, 9, 60])
+def test_windows_are_read_newest_first_from_any_id_on(quick_path: Path, windows: int) -> None:
+    """They are those of the other direction, with the planned and unpublished ones, and each once."""
+    store = StorageContext.default().objects(str(quick_path))
+    journal = run_windows(store, 1, windows, JournalRetention(finished_windows=4, records=20))
+    journal.append(plan_of(windows + 1, [1]))
+    journal.append(intent_of(windows + 1, "out/last"))
+    journal.append(plan_of(windows + 2, [2]))
+    journal.flush()
+    state = read_state(store)
+    found = list(newest_windows(store, state))
+    assert [each.plan.window_id for each in found] == list(range(windows + 2, 0, -1))
+    assert found[1:] == list(committed_windows(store))[::-1]
+    for before in {1, 2, windows, windows + 1}:
+        ids = [each.plan.window_id for each in newest_windows(store, state, before)]
+        assert ids == list(range((before or windows + 3) - 1, 0, -1))
+
+
+def test_a_few_new_windows_are_read_without_older_archives(quick_path: Path) -> None:
+    """However many windows there were, a page of the newest opens one archive at most."""
+    store = StorageContext.default().objects(str(quick_path))
+    run_windows(store, 1, 60, JournalRetention(finished_windows=4, records=20)).flush()
+    state = read_state(store)
+    for name in sorted(store.list("archive/000000/"))[:-1]:
+        (quick_path / name).unlink()
+    found = newest_windows(store, state)
+    assert [next(found).plan.window_id for _ in range(4)] == [60, 59, 58, 57]

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import tempfile
 from pathlib import Path
 
 import click
 
 from dagflow.cli import output
+from dagflow.cli.atomic_text import write_whole
 from dagflow.cli.locations import locate
 from dagflow.cli.shared_options import Settings, store_option, verbose_option
-from dagflow.errors import DagflowError
 from dagflow.report.prometheus import metrics_text
 from dagflow.report.reading import read_checkpoint
 
@@ -42,30 +39,7 @@ def command(settings: Settings, checkpoint: str, file: Path | None, app: str | N
     if file is None:
         output.result(text.rstrip("\n"))
     else:
-        write_whole(file, text)
+        write_whole(file, text, "the metrics")
     if reading.error:
         output.note(settings.redact(reading.error))
     return 1 if reading.error else 0
-
-
-def write_whole(file: Path, text: str) -> None:
-    """Put a text into the place of a file, so that a reader sees the old or the new one as a whole.
-
-    Raises:
-        DagflowError: It cannot be written.
-    """
-    name = ""
-    try:
-        # The collector reads *.prom: this name does not end so.
-        descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
-        with open(descriptor, "w", encoding="utf-8") as written:
-            written.write(text)
-        os.chmod(name, 0o644)  # the collector is another user
-        os.replace(name, file)
-    except OSError as error:
-        if name:
-            with contextlib.suppress(OSError):
-                os.unlink(name)
-        raise DagflowError(
-            f"{file}: cannot write the metrics: {error.strerror or error}", hint="name a file in a writable directory"
-        ) from error

@@ -22,7 +22,7 @@ from dagflow.storage.location import join, redacted
 from dagflow.storage.pending import PendingFile
 from operators.sink.tables.base import Table, TableShape
 from operators.sink.tables.merged_columns import (
-    ColumnDecider,
+    decided_columns,
     facts_of_file,
     merged_columns,
     require_same_partitioning,
@@ -153,7 +153,6 @@ class DeltaTarget(Target):
 
     def __init__(self, table: Table) -> None:
         self.table = table
-        self._decider = ColumnDecider(table)
         self._columns: pa.Schema | None = None
         self._handle: DeltaTable | None = None
         self._entry: tuple[int, ...] = ()
@@ -192,7 +191,7 @@ class DeltaTarget(Target):
 
     def decide(self, waiting: Sequence[PendingFile], files: Sequence[PendingFile]) -> TargetDecision:
         """The columns of the table as it was opened last, and those that the files bring."""
-        return self._decider.decide(waiting, files, self._columns)
+        return decided_columns(self.table, waiting, files, self._columns)
 
     def check(self, files: Sequence[PendingFile]) -> None:
         """Refuse files whose columns are not those of the table as it was opened last, or of each other."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -48,7 +48,6 @@ class TableFiles:
             columns, and empty texts as nulls in them, are in the facts alone.
         operator: The writer of the table, where it is not the one that writes the files.
         is_named: Whether the names of files make them visible, and no transaction.
-        causes: Why columns are new or wider, see FileFacts; as it is when a file ends.
     """
 
     def __init__(
@@ -61,11 +60,9 @@ class TableFiles:
         stores_partition_columns: bool = False,
         operator: str = "",
         is_named: bool = False,
-        causes: Mapping[str, str] | None = None,
     ) -> None:
         self._operator = "" if is_named else operator or context.operator
         self._partition_by = partition_by
-        self._causes = {} if causes is None else causes
         self._left_out = () if stores_partition_columns else tuple(field.column for field in partition_by)
         self._empty_is_null = not stores_partition_columns
         suffix = "" if is_named else f"-{os.urandom(8).hex()}"
@@ -93,7 +90,7 @@ class TableFiles:
             fields = [columns.schema.field(name) for name in self._left_out]
             key = part.directory, *map(str, fields)
             values = {str(field): text for field, text in part.values.items()}
-            format = self._formats.setdefault(key, _DataFileFormat.of(self._operator, values, fields, self._causes))
+            format = self._formats.setdefault(key, _DataFileFormat.of(self._operator, values, fields))
             self._sink.write(RecordBatch(columns.select(stored), origin=chosen.origin), format, part.directory)
 
     def end_window(self) -> None:
@@ -107,21 +104,17 @@ class _DataFileFormat(ParquetSink):
     _operator: str
     _values: dict[str, str | None]
     _fields: list[pa.Field]
-    _causes: Mapping[str, str]
 
     @classmethod
-    def of(
-        cls, operator: str, values: dict[str, str | None], fields: list[pa.Field], causes: Mapping[str, str]
-    ) -> _DataFileFormat:
+    def of(cls, operator: str, values: dict[str, str | None], fields: list[pa.Field]) -> _DataFileFormat:
         """The format of a partition: its values, and the columns that they are of."""
         format = cls()
-        format._operator, format._values, format._fields, format._causes = operator, values, fields, causes
+        format._operator, format._values, format._fields = operator, values, fields
         return format
 
     def facts(self, stored: pa.Schema, footer: pq.FileMetaData) -> FileFacts:
         """The facts of a file with these columns; those of the partition come behind them."""
-        columns = pa.schema([*stored, *self._fields])
-        return facts_of(self._operator, columns, stored, footer, self._values, self._causes)
+        return facts_of(self._operator, pa.schema([*stored, *self._fields]), stored, footer, self._values)
 
     def start(self, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> _DataFileEncoder:
         """Begin a file."""

@@ -1,0 +1,28 @@
+"""Why an input operator takes a file or leaves it: answered by the rules that decide."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from dagflow.api.operator import Capability
+from dagflow.storage.context import StorageContext
+
+
+class InputExplainer(Capability):
+    """Declares a control operator that can say of any location whether a scan now would take it."""
+
+    @abstractmethod
+    def explain_input(self, url: str, storage: StorageContext) -> tuple[bool, str]:
+        """Called on an operator that is not set up, outside of a run.
+
+        Args:
+            url: An absolute location.
+            storage: Reaches the stores of the app.
+
+        Returns:
+            Whether a scan now would take the file, by everything but what earlier runs have taken; and a sentence that
+            says why, with the property that decides.
+
+        Raises:
+            StorageError: The store failed.
+        """

@@ -1,0 +1,45 @@
+"""`dagflow report`: a checkpoint as one page in a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from dagflow.cli import output
+from dagflow.cli.atomic_text import write_whole
+from dagflow.cli.figures import size
+from dagflow.cli.locations import is_app_file, locate, require_journal
+from dagflow.cli.shared_options import Settings, store_option, verbose_option
+from dagflow.web.checkpoints import CheckpointLocation
+from dagflow.web.report_data import report_data
+from dagflow.web.single_page import single_page
+
+
+@click.command("report")
+@click.argument("checkpoint", metavar="CHECKPOINT")
+@click.option(
+    "-o",
+    "--output",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    metavar="FILE",
+    help="The HTML file to write.",
+)
+@store_option
+@verbose_option
+@click.pass_obj
+def command(settings: Settings, checkpoint: str, file: Path, app: str | None) -> int:
+    """Write the pages of `dagflow ui` about CHECKPOINT, or the checkpoint of the app file CHECKPOINT, into one FILE.
+
+    It holds the state of this moment, opens in any browser without a server, and asks nothing of any network.
+    """
+    location, storage = locate(checkpoint, app, settings)
+    require_journal(location, storage)
+    resources = report_data(
+        CheckpointLocation(location, storage, app or (checkpoint if is_app_file(checkpoint) else ""))
+    )
+    write_whole(file, settings.redact(single_page(resources)), "the report")
+    output.note(f"wrote {file} ({size(file.stat().st_size)}): open it in a browser")
+    return 0

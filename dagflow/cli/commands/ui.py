@@ -1,0 +1,49 @@
+"""`dagflow ui`: pages about runs and checkpoints."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import click
+
+from dagflow.cli import output
+from dagflow.cli.figures import count
+from dagflow.cli.locations import is_app_file, locate, require_journal
+from dagflow.cli.shared_options import Settings, store_option, verbose_option
+from dagflow.web import require_packages
+from dagflow.web.checkpoints import CheckpointLocation
+
+
+@click.command("ui")
+@click.argument("checkpoints", metavar="CHECKPOINT…", nargs=-1, required=True)
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="HOST", help="Where to listen.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8090, show_default=True, metavar="PORT", help="0 for any free one."
+)
+@store_option
+@verbose_option
+@click.pass_obj
+def command(settings: Settings, checkpoints: tuple[str, ...], host: str, port: int, app: str | None) -> int:
+    """Show pages about the journals at each CHECKPOINT, or of each app file CHECKPOINT, until Ctrl-C.
+
+    Runs may be at work, over, or killed. Reads only: no run is disturbed. Other machines are listened to only where
+    --host says so, and then a token is needed, which is printed with the address.
+    """
+    require_packages()
+    # Optional, and slow to import.
+    from dagflow.web.server import Server
+
+    places = []
+    for each in checkpoints:
+        url, storage = locate(each, app, settings)
+        named = app if app is not None else each if is_app_file(each) else ""
+        require_journal(url, storage)
+        places.append(CheckpointLocation(url, storage, named))
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: ended.set())
+    with Server(places, host, port).running() as address:
+        output.note(f"{count(len(places), 'checkpoint')} at {address.url} (Ctrl-C ends)")
+        ended.wait()
+    return 0

@@ -1,0 +1,174 @@
+"""What the server answers below `/api/v1/`: JSON of each resource, for the pages and for programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dagflow.errors import DagflowError, MissingError
+from dagflow.report.manifest import tracked_files
+from dagflow.report.reading import Reading
+from dagflow.web.app_files import AppFile, app_file_of
+from dagflow.web.checkpoints import Checkpoint
+from dagflow.web.query import Query, RequestError
+from dagflow.web.resources.app_resource import app
+from dagflow.web.resources.files_resource import file, files
+from dagflow.web.resources.fleet_resource import fleet
+from dagflow.web.resources.graph_resource import graph
+from dagflow.web.resources.log_resource import log
+from dagflow.web.resources.rejects_resource import rejects
+from dagflow.web.resources.scaling_resource import scaling
+from dagflow.web.resources.tables_resource import tables
+from dagflow.web.resources.windows_resource import window, windows
+
+Json = dict[str, Any]
+
+
+class Api:
+    """Answers requests for resources.
+
+    Args:
+        checkpoints: What is shown, by id.
+    """
+
+    def __init__(self, checkpoints: Mapping[str, Checkpoint]) -> None:
+        self.checkpoints = checkpoints
+        self._apps: dict[str, AppFile] = {}
+        self._lock = threading.Lock()
+        self._resources: dict[str, Callable[[Checkpoint, Query], Json]] = {
+            "app": lambda checkpoint, query: app(checkpoint, self._app_of(checkpoint)),
+            "status": _status,
+            "graph": lambda checkpoint, query: graph(checkpoint, self._app_of(checkpoint)),
+            "windows": windows,
+            "files": files,
+            "files/one": file,
+            "why": self._why,
+            "sample": self._sample,
+            "rejects": rejects,
+            "tables": lambda checkpoint, query: tables(checkpoint),
+            "scaling": scaling,
+            "log": log,
+        }
+
+    def answer(self, path: str, values: Mapping[str, str]) -> Json:
+        """The JSON of a resource.
+
+        Args:
+            path: Below `/api/v1/`, such as "apps/orders/windows"; without `apps/ID/`, the parameter `checkpoint` names
+                the checkpoint, and may be left out where there is one.
+            values: The parameters of the query.
+
+        Raises:
+            RequestError: There is no such resource, or it takes other parameters.
+            DagflowError: The checkpoint cannot be read.
+        """
+        query = Query(values)
+        if path in ("apps", "fleet"):
+            return fleet(self.checkpoints.values())
+        first, _, rest = path.partition("/")
+        if first == "apps":
+            name, _, resource = rest.partition("/")
+            checkpoint = self._checkpoint(name)
+        else:
+            checkpoint, resource = self._chosen(query.text("checkpoint")), path
+        return self._resource(checkpoint, resource or "status", query)
+
+    def looks(self, name: str) -> int:
+        """How many looks at the app of a checkpoint have ended."""
+        app = self._apps.get(name)
+        return 0 if app is None else app.looks
+
+    def readings(self) -> list[Reading]:
+        """What is known of each checkpoint now: what metrics and health checks are made of."""
+        return [each.read() for each in self.checkpoints.values()]
+
+    def _resource(self, checkpoint: Checkpoint, resource: str, query: Query) -> Json:
+        if resource in self._resources:
+            return self._resources[resource](checkpoint, query)
+        name, _, number = resource.partition("/")
+        if name == "windows" and number.isascii() and number.isdigit():
+            return window(checkpoint, int(number))
+        known = ", ".join(sorted(self._resources))
+        raise RequestError(f"there is no resource {resource[:80]!r}", f"there are: {known}, windows/N", 404)
+
+    def _checkpoint(self, name: str) -> Checkpoint:
+        if name in self.checkpoints:
+            return self.checkpoints[name]
+        known = ", ".join(self.checkpoints)
+        raise RequestError(f"there is no checkpoint {name[:80]!r} here", f"there are: {known}", 404)
+
+    def _chosen(self, name: str) -> Checkpoint:
+        if name:
+            return self._checkpoint(name)
+        if len(self.checkpoints) == 1:
+            return next(iter(self.checkpoints.values()))
+        raise RequestError("several checkpoints are shown here", f"name one: ?checkpoint={'|'.join(self.checkpoints)}")
+
+    def _app_of(self, checkpoint: Checkpoint) -> AppFile:
+        with self._lock:
+            fresh = app_file_of(checkpoint)
+            known = self._apps.get(checkpoint.id)
+            if known is None or known.path != fresh.path:
+                known = self._apps[checkpoint.id] = fresh
+            return known
+
+    def _why(self, checkpoint: Checkpoint, query: Query) -> Json:
+        """Why a file was not taken, by what the journal says of it, or else by the splitter that decides."""
+        url = query.text("url")
+        if not url:
+            raise RequestError("url is missing: name a file")
+        if found := tracked_files(checkpoint.url, _literal(url), checkpoint.storage):
+            newest = found[-1]
+            windows_text = ", ".join(map(str, newest.windows))
+            word = "window" if len(newest.windows) == 1 else "windows"
+            told = {
+                "read": f"It was taken: {word} {windows_text} read it.",
+                "planned": f"It was taken: {word} {windows_text} will read it.",
+            }.get(newest.state, f"It was taken by {word} {windows_text}, and {newest.state}.")
+            return {"taken": True, "sentence": told, "state": newest.state, "windows": newest.windows}
+        answer = self._app_of(checkpoint).why(url)
+        if "sentence" not in answer:
+            raise RequestError(f"the splitter was asked, and failed: {answer.get('error', 'no answer')}", status=502)
+        return answer
+
+    def _sample(self, checkpoint: Checkpoint, query: Query) -> Json:
+        port = query.text("port")
+        if not port:
+            raise RequestError("port is missing: name one as operator.port")
+        answer = self._app_of(checkpoint).sample(port)
+        if "rows" not in answer:
+            raise RequestError(answer.get("error", "no answer"), answer.get("hint", ""), 502)
+        return answer
+
+
+def _status(checkpoint: Checkpoint, query: Query) -> Json:
+    reading = checkpoint.read()
+    if reading.snapshot is None:
+        raise RequestError(reading.error, status=503)
+    return reading.snapshot.status_json()
+
+
+def _literal(url: str) -> str:
+    """A pattern that only this location matches."""
+    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in url)
+
+
+def status_of(error: DagflowError) -> int:
+    """The status code of HTTP for an error."""
+    if isinstance(error, RequestError):
+        return error.status
+    return 404 if isinstance(error, MissingError) else 503
+
+
+def body_of(error: DagflowError) -> Json:
+    """The JSON that answers a request which failed."""
+    return {"error": {"message": error.message, "hint": error.hint}}
+
+
+def as_json(value: Any) -> Any:
+    """What a resource holds beside JSON values."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    raise TypeError(type(value).__name__)

@@ -1,0 +1,189 @@
+"""The app file of a checkpoint: its text, and what a process of its own finds in it.
+
+The app's modules run in that process, and not in the server: they are those of today, and leave nothing behind.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dagflow.web.checkpoints import Checkpoint
+from dagflow.web.query import RequestError
+
+logger = logging.getLogger(__name__)
+
+LOOK_S = 30.0
+"""A process that looks at an app is given so long."""
+
+_SOON_S = 0.1
+"""A page does not wait longer for what a look adds to it: it is told of a change when the look has ended."""
+
+MOST_YAML_BYTES = 1 << 20
+
+_SECRET = re.compile(
+    r"""(?im)^(?P<key>[^#\n]*?\b[\w.-]*(?:secret|password|passwd|token|credential|api_?key|access_?key|account_?key)[\w.-]*
+    ["']?\s*[:=]\s*)(?P<value>[^\s#{\[,}][^,#}\n]*)""",
+    re.VERBOSE,
+)
+_URL_LOGIN = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)[^/\s\"'@]+@")
+
+
+class AppFile:
+    """The app file of one checkpoint.
+
+    Args:
+        checkpoint: The checkpoint.
+        path: The app file; "" where none is known.
+        directory: The working directory of the newest run, or "".
+
+    Attributes:
+        path: As above.
+        looks: How many looks have ended: what is known may differ after each.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, path: str, directory: str) -> None:
+        self._checkpoint = checkpoint
+        self.path = path
+        self._directory = directory if directory and os.path.isdir(directory) else os.getcwd()
+        self._lock = threading.Lock()
+        self._wanted: tuple[Any, ...] = ()
+        self._looking: threading.Thread | None = None
+        self._found: dict[str, Any] = {}
+        self.looks = 0
+
+    @property
+    def _file(self) -> Path:
+        return Path(self._directory, self.path)
+
+    def text(self) -> str | None:
+        """The YAML, with values that look like secrets hidden; None where there is no such file here."""
+        try:
+            if not self.path or self._file.stat().st_size > MOST_YAML_BYTES:
+                return None
+            text = self._file.read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return None
+        return hidden(text)
+
+    def why_not_loaded(self) -> str:
+        """Why the app is not looked at, in words; "" where it is."""
+        if not self.path or not self._file.is_file():
+            return "The app file is not on this machine."
+        if self._checkpoint.app or _is_own(self._file):
+            return ""
+        return (
+            "Another user can change the app file, so its modules are not run here; name the app on the command line "
+            "of dagflow ui to have it looked at."
+        )
+
+    def look(self, wait_s: float = LOOK_S) -> dict[str, Any]:
+        """What is in the app, as its file and the newest window are now.
+
+        Args:
+            wait_s: How long to wait for a look that is under way.
+
+        Returns:
+            What app_process found; {} where the app is not looked at, and what the look before found where the newest
+            one has not ended in time.
+        """
+        if self.why_not_loaded():
+            return {}
+        found = self._file.stat()
+        wanted = found.st_ino, found.st_mtime_ns, found.st_size
+        with self._lock:
+            if wanted != self._wanted:
+                self._wanted = wanted
+                self._looking = threading.Thread(target=self._look, args=(wanted,), name="dagflow-web-app", daemon=True)
+                self._looking.start()
+            looking = self._looking
+        if looking is not None:
+            looking.join(wait_s)
+        return self._found
+
+    def _look(self, wanted: tuple[Any, ...]) -> None:
+        found = self._asked(["look", self.path, self._checkpoint.url])
+        with self._lock:
+            if wanted == self._wanted:
+                self._found = found
+                self.looks += 1
+
+    def operators(self) -> Mapping[str, Any]:
+        """Lines, ports' types and properties of the operators, by name, as far as they are known by now."""
+        found: Mapping[str, Any] = self.look(_SOON_S).get("operators", {})
+        return found
+
+    def streams(self) -> Mapping[str, str]:
+        """The names of streams, by "operator.port -> operator.port", as far as they are known by now."""
+        found: Mapping[str, str] = self.look(_SOON_S).get("streams", {})
+        return found
+
+    def why(self, url: str) -> dict[str, Any]:
+        """What the app's splitters say of a file.
+
+        Raises:
+            RequestError: The app is not looked at.
+        """
+        if reason := self.why_not_loaded():
+            raise RequestError(f"no splitter can be asked. {reason}")
+        return self._asked(["why", self.path, url])
+
+    def sample(self, port: str) -> dict[str, Any]:
+        """The first records that reach a port today, as `dagflow preview` shows them.
+
+        Raises:
+            RequestError: The app is not looked at.
+        """
+        if reason := self.why_not_loaded():
+            raise RequestError(f"no record can be read. {reason}")
+        return self._asked(["sample", self.path, port])
+
+    def _asked(self, arguments: Sequence[str]) -> dict[str, Any]:
+        command = [sys.executable, "-m", "dagflow.web.app_process", *arguments]
+        try:
+            done = subprocess.run(
+                command, cwd=self._directory, capture_output=True, timeout=LOOK_S, check=False, stdin=subprocess.DEVNULL
+            )
+            found = json.loads(done.stdout)
+        except (OSError, subprocess.TimeoutExpired, ValueError) as error:
+            logger.warning("an app could not be looked at app=%s error=%s", self.path, type(error).__name__)
+            return {"error": "the process that looks at the app has not answered"}
+        return found if isinstance(found, dict) else {}
+
+
+def app_file_of(checkpoint: Checkpoint) -> AppFile:
+    """The app file that the command line named for a checkpoint, or else that of its newest run.
+
+    Raises:
+        DagflowError: The journal cannot be read.
+    """
+    state = checkpoint.journal()[1]
+    return AppFile(checkpoint, checkpoint.app or state.source, "" if checkpoint.app else state.directory)
+
+
+def hidden(text: str) -> str:
+    """YAML without the values of keys that name a secret, and without logins in URLs; references to variables stay."""
+
+    def covered(match: re.Match[str]) -> str:
+        value = match["value"].rstrip()
+        return match[0] if value.strip("\"'").startswith("${") else f"{match['key']}***"
+
+    return _URL_LOGIN.sub(r"\g<scheme>***@", _SECRET.sub(covered, text))
+
+
+def _is_own(file: Path) -> bool:
+    """Whether only this user can change a file, and what lies beside it."""
+    for path in (file, file.parent):
+        found = path.stat()
+        if found.st_uid not in (os.getuid(), 0) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            return False
+    return True

@@ -1,0 +1,138 @@
+"""Looks at an app in a process of its own, for the server, and prints what it found as JSON.
+
+python -m dagflow.web.app_process look APP CHECKPOINT
+python -m dagflow.web.app_process why APP URL
+python -m dagflow.web.app_process sample APP OPERATOR.PORT
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dagflow.api.input_explanation import InputExplainer
+from dagflow.api.properties import property_model
+from dagflow.engine.placed_app import PlacedApp
+from dagflow.engine.preview import PreviewOptions, preview
+from dagflow.engine.reprocessor import why_not_again, why_not_reprocessed
+from dagflow.errors import AppError, DagflowError
+from dagflow.journal import read_state_with_roots
+from dagflow.plan.load import load_app
+from dagflow.plan.logical import LogicalPlan, OperatorNode
+from dagflow.report.app_changes import app_changes
+from dagflow.spec.yaml_tree import Mapping
+from dagflow.storage.location import absolute, redacted
+
+SAMPLE = 20
+_MOST_TEXT = 400
+
+
+def look(path: str, checkpoint: str) -> dict[str, Any]:
+    """Mistakes, operators and streams of an app, and how it differs from that of the newest run."""
+    try:
+        app = load_app(path)
+    except AppError as error:
+        problems = [{"line": each.line, "column": each.column, "message": each.message} for each in error.problems]
+        return {"problems": problems, "operators": {}, "streams": {}, "changes": []}
+    return {
+        "problems": [],
+        "operators": {name: _operator(app, node) for name, node in app.operators.items()},
+        "streams": {f"{each.source} -> {each.target}": each.stream for each in app.edges},
+        "changes": list(_changes(app, checkpoint)),
+    }
+
+
+def _operator(app: LogicalPlan, node: OperatorNode) -> dict[str, Any]:
+    operator, spec = node.operator, None if app.spec is None else app.spec.operators.get(node.name)
+    entries = spec.properties_node.entries if spec is not None and isinstance(spec.properties_node, Mapping) else {}
+    ports = {**operator.input_ports, **operator.output_ports}
+    properties = {}
+    for name in property_model(type(operator)).model_fields:
+        text = _shown(getattr(operator, name, None))
+        text = text if app.spec is None else app.spec.redact(text)
+        properties[name] = {"value": text, "line": entries[name].key_place.line if name in entries else None}
+    return {
+        "doc": (inspect.getdoc(type(operator)) or "").partition("\n")[0],
+        "line": spec.place.line if spec is not None else None,
+        "ports": {name: port.type_name for name, port in ports.items()},
+        "properties": properties,
+    }
+
+
+def _shown(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"
+
+
+def _changes(app: LogicalPlan, checkpoint: str) -> Iterator[dict[str, str]]:
+    """Each difference with what it means for windows that are committed: keeps, repeats or refuses."""
+    storage = app.attributes.storage_context()
+    state = read_state_with_roots(storage, checkpoint)
+    if state.facts is None:
+        return
+    placed = PlacedApp.of(app, storage)
+    windows = range(state.forgotten + 1, state.last_committed + 1)
+    obstacle = why_not_reprocessed(placed) or why_not_again(state, windows)
+    for change in app_changes(state.facts, placed.facts):
+        if not change.concerns_output or not windows:
+            yield {"verdict": "keeps", "text": f"{change.text}: what is published stays as it is"}
+        elif obstacle is None:
+            yield {"verdict": "repeats", "text": f"{change.text}: dagflow replay makes what is published again"}
+        else:
+            yield {"verdict": "refuses", "text": f"{change.text}: only --fresh makes it again, for {obstacle.message}"}
+
+
+def why(path: str, url: str) -> dict[str, Any]:
+    """What each splitter of an app says of a file."""
+    app = load_app(path)
+    storage = app.attributes.storage_context()
+    explained = {
+        name: operator.explain_input(absolute(url), storage)
+        for name, operator in app.instances.items()
+        if isinstance(operator, InputExplainer)
+    }
+    if not explained:
+        return {"taken": False, "sentence": "No operator of the app lists files, so none can say."}
+    taken = [name for name, (is_taken, _) in explained.items() if is_taken]
+    name = taken[0] if taken else next(iter(explained))
+    return {"taken": bool(taken), "operator": name, "sentence": explained[name][1]}
+
+
+def sample(path: str, port: str) -> dict[str, Any]:
+    """The first records that reach a port."""
+    app = load_app(path)
+    found = preview(app, PreviewOptions(port, SAMPLE))
+    names = list(found.columns)
+    rows = [
+        [f"{redacted(each.file)}:{each.offset}" if each.file else "", *(_cell(each.values.get(name)) for name in names)]
+        for each in found.records
+    ]
+    return {"columns": ["file:offset", *names], "types": dict(found.columns), "rows": rows}
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    text = value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
+    return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Answer one question on stdout; what the app's modules print there goes to stderr."""
+    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answer:
+        os.dup2(2, 1)
+        asked, *rest = arguments
+        try:
+            found = {"look": look, "why": why, "sample": sample}[asked](*rest)
+        except DagflowError as error:
+            found = {"error": error.message, "hint": error.hint}
+        json.dump(found, answer)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

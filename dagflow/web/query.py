@@ -1,0 +1,59 @@
+"""What a request asks for beside its path: checked values of its query."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dagflow.errors import DagflowError
+
+MOST_ROWS = 1000
+
+
+class RequestError(DagflowError):
+    """Raised when a request asks for something that is not there, or that is not understood.
+
+    Attributes:
+        status: The status code of HTTP that answers it.
+    """
+
+    def __init__(self, message: str, hint: str = "", status: int = 400) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Query:
+    """The parameters of a request.
+
+    Attributes:
+        values: Their texts by name.
+    """
+
+    values: Mapping[str, str]
+
+    def text(self, name: str) -> str:
+        """The text of a parameter; "" where it is not given."""
+        return self.values.get(name, "")
+
+    def number(self, name: str, default: int = 0, most: int | None = None) -> int:
+        """The number that a parameter is.
+
+        Args:
+            name: The parameter.
+            default: Stands for one that is not given.
+            most: A larger number is taken for this one.
+
+        Raises:
+            RequestError: It is not a whole number of at least 0.
+        """
+        text = self.text(name)
+        if not text:
+            return default
+        if not (text.isascii() and text.isdigit() and len(text) <= 18):
+            raise RequestError(f"{name} must be a whole number of at least 0, not {text[:40]!r}")
+        return int(text) if most is None else min(int(text), most)
+
+    def limit(self, default: int) -> int:
+        """How many rows are asked for."""
+        return self.number("limit", default, MOST_ROWS) or default

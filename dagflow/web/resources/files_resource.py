@@ -1,0 +1,332 @@
+"""Files: which were taken, what became of each version, and where a line of one has gone."""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from dagflow.errors import DagflowError
+from dagflow.journal import JournalState, Window, newest_windows
+from dagflow.report.input_ranges import InputRange
+from dagflow.report.manifest import IN_PART, LEFT_OUT, PLANNED, READ, WindowManifest, manifest_of
+from dagflow.report.open_rejects import rejects_of
+from dagflow.storage.location import redacted
+from dagflow.storage.objects import ObjectStore
+from dagflow.web.checkpoints import Checkpoint
+from dagflow.web.query import Query, RequestError
+
+ROWS = 100
+LOOK_S = 1.0
+"""One request reads the journal for so long; the next page goes on where it ends."""
+
+MANY_PLACES = 5000
+"""Ranges, rejects and outputs of one version that are shown."""
+
+_CHUNK_BYTES = 4 << 20
+_SEARCH_BYTES = 1 << 30
+_SEARCH_S = 5.0
+
+
+@dataclass(slots=True)
+class _Version:
+    """What the windows that were looked at say of one version of a file."""
+
+    part: InputRange
+    state: str = READ
+    windows: list[int] = field(default_factory=list)
+    times: dict[str, int] = field(default_factory=dict)
+    ranges: list[dict[str, Any]] = field(default_factory=list)
+    rejects: list[dict[str, Any]] = field(default_factory=list)
+    rejected: int = 0
+    outputs: dict[str, None] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """What every list of versions shows."""
+        return {
+            "url": self.part.url,
+            "size_bytes": self.part.size_bytes,
+            "mtime_ms": self.part.mtime_ns // 1_000_000,
+            "etag": self.part.etag,
+            "state": self.state,
+            "windows": sorted(self.windows),
+            "times": self.times,
+            "rejected": self.rejected,
+        }
+
+
+def files(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
+    """A page of versions of files, those of the newest windows first.
+
+    A version that several windows have read is told of once on a page, by those of its windows that the page covers.
+    """
+    search, wanted, limit = query.text("search"), query.text("state"), query.limit(ROWS)
+    before, position = _cursor(query.text("after"))
+    store, state = checkpoint.journal()
+    found: dict[tuple[Any, ...], _Version] = {}
+    deadline, following = time.monotonic() + LOOK_S, None
+    for window in newest_windows(store, state, before):
+        window_id = window.plan.window_id
+        if time.monotonic() > deadline:
+            following = f"{window_id + 1}.0"
+            break
+        manifest = manifest_of(window)
+        rows = list(_parts(manifest, search, wanted))
+        for number, (index, part) in enumerate(rows[position:], position):
+            key = part.url, part.size_bytes, part.mtime_ns, part.etag
+            if key not in found and len(found) == limit:
+                following = f"{window_id + 1}.{number}"
+                break
+            _note(found.setdefault(key, _Version(part)), manifest, index, part)
+        if following is not None:
+            break
+        position = 0
+        if window.intent is not None and window.intent.refused:
+            _count_rejects(window, found)
+    return {"files": [each.to_json() for each in found.values()], "next": following}
+
+
+def _cursor(text: str) -> tuple[int, int]:
+    window, _, position = text.partition(".")
+    if not text:
+        return 0, 0
+    if not (window.isdigit() and position.isdigit()):
+        raise RequestError(f"after must be what an earlier answer calls next, not {text[:40]!r}")
+    return int(window), int(position)
+
+
+def _parts(manifest: WindowManifest, search: str, wanted: str) -> Iterator[tuple[int, InputRange]]:
+    pattern = search if any(sign in search for sign in "*?[") else f"*{search}*"
+    for index, part in enumerate(manifest.inputs):
+        # A relative pattern is one of the last part of the location, or of its end.
+        if search and not any(fnmatch.fnmatchcase(part.url.casefold(), each) for each in _ways(pattern.casefold())):
+            continue
+        if wanted and not _state_of(manifest, part).startswith(wanted):
+            continue
+        yield index, part
+
+
+def _ways(pattern: str) -> tuple[str, ...]:
+    return (pattern, f"*/{pattern}")
+
+
+def _state_of(manifest: WindowManifest, part: InputRange) -> str:
+    if manifest.state == PLANNED:
+        return PLANNED
+    left = sum(
+        min(each.end, part.end) - max(each.start, part.start)
+        for each in manifest.skipped
+        if each.url == part.url and each.start < part.end and part.start < each.end
+    )
+    return READ if not left else LEFT_OUT if left >= part.end - part.start else IN_PART
+
+
+def _note(version: _Version, manifest: WindowManifest, index: int, part: InputRange) -> None:
+    state, times = _state_of(manifest, part), manifest.times
+    if version.windows and state != version.state:
+        state = PLANNED if PLANNED in (state, version.state) else IN_PART
+    version.state = state
+    if manifest.window_id not in version.windows:
+        version.windows.append(manifest.window_id)
+    moments = {
+        "discovered_ms": part.discovered_ms,
+        "planned_ms": times.planned_ms,
+        "read_ms": times.finished_ms,
+        "published_ms": times.published_ms,
+    }
+    for name, moment in moments.items():
+        # Discovered and planned at first, read and published at last.
+        choose = min if name in ("discovered_ms", "planned_ms") else max
+        version.times[name] = choose(filter(None, (version.times.get(name, 0), moment)), default=0)
+
+
+def _count_rejects(window: Window, found: dict[tuple[Any, ...], _Version]) -> None:
+    versions: dict[str, list[_Version]] = {}
+    for version in found.values():
+        versions.setdefault(version.part.url, []).append(version)
+    for rejects in rejects_of(window):
+        for block_id, _, records, _ in rejects.records.sums():
+            for version in versions.get(redacted(rejects.blocks[block_id].url), ()):
+                if window.plan.window_id in version.windows:
+                    version.rejected += records
+
+
+def file(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
+    """All that is known of one file, version by version, and where one of its lines or bytes has gone.
+
+    Raises:
+        RequestError: No window that is kept has read it.
+    """
+    url = query.text("url")
+    if not url:
+        raise RequestError("url is missing: name a file")
+    store, state = checkpoint.journal()
+    versions: dict[tuple[Any, ...], _Version] = {}
+    manifests: dict[int, WindowManifest] = {}
+    deadline, looked_at = time.monotonic() + _SEARCH_S, 0
+    for window in newest_windows(store, state, query.number("before")):
+        if time.monotonic() > deadline:
+            break
+        looked_at = window.plan.window_id
+        _add_window(url, window, versions, manifests)
+    if not versions:
+        older = "" if looked_at <= state.forgotten + 1 else f" that is newer than window {looked_at - 1}"
+        raise RequestError(f"no window{older} has read {url}", "ask why it was not taken", 404)
+    found = None
+    if query.text("line") or query.text("offset"):
+        found = _found(checkpoint, query, list(versions.values()), manifests, store, state)
+    return {
+        "url": url,
+        "found": found,
+        "versions": [_detailed(each) for each in versions.values()],
+        "next": looked_at if looked_at > state.forgotten + 1 else None,
+    }
+
+
+def _add_window(
+    url: str, window: Window, versions: dict[tuple[Any, ...], _Version], manifests: dict[int, WindowManifest]
+) -> None:
+    manifest = manifest_of(window)
+    own = [(index, part) for index, part in enumerate(manifest.inputs) if part.url == url]
+    if not own:
+        return
+    manifests[manifest.window_id] = manifest
+    rejects = list(rejects_of(window)) if window.intent is not None and window.intent.refused else []
+    outputs = [(output.url, set(manifest.positions_of(output))) for output in manifest.outputs]
+    for index, part in own:
+        key = part.url, part.size_bytes, part.mtime_ns, part.etag
+        version = versions.setdefault(key, _Version(part))
+        _note(version, manifest, index, part)
+        place = {"start": part.start, "end": part.end, "window": manifest.window_id}
+        version.ranges.append({**place, "state": _state_of(manifest, part)})
+        version.outputs.update(dict.fromkeys(name for name, positions in outputs if index in positions))
+        for each in rejects:
+            ids = {block_id for block_id, block in each.blocks.items() if redacted(block.url) == url}
+            for row in each.records.table.select(["block_id", "offset", "length", "reason"]).to_pylist() if ids else ():
+                if row.pop("block_id") in ids and part.start <= row["offset"] < part.end:
+                    version.rejects.append({**row, "window": manifest.window_id})
+                    version.rejected += 1
+
+
+def _detailed(version: _Version) -> dict[str, Any]:
+    """A version with its ranges, rejects and outputs."""
+    ranges = sorted(version.ranges, key=lambda each: (each["start"], each["window"]))
+    rejects = sorted(version.rejects, key=lambda each: int(each["offset"]))
+    lists: dict[str, list[Any]] = {"ranges": ranges, "rejects": rejects, "outputs": list(version.outputs)}
+    return {
+        **version.to_json(),
+        **{name: values[:MANY_PLACES] for name, values in lists.items()},
+        "counts": {name: len(values) for name, values in lists.items()},
+    }
+
+
+def _found(
+    checkpoint: Checkpoint,
+    query: Query,
+    versions: list[_Version],
+    manifests: dict[int, WindowManifest],
+    store: ObjectStore,
+    state: JournalState,
+) -> dict[str, Any]:
+    """Where a line, or the record at a byte, of the newest version has gone."""
+    version = versions[0]
+    line = query.number("line")
+    if line:
+        try:
+            offset = _offset_of_line(checkpoint, version.part, line)
+        except DagflowError as error:
+            return {"offset": None, "sentence": f"Line {line:,} cannot be found: {error.message}."}
+        what = f"Line {line:,} begins at byte {offset:,}"
+    else:
+        offset = query.number("offset")
+        what = f"Byte {offset:,}"
+    for place in version.ranges:
+        if place["start"] <= offset < place["end"]:
+            manifest = manifests[place["window"]]
+            break
+    else:
+        return {"offset": offset, "sentence": f"{what}. No window that was looked at has read it."}
+    return {"offset": offset, **_way_of(manifest, version.part.url, offset, what, store, state)}
+
+
+def _way_of(
+    manifest: WindowManifest, url: str, offset: int, what: str, store: ObjectStore, state: JournalState
+) -> dict[str, Any]:
+    """From a byte on: the window, the output files, and the versions of tables that show its record."""
+    window_id = manifest.window_id
+    inside = {n for n, part in enumerate(manifest.inputs) if part.url == url and part.start <= offset < part.end}
+    outputs = [each.url for each in manifest.outputs if inside & set(manifest.positions_of(each))]
+    tables = {name: version for name, version in manifest.receipts.items()}
+    if manifest.state == PLANNED:
+        told = f"Window {window_id} is to read it."
+    elif manifest.held_records:
+        by = _taker_of(store, state, window_id)
+        told = f"Window {window_id} read it; "
+        told += (
+            "its records wait to be merged." if by is None else f"window {by.plan.window_id} merged and published it."
+        )
+        if by is not None:
+            tables, outputs = (
+                dict(by.receipts),
+                [redacted(each.final_url) for each in (by.intent.files if by.intent else [])],
+            )
+    else:
+        told = f"Window {window_id} read it; its record is in {_one_of(outputs)}."
+    shown = ", ".join(f"{name} since {version}" for name, version in tables.items())
+    sentence = f"{what}. {told}" + (f" Tables show it: {shown}." if shown else "")
+    return {"sentence": sentence, "window": window_id, "outputs": outputs[:MANY_PLACES], "tables": tables}
+
+
+def _one_of(outputs: list[str]) -> str:
+    if not outputs:
+        return "no output file"
+    return "one output file" if len(outputs) == 1 else f"one of {len(outputs):,} output files"
+
+
+def _taker_of(store: ObjectStore, state: JournalState, window_id: int) -> Window | None:
+    """The first window that has taken what a window held back; None as long as it waits."""
+    taker = None
+    for window in newest_windows(store, state):
+        if window.plan.window_id <= window_id:
+            break
+        if any(newest >= window_id for newest in window.plan.takes.values()):
+            taker = window
+    return taker
+
+
+def _offset_of_line(checkpoint: Checkpoint, part: InputRange, line: int) -> int:
+    """The first byte of a line of a file as it is now, which must be the version that was read, or have grown.
+
+    Raises:
+        RequestError: It has changed, is shorter, or would take too long to count.
+        StorageError: It cannot be read.
+    """
+    found = checkpoint.storage.stat(part.url)
+    if found.size_bytes < part.size_bytes or (found.size_bytes == part.size_bytes and found.mtime_ns != part.mtime_ns):
+        raise RequestError("the file is not the version any more that was read")
+    left, offset, deadline = line - 1, 0, time.monotonic() + _SEARCH_S
+    buffer = bytearray(_CHUNK_BYTES)
+    with contextlib.closing(checkpoint.storage.open_file(part.url)) as content:
+        while left:
+            room = memoryview(buffer)[: max(min(_CHUNK_BYTES, part.size_bytes - offset), 0)]
+            filled = content.read_into(offset, room)
+            if not filled:
+                raise RequestError("the version that was read has fewer lines")
+            count = buffer.count(b"\n", 0, filled)
+            if count >= left:
+                return offset + _after_newline(buffer, left)
+            left, offset = left - count, offset + filled
+            if offset > _SEARCH_BYTES or time.monotonic() > deadline:
+                raise RequestError(f"it lies behind byte {offset:,}, and a page counts lines no further")
+    return 0
+
+
+def _after_newline(buffer: bytearray, number: int) -> int:
+    """The position behind the newline of that number, counted from 1."""
+    place = -1
+    for _ in range(number):
+        place = buffer.index(b"\n", place + 1)
+    return place + 1

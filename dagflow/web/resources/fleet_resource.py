@@ -1,0 +1,106 @@
+"""The apps that a server shows: how late each is, what waits, how fast it is, and whether its bytes add up."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from dagflow.errors import DagflowError
+from dagflow.journal import Window, newest_windows
+from dagflow.metrics import names
+from dagflow.report.reading import Reading
+from dagflow.report.snapshot import RunSnapshot
+from dagflow.web.checkpoints import Checkpoint
+from dagflow.web.resources.windows_resource import counters_of, records_of
+
+RATE_WINDOWS = 30
+"""So many of the newest windows tell how fast a run in another process is."""
+
+RATE_SPAN_MS = 60_000
+
+
+def fleet(checkpoints: Iterable[Checkpoint]) -> dict[str, Any]:
+    """A row for each checkpoint."""
+    return {"time_ms": time.time_ns() // 1_000_000, "apps": [row_of(each) for each in checkpoints]}
+
+
+def row_of(checkpoint: Checkpoint) -> dict[str, Any]:
+    """What a checkpoint's row in the fleet shows; one that cannot be read has an error and no figures."""
+    reading = checkpoint.read()
+    snapshot = reading.snapshot or RunSnapshot(checkpoint.id, state="unreadable")
+    driver = snapshot.driver
+    rates = _rates(checkpoint, snapshot)
+    per_second = rates["bytes_per_second"]
+    waiting = snapshot.backlog_bytes
+    return {
+        "id": checkpoint.id,
+        "app": snapshot.app,
+        "checkpoint": checkpoint.shown_url,
+        "state": standing(snapshot),
+        "oldest_unpublished_ms": snapshot.oldest_unpublished_ms or None,
+        "last_commit_ms": snapshot.last_committed_ms or None,
+        "backlog": {
+            "blocks": sum(snapshot.backlog.values()),
+            "bytes": waiting,
+            "seconds": round(waiting / per_second, 1) if waiting and per_second else None,
+        },
+        "rates": rates,
+        "rejected": snapshot.rejected,
+        "account": {**snapshot.account(), "adds_up": adds_up(snapshot.account())},
+        "windows": snapshot.windows,
+        "files": snapshot.files,
+        "bytes": snapshot.bytes,
+        "left_out_bytes": snapshot.left_out.bytes,
+        "error": _error_of(reading, snapshot),
+        "driver": None if driver is None else driver.to_json(),
+        "targets": {name: asdict(receipt) for name, receipt in snapshot.targets.items()},
+    }
+
+
+def standing(snapshot: RunSnapshot) -> str:
+    """The state of a snapshot, and "killed" where its process is gone without a word."""
+    is_killed = snapshot.driver is not None and snapshot.driver.state == "killed"
+    return "killed" if is_killed and snapshot.state != "completed" else snapshot.state
+
+
+def adds_up(account: Mapping[str, int]) -> bool:
+    """Whether every byte that was read is in a record, a delimiter, a skip or a reject."""
+    return account["bytes"] == sum(account[part] for part in ("records", "delimiters", "skipped", "rejected"))
+
+
+def _error_of(reading: Reading, snapshot: RunSnapshot) -> str:
+    driver = snapshot.driver
+    if reading.error or driver is None:
+        return reading.error
+    if standing(snapshot) == "killed":
+        return f"process {driver.pid} on {driver.host} has ended without a word; the next run goes on where it stopped"
+    return driver.error or "; ".join(driver.stalls)
+
+
+def _rates(checkpoint: Checkpoint, snapshot: RunSnapshot) -> dict[str, float]:
+    """How fast a run that is at work reads: by its own word, or by its newest windows."""
+    if snapshot.state != "running":
+        return rates_of(())
+    if checkpoint.live is not None:
+        rates = snapshot.rates
+        return {"bytes_per_second": rates.bytes_per_second, "records_per_second": rates.records_per_second}
+    try:
+        return rates_of(itertools.islice(newest_windows(*checkpoint.journal()), RATE_WINDOWS))
+    except DagflowError:
+        return rates_of(())
+
+
+def rates_of(windows: Iterable[Window]) -> dict[str, float]:
+    """Bytes and records each second of the windows, newest first, that were published within a minute until now."""
+    now_ms = time.time_ns() // 1_000_000
+    since_ms = now_ms - RATE_SPAN_MS
+    recent = [each for each in windows if each.published_ms >= since_ms]
+    first_ms = min((each.plan.emitted_ms for each in recent), default=now_ms)
+    seconds = max((now_ms - max(first_ms, since_ms)) / 1000, 1.0)
+    counters = [counters_of(each) for each in recent]
+    records = sum(records_of(each) for each in counters)
+    size_bytes = sum(each.total(names.BYTES) for each in counters)
+    return {"bytes_per_second": size_bytes / seconds, "records_per_second": records / seconds}

@@ -1,0 +1,268 @@
+"""The graph of an app as its newest run had it, with what passed each stream and where the time went."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dagflow.journal import AppFacts, JournalState, OperatorFacts, Window, newest_windows
+from dagflow.metrics import names
+from dagflow.plan.fusing import Fusion, fuse
+from dagflow.plan.physical import Edge, PortRef
+from dagflow.report.snapshot import OperatorFigures, RunSnapshot
+from dagflow.web.app_files import AppFile
+from dagflow.web.checkpoints import Checkpoint
+from dagflow.web.resources.fleet_resource import RATE_SPAN_MS
+from dagflow.web.resources.windows_resource import counters_of
+
+WINDOWS = 50
+"""So many of the newest windows tell how the time of tasks is spent, and how fast records pass."""
+
+BOTTLENECK = 0.4
+"""Share of the time of all tasks from which on an operator is called the bottleneck."""
+
+_STREAM = re.compile(r"(?P<source>.+) -> (?P<target>.+?)(?P<all> \(to all\))?")
+_CHECKSUM = re.compile(r"(\$\{\w+\})~[0-9a-f]{4}")
+
+
+@dataclass(frozen=True)
+class _Times:
+    """How the time of tasks was spent in some windows, in seconds.
+
+    Attributes:
+        busy: What each operator worked, in tasks or in the driver.
+        in_tasks: The same of operators that run in tasks.
+        waiting: What the partitions of each stage did not work while a window ran.
+    """
+
+    busy: Mapping[str, float]
+    in_tasks: Mapping[str, float]
+    waiting: Mapping[str, float]
+
+
+def graph(checkpoint: Checkpoint, app: AppFile) -> dict[str, Any]:
+    """The operators, stages and streams of the newest run; empty where no run has told them."""
+    snapshot = checkpoint.read().snapshot or RunSnapshot(checkpoint.id)
+    store, state = checkpoint.journal()
+    if state.facts is None:
+        return {"bottleneck": None, "stages": [], "nodes": [], "edges": [], "windows": 0}
+    windows = [each for each in itertools.islice(newest_windows(store, state), WINDOWS) if each.intent is not None]
+    edges = [_edge(text) for text in state.facts.streams]
+    fusion = _fusion(state.facts, edges)
+    figures = {each.name: each for each in snapshot.operators}
+    times = _times_of(windows, fusion)
+    details = app.operators()
+    nodes = [
+        _node(name, state, fusion, figures.get(name), times, edges, details.get(name, {})) for name in fusion.ordered
+    ]
+    return {
+        "bottleneck": _bottleneck(times),
+        "windows": len(windows),
+        "stages": [
+            {
+                "name": head,
+                "partitions": state.partitions[head].last if head in state.partitions else None,
+                "operators": [name for name in fusion.ordered if fusion.heads.get(name) == head],
+                "waiting_seconds": round(times.waiting.get(head, 0.0), 3),
+            }
+            for head in dict.fromkeys(fusion.heads[name] for name in fusion.ordered if name in fusion.heads)
+        ],
+        "nodes": nodes,
+        "edges": [_shown_edge(each, fusion, figures, edges, _rates(windows), app.streams()) for each in edges],
+    }
+
+
+def _edge(text: str) -> Edge:
+    found = _STREAM.fullmatch(text)
+    source, target = (found["source"], found["target"]) if found else (text, text)
+    return Edge("", PortRef(*_split(source)), PortRef(*_split(target)), found is not None and found["all"] is not None)
+
+
+def _split(port: str) -> tuple[str, str]:
+    operator, _, name = port.rpartition(".")
+    return operator, name
+
+
+def _fusion(facts: AppFacts, edges: Sequence[Edge]) -> Fusion:
+    control = {name for name, each in facts.operators.items() if each.is_control}
+    parallel = {name for name, each in facts.operators.items() if each.partition.split(" ")[0] == "parallel"}
+    return fuse(list(facts.operators), edges, control, parallel)
+
+
+def _times_of(windows: Sequence[Window], fusion: Fusion) -> _Times:
+    busy: dict[str, float] = defaultdict(float)
+    waiting: dict[str, float] = defaultdict(float)
+    for window in windows:
+        intent = window.intent
+        if intent is None:
+            continue
+        ran_s = max(intent.finished_ms - intent.started_ms, 0) / 1000
+        worked: dict[str, float] = defaultdict(float)
+        for name, seconds in intent.busy_s.items():
+            busy[name] += seconds
+            worked[fusion.heads.get(name, "")] += seconds
+        for head, count in window.plan.partitions.items():
+            waiting[head] += max(ran_s * count - worked[head], 0.0)
+    in_tasks = {name: seconds for name, seconds in busy.items() if name in fusion.heads}
+    return _Times(busy, in_tasks, waiting)
+
+
+def _node(
+    name: str,
+    state: JournalState,
+    fusion: Fusion,
+    figures: OperatorFigures | None,
+    times: _Times,
+    edges: Sequence[Edge],
+    details: Mapping[str, Any],
+) -> dict[str, Any]:
+    assert state.facts is not None
+    facts, head = state.facts.operators[name], fusion.heads.get(name, "")
+    ports = {port.name: port for port in figures.ports} if figures is not None else {}
+    outputs = list(dict.fromkeys([*ports, *(each.source.port for each in edges if each.source.operator == name)]))
+    inputs = list(dict.fromkeys(each.target.port for each in edges if each.target.operator == name))
+    part = _part_of(figures, outputs, facts)
+    seconds = dict.fromkeys(("reading", "computing", "writing", "waiting"), 0.0)
+    seconds[part] = round(times.busy.get(name, 0.0), 3)
+    if head == name:
+        seconds["waiting"] = round(times.waiting.get(name, 0.0), 3)
+    types = details.get("ports", {})
+    return {
+        "name": name,
+        "class": facts.kind.rpartition(".")[2],
+        "module": facts.kind.rpartition(".")[0],
+        "doc": details.get("doc", ""),
+        "line": details.get("line"),
+        "stage": head,
+        "partitions": state.partitions[head].last if head in state.partitions else 1,
+        "seconds": seconds,
+        "records_out": sum(port.records for port in ports.values()) if ports else None,
+        "ports": [
+            *(_port("input", each, types, _arrived(name, each, edges, state)) for each in inputs),
+            *(_port("output", each, types, ports.get(each)) for each in outputs),
+        ],
+        "properties": _properties(facts, details.get("properties", {})),
+        "counts": {} if figures is None else {key: n for key, n in figures.counts.items() if key not in names.TOTALS},
+        "rejected": 0 if figures is None else figures.counts.get(names.REJECTED, 0),
+        "skew": None,
+    }
+
+
+def _part_of(figures: OperatorFigures | None, outputs: Sequence[str], facts: OperatorFacts) -> str:
+    """Whether what an operator does is reading, computing or writing."""
+    if figures is not None and names.BLOCKS in figures.counts:
+        return "reading"
+    return "computing" if outputs or facts.is_control else "writing"
+
+
+def _port(direction: str, name: str, types: Mapping[str, Any], figures: Any) -> dict[str, Any]:
+    records = None if figures is None else figures.records
+    size_bytes = None if figures is None else figures.bytes
+    return {"direction": direction, "name": name, "type": types.get(name, ""), "records": records, "bytes": size_bytes}
+
+
+@dataclass(frozen=True)
+class _Arrived:
+    records: int
+    bytes: int
+
+
+def _arrived(name: str, port: str, edges: Sequence[Edge], state: JournalState) -> _Arrived | None:
+    """What all streams have brought to an input port; None where it takes metadata."""
+    records = size_bytes = 0
+    is_known = False
+    for edge in edges:
+        if (edge.target.operator, edge.target.port) == (name, port):
+            counters = state.totals.of(edge.source.operator)
+            is_known = is_known or edge.source.port in counters.records
+            records += counters.records.get(edge.source.port, 0)
+            size_bytes += counters.bytes.get(edge.source.port, 0)
+    return _Arrived(records, size_bytes) if is_known else None
+
+
+def _properties(facts: OperatorFacts, written: Mapping[str, Any]) -> list[dict[str, Any]]:
+    shown = [
+        {"name": name, "value": _text(value), "default": False, "line": written.get(name, {}).get("line")}
+        for name, value in facts.properties.items()
+    ]
+    others = (item for item in written.items() if item[0] not in facts.properties)
+    return shown + [{"name": name, "value": each["value"], "default": True, "line": None} for name, each in others]
+
+
+def _text(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return _CHECKSUM.sub(r"\1", text)
+
+
+@dataclass(frozen=True)
+class _Rates:
+    records: Mapping[PortRef, float]
+    bytes: Mapping[PortRef, float]
+
+
+def _rates(windows: Sequence[Window]) -> _Rates:
+    """Records and bytes that leave each port in a second, over the last minute in which a window was published."""
+    last_ms = max((each.published_ms for each in windows), default=0)
+    recent = [each for each in windows if each.published_ms and each.published_ms >= last_ms - RATE_SPAN_MS]
+    first_ms = min((each.plan.emitted_ms for each in recent), default=last_ms)
+    seconds = max((last_ms - first_ms) / 1000, 0.001)
+    records: dict[PortRef, float] = defaultdict(float)
+    size_bytes: dict[PortRef, float] = defaultdict(float)
+    for window in recent:
+        for name, counters in counters_of(window).operators.items():
+            for port, count in counters.records.items():
+                records[PortRef(name, port)] += count / seconds
+                size_bytes[PortRef(name, port)] += counters.bytes.get(port, 0) / seconds
+    return _Rates(records, size_bytes)
+
+
+def _shown_edge(
+    edge: Edge,
+    fusion: Fusion,
+    figures: Mapping[str, OperatorFigures],
+    edges: Sequence[Edge],
+    rates: _Rates,
+    streams: Mapping[str, str],
+) -> dict[str, Any]:
+    source, target = edge.source, edge.target
+    passed = {PortRef(name, port.name): port for name, each in figures.items() for port in each.ports}
+    own = passed.get(source)
+    arrived = [
+        passed[each.source].records
+        for each in edges
+        if each.target.operator == source.operator and each.source in passed
+    ]
+    key = f"{source} -> {target}"
+    return {
+        "stream": streams.get(key, key),
+        "from": str(source),
+        "to": str(target),
+        "is_exchange": fusion.heads.get(source.operator) != fusion.heads.get(target.operator),
+        "is_broadcast": edge.is_broadcast,
+        "records": None if own is None else own.records,
+        "bytes": None if own is None else own.bytes,
+        "rows_per_second": round(rates.records.get(source, 0.0), 1),
+        "bytes_per_second": round(rates.bytes.get(source, 0.0), 1),
+        "records_in": sum(arrived) if arrived else None,
+    }
+
+
+def _bottleneck(times: _Times) -> dict[str, str] | None:
+    """The operator that most of the tasks' time goes to, in words."""
+    # The driver works beside the tasks; waiting says which partitions had nothing to do.
+    total = sum(times.in_tasks.values()) + sum(times.waiting.values())
+    if not times.in_tasks or total <= 0:
+        return None
+    name, seconds = max(times.in_tasks.items(), key=lambda item: item[1])
+    waiting = sum(times.waiting.values()) / total
+    share = f"{name} takes {100 * seconds / total:.0f} % of the tasks' time"
+    if waiting > 0.5:
+        return {"operator": "", "sentence": f"Tasks wait {100 * waiting:.0f} % of their time; {share}."}
+    if seconds / total < BOTTLENECK:
+        return {"operator": "", "sentence": f"No operator is a bottleneck: {share}."}
+    return {"operator": name, "sentence": f"The bottleneck is {name}: {share}."}

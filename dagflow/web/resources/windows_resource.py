@@ -1,0 +1,139 @@
+"""Windows: a page of them with their times and marks, and one with all that it read and wrote."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from dagflow.journal import JournalState, Window, WindowIntent, newest_windows
+from dagflow.metrics import names
+from dagflow.metrics.counters import Counters
+from dagflow.report.manifest import WindowTimes, window_manifest
+from dagflow.web.checkpoints import Checkpoint
+from dagflow.web.query import Query
+
+ROWS = 50
+STRAGGLER = 4.0
+"""A window that runs so many times as long as the median of its page is marked."""
+
+MANY_RANGES = 2000
+"""Ranges and files of one window that are shown; a window of small files has twenty thousand."""
+
+
+def windows(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
+    """A page of windows, the newest first: those below `before`, at most `limit`."""
+    limit = query.limit(ROWS)
+    store, state = checkpoint.journal()
+    # One more than is shown: a mark may tell what is different from the window before.
+    found = list(itertools.islice(newest_windows(store, state, query.number("before")), limit + 1))
+    shown = found[:limit]
+    usual_ms = statistics.median(taken) if (taken := [_run_ms(each) for each in shown if each.intent]) else 0.0
+    rows = [
+        {**row_of(window), "marks": _marks(window, earlier, state, usual_ms)}
+        for window, earlier in itertools.zip_longest(shown, found[1 : limit + 1])
+    ]
+    return {"windows": rows, "next": shown[-1].plan.window_id if len(found) > limit else None}
+
+
+def window(checkpoint: Checkpoint, window_id: int) -> dict[str, Any]:
+    """What one window read and wrote, as `dagflow status --window N --json` tells it; of long lists the beginning."""
+    manifest = window_manifest(checkpoint.url, window_id, checkpoint.storage).to_json()
+    store, state = checkpoint.journal()
+    pair = list(itertools.islice(newest_windows(store, state, window_id + 1), 2))
+    counts = {name: len(manifest[name]) for name in ("inputs", "outputs", "skipped")}
+    cut = {name: manifest[name][:MANY_RANGES] for name in counts}
+    return {
+        **manifest,
+        **cut,
+        "counts": counts,
+        "window": window_id,
+        "state": state_of(pair[0]),
+        "phases_ms": pair[0].phase_ms(),
+        "marks": _marks(pair[0], pair[1] if len(pair) > 1 else None, state, 0.0),
+    }
+
+
+def row_of(window: Window) -> dict[str, Any]:
+    """The figures of one window."""
+    counters = counters_of(window)
+    return {
+        "window": window.plan.window_id,
+        "state": state_of(window),
+        "times": asdict(WindowTimes.of(window)),
+        "files": counters.total(names.FILES),
+        "blocks": counters.total(names.BLOCKS) or counters.total(names.BLOCKS_EMITTED),
+        "bytes": counters.total(names.BYTES) or counters.total(names.BYTES_EMITTED),
+        "records": records_of(counters),
+        "rejected": counters.total(names.REJECTED),
+        "partitions": dict(window.plan.partitions),
+        "busy_seconds": dict(window.intent.busy_s) if window.intent else {},
+    }
+
+
+def state_of(window: Window) -> str:
+    """How far a window has come: "planned", "committed" or "published"."""
+    if window.intent is None:
+        return "planned"
+    return "published" if window.published_ms else "committed"
+
+
+def counters_of(window: Window) -> Counters:
+    """What control operators counted for a window, and what its tasks did."""
+    counters = Counters()
+    counters.add(window.plan.counters)
+    if window.intent is not None:
+        counters.add(window.intent.counters)
+    return counters
+
+
+def records_of(counters: Counters) -> int:
+    """Records that operators which read blocks emitted, the refused ones at a port of their own among them."""
+    return sum(sum(each.records.values()) for each in counters.operators.values() if names.BLOCKS in each.counts)
+
+
+def _run_ms(window: Window) -> int:
+    intent = window.intent or WindowIntent(0)
+    return intent.finished_ms - intent.started_ms
+
+
+def _marks(window: Window, earlier: Window | None, state: JournalState, usual_ms: float) -> list[dict[str, str]]:
+    marks = _told(window, earlier, state, usual_ms)
+    return [{"kind": kind, "text": text} for kind, text in marks]
+
+
+def _told(window: Window, earlier: Window | None, state: JournalState, usual_ms: float) -> Iterator[tuple[str, str]]:
+    plan, taken_ms = window.plan, _run_ms(window)
+    if plan.window_id in state.reprocessed or plan.window_id in state.reprocessing:
+        yield "reprocessed", "ran again, and its files were replaced"
+    if plan.retries:
+        yield "reprocessed", f"reads again what was refused in windows {', '.join(map(str, plan.retries))}"
+    if plan.window_id in state.repaired:
+        yield "reprocessed", "its commit was taken back, and it is planned again"
+    for decision in plan.decisions:
+        yield "scaling", f"{decision.stage}: {decision.before} to {decision.after}, {decision.reason}"
+    if earlier is not None and plan.config_hash and plan.config_hash != earlier.plan.config_hash:
+        yield "driver", "the first window of a changed app"
+    if usual_ms and taken_ms > STRAGGLER * usual_ms and taken_ms >= 1000:
+        yield "straggler", f"ran {taken_ms / usual_ms:.0f} times as long as the median of the windows around it"
+    if changed := _changed_schemas(window, earlier):
+        yield "schema", f"other columns than before: {', '.join(changed)}"
+    if window.intent is not None and window.intent.skipped:
+        yield "reject", f"left out {len(window.intent.skipped)} ranges of files"
+    if rejected := counters_of(window).total(names.REJECTED):
+        yield "reject", f"{rejected:,} records were refused"
+
+
+def _changed_schemas(window: Window, earlier: Window | None) -> Sequence[str]:
+    if earlier is None or window.intent is None or earlier.intent is None:
+        return []
+    now, before = schemas_of(window.intent), schemas_of(earlier.intent)
+    return sorted(name for name in now.keys() & before.keys() if now[name] != before[name])
+
+
+def schemas_of(intent: WindowIntent) -> dict[str, str]:
+    """The newest schema of the files that each writer of tables made in a window, as the journal holds it."""
+    files = [*intent.files, *intent.held]
+    return {file.facts.operator: file.facts.schema for file in files if file.facts is not None and file.facts.schema}

@@ -1,0 +1,134 @@
+"""Says whether a scan would take a file, and which rule decides: by the rules that the scan itself applies."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+
+from dagflow.errors import MissingError
+from dagflow.storage.context import StorageContext
+from dagflow.storage.location import redacted
+from operators.splitter.detection_rules import CompletenessRules
+from operators.splitter.scan.listed_files import ListedFiles
+from operators.splitter.scan.listed_stats import ListedStat
+from operators.splitter.scan.scan_roots import Root, below, find_root
+from operators.splitter.scan.selection import HIDDEN, NameFilter, Selection
+
+
+class InputExplanation:
+    """Applies the rules of one splitter to one file.
+
+    Args:
+        files: The property `files`.
+        selection: Which names are selected.
+        completeness: When a file is complete.
+        storage: Reaches the stores.
+        now_millis: The time, in milliseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        files: Sequence[str],
+        selection: Selection,
+        completeness: CompletenessRules,
+        storage: StorageContext,
+        now_millis: int,
+    ) -> None:
+        self._files = files
+        self._selection = selection
+        self._completeness = completeness
+        self._storage = storage
+        self._now_millis = now_millis
+
+    def explain(self, url: str) -> tuple[bool, str]:
+        """Whether a scan now would take a file, and why.
+
+        Args:
+            url: An absolute location.
+
+        Raises:
+            StorageError: The store failed.
+        """
+        reasons = []
+        for named in self._files:
+            reason = self._why_not(named, os.fsencode(url))
+            if not reason:
+                return True, f"It is selected by files: {named}; a scan takes it unless this version was taken before."
+            reasons.append(reason)
+        # The reason of the location that comes closest is the one that helps.
+        return False, f"It is not taken: {max(reasons, key=_closeness)[1]}."
+
+    def _why_not(self, named: str, key: bytes) -> tuple[int, str] | None:
+        """How far the file comes below one location, and what stops it there; None where nothing does."""
+        try:
+            root = find_root(named, self._storage)
+        except MissingError:
+            return 0, f"files: {named} does not exist"
+        if root.kind == "file" and key != root.base:
+            return 0, f"files: {named} names another file"
+        if root.kind != "file":
+            if not key.startswith(below(root.base)):
+                return 0, f"it does not lie below {redacted(root.lister.url(root.base))}, where files: {named} begins"
+            if refusal := self._refusal(root, key[len(below(root.base)) :]):
+                return refusal
+        return self._why_not_now(root, key)
+
+    def _refusal(self, root: Root, path: bytes) -> tuple[int, str] | None:
+        """The name on the way to a file that is skipped, and why."""
+        names = NameFilter(root, self._selection, Counter())
+        states, parts = names.first, path.split(b"/")
+        for depth, part in enumerate(parts, 1):
+            is_directory = depth < len(parts)
+            states, is_skipped = names.reached(states, part + b"/" if is_directory else part)
+            if not states or is_skipped:
+                return depth, self._reason(root, root.lister.url(part), part, is_directory=is_directory)
+        if not names.is_selected(states):
+            return len(parts), f"files: {root.named} is a glob that does not match it"
+        return None
+
+    def _reason(self, root: Root, name: str, part: bytes, *, is_directory: bool) -> str:
+        what = f"the directory {name!r}" if is_directory else f"the name {name!r}"
+        if HIDDEN.fullmatch(part):
+            return (
+                f"{what} is one that scans pass over: hidden files, markers, unfinished copies and editors' own files"
+            )
+        if not self._selection.enters(name):
+            pattern = self._selection.ignore_pattern
+            return f"ignore_pattern {pattern.pattern if pattern else ''!r} matches {what}"
+        if not is_directory and not self._selection.selects_file(name):
+            pattern = self._selection.file_pattern
+            return f"file_pattern {pattern.pattern if pattern else ''!r} does not match {what}"
+        if is_directory and not self._selection.recursive and root.kind == "directory":
+            return f"{what} is not entered, because of recursive: false"
+        return f"files: {root.named} is a glob that does not match {what}"
+
+    def _why_not_now(self, root: Root, key: bytes) -> tuple[int, str] | None:
+        """What is against a selected name: no file is there, or none that is complete."""
+        depth = 1 + key.count(b"/")
+        url = root.lister.url(key)
+        try:
+            found = self._storage.stat(url)
+        except MissingError:
+            return depth, "its name would be selected, and there is no such file now"
+        if found.is_directory:
+            return depth, "it is a directory, whose files are taken one by one"
+        if root.is_local and os.path.islink(key):
+            return (
+                depth,
+                "it is a symbolic link: what it leads to is taken once, under its own name where it has one here",
+            )
+        stat = ListedStat(found.size_bytes, found.mtime_ns, found.etag, found.file_id)
+        files = ListedFiles.single(root, key, stat)
+        if self._completeness.is_marker(files, 0):
+            return depth, f"it is a marker of done_marker {self._completeness.done_marker!r}, which is not read itself"
+        if not self._completeness.is_complete(files, 0, self._now_millis):
+            return depth, (
+                "it does not count as complete yet, by settle_millis "
+                f"{self._completeness.min_age_millis} and done_marker {self._completeness.done_marker!r}"
+            )
+        return None
+
+
+def _closeness(reason: tuple[int, str]) -> int:
+    return reason[0]

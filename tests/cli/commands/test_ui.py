@@ -1,0 +1,56 @@
+"""`dagflow ui` and `dagflow report`, as a person starts them."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import urllib.request
+from pathlib import Path
+
+from tests.cli.commands.inspected_app import folder, invoke, journal
+from tests.cli.processes import ENTRY, environment
+
+__all__ = ["folder", "journal"]
+
+
+def test_pages_are_served_until_a_signal_ends_them(journal: Path) -> None:
+    """The address is printed, answers, and the process ends with 0."""
+    command = [*ENTRY, "ui", str(journal), "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment()) as process:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        address = re.fullmatch(r"1 checkpoint at (http://127\.0\.0\.1:\d+/) \(Ctrl-C ends\)\n", line)
+        assert address is not None, line
+        with urllib.request.urlopen(f"{address[1]}api/v1/app", timeout=30) as answer:
+            assert json.load(answer)["app"] == "sample"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+
+
+def test_a_report_is_one_file_with_the_data_of_its_moment(journal: Path, folder: Path) -> None:
+    """It holds what the server would answer, and names no other file or address."""
+    code, _, error = invoke("report", str(journal), "-o", "run.html")
+    assert code == 0 and error.startswith("wrote run.html (")
+    text = (folder / "run.html").read_text()
+    data = re.search(r'<script type="application/json" id="dagflow-data">(.*?)</script>', text, re.DOTALL)
+    assert data is not None
+    resources = json.loads(data[1])["resources"]
+    assert resources["apps"]["apps"][0]["app"] == "sample"
+    assert {"apps/journal/graph", "apps/journal/windows", "apps/journal/windows/1", "apps/journal"} <= resources.keys()
+    assert not re.search(r'(src|href)="(?!data:)', text)
+
+
+def test_what_is_no_checkpoint_is_refused(folder: Path) -> None:
+    """Nothing listens, and nothing is written."""
+    for arguments in (["ui", "nowhere"], ["report", "nowhere", "-o", "run.html"]):
+        code, _, error = invoke(*arguments)
+        assert code == 2 and "there is no journal at" in error
+    assert not (folder / "run.html").exists()
+
+
+def test_a_report_that_cannot_be_written_says_so(journal: Path) -> None:
+    """The message names the file."""
+    code, _, error = invoke("report", str(journal), "-o", "none/run.html")
+    assert code == 1 and "none/run.html: cannot write the report: No such file or directory" in error

@@ -1,0 +1,58 @@
+"""Checkpoints of real runs for the tests of pages."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dagflow.engine.run import RunOptions, run
+from dagflow.plan.load import load_app
+from dagflow.runtime.inline import InlineRuntime
+
+APP = """\
+name: sample
+attributes: {checkpoint: out/sample.journal}
+operators:
+  splitter:
+    class: FileSplitterInput
+    properties: {files: [in], block_size: 16, blocks_threshold: 2, pack_bytes: 0, file_pattern: '(?s).*[.]csv'}
+  reader:
+    class: BlockReader
+    properties:
+      format: {type: csv, columns: {name: string, n: int64}}
+      min_readers: 2
+      max_readers: 2
+  filter: {class: Select, properties: {where: "n <> 1"}, partition: parallel}
+  writer:
+    class: RecordWriter
+    properties: {path: out/records, format: json_lines, file_name: block}
+    partition: parallel
+  refused: {class: RecordWriter, properties: {path: out/refused, format: json_lines}, partition: parallel}
+streams:
+  blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
+  rows: {from: reader.messages, to: filter.input}
+  kept: {from: filter.output, to: writer.input}
+  bad: {from: reader.errors, to: refused.input}
+"""
+
+ROWS = b"name,n\nant,0\nbee,1\ncat,2\ndog,3\nelk,4\n"
+
+
+def finish() -> None:
+    """Run the app in the working directory to its end."""
+    run(load_app("app.yaml"), RunOptions(), runtime=InlineRuntime)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A working directory with an app that was run: one file of CSV, of which one row is refused."""
+    (tmp_path / "app.yaml").write_text(APP)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.csv").write_bytes(ROWS + b"fox,many\ngnu,7\n")
+    (tmp_path / "in" / "b.txt").write_bytes(b"no CSV\n")
+    with contextlib.chdir(tmp_path):
+        finish()
+        yield tmp_path

@@ -1,0 +1,252 @@
+"""What the server answers about real checkpoints."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dagflow.errors import DagflowError, MissingError
+from dagflow.report.status import status
+from dagflow.storage.context import StorageContext
+from dagflow.web.api import Api, as_json
+from dagflow.web.app_files import hidden
+from dagflow.web.checkpoints import CheckpointLocation, named
+from dagflow.web.query import RequestError
+from tests.web.conftest import finish
+
+STORAGE = StorageContext.default()
+
+
+def api_of(*urls: str) -> Api:
+    """The answers about some checkpoints."""
+    return Api(named(CheckpointLocation(url, STORAGE) for url in urls or ("out/sample.journal",)))
+
+
+def ask(path: str, **values: str) -> Any:
+    """The answer about the checkpoint of the working directory, as a program gets it."""
+    return json.loads(json.dumps(api_of().answer(path, values), default=as_json))
+
+
+def test_a_row_of_the_fleet_says_whether_all_bytes_add_up(folder: Path) -> None:
+    """A finished run is up to date, and its bytes are records, delimiters, skips and rejects."""
+    (row,) = ask("apps")["apps"]
+    assert (row["id"], row["app"], row["state"], row["rejected"]) == ("sample", "sample", "completed", 1)
+    assert row["account"]["adds_up"]
+    assert row["account"]["bytes"] == (folder / "in" / "a.csv").stat().st_size
+    assert row["backlog"] == {"blocks": 0, "bytes": 0, "seconds": None}
+
+
+def test_status_is_what_the_command_prints(folder: Path) -> None:
+    """There is one truth about a checkpoint."""
+    expected = status("out/sample.journal", STORAGE).status_json()
+    found = ask("apps/sample")
+    for moving in (found, expected):
+        moving["driver"].pop("beat_age_seconds")
+    assert found == json.loads(json.dumps(expected)) == {**ask("status"), "driver": found["driver"]}
+
+
+def test_the_graph_has_what_passed_each_stream(folder: Path) -> None:
+    """Fused operators share a stage, and an edge knows how many records passed."""
+    found = ask("graph")
+    (stage,) = found["stages"]
+    assert stage["name"] == "reader" and {*stage["operators"]} == {"reader", "filter", "writer", "refused"}
+    edges = {each["from"]: each for each in found["edges"]}
+    assert edges["filter.output"]["records_in"] - edges["filter.output"]["records"] == 1
+    assert edges["splitter.blocks_metadata_output"]["is_exchange"] and not edges["filter.output"]["is_exchange"]
+    nodes = {each["name"]: each for each in found["nodes"]}
+    assert nodes["reader"]["rejected"] == 1
+    assert nodes["reader"]["seconds"]["reading"] > 0 and nodes["writer"]["seconds"]["writing"] > 0
+    assert {"name": "block_size", "value": "16", "default": False} in [
+        {name: each[name] for name in ("name", "value", "default")} for each in nodes["splitter"]["properties"]
+    ]
+
+
+def test_windows_come_page_by_page_newest_first(folder: Path) -> None:
+    """The pages together have each window once, in descending order."""
+    seen: list[int] = []
+    page = ask("windows", limit="2")
+    while True:
+        seen += [each["window"] for each in page["windows"]]
+        if page["next"] is None:
+            break
+        page = ask("windows", limit="2", before=str(page["next"]))
+    assert len(seen) > 1 and seen == list(range(len(seen), 0, -1))
+    assert sum(each["records"] for each in ask("windows")["windows"]) == 7
+    with pytest.raises(RequestError, match="limit must be a whole number of at least 0, not 'x'"):
+        ask("windows", limit="x")
+
+
+def test_a_window_knows_its_ranges_outputs_and_marks(folder: Path) -> None:
+    """It is the manifest of the command line, with its marks."""
+    found = [ask(f"windows/{each['window']}") for each in ask("windows")["windows"]]
+    assert {each["state"] for each in found} == {"published"}
+    assert sum(len(each["inputs"]) for each in found) == sum(each["counts"]["inputs"] for each in found) > 0
+    assert [mark["text"] for each in found for mark in each["marks"] if mark["kind"] == "reject"] == [
+        "1 records were refused"
+    ]
+    with pytest.raises(MissingError, match="window 99 is unknown"):
+        ask("windows/99")
+
+
+def test_files_are_found_by_name_and_state(folder: Path) -> None:
+    """A version is told once on a page, with the windows that read it."""
+    (row,) = ask("files")["files"]
+    assert row["url"] == str(folder / "in" / "a.csv") and row["state"] == "read"
+    assert len(row["windows"]) > 1 and row["rejected"] == 1
+    assert ask("files", search="A.CSV")["files"] == ask("files", search="in/*.csv")["files"] == [row]
+    assert ask("files", search="b.txt")["files"] == ask("files", state="planned")["files"] == []
+
+
+def test_pages_of_files_cover_each_range_once(folder: Path) -> None:
+    """What a page leaves out within a window, the next one begins with."""
+    for name in ("c", "d", "e", "f"):
+        (folder / "in" / f"{name}.csv").write_bytes(b"name,n\nx,1\n")
+    finish()
+    urls: list[str] = []
+    after = ""
+    while True:
+        page = ask("files", limit="1", after=after)
+        urls += [each["url"] for each in page["files"]]
+        if page["next"] is None:
+            break
+        after = page["next"]
+    assert set(urls) == {str(folder / "in" / f"{name}.csv") for name in "acdef"}
+    with pytest.raises(RequestError, match="after must be what an earlier answer calls next"):
+        ask("files", after="1,2")
+
+
+def test_a_line_is_followed_to_its_output(folder: Path) -> None:
+    """The output that is named for a line holds its record, and no other one does."""
+    url = str(folder / "in" / "a.csv")
+    (version,) = ask("files/one", url=url)["versions"]
+    assert [each["start"] for each in version["ranges"]] == sorted(each["start"] for each in version["ranges"])
+    assert version["rejects"][0]["offset"] == (folder / "in" / "a.csv").read_bytes().index(b"fox")
+    for line, name in ((2, b"ant"), (4, b"cat"), (8, b"gnu")):
+        found = ask("files/one", url=url, line=str(line))["found"]
+        assert found["offset"] == (folder / "in" / "a.csv").read_bytes().index(name)
+        holding = [str(path) for path in (folder / "out" / "records").iterdir() if name in path.read_bytes()]
+        assert set(holding) <= set(found["outputs"])
+        assert found["sentence"].startswith(
+            f"Line {line} begins at byte {found['offset']}. Window {found['window']} read it"
+        )
+    assert "has fewer lines" in ask("files/one", url=url, line="99")["found"]["sentence"]
+    (folder / "in" / "a.csv").write_bytes(b"other")
+    assert "not the version any more" in ask("files/one", url=url, line="2")["found"]["sentence"]
+    with pytest.raises(RequestError, match="no window has read /nowhere"):
+        ask("files/one", url="/nowhere")
+
+
+def test_why_a_file_was_not_taken_is_told_by_the_splitter(folder: Path) -> None:
+    """What the journal knows comes first, and then the rule that skips the file."""
+    assert ask("why", url=str(folder / "in" / "a.csv"))["taken"]
+    found = ask("why", url=str(folder / "in" / "b.txt"))
+    assert not found["taken"]
+    assert found["sentence"] == "It is not taken: file_pattern '(?s).*[.]csv' does not match the name 'b.txt'."
+
+
+def test_an_app_of_another_user_is_not_run(folder: Path) -> None:
+    """A file that others can change may hold anything; its text is shown, and a named one is looked at."""
+    os.chmod("app.yaml", 0o666)
+    assert "Another user can change the app file" in ask("app")["note"]
+    assert ask("app")["yaml"] == (folder / "app.yaml").read_text()
+    with pytest.raises(RequestError, match=r"no splitter can be asked\. Another user can change"):
+        ask("why", url=str(folder / "in" / "b.txt"))
+    api = Api(named([CheckpointLocation("out/sample.journal", STORAGE, "app.yaml")]))
+    assert api.answer("app", {})["note"] == ""
+
+
+def test_the_app_shows_its_mistakes_and_what_changed(folder: Path) -> None:
+    """Each change has a verdict, and each mistake its line."""
+    assert (ask("app")["problems"], ask("app")["changes"]) == ([], [])
+    text = (folder / "app.yaml").read_text()
+    (folder / "app.yaml").write_text(text.replace("n <> 1", "n <> 2"))
+    (change,) = ask("app")["changes"]
+    assert change["verdict"] == "repeats" and "filter.where" in change["text"]
+    (folder / "app.yaml").write_text(text.replace("where", "wehre"))
+    (problem,) = ask("app")["problems"]
+    assert problem["line"] == 1 + text[: text.index("where")].count("\n")
+    assert "did you mean 'where'?" in problem["message"]
+
+
+def test_records_at_a_port_are_those_of_a_preview(folder: Path) -> None:
+    """The sample has the columns of the port, and the place of each record."""
+    found = ask("sample", port="filter.output")
+    assert found["columns"] == ["file:offset", "name", "n"]
+    assert found["rows"][0] == [f"{folder}/in/a.csv:7", "ant", "0"]
+    with pytest.raises(RequestError, match="port is missing"):
+        ask("sample")
+
+
+def test_rejects_are_grouped_and_have_their_bytes(folder: Path) -> None:
+    """The refused row is told with its place, and only where it is asked for."""
+    found = ask("rejects")
+    (row,) = found["rejects"]
+    assert base64.b64decode(row["raw"]) == b"fox,many"
+    assert row["offset"] == (folder / "in" / "a.csv").read_bytes().index(b"fox")
+    assert found["by_file"] == [{"name": str(folder / "in" / "a.csv"), "count": 1}]
+    assert ask("rejects", window=str(row["window"]))["total"] == 1
+    assert ask("rejects", file="/other")["total"] == ask("rejects", reason="other")["total"] == 0
+
+
+def test_scaling_counts_what_was_planned_and_not_committed(folder: Path) -> None:
+    """There is a point for each window, and the decisions have their reasons."""
+    found = ask("scaling")
+    assert [each["window"] for each in found["points"]] == [each["window"] for each in ask("windows")["windows"]][::-1]
+    assert all(each["backlog_blocks"] > 0 and each["partitions"] == {"reader": 2} for each in found["points"][:1])
+    assert found["decisions"][0]["reason"] == "start"
+
+
+def test_several_checkpoints_are_named_apart(folder: Path) -> None:
+    """Without an id the answer says which there are."""
+    os.rename("out", "other")
+    finish()
+    api = api_of("out/sample.journal", "other/sample.journal", "out/sample.journal")
+    assert list(api.checkpoints) == ["sample", "sample-2"]
+    assert api.answer("windows", {"checkpoint": "sample-2"})["windows"]
+    with pytest.raises(RequestError, match="several checkpoints") as several:
+        api.answer("windows", {})
+    assert several.value.hint == "name one: ?checkpoint=sample|sample-2"
+    for path in ("apps/third", "apps/sample/nothing", "apps/sample/windows/x"):
+        with pytest.raises(RequestError, match="there is no"):
+            api.answer(path, {})
+
+
+def test_a_checkpoint_that_cannot_be_read_has_a_reason(folder: Path) -> None:
+    """It is a row of the fleet all the same, and its resources are errors."""
+    api = api_of("out/sample.journal", "out/none.journal")
+    row = api.answer("apps", {})["apps"][1]
+    assert row["state"] == "unreadable" and row["error"].endswith("there is no journal")
+    with pytest.raises(DagflowError, match="there is no journal"):
+        api.answer("apps/none/windows", {})
+
+
+def test_hostile_names_stay_text(folder: Path) -> None:
+    """Bytes that are no text, markup and line ends come through JSON unchanged."""
+    names = [b"<script>alert(1)<script>.csv", b"a\nb\xff\xfe.csv", ("x" * 240 + ".csv").encode()]
+    for name in names:
+        Path(os.fsdecode(os.path.join(os.fsencode(folder / "in"), name))).write_bytes(b"name,n\nx,1\n")
+    finish()
+    found = {os.fsencode(each["url"]).rpartition(b"/")[2] for each in ask("files")["files"]}
+    assert found == {b"a.csv", *names}
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("secret: abc", "secret: ***"),
+        ("  aws_secret_access_key: 'a b'  # kept", "  aws_secret_access_key: ***# kept"),
+        ("password: ${PASSWORD}", "password: ${PASSWORD}"),
+        ("storage: {s3: {token: abc, x: 1}}", "storage: {s3: {token: ***, x: 1}}"),
+        ("uri: postgresql://me:pw@host/db", "uri: postgresql://***@host/db"),
+        ("token_column: x", "token_column: ***"),
+        ("path: out", "path: out"),
+    ],
+)
+def test_secrets_in_yaml_are_hidden(text: str, shown: str) -> None:
+    """Values of keys that name a secret, and logins in URLs, are not shown."""
+    assert hidden(text).replace("*** ", "***") == shown
