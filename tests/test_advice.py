@@ -35,6 +35,7 @@ LONG = f"{REMEDIES}test_a_record_that_is_too_long_comes_with_a_larger_limit"
 KEYS = f"{CHECKPOINTS}test_pickled_state_goes_on_when_the_key_is_mended"
 VERSIONS = f"{CHECKPOINTS}test_state_of_another_version_goes_on_with_that_version"
 TABLES = "runs/test_table_remedies.py::"
+UPSERTS = "operators/sink/tables/test_delta_upserts.py::"
 ANOTHER_DIRECTORY = f"{TABLES}test_a_directory_of_other_files_is_left_for_an_empty_one"
 
 FOLLOWED = {
@@ -129,6 +130,8 @@ FOLLOWED = {
     # tables and checks
     "add the column to the table, or drop it": f"{TABLES}"
     "test_a_new_column_that_a_table_does_not_get_is_added_or_dropped",
+    "give the column a type upstream, or make the table": f"{UPSERTS}"
+    "test_a_key_without_any_value_is_refused_before_the_intent",
     "give the column of the records another name": f"{TABLES}"
     "test_a_column_whose_name_a_table_has_had_gets_another_name",
     "leave partition_by out": f"{TABLES}test_a_table_that_is_partitioned_otherwise_says_by_what",
@@ -163,6 +166,7 @@ FOLLOWED = {
     "install dagflow again": BEFORE,
     "install it with: pip install": BEFORE,
     "let the root be what is read": BEFORE,
+    "let upsert_by name columns": BEFORE,
     "list the paths with --list": BEFORE,
     "make in setup(), which runs where the operator does": BEFORE,
     "name one of them only": BEFORE,

@@ -23,6 +23,7 @@ from dagflow.metrics.names import IGNORED_VALUES, RESCUED_VALUES
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted, relocated
 from dagflow.storage.pending import PendingFile
+from operators.required_columns import require_names
 from operators.rescued_values import FILE, OFFSET, RESCUED, rescued_count, rescued_text
 from operators.sink.file_sink import numbered_names, require_own
 from operators.sink.tables.base import Table, TableShape
@@ -97,6 +98,14 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
             "first byte of the record in the file, and window (_dagflow_window)"
         ),
     ] = ()
+    upsert_by: Annotated[
+        tuple[str, ...],
+        BeforeValidator(_one_or_many),
+        Field(
+            description="columns by whose values a record takes the place of an earlier one in the table, as results "
+            "of an aggregate do; the last one of a window counts; for delta only. Each window is a transaction then"
+        ),
+    ] = ()
     target_file_bytes: Annotated[
         Size, Field(ge=1, description="size on disk at which a data file ends, about; a window ends its files, too")
     ] = 128 << 20
@@ -148,6 +157,9 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
             raise ValueError("partition_by names a column twice")
         may_grow = self.on_new_column == "add"
         self._table = _KINDS[kind](location, self.partition_by, may_grow=may_grow, catalog=self.catalog)
+        self._table.replace_by(self.upsert_by)
+        if self.upsert_by and self.commit is not None and self.commit != GroupLimits(every_millis=0):
+            raise ValueError("commit: with upsert_by each window is a transaction; leave it out")
         if self._table.is_named and self.commit is not None:
             raise ValueError(f"commit: {kind} has no transactions, so that each window is visible by itself")
 
@@ -197,7 +209,8 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
             on_new_column=self.on_new_column,
             on_type_change=self.on_type_change,
         )
-        if context.may_hold and not table.is_named and self._limits.every_millis != 0:
+        holds = context.may_hold and not (table.is_named or self.upsert_by or self._limits.every_millis == 0)
+        if holds:
             self._files = FragmentFiles(
                 context,
                 shape.location,
@@ -212,6 +225,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
                 self.target_file_bytes,
                 stores_partition_columns=table.stores_partition_columns,
                 is_named=table.is_named,
+                keys=self.upsert_by,
             )
 
     def begin_window(self, window_id: int) -> None:
@@ -223,12 +237,26 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
     def write(self, batch: RecordBatch) -> None:
         """Append the records of one batch."""
         if len(batch):
+            self._require_keys(batch.to_arrow().schema)
             rows, rescued = self._columns.fit(self._with_metadata(batch))
             if self.on_type_change == "fail":
                 self._refuse_rescued(rows)
             if "rescue" in (self.on_new_column, self.on_type_change):
                 rows = self._with_rescued(batch, rows, rescued)
             self._files.write(RecordBatch(rows, origin=batch.origin))
+
+    def _require_keys(self, schema: pa.Schema) -> None:
+        """Refuse records whose keys are missing, or have values that engines compare in different ways.
+
+        Raises:
+            LookupError: A key is missing.
+            ValueError: One is a floating-point number, or nested.
+        """
+        require_names(schema, self.upsert_by)
+        for name in self.upsert_by:
+            kind = schema.field(name).type
+            if pa.types.is_floating(kind) or pa.types.is_nested(kind):
+                raise ValueError(f"upsert_by: '{name}' is {kind}, which is no key; cast it to a decimal or to text")
 
     def _with_rescued(self, batch: RecordBatch, rows: pa.RecordBatch, rescued: Rescued) -> pa.RecordBatch:
         """Rows with the values that have no place in other columns, beside those that a reader has put aside."""

@@ -19,8 +19,10 @@ from tests.engine.table_app import (
     iceberg_app,
     iceberg_rows,
     in_groups,
+    newest_rows,
     parquet_app,
     parquet_rows,
+    upserting_app,
     with_faults,
     work,
 )
@@ -72,3 +74,36 @@ def test_a_transaction_whose_answer_is_lost_adds_nothing_twice(
     assert work(make_app(quick_disk, TEXTS)) == windows
     assert faults.calls == 2, "an attempt was made at what was there already"
     assert rows_of(quick_disk / "db") == words(TEXTS)
+
+
+def test_a_key_has_its_newest_row_wherever_a_run_dies(monkeypatch: pytest.MonkeyPatch, quick_disk: Path) -> None:
+    """No window takes the place of a later one, and none is left out; readers see no key twice."""
+    texts = [b"a b", b"a", b"c b", b"c"]  # the source puts two of them into a window
+    wanted = [b"a 1", b"b 2", b"c 2"]
+    for at in range(1, MOST_CALLS):
+        root = quick_disk / str(at)
+        for step in (0, 5):
+            with crashing_disk(str(root), at + step) as faults, contextlib.suppress(InjectedCrash):
+                with_faults(monkeypatch, faults)
+                work(upserting_app(root, texts))
+            assert newest_rows(root / "db") in ([], [b"a 1", b"b 1"], wanted), f"seen at {at}"
+            if not step:
+                has_died = faults.has_struck
+        with_faults(monkeypatch, Faults())
+        work(upserting_app(root, texts))
+        assert newest_rows(root / "db") == wanted, f"died at {at}"
+        shutil.rmtree(root)
+        if not has_died:
+            assert at > 50
+            return
+    pytest.fail("the run never came through")
+
+
+@pytest.mark.parametrize("at", [1, 2])
+def test_an_upsert_whose_answer_is_lost_is_not_repeated(
+    monkeypatch: pytest.MonkeyPatch, quick_disk: Path, at: int
+) -> None:
+    """The marker says that the rows are there."""
+    faults = with_faults(monkeypatch, Faults(at, "lost_reply"))
+    work(upserting_app(quick_disk, [b"a b", b"a", b"c b", b"c"]))
+    assert (faults.calls, newest_rows(quick_disk / "db")) == (2, [b"a 1", b"b 2", b"c 2"])

@@ -66,6 +66,21 @@ def delta_app(root: Path, texts: list[bytes]) -> LogicalPlan:
     return app(root, texts, table=writer)
 
 
+def upserting_app(root: Path, texts: list[bytes]) -> LogicalPlan:
+    """Texts, words, rows of a Delta table that has each word once, with the newest window that it came in."""
+    return app(
+        root, texts, table=FaultyWriter(table=f"delta:{root / 'db'}", metadata_columns="window", upsert_by="record")
+    )
+
+
+def newest_rows(path: Path) -> list[bytes]:
+    """The words of such a table with their windows, sorted; none where there is no table."""
+    if not DeltaTable.is_deltatable(str(path)):
+        return []
+    found = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
+    return sorted(b"%s %d" % (row["record"], row["_dagflow_window"]) for row in found)
+
+
 def iceberg_app(root: Path, texts: list[bytes]) -> LogicalPlan:
     """Texts, words, rows of an Iceberg table that is partitioned by window."""
     writer = FaultyWriter(

@@ -44,10 +44,15 @@ class Table(ABC):
     Attributes:
         stores_partition_columns: Whether data files hold the columns by which the table is partitioned.
         is_named: Whether the names of its files make them visible, and no transaction.
+        takes_upserts: Whether rows may take the place of others with the same keys.
+        upsert_by: The columns of these keys; none where rows are added.
     """
 
     stores_partition_columns: ClassVar[bool] = False
     is_named: ClassVar[bool] = False
+    takes_upserts: ClassVar[bool] = False
+
+    upsert_by: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -93,6 +98,34 @@ class Table(ABC):
         Raises:
             DagflowError: Why the window must not be committed.
         """
+
+    def replace_by(self, keys: Sequence[str]) -> None:
+        """Let rows take the place of those with the same keys.
+
+        Raises:
+            ValueError: The kind of table cannot, or its partitions are not those of the keys.
+        """
+        if keys and not self.takes_upserts:
+            raise ValueError(
+                f"upsert_by: rows are replaced in delta tables only, and {self.name} is none; use table: delta:PATH"
+            )
+        if len(set(keys)) < len(keys):
+            raise ValueError("upsert_by names a column twice")
+        self.upsert_by = tuple(keys)
+        self.require_keys_of(self.partition_by)
+
+    def require_keys_of(self, partition_by: Sequence[PartitionField]) -> None:
+        """Refuse keys that may be in several partitions of the table: rows of a key would have no order.
+
+        Raises:
+            ValueError: Some may.
+        """
+        others = [field.column for field in partition_by if field.column not in self.upsert_by]
+        if self.upsert_by and others:
+            raise ValueError(
+                f"upsert_by: the table is partitioned by '{others[0]}', so that one key may be in several partitions; "
+                f"add '{others[0]}' to upsert_by, or do not partition by it"
+            )
 
     def require_plain(self, kind: str) -> None:
         """Refuse partitioning by anything but columns.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import pyarrow as pa
 
@@ -19,6 +20,8 @@ class DeltaTable(Table):
     Raises:
         ValueError: The package is missing, or the location is not on a local disk.
     """
+
+    takes_upserts: ClassVar[bool] = True
 
     def __init__(
         self,

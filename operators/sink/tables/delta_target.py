@@ -21,6 +21,7 @@ from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.location import join, redacted
 from dagflow.storage.pending import PendingFile
 from operators.sink.tables.base import Table, TableShape
+from operators.sink.tables.delta_upserts import newest_rows, remove, upsert
 from operators.sink.tables.merged_columns import (
     decided_columns,
     facts_of_file,
@@ -128,6 +129,8 @@ def require_writable(table: Table, handle: DeltaTable) -> None:
             for key in field.metadata
             if key in ("delta.invariants", "delta.generationExpression") or key.startswith("delta.identity")
         ]
+    if table.upsert_by:
+        _require_replaceable(table, handle)
     if rules:
         raise DagflowError(
             f"{table.name} has {rules[0]}, which files that are added to it would not respect",
@@ -142,6 +145,33 @@ def require_writable(table: Table, handle: DeltaTable) -> None:
             configuration[_RETENTION],
             _RETENTION,
         )
+
+
+def _require_replaceable(table: Table, handle: DeltaTable) -> None:
+    """Refuse a table whose rows must not be replaced, or cannot be.
+
+    Raises:
+        DagflowError: Why.
+    """
+    features, configuration = handle.protocol().writer_features or (), handle.metadata().configuration
+    rules = [key for key in ("delta.appendOnly",) if configuration.get(key) == "true"]
+    if configuration.get("delta.enableDeletionVectors") == "true" or "deletionVectors" in features:
+        rules.append("deletion vectors")
+    if rules:
+        raise DagflowError(
+            f"{table.name} has {rules[0]}, with which upsert_by cannot replace rows",
+            hint="let upsert_by name columns for another table, or leave it out to add rows",
+        )
+    missing = [name for name in table.upsert_by if name not in columns_of(handle).names]
+    if missing:
+        raise DagflowError(
+            f"{table.name} has no column '{missing[0]}' for upsert_by; it has {', '.join(columns_of(handle).names)}",
+            hint="let upsert_by name columns of the table, or let table name another one",
+        )
+    try:
+        table.require_keys_of([PartitionField(name) for name in handle.metadata().partition_columns])
+    except ValueError as error:
+        raise DagflowError(f"{table.name}: {error}") from error
 
 
 class DeltaTarget(Target):
@@ -195,7 +225,14 @@ class DeltaTarget(Target):
 
     def check(self, files: Sequence[PendingFile]) -> None:
         """Refuse files whose columns are not those of the table as it was opened last, or of each other."""
-        merged_columns(self.table, files, self._columns, may_grow=self.table.may_grow)
+        columns = merged_columns(self.table, files, self._columns, may_grow=self.table.may_grow)
+        for name in self.table.upsert_by if files else ():
+            if name not in columns.names:
+                raise DagflowError(
+                    f"{self.table.name}: no type is known yet of the column '{name}' of upsert_by, because all of its "
+                    "values are null",
+                    hint="give the column a type upstream, or make the table before",
+                )
 
     def rows(self) -> pa.Table | None:
         """The rows of the newest version."""
@@ -253,7 +290,7 @@ class DeltaState(TargetState):
     def commit(self, windows: Sequence[DecidedWindow]) -> None:
         """Add the files in one version; the first one makes the table."""
         table, files = self._table, [file for window in windows for file in window.files]
-        last = windows[-1]
+        last, keys = windows[-1], facts_of_file(windows[-1].files[0]).keys
         if self._handle is not None and self._handle.version() != self._version:
             raise StorageError(f"it has gone on from {self.version}", url=table.name)
         properties = CommitProperties(
@@ -263,11 +300,20 @@ class DeltaState(TargetState):
                 "dagflow.window": str(last.window_id),
                 "dagflow.decision": last.decision,
             },
+            # Rows of other writers are read again before they are replaced.
+            max_commit_retries=0 if keys else None,
         )
         known = pa.schema([]) if self._handle is None else columns_of(self._handle)
         # What was decided is done, also where the app has changed since.
         columns = merged_columns(table, files, known, may_grow=True)
         actions = [_add_action(table, file) for file in files]
+        partition_by = list(facts_of_file(files[0]).partition)
+        if self._handle is None and keys:
+            with refusals(table):
+                self._handle = DeltaTable.create(
+                    table.location, Schema.from_arrow(columns), mode="error", partition_by=partition_by
+                )
+            known = columns
         if self._handle is None:
             with refusals(table):
                 create_table_with_add_actions(
@@ -275,7 +321,7 @@ class DeltaState(TargetState):
                     Schema.from_arrow(columns),
                     actions,
                     mode="error",
-                    partition_by=list(facts_of_file(files[0]).partition),
+                    partition_by=partition_by,
                     commit_properties=properties,
                 )
             return
@@ -287,6 +333,11 @@ class DeltaState(TargetState):
                 f"{table.name} is partitioned by {', '.join(partition_by) or 'nothing'}, and "
                 f"{redacted(other[0].final_url)} was decided for {decided or 'nothing'}"
             )
+        if keys:
+            with refusals(table):
+                upsert(handle, newest_rows(files, keys, columns_of(handle), partition_by), keys, properties)
+            remove(files)
+            return
         with refusals(table):
             # By the table's own schema: columns that it does not know would be dropped without a word.
             handle.create_write_transaction(

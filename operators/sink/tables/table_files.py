@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -48,6 +49,7 @@ class TableFiles:
             columns, and empty texts as nulls in them, are in the facts alone.
         operator: The writer of the table, where it is not the one that writes the files.
         is_named: Whether the names of files make them visible, and no transaction.
+        keys: Columns by whose values the rows take the place of others; such files hold all columns.
     """
 
     def __init__(
@@ -60,7 +62,10 @@ class TableFiles:
         stores_partition_columns: bool = False,
         operator: str = "",
         is_named: bool = False,
+        keys: Sequence[str] = (),
     ) -> None:
+        stores_partition_columns = stores_partition_columns or bool(keys)
+        self._keys = keys
         self._operator = "" if is_named else operator or context.operator
         self._partition_by = partition_by
         self._left_out = () if stores_partition_columns else tuple(field.column for field in partition_by)
@@ -90,7 +95,7 @@ class TableFiles:
             fields = [columns.schema.field(name) for name in self._left_out]
             key = part.directory, *map(str, fields)
             values = {str(field): text for field, text in part.values.items()}
-            format = self._formats.setdefault(key, _DataFileFormat.of(self._operator, values, fields))
+            format = self._formats.setdefault(key, _DataFileFormat.of(self._operator, values, fields, self._keys))
             self._sink.write(RecordBatch(columns.select(stored), origin=chosen.origin), format, part.directory)
 
     def end_window(self) -> None:
@@ -104,17 +109,21 @@ class _DataFileFormat(ParquetSink):
     _operator: str
     _values: dict[str, str | None]
     _fields: list[pa.Field]
+    _keys: Sequence[str]
 
     @classmethod
-    def of(cls, operator: str, values: dict[str, str | None], fields: list[pa.Field]) -> _DataFileFormat:
+    def of(
+        cls, operator: str, values: dict[str, str | None], fields: list[pa.Field], keys: Sequence[str]
+    ) -> _DataFileFormat:
         """The format of a partition: its values, and the columns that they are of."""
         format = cls()
-        format._operator, format._values, format._fields = operator, values, fields
+        format._operator, format._values, format._fields, format._keys = operator, values, fields, keys
         return format
 
     def facts(self, stored: pa.Schema, footer: pq.FileMetaData) -> FileFacts:
         """The facts of a file with these columns; those of the partition come behind them."""
-        return facts_of(self._operator, pa.schema([*stored, *self._fields]), stored, footer, self._values)
+        facts = facts_of(self._operator, pa.schema([*stored, *self._fields]), stored, footer, self._values)
+        return replace(facts, keys=[*self._keys])
 
     def start(self, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> _DataFileEncoder:
         """Begin a file."""

@@ -6,6 +6,7 @@ import logging
 import os
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +84,16 @@ class TestGrowingDeltaTarget(TestDeltaTarget):
     def files(self, root: Path, window_id: int) -> Sequence[PendingFile]:
         """One file, whose texts have another name in each window."""
         return [data_file(root / "table", window_id, pa.schema([("n", pa.int64()), (f"text{window_id}", pa.string())]))]
+
+
+class TestUpsertingDeltaTarget(TestDeltaTarget):
+    """Each window is added by its keys, and is under the same laws."""
+
+    def files(self, root: Path, window_id: int) -> Sequence[PendingFile]:
+        """One file whose rows are told apart by their numbers."""
+        file = data_file(root / "table", window_id)
+        assert file.facts is not None
+        return [replace(file, facts=replace(file.facts, keys=["n"]))]
 
 
 def refused(path: Path, partition_by: Sequence[str] = ()) -> str:
