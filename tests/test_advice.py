@@ -1,6 +1,7 @@
 """What errors advise where data or a checkpoint is at stake: each advice is followed in a test, which this table names.
 
-A new `hint=` needs a line here: the test that does what it says and finds nothing missing afterwards, or why none can.
+A new `hint=`, or advice in the text of an error, needs a line here: the test that does what it says and finds nothing
+missing afterwards, or why none can.
 """
 
 from __future__ import annotations
@@ -17,13 +18,20 @@ from dagflow import errors
 TESTS = Path(__file__).parent
 ROOT = Path(dagflow.__file__).parents[1]
 
-PLACES = (
-    *("dagflow/api/**/*.py", "dagflow/engine/**/*.py", "dagflow/execution/**/*.py", "dagflow/journal/**/*.py"),
-    *("dagflow/storage/**/*.py", "operators/**/*.py"),
+PLACES = ("dagflow/**/*.py", "operators/**/*.py")
+
+ADVICE = re.compile(
+    r"(?:^|[;:.] |, and |, or |\n +)((?:add|choose|connect|declare|derive|drop|emit|give|install|keep|leave|let|make"
+    r"|mend|move|name|put|raise|remove|rename|restore|run|say|set|start|take|try|use|wait|write)\b.*)",
+    re.DOTALL,
 )
+"""The part of an error's text that says what to do."""
 
 BEFORE = "the run has read nothing yet, and the advice is about the app, the machine or the command line"
 CAUSE = "it says what has happened, and advises nothing"
+AGAIN = "runs/test_mended_apps.py::test_a_mended_app_takes_what_was_planned"
+"""For advice about an app whose operator refuses its records: what was planned is read by the app as it is then."""
+KILLED = "crash/test_kills.py::test_killed_again_and_again_a_run_publishes_every_record_once"
 
 REMEDIES = "runs/test_remedies.py::"
 CHECKPOINTS = "runs/test_checkpoint_remedies.py::"
@@ -127,6 +135,31 @@ FOLLOWED = {
     "test_bytes_that_are_no_text_are_replaced_or_taken_aside",
     "to take such records aside, connect the reader's port": REJECTS,
     "what was refused in windows before this one": REJECTS,
+    # operators that refuse what arrives, or how they are called
+    "add a column of … to the records": AGAIN,
+    "connect the splitter's files_metadata_output": AGAIN,
+    "emit them in several batches": AGAIN,
+    "give it more, such as --conf spark.driver.memory": KILLED,
+    "let the method return": "engine/test_driver_watch.py::"
+    "test_a_window_that_never_ends_is_refused_before_it_fills_the_memory",
+    "put a Parse before this operator": AGAIN,
+    "say file_name: part": AGAIN,
+    "say format: json_lines": f"{REMEDIES}test_a_writer_of_raw_records_goes_on_in_another_format",
+    "say format: whole_file": "operators/sink/test_merger.py::test_a_merger_of_lines_goes_on_with_whole_files",
+    "set them back, and change them when": "engine/test_held_results.py::"
+    "test_other_properties_do_not_go_on_with_a_held_result",
+    "take them into … with on_type_change: rescue": "runs/test_changing_columns.py::"
+    "test_values_that_the_reader_has_put_aside_are_treated_alike",
+    # tables that records are joined with
+    "check namespace and name": BEFORE,
+    "check the path: something must have written to it": BEFORE,
+    "give it another name, as columns:": AGAIN,
+    "give one of them the type of the other": AGAIN,
+    "mend the table, name more columns in on": AGAIN,
+    "put the checkpoint where all hosts of the cluster": f"{REMEDIES}test_a_checkpoint_goes_on_when_it_is_put_back",
+    "put the table there, or name where it is": BEFORE,
+    "take fewer columns with the property columns": AGAIN,
+    "write it elsewhere, and put it in its place": BEFORE,
     # tables and checks
     "add the column to the table, or drop it": f"{TABLES}"
     "test_a_new_column_that_a_table_does_not_get_is_added_or_dropped",
@@ -179,6 +212,55 @@ FOLLOWED = {
     "start it, or give another one as `master`": BEFORE,
     "take it out, and give it as an option": BEFORE,
     "… cannot be made there; name another place": BEFORE,
+    # apps, machines and command lines that are looked at before a run
+    "another program has the port": BEFORE,
+    "convert it to CSV or lines of JSON": BEFORE,
+    "derive it from": BEFORE,
+    "formats for binary records are": BEFORE,
+    "give 100% at most": BEFORE,
+    "give a directory, parquet:": BEFORE,
+    "give a relative path": BEFORE,
+    "give another directory": BEFORE,
+    "give archive, a directory": BEFORE,
+    "give columns, where, keep": BEFORE,
+    "give either": BEFORE,
+    "give exactly one of": BEFORE,
+    "give it a relative path": BEFORE,
+    "give keep or drop": BEFORE,
+    "give the secret of the cluster": BEFORE,
+    "install one with: pip install": BEFORE,
+    "install the same on all hosts": BEFORE,
+    "keep self.….emit in setup()": BEFORE,
+    "local paths need a file system": BEFORE,
+    "name …": BEFORE,
+    "name a file in a writable directory": BEFORE,
+    "name an interpreter that is on all hosts": BEFORE,
+    "name the checkpoint of an app that was run": BEFORE,
+    "raise the limit, such as with: ulimit": BEFORE,
+    "rename or drop one of them": BEFORE,
+    "rename: '…' is dropped as well": BEFORE,
+    "run this in the directory of the app's modules": BEFORE,
+    "say which files, such as --from": BEFORE,
+    "set XDG_CACHE_HOME": BEFORE,
+    "start dagflow in a directory": BEFORE,
+    "start dagflow with the Python": BEFORE,
+    "take one of them": BEFORE,
+    "they need some space in": BEFORE,
+    "try 'UTC'": BEFORE,
+    "try UTC": BEFORE,
+    "use Deduplicator": BEFORE,
+    "use the columns of Aggregate": BEFORE,
+    "write a number of bytes": BEFORE,
+    "write for example": BEFORE,
+    "write them as they are, with --to": BEFORE,
+    # what has happened to a process or a command
+    "dagflow runs without one": CAUSE,
+    "it was killed, or it lacked memory": KILLED,
+    "see whether a run with --follow is at work": CAUSE,
+    "the system kills a process that takes more memory": CAUSE,
+    "Spark's log in .dagflow may say more": CAUSE,
+    "what the command did is done": CAUSE,
+    "… may say why": CAUSE,
 }
 """By how an advice begins: the test that follows it, or why there is none."""
 
@@ -210,13 +292,19 @@ def advice() -> dict[str, str]:
 
 
 def hints_in(file: Path) -> Iterator[tuple[str, str]]:
-    """The hints of a module that are known before it runs; what is passed on was a hint elsewhere."""
+    """The hints of a module, and what its errors' texts advise; what is passed on was a hint elsewhere."""
     tree = ast.parse(file.read_text("utf-8"))
     assigned = (node for node in ast.walk(tree) if isinstance(node, ast.Assign))
     names = {node.targets[0].id: node.value for node in assigned if isinstance(node.targets[0], ast.Name)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.keyword) and node.arg == "hint" and (text := text_of(node.value, names)):
-            yield text, f"{file.relative_to(ROOT)}:{node.value.lineno}"
+        text = ""
+        if isinstance(node, ast.keyword) and node.arg == "hint":
+            text = text_of(node.value, names)
+        elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call) and node.exc.args:
+            found = ADVICE.search(text_of(node.exc.args[0], names))
+            text = "" if found is None else found[1]
+        if text:
+            yield text, f"{file.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}"
 
 
 def test_each_advice_about_data_is_followed_in_a_test() -> None:

@@ -290,3 +290,13 @@ def test_bytes_that_are_no_text_are_replaced_or_taken_aside(lab: Lab, remedy: st
     lab.run()
     assert lab.records() == published
     assert ['"raw": "/w=="' in line for line in lab.records("rejects")] == ([True] if remedy == "reject" else [])
+
+
+def test_a_writer_of_raw_records_goes_on_in_another_format(lab: Lab) -> None:
+    """What was planned is written in the format that the error names, each record once."""
+    lab.parts |= {"reader": ", format: {type: csv, header: false, columns: [a]}", "out": "out, format: raw"}
+    text = refusal(lab.run, r"format: raw writes raw records, not columns \(a\); say format: json_lines")
+    lab.parts["out"] = f"out, {text[text.index('format: json_lines') :].split()[0]} json_lines"
+    for _ in range(2):
+        lab.run()
+        assert lab.records() == [f'{{"a":"{record}"}}' for record in GOOD]

@@ -27,6 +27,7 @@ from dagflow.testing.operators import MemoryOutputs, OperatorHarness
 from operators import BlockReader, FileMerger
 from operators.sink.grouping import Grouping
 from tests.operators.reader.test_small_file_batch_reader import batch_of, written
+from tests.operators.splitter.driving import write
 
 STORAGE = StorageContext.default()
 
@@ -266,6 +267,19 @@ def test_records_that_are_no_whole_files_are_refused(tmp_path: Path) -> None:
         pass
     with pytest.raises(OperatorError, match="format: whole_file"):
         OperatorHarness(FileMerger(path="/merged")).window({"input": batches[0]})
+
+
+def test_a_merger_of_lines_goes_on_with_whole_files(tmp_path: Path) -> None:
+    """As its error says: what was planned is merged, each file once."""
+    write(tmp_path / "in" / "a", b"1\n2\n")
+    app = app_in(tmp_path)
+    path = tmp_path / "merge.yaml"
+    path.write_text(path.read_text().replace("format: whole_file", "format: lines"))
+    with pytest.raises(OperatorError, match="say format: whole_file in the reader"):
+        run(load_app(str(path)), runtime=InlineRuntime)
+    for _ in range(2):
+        run(app, runtime=InlineRuntime)
+        assert source_files_of(tmp_path) == {"a": b"1\n2\n"}
 
 
 @pytest.mark.parametrize("letter", ["я", "😀", "\x01", "\udcff", "/", "a"])
