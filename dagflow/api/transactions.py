@@ -31,6 +31,23 @@ class DecidedWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class ColumnChange:
+    """A change of a target's columns that the files of a window bring.
+
+    Attributes:
+        column: The column.
+        before: Its type before; "" where there was none.
+        after: Its type with the files.
+        cause: Where the first record is that asked for it, as `file:offset`; "" where that is not known.
+    """
+
+    column: str
+    before: str
+    after: str
+    cause: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class TargetDecision:
     """What a target says of the files of a window before its intent is written.
 
@@ -38,10 +55,12 @@ class TargetDecision:
         text: What tasks must know of the target, with what these files add to it; they find it in
             OperatorContext.decided.
         fits: Whether the target takes the files as they are; otherwise the window runs again with the text.
+        changes: What the files change, in order; the journal keeps them.
     """
 
     text: str
     fits: bool
+    changes: tuple[ColumnChange, ...] = ()
 
 
 class TargetState(ABC):
@@ -164,6 +183,14 @@ class TransactionalSink(Capability):
         Raises:
             DagflowError: The target cannot be used.
         """
+
+    def decide_files(self, files: Sequence[PendingFile]) -> TargetDecision | None:
+        """Called as Target.decide is, where there is no target.
+
+        Args:
+            files: As for check_files.
+        """
+        return None
 
     def check_files(self, files: Sequence[PendingFile]) -> None:  # a target has a check of its own
         """Called before a window's intent is written, where there is no target: refuse files of the window.

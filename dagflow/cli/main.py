@@ -37,7 +37,7 @@ COMMANDS = {
     "repair": "Let the next run plan a window again that cannot be published.",
     "sign": "Sign the pickles of a checkpoint as your own.",
     "extract": "Take a source file out of merged files.",
-    "schema": "Print the JSON Schema of the YAML.",
+    "schema": "Print the JSON Schema of the YAML, or how the columns of tables have changed.",
     "warm": "Make local runs start faster, once.",
     "doctor": "Check Java, packages, rights, disks, clock and executors.",
 }

@@ -10,10 +10,12 @@ import contextlib
 import itertools
 import time
 from collections import deque
+from collections.abc import Mapping
 from concurrent.futures import TimeoutError, wait
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from dagflow.api.transactions import TargetDecision
 from dagflow.engine.driver_memory import release_free_memory
 from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.held_results import HeldResults
@@ -260,16 +262,18 @@ class Driver:
         if results is None:
             return
         raise_first_error(results)
+        decisions: Mapping[str, TargetDecision] = {}
         again = self._runner.begun_anew(flight, results)
         if again is None:
-            again = self._runner.begun_to_fit(flight, results, self._committer.decide(results))
+            decisions = self._committer.decide(results)
+            again = self._runner.begun_to_fit(flight, results, decisions)
         if again is not None:
             self._in_flight[0] = again
             return
         # From the intent on the files of the window are decided, and _abandon must not remove them.
         self._in_flight.popleft()
         with self._controls.watch.doing(f"the commit of window {flight.planned.window_id}"):
-            intent = self._committer.commit(flight.planned, results)
+            intent = self._committer.commit(flight.planned, results, decisions)
         if not flight.planned.closes:
             self._planner.committed(flight.load, results)
         self._statistics.committed(flight.planned, intent)

@@ -89,9 +89,9 @@ class Publisher(ABC):
             DagflowError: It does: this checkpoint is an older copy.
         """
 
-    def decide(self, files: Sequence[PendingFile]) -> TargetDecision | None:
-        """What the files of a window must be like; None where nothing is to be decided."""
-        return None
+    def decide(self, files: Sequence[PendingFile]) -> Mapping[str, TargetDecision | None]:
+        """What the files of a window must be like, by operator; None where nothing is to be decided."""
+        return {}
 
     @abstractmethod
     def check(self, files: Sequence[PendingFile]) -> None:
@@ -118,19 +118,23 @@ class FilePublisher(Publisher):
 
     Args:
         placement: Puts files in their places.
-        checks: Look at the files of a window before it is decided.
+        sinks: Operators that look at the files of a window before it is decided, by name.
     """
 
-    def __init__(self, placement: Placement, checks: Sequence[TransactionalSink] = ()) -> None:
+    def __init__(self, placement: Placement, sinks: Mapping[str, TransactionalSink] | None = None) -> None:
         self._placement = placement
-        self._checks = checks
+        self._sinks = sinks or {}
 
     def require_not_ahead(self) -> None:
         """A name that is taken by another file is an error when it is published."""
 
+    def decide(self, files: Sequence[PendingFile]) -> Mapping[str, TargetDecision | None]:
+        """Ask the operators."""
+        return {name: sink.decide_files(files) for name, sink in self._sinks.items()}
+
     def check(self, files: Sequence[PendingFile]) -> None:
         """Ask the operators that look at them; any other file can be published."""
-        for sink in self._checks:
+        for sink in self._sinks.values():
             sink.check_files(files)
 
     def publish(self, window_id: int, files: Sequence[PendingFile]) -> str:
@@ -184,9 +188,9 @@ class TransactionPublisher(Publisher):
                 self._operator,
             )
 
-    def decide(self, files: Sequence[PendingFile]) -> TargetDecision | None:
+    def decide(self, files: Sequence[PendingFile]) -> Mapping[str, TargetDecision | None]:
         """Ask the target."""
-        return self._target.decide(self._waiting(), files)
+        return {self._operator: self._target.decide(self._waiting(), files)}
 
     def check(self, files: Sequence[PendingFile]) -> None:
         """Ask the target, also whether they go together with files that wait to be merged."""
@@ -306,7 +310,7 @@ class Publication:
         for name, target in targets.items():
             self._publishers[name] = TransactionPublisher(name, target, placement, journal, durability)
         sinks = ((name, each) for name, each in operators.items() if isinstance(each, TransactionalSink))
-        self._publishers[""] = FilePublisher(placement, [sink for name, sink in sinks if name not in targets])
+        self._publishers[""] = FilePublisher(placement, {name: sink for name, sink in sinks if name not in targets})
 
     def require_not_ahead(self) -> None:
         """Refuse to begin where a target knows more windows than the journal.
@@ -319,8 +323,8 @@ class Publication:
 
     def decide(self, files: Iterable[PendingFile]) -> dict[str, TargetDecision]:
         """What the files of a window must be like, by the operator of their target."""
-        asked = {operator: self._publishers[operator].decide(own) for operator, own in _by_operator(files).items()}
-        return {operator: decision for operator, decision in asked.items() if decision is not None}
+        asked = [self._publishers[operator].decide(own) for operator, own in _by_operator(files).items()]
+        return {name: decision for each in asked for name, decision in each.items() if decision is not None}
 
     def check(self, files: Iterable[PendingFile]) -> None:
         """Refuse a window, before its intent is written, that could not be published.

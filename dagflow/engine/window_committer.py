@@ -97,12 +97,15 @@ class WindowCommitter:
         ordered = sorted(results, key=lambda result: (result.stage, result.partition))
         return self._publication.decide(file for result in ordered for file in result.files)
 
-    def commit(self, planned: WindowPlan, results: Sequence[TaskResult]) -> WindowIntent:
+    def commit(
+        self, planned: WindowPlan, results: Sequence[TaskResult], decisions: Mapping[str, TargetDecision]
+    ) -> WindowIntent:
         """Commit the oldest planned window.
 
         Args:
             planned: The window.
             results: What its tasks did, one result per task; none of them failed.
+            decisions: What decide() has said of them.
 
         Returns:
             What the window did.
@@ -123,6 +126,7 @@ class WindowCommitter:
         intent = replace(
             did,
             files=files,
+            columns={operator: list(each.changes) for operator, each in sorted(decisions.items()) if each.changes},
             recovered=recovered(self._journal.state.left_out, planned, results),
             state=CommittedState(
                 partitions=self._states.after(window_id, results),

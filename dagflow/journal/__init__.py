@@ -25,6 +25,7 @@ from dagflow.journal.saved_state import (
 from dagflow.journal.start_over import set_aside
 from dagflow.journal.state import JournalState, PartitionCounts, note_partitions
 from dagflow.journal.windows import (
+    ColumnHistory,
     PartitionDecision,
     PlannedTuples,
     ProducedFiles,
@@ -38,6 +39,7 @@ from dagflow.journal.windows import (
 
 __all__ = [
     "AppFacts",
+    "ColumnHistory",
     "CommittedState",
     "ControlState",
     "Journal",

@@ -27,7 +27,7 @@ from dagflow.journal.held_files import HeldFiles
 from dagflow.journal.left_out import LeftOut
 from dagflow.journal.saved_state import CommittedState, ControlState
 from dagflow.journal.typed_json import to_json
-from dagflow.journal.windows import PartitionDecision, Receipt, Window, WindowIntent, WindowPlan
+from dagflow.journal.windows import ColumnHistory, PartitionDecision, Receipt, Window, WindowIntent, WindowPlan
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
 from dagflow.storage.pending import PendingFile
@@ -95,6 +95,7 @@ class JournalState:
         phase_ms: How long the phases of done windows took together, in milliseconds, by phase; see PHASES.
         last_committed_ms: When the newest intent was written, in milliseconds since 1970, 0 for none.
         last_published_ms: When the newest done window was published, in milliseconds since 1970, 0 for none.
+        columns: How the columns of targets have changed, oldest first.
     """
 
     app: str = ""
@@ -131,6 +132,7 @@ class JournalState:
     receipts: dict[str, Receipt] = field(default_factory=dict)
     retried: list[int] = field(default_factory=list)
     held: HeldFiles = field(default_factory=HeldFiles)
+    columns: list[ColumnHistory] = field(default_factory=list)
     phase_ms: dict[str, int] = field(default_factory=dict)
     last_committed_ms: int = 0
     last_published_ms: int = 0
@@ -231,6 +233,9 @@ class JournalState:
         self.left_out = self.left_out.after(intent.skipped, intent.recovered)
         self.retried += plan.retries
         self.held.commit(plan, intent)
+        for operator, changes in intent.columns.items():
+            of_window = intent.window_id, intent.committed_ms, operator
+            self.columns += [ColumnHistory(*of_window, change) for change in changes]
         self.totals.add(plan.counters)
         self.totals.add(intent.counters)
         for name, seconds in intent.busy_s.items():
@@ -270,6 +275,7 @@ class JournalState:
         self.repaired[window_id] = [*self.repaired.get(window_id, []), *intent.files]
         self.retried = [each for each in self.retried if each not in plan.retries]
         self.held.take_back(window_id)
+        self.columns = [each for each in self.columns if each.window_id != window_id]
         self.totals.subtract(plan.counters)
         self.totals.subtract(intent.counters)
         for name, seconds in intent.busy_s.items():

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any, ClassVar, Final
 
 from dagflow.api.context import Skipped
+from dagflow.api.transactions import ColumnChange
 from dagflow.journal.saved_state import CommittedState, ControlState
 from dagflow.metrics.counters import Counters
 from dagflow.storage.pending import PendingFile
@@ -160,6 +161,7 @@ class WindowIntent:
         recovered: What earlier windows had left out, and this one has read.
         refused: Where the records lie that operators refused.
         held: Files that the window holds back until a later one takes them.
+        columns: What its files change in the columns of targets, by operator.
     """
 
     kind: ClassVar[str] = "INTENT"
@@ -177,11 +179,29 @@ class WindowIntent:
     recovered: list[Skipped] = field(default_factory=list)
     refused: list[RefusedPart] = field(default_factory=list)
     held: list[PendingFile] = field(default_factory=list)
+    columns: dict[str, list[ColumnChange]] = field(default_factory=dict)
 
     def without_state(self) -> WindowIntent:
         """The intent as it is kept for questions about the window."""
         held = [PendingFile(file.final_url, file.pending_url, file.size_bytes, file.records) for file in self.held]
         return replace(self, state=CommittedState(), held=held)
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnHistory:
+    """A change of a target's columns, as long as its checkpoint lives.
+
+    Attributes:
+        window_id: The window whose files brought it.
+        committed_ms: When that was decided, in milliseconds since 1970.
+        operator: The operator that writes to the target.
+        change: The change.
+    """
+
+    window_id: int
+    committed_ms: int
+    operator: str
+    change: ColumnChange
 
 
 @dataclass(frozen=True, slots=True)

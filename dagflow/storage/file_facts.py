@@ -17,6 +17,8 @@ class FileFacts:
         nulls: How many values are missing, by column.
         least: The smallest value, or one below it, as a JSON value, by column; only where it is known.
         greatest: The largest value, or one above it, by column.
+        causes: Where the first record is that made a column of the file what it is, as `file:offset`, by column; only
+            for columns that the table was not known to have, or to have in that type.
         keys: Columns by whose values rows of the file take the place of rows of the target; empty where they are added.
         held: What a later window has to know that takes the file in, as a JSON value; None for a file that its own
             window publishes. See api/grouper.py.
@@ -28,6 +30,7 @@ class FileFacts:
     nulls: dict[str, int] = field(default_factory=dict)
     least: dict[str, Any] = field(default_factory=dict)
     greatest: dict[str, Any] = field(default_factory=dict)
+    causes: dict[str, str] = field(default_factory=dict)
     keys: list[str] = field(default_factory=list)
     held: Any = None
 

@@ -17,7 +17,7 @@ from dagflow.api.operator import Operator, Relocatable
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import OutputLocation, Size, Tuning
 from dagflow.api.records import UNKNOWN, RecordBatch
-from dagflow.api.transactions import Target, TransactionalSink
+from dagflow.api.transactions import Target, TargetDecision, TransactionalSink
 from dagflow.errors import DagflowError
 from dagflow.metrics.names import IGNORED_VALUES, RESCUED_VALUES
 from dagflow.storage.context import StorageContext
@@ -122,10 +122,11 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
     on_type_change: Annotated[
         OnTypeChange,
         Field(
-            description="what a value does that has no place in its column of the table: rescue it into the column "
+            description="what a value does that has no place in its column of the table: widen the column where its "
+            "type takes all values of the other one, and rescue the value otherwise; rescue it into the column "
             "_rescued, as JSON of name and value with file and offset; or end the run before its window is committed"
         ),
-    ] = "fail"
+    ] = "widen"
 
     commit: Annotated[
         GroupLimits | None,
@@ -208,6 +209,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
             partition_columns,
             on_new_column=self.on_new_column,
             on_type_change=self.on_type_change,
+            wider=table.wider_type,
         )
         holds = context.may_hold and not (table.is_named or self.upsert_by or self._limits.every_millis == 0)
         if holds:
@@ -216,6 +218,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
                 shape.location,
                 shape.partition_by,
                 stores_partition_columns=table.stores_partition_columns,
+                causes=self._columns.causes,
             )
         else:
             self._files = TableFiles(
@@ -225,6 +228,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
                 self.target_file_bytes,
                 stores_partition_columns=table.stores_partition_columns,
                 is_named=table.is_named,
+                causes=self._columns.causes,
                 keys=self.upsert_by,
             )
 
@@ -238,10 +242,11 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
         """Append the records of one batch."""
         if len(batch):
             self._require_keys(batch.to_arrow().schema)
-            rows, rescued = self._columns.fit(self._with_metadata(batch))
+            rows, rescued = self._columns.fit(self._with_metadata(batch), lambda row: self._place(batch, row))
             if self.on_type_change == "fail":
                 self._refuse_rescued(rows)
-            if "rescue" in (self.on_new_column, self.on_type_change):
+            # Where an app says rescue, the column is there from the beginning; otherwise when the first value needs it.
+            if rescued.values or RESCUED in rows.schema.names or "rescue" in (self.on_new_column, self.on_type_change):
                 rows = self._with_rescued(batch, rows, rescued)
             self._files.write(RecordBatch(rows, origin=batch.origin))
 
@@ -264,6 +269,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
         texts = rows.column(position).to_pylist() if position >= 0 else [None] * len(batch)
         self._counters[RESCUED_VALUES] += rescued.count + sum(map(rescued_count, filter(None, texts)))
         if rescued.values:
+            self._columns.causes.setdefault(RESCUED, self._place(batch, min(rescued.values)))
             files, offsets = self._metadata(batch, "file").to_pylist(), self._metadata(batch, "offset").to_pylist()
         for row, values in rescued.values.items():
             place = {FILE: files[row], OFFSET: offsets[row]}
@@ -307,6 +313,11 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
         urls = pa.array([redacted(block.url) for block in batch.blocks], pa.string())
         return urls.take(pa.array(indices, mask=indices == UNKNOWN))
 
+    def _place(self, batch: RecordBatch, row: int) -> str:
+        """Where a record is from; "" where an operator upstream made it."""
+        url, offset = self._metadata(batch, "file")[row].as_py(), self._metadata(batch, "offset")[row].as_py()
+        return "" if url is None else f"{url}:{offset}"
+
     def end_window(self) -> None:
         """End the window's files."""
         if self._columns.ignored:
@@ -331,6 +342,10 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
     def transaction_target(self, storage: StorageContext) -> Target | None:
         """The table; None where the names of its files make them visible."""
         return self._table.target(storage)
+
+    def decide_files(self, files: Sequence[PendingFile]) -> TargetDecision | None:
+        """Ask the table."""
+        return self._table.decide(files)
 
     def check_files(self, files: Sequence[PendingFile]) -> None:
         """Ask the table."""

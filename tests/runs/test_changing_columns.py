@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
 
 from dagflow import InputPort, Operator, OutputPort, RecordBatch
 from dagflow.engine.run import run
@@ -24,6 +23,7 @@ from operators.sink.table_writer import TableWriter
 from tests.engine.dags import Given, dag
 from tests.engine.sample_app import Source
 from tests.execution.sample_operators import Lines
+from tests.runs.table_kinds import KINDS, rows_of, writer
 
 Row = dict[str, Any]
 
@@ -42,21 +42,21 @@ class Rows(Operator):
         self.output.emit(RecordBatch(pa.RecordBatch.from_pydict(columns)))
 
 
-def app(root: Path, rows: Sequence[Row], **properties: Any) -> LogicalPlan:
-    """Rows, each in a window of its own or several in one, into a Delta table."""
+def app(root: Path, rows: Sequence[Row], kind: str = "delta", **properties: Any) -> LogicalPlan:
+    """Rows, each in a window of its own or several in one, into a table."""
     texts = [json.dumps(row, separators=(",", ":")).encode() for row in rows]
     operators: dict[str, Given] = {
         "source": Source(texts=texts),
         "lines": (Lines(), 2),
         "rows": (Rows(), "parallel"),
-        "table": (TableWriter(table=f"delta:{root / 'table'}", **properties), "parallel"),
+        "table": (writer(root, kind, **properties), "parallel"),
     }
     return dag(root, operators, ["source.out lines.samples", "lines.records rows.input", "rows.output table.input"])
 
 
-def written(root: Path) -> list[Row]:
+def written(root: Path, kind: str = "delta") -> list[Row]:
     """Return the rows of the table, without nulls, sorted by id; what is rescued as values."""
-    found = DeltaTable(str(root / "table")).to_pyarrow_table().to_pylist()
+    found = rows_of(root, kind).to_pylist()
     rows = [{name: value for name, value in row.items() if value is not None} for row in found]
     for row in rows:
         if "_rescued" in row:
@@ -93,40 +93,43 @@ CHANGES = {
     "a whole number for a fraction": Change({"id": 2, "x": 3}, {"id": 2, "x": 3.0}, {}, ""),
     "a column that is gone": Change({"id": 2}, {"id": 2}, {}, ""),
 }
-MODES = {"on_new_column": ("add", "rescue", "ignore", "fail"), "on_type_change": ("rescue", "fail")}
+MODES = {"on_new_column": ("add", "rescue", "ignore", "fail"), "on_type_change": ("widen", "rescue", "fail")}
 CASES = [
-    (name, property, mode)
+    (kind, name, property, mode, is_same_window)
+    for kind in KINDS
     for name, change in CHANGES.items()
     for property, modes in MODES.items()
     for mode in modes
-    if change.mode in ("", property)
+    for is_same_window in (False, True)
+    if change.mode in ("", property) and (kind == "delta" or is_same_window)
 ]
 
 
-@pytest.mark.parametrize("is_same_window", [False, True], ids=["later window", "same window"])
-@pytest.mark.parametrize(("name", "property", "mode"), CASES)
-def test_each_mode_does_what_it_says(name: str, property: str, mode: str, is_same_window: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kind", "name", "property", "mode", "is_same_window"), CASES)
+def test_each_mode_does_what_it_says(
+    kind: str, name: str, property: str, mode: str, is_same_window: bool, tmp_path: Path
+) -> None:
     """Values are in their column, in _rescued, counted as ignored, or end the run; and never anywhere else."""
     change = CHANGES[name]
     # The table is there with the columns of the first rows; two texts make a window.
-    run(app(tmp_path, [BASE, BASE], **{property: mode}), runtime=InlineRuntime)
+    run(app(tmp_path, [BASE, BASE], kind, **{property: mode}), runtime=InlineRuntime)
     later = [BASE, BASE, change.row, *([{**BASE, "id": 3}] if is_same_window else [])]
-    again = app(tmp_path, later, **{property: mode})
+    again = app(tmp_path, later, kind, **{property: mode})
     rest = [{**BASE, "id": 3}] if is_same_window else []
     if change.mode and mode == "fail":
         with pytest.raises(DagflowError, match=r"has no column|and .* in table|does not fit"):
             run(again, runtime=InlineRuntime)
-        assert written(tmp_path) == [BASE, BASE]
+        assert written(tmp_path, kind) == [BASE, BASE]
         return
     done = run(again, runtime=InlineRuntime)
     expected: Row = {"id": 2}
     if not change.mode or mode == "add":
         expected = change.kept
-    elif mode == "rescue":
+    elif mode in ("widen", "rescue"):
         expected["_rescued"] = change.rescued
-    assert written(tmp_path) == [BASE, BASE, expected, *rest]
+    assert written(tmp_path, kind) == [BASE, BASE, expected, *rest]
     assert counted(done, "ignored_values") == (1 if change.mode and mode == "ignore" else 0)
-    assert counted(done, "rescued_values") == (1 if change.mode and mode == "rescue" else 0)
+    assert counted(done, "rescued_values") == (1 if change.mode and mode in ("widen", "rescue") else 0)
 
 
 class Found(Operator):

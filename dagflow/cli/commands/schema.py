@@ -1,28 +1,80 @@
-"""`dagflow schema`: what editors need to complete and check apps."""
+"""`dagflow schema`: what editors need to complete and check apps, and how the columns of tables came about."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
 
 import click
 
 from dagflow.cli import output
-from dagflow.cli.shared_options import verbose_option
+from dagflow.cli.locations import locate
+from dagflow.cli.shared_options import Settings, store_option, verbose_option
+from dagflow.errors import MissingError
+from dagflow.journal import ColumnHistory, read_state_with_roots
 from dagflow.spec.json_schema import json_schema, module_schema
 from dagflow.spec.known_names import known_names
 
+_HISTORY = "history"
+
 
 @click.command("schema")
-@click.argument("app", metavar="[APP]", required=False)
+@click.argument("what", metavar="[APP|history]", required=False)
+@click.argument("checkpoint", metavar="[CHECKPOINT]", required=False)
 @click.option("--module", "of_module", is_flag=True, help="The schema of a module's file.")
+@click.option("--json", "as_json", is_flag=True, help="With history: print one JSON object.")
+@store_option
 @verbose_option
-def command(app: str | None, of_module: bool) -> int:
+@click.pass_obj
+def command(
+    settings: Settings, what: str | None, checkpoint: str | None, of_module: bool, as_json: bool, app: str | None
+) -> int:
     """Print the JSON Schema of the YAML, by which editors complete and check apps.
 
     With APP, it knows the ports of APP's operators, your own classes, and the modules that APP uses. Print it again
     after you have added an operator.
+
+    dagflow schema history CHECKPOINT prints each change of a table's columns that the checkpoint has decided: window,
+    time, table writer, column, its types before and after, and the record that asked for it, as file:offset.
     """
+    if (checkpoint is not None) != (what == _HISTORY):
+        raise click.UsageError("it takes APP, or history and a CHECKPOINT")
+    if checkpoint is not None:
+        location, storage = locate(checkpoint, app, settings)
+        try:
+            history = read_state_with_roots(storage, location).columns
+        except MissingError as error:
+            raise click.UsageError(f"there is no journal at '{error.url}'") from error
+        output.result(json.dumps({"changes": _as_json(history)}) if as_json else _as_text(history))
+        return 0
     with output.reserved_for_results():
-        known = None if app is None else known_names(app)
+        known = None if what is None else known_names(what)
     output.result(json.dumps(module_schema(known) if of_module else json_schema(known), indent=1))
     return 0
+
+
+def _as_json(history: Sequence[ColumnHistory]) -> list[dict[str, object]]:
+    return [
+        {"window": each.window_id, "committed_ms": each.committed_ms, "operator": each.operator, **asdict(each.change)}
+        for each in history
+    ]
+
+
+def _as_text(history: Sequence[ColumnHistory]) -> str:
+    """A line for each change."""
+    rows = [
+        (
+            f"window {each.window_id}",
+            datetime.fromtimestamp(each.committed_ms / 1000, UTC).isoformat(sep=" ", timespec="seconds"),
+            each.operator,
+            each.change.column,
+            f"{each.change.before} → {each.change.after}" if each.change.before else f"new: {each.change.after}",
+            each.change.cause,
+        )
+        for each in history
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)) for row in rows)
+    return "\n".join(line.rstrip() for line in lines) or "no table has changed its columns"

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import pyarrow as pa
 
-from dagflow.api.transactions import Target
+from dagflow.api.transactions import Target, TargetDecision
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PendingFile
 from operators.sink.tables.partition_fields import IDENTITY, PartitionField
@@ -80,6 +80,18 @@ class Table(ABC):
             ValueError: The kind of table has none.
         """
 
+    def wider_type(self, there: pa.DataType, given: pa.DataType) -> pa.DataType | None:
+        """The type that a column of a table that is there can get, so that it takes all values of another type.
+
+        Args:
+            there: The type of the column.
+            given: The other type, one of the table's.
+
+        Returns:
+            The type, `there` itself where that takes them; None where the column cannot take them.
+        """
+        return there if there == given else None
+
     @abstractmethod
     def shape(self, storage: StorageContext) -> TableShape:
         """What there is now; called in the driver.
@@ -90,6 +102,14 @@ class Table(ABC):
 
     def target(self, storage: StorageContext) -> Target | None:
         """What takes the files of windows; None where their names make them visible."""
+        return None
+
+    def decide(self, files: Sequence[PendingFile]) -> TargetDecision | None:
+        """What files of a window must be like that their names would make visible; a target decides by itself.
+
+        Args:
+            files: All such files of the window, also those of other operators.
+        """
         return None
 
     def check(self, files: Sequence[PendingFile]) -> None:  # noqa: B027  # a target checks its own

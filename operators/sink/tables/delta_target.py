@@ -23,7 +23,7 @@ from dagflow.storage.pending import PendingFile
 from operators.sink.tables.base import Table, TableShape
 from operators.sink.tables.delta_upserts import newest_rows, remove, upsert
 from operators.sink.tables.merged_columns import (
-    decided_columns,
+    ColumnDecider,
     facts_of_file,
     merged_columns,
     require_same_partitioning,
@@ -183,6 +183,7 @@ class DeltaTarget(Target):
 
     def __init__(self, table: Table) -> None:
         self.table = table
+        self._decider = ColumnDecider(table)
         self._columns: pa.Schema | None = None
         self._handle: DeltaTable | None = None
         self._entry: tuple[int, ...] = ()
@@ -221,7 +222,7 @@ class DeltaTarget(Target):
 
     def decide(self, waiting: Sequence[PendingFile], files: Sequence[PendingFile]) -> TargetDecision:
         """The columns of the table as it was opened last, and those that the files bring."""
-        return decided_columns(self.table, waiting, files, self._columns)
+        return self._decider.decide(waiting, files, self._columns)
 
     def check(self, files: Sequence[PendingFile]) -> None:
         """Refuse files whose columns are not those of the table as it was opened last, or of each other."""

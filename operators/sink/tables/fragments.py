@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_columns import schema_of_text, schema_text
 from operators.sink.tables.table_files import stored_columns
 from operators.sink.tables.table_partitions import partitions_of
+from operators.sink.tables.type_widening import common_type
 
 _PIECE_BYTES = 8 << 20
 """Rows of a partition that are held in memory, at most."""
@@ -62,6 +63,7 @@ class FragmentFiles:
         location: Where the table's files are; fragments are never published there.
         partition_by: What the table is partitioned by.
         stores_partition_columns: See TableFiles.
+        causes: See TableFiles.
     """
 
     def __init__(
@@ -71,12 +73,14 @@ class FragmentFiles:
         partition_by: tuple[PartitionField, ...],
         *,
         stores_partition_columns: bool = False,
+        causes: Mapping[str, str] | None = None,
     ) -> None:
         self._context = context
         self._location = location
         self._partition_by = partition_by
         self._left_out = () if stores_partition_columns else tuple(field.column for field in partition_by)
         self._empty_is_null = not stores_partition_columns
+        self._causes = {} if causes is None else causes
         self._open: list[_Fragment] = []
         self._known: set[pa.Schema] = set()
 
@@ -119,7 +123,7 @@ class FragmentFiles:
     def end_window(self) -> None:
         """Hold the fragment back."""
         for fragment in self._open:
-            fragment.close(self._context.operator, [str(field) for field in self._partition_by])
+            fragment.close(self._context.operator, [str(field) for field in self._partition_by], self._causes)
         self._open.clear()
 
 
@@ -169,12 +173,13 @@ class _Fragment:
             self._pieces.append([list(values), self._end, self._end + data.size])
             self._end += data.size
 
-    def close(self, operator: str, partition_by: Sequence[str]) -> None:
+    def close(self, operator: str, partition_by: Sequence[str], causes: Mapping[str, str]) -> None:
         """End the file."""
         for values in list(self._rows):
             self._write(values)
         schema = schema_text(pa.schema(list(self._columns.values())))
-        facts = FileFacts(operator, schema, dict.fromkeys(partition_by), held=self._pieces)
+        told = {name: causes[name] for name in self._columns if name in causes}
+        facts = FileFacts(operator, schema, dict.fromkeys(partition_by), causes=told, held=self._pieces)
         self._file.close(records=self._records, facts=facts)
 
 
@@ -194,13 +199,20 @@ def read_piece(storage: StorageContext, url: str, piece: Piece) -> list[pa.Recor
 
 
 def with_columns(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows with the columns of a schema, and nulls in those that they lack."""
+    """Rows with the columns of a schema, as wide as it has them, and nulls in those that they lack."""
     given = dict(zip(rows.schema.names, rows.columns, strict=True))
-    columns = [given[field.name] if field.name in given else pa.nulls(rows.num_rows, field.type) for field in schema]
+    columns = [
+        given[field.name].cast(field.type) if field.name in given else pa.nulls(rows.num_rows, field.type)
+        for field in schema
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def united(texts: Sequence[str]) -> pa.Schema:
-    """All columns of schemas whose equal columns have equal types."""
-    fields = {field.name: field for text in dict.fromkeys(texts) for field in schema_of_text(text)}
+    """All columns of schemas, each as wide as one of them has it."""
+    fields: dict[str, pa.Field] = {}
+    for field in (field for text in dict.fromkeys(texts) for field in schema_of_text(text)):
+        there = fields.setdefault(field.name, field)
+        if there.type != field.type:
+            fields[field.name] = there.with_type(common_type(there.type, field.type) or there.type)
     return pa.schema(list(fields.values()))

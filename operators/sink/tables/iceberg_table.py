@@ -10,6 +10,7 @@ from dagflow.api.transactions import Target
 from dagflow.storage.context import StorageContext
 from operators.sink.tables.base import TableShape
 from operators.sink.tables.catalog_table import CatalogTable
+from operators.sink.tables.type_widening import common_type_of_readers
 
 
 class IcebergTable(CatalogTable):
@@ -20,6 +21,11 @@ class IcebergTable(CatalogTable):
     def column_type(self, kind: pa.DataType) -> pa.DataType:
         """The primitive types of Iceberg."""
         return iceberg_type(kind)
+
+    def wider_type(self, there: pa.DataType, given: pa.DataType) -> pa.DataType | None:
+        """Iceberg widens int to long, float to double, and decimals to more digits before the point."""
+        found = common_type_of_readers(there, given)
+        return None if found is not None and pa.types.is_integer(there) and pa.types.is_floating(found) else found
 
     def shape(self, storage: StorageContext) -> TableShape:
         """Ask the catalog."""

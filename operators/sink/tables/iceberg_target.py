@@ -23,7 +23,7 @@ from operators.sink.tables.catalog_table import DATA, CatalogTable
 from operators.sink.tables.iceberg_catalog import TableCatalog, is_missing, refusals
 from operators.sink.tables.iceberg_files import data_file
 from operators.sink.tables.merged_columns import (
-    decided_columns,
+    ColumnDecider,
     facts_of_file,
     merged_columns,
     require_same_partitioning,
@@ -124,6 +124,7 @@ class IcebergTarget(Target):
 
     def __init__(self, table: CatalogTable) -> None:
         self.table = table
+        self._decider = ColumnDecider(table)
         self._catalog: TableCatalog | None = None
         self._handle: Handle | None = None
 
@@ -144,7 +145,7 @@ class IcebergTarget(Target):
     def decide(self, waiting: Sequence[PendingFile], files: Sequence[PendingFile]) -> TargetDecision:
         """The columns of the table as it was opened last, and those that the files bring."""
         known = None if self._handle is None else columns_of(self._handle)
-        return decided_columns(self.table, waiting, files, known)
+        return self._decider.decide(waiting, files, known)
 
     def check(self, files: Sequence[PendingFile]) -> None:
         """Refuse files whose columns are not those of the table as it was opened last, or of each other."""
@@ -253,11 +254,12 @@ class IcebergState(TargetState):
                     f"{table.name} is partitioned by {', '.join(fields) or 'nothing'}, and "
                     f"{redacted(file.final_url)} was decided for {', '.join(decided) or 'nothing'}"
                 )
-        new = _new_columns(table, handle, columns)
+        new, there = _new_columns(table, handle, columns), columns_of(handle)
+        wider = [field for field in columns if field.name in there.names and there.field(field.name).type != field.type]
         transaction = _with_names(OneCommit(_newest(handle)))
-        if new:
+        if new or wider:
             with transaction.update_schema() as update:
-                update.union_by_name(pa.schema(new))
+                update.union_by_name(pa.schema([*wider, *new]))
         return transaction
 
 

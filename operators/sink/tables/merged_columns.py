@@ -7,13 +7,14 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from dagflow.api.transactions import TargetDecision
+from dagflow.api.transactions import ColumnChange, TargetDecision
 from dagflow.errors import DagflowError
 from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.pending import PendingFile
 from operators.rescued_values import RESCUED
 from operators.sink.tables.base import Table
 from operators.sink.tables.table_columns import is_wider, plain_schema, schema_of_text, schema_text
+from operators.sink.tables.type_widening import common_type
 
 
 def merged_columns(table: Table, files: Sequence[PendingFile], known: pa.Schema | None, *, may_grow: bool) -> pa.Schema:
@@ -36,9 +37,14 @@ def merged_columns(table: Table, files: Sequence[PendingFile], known: pa.Schema 
                     f"{table.name} has no column '{field.name}' for {field.type}, and on_new_column is fail",
                     hint="add the column to the table, or drop it from the records",
                 )
-            if (there := fields.setdefault(field.name, field).type) != field.type:
+            there = fields.setdefault(field.name, field)
+            wider = table.wider_type(there.type, field.type)
+            if wider is not None:
+                fields[field.name] = there.with_type(wider)
+            else:
                 raise DagflowError(
-                    f"{table.name} cannot take a file whose column '{field.name}' is {field.type}: it is {there} there",
+                    f"{table.name} cannot take a file whose column '{field.name}' is {field.type}: it is "
+                    f"{there.type} there",
                     hint=f"let the column be {field.type} in the table; the next run goes on",
                 )
     by_letters: dict[str, str] = {}
@@ -48,38 +54,74 @@ def merged_columns(table: Table, files: Sequence[PendingFile], known: pa.Schema 
     return pa.schema(list(fields.values()))
 
 
-def decided_columns(
-    table: Table, waiting: Sequence[PendingFile], files: Sequence[PendingFile], known: pa.Schema | None
-) -> TargetDecision:
-    """Decide about the columns that the files of a window bring, and whether these are as was decided.
+class ColumnDecider:
+    """Decides about the columns that the files of windows bring to a table.
 
     A column that neither the table nor a waiting file has gets the type that most records have it with, the first one
-    of equals; of two types of which one takes all values of the other, the wider one.
+    of equals; of two types of which one takes all values of the other, the wider one. A column that is there becomes
+    wider, in the order of the files, where the table allows it.
 
     Args:
         table: The table.
-        waiting: Files that go into it before.
-        files: Those of the window, in order.
-        known: The columns of the table; None where there is none.
     """
-    fields = {field.name: field for field in known or ()}
-    for field in (field for file in waiting for field in _fields_of(file)):
-        fields.setdefault(field.name, field)
-    is_new = known is None and not waiting
-    proposed: dict[str, Counter[pa.DataType]] = {}
-    for file in files:
-        for field in _fields_of(file):
-            if field.name not in fields and (is_new or table.may_grow or field.name == RESCUED):
-                proposed.setdefault(field.name, Counter())[field.type] += file.records
-    for name, kinds in proposed.items():
-        kind = max(kinds, key=lambda each: kinds[each])
-        for other in kinds:
-            kind = other if is_wider(other, kind) else kind
-        fields[name] = pa.field(name, kind)
-    fits = all(
-        field.name in fields and fields[field.name].type == field.type for file in files for field in _fields_of(file)
-    )
-    return TargetDecision(schema_text(pa.schema(list(fields.values()))), fits)
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._causes: dict[str, str] = {}
+
+    def decide(
+        self, waiting: Sequence[PendingFile], files: Sequence[PendingFile], known: pa.Schema | None
+    ) -> TargetDecision:
+        """The columns, and whether those of the files are so.
+
+        Args:
+            waiting: Files that go into the table before.
+            files: Those of the window, in order.
+            known: The columns of the table; None where there is none.
+        """
+        fields = {field.name: field for field in known or ()}
+        for field in (field for file in waiting for field in _fields_of(file)):
+            self._include(fields, field)
+        before = {name: field.type for name, field in fields.items()}
+        is_new = known is None and not waiting
+        proposed: dict[str, Counter[pa.DataType]] = {}
+        for file in files:
+            for field in _fields_of(file):
+                if field.name in before:
+                    self._include(fields, field)
+                elif is_new or self._table.may_grow or field.name == RESCUED:
+                    proposed.setdefault(field.name, Counter())[field.type] += file.records
+        fields.update((name, pa.field(name, _type_of_most(kinds))) for name, kinds in proposed.items())
+        after = {name: field.type for name, field in fields.items()}
+        fits = all(after.get(field.name) == field.type for file in files for field in _fields_of(file))
+        changes = self._changes(before, after, files)
+        return TargetDecision(schema_text(pa.schema(list(fields.values()))), fits, changes)
+
+    def _include(self, fields: dict[str, pa.Field], field: pa.Field) -> None:
+        """Make a column as wide as a file needs it."""
+        there = fields.setdefault(field.name, field)
+        if (wider := self._table.wider_type(there.type, field.type)) is not None:
+            fields[field.name] = there.with_type(wider)
+
+    def _changes(
+        self, before: dict[str, pa.DataType], after: dict[str, pa.DataType], files: Sequence[PendingFile]
+    ) -> tuple[ColumnChange, ...]:
+        # Files of a window that ran again fit, and so do not tell why: those of its first attempt did.
+        for file in reversed(files):
+            self._causes.update(facts_of_file(file).causes)
+        changed = [name for name, kind in after.items() if before.get(name) != kind]
+        return tuple(
+            ColumnChange(name, str(before.get(name, "")), str(after[name]), self._causes.get(name, ""))
+            for name in changed
+        )
+
+
+def _type_of_most(kinds: Counter[pa.DataType]) -> pa.DataType:
+    """The type that most records have a column with, or a wider one."""
+    kind = max(kinds, key=lambda each: kinds[each])
+    for other in kinds:
+        kind = common_type(kind, other) or (other if is_wider(other, kind) else kind)
+    return kind
 
 
 def _fields_of(file: PendingFile) -> pa.Schema:

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dagflow.api.transactions import TargetDecision
 from dagflow.errors import DagflowError, MissingError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_stat import FileStat
@@ -20,9 +21,10 @@ from dagflow.storage.location import absolute, join, name_of, redacted
 from dagflow.storage.pending import PendingFile
 from operators.sink.tables.base import Table, TableShape
 from operators.sink.tables.delta_table import delta_type
-from operators.sink.tables.merged_columns import facts_of_file, merged_columns, require_same_partitioning
+from operators.sink.tables.merged_columns import ColumnDecider, facts_of_file, merged_columns, require_same_partitioning
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_columns import schema_of_text, table_type
+from operators.sink.tables.type_widening import common_type_of_readers
 
 _PARTITION = re.compile(r"([^=]+)=(.*)")
 _EXTENSION = ".parquet"
@@ -56,6 +58,7 @@ class ParquetDataset(Table):
                 f"partition_by: readers pass over directories such as {hidden[0]}=1, which begin with _ or a dot; "
                 "partition by another column"
             )
+        self._decider = ColumnDecider(self)
         self._known: pa.Schema | None = None
 
     @property
@@ -66,6 +69,10 @@ class ParquetDataset(Table):
     def column_type(self, kind: pa.DataType) -> pa.DataType:
         """The types that all readers of Parquet agree on."""
         return parquet_type(kind)
+
+    def wider_type(self, there: pa.DataType, given: pa.DataType) -> pa.DataType | None:
+        """What readers of files of both types agree on."""
+        return common_type_of_readers(there, given)
 
     def shape(self, storage: StorageContext) -> TableShape:
         """Read the footers of all files."""
@@ -92,7 +99,9 @@ class ParquetDataset(Table):
         for file, schema in schemas:
             for field in schema:
                 there, first = fields.setdefault(field.name, (field, file))
-                if there.type != field.type:
+                if (wider := self.wider_type(there.type, field.type)) is not None:
+                    fields[field.name] = there.with_type(wider), first
+                else:
                     raise DagflowError(
                         f"{self.name} has files whose column '{field.name}' is {there.type}, such as "
                         f"{redacted(first.url)}, and others where it is {field.type}, such as {redacted(file.url)}",
@@ -100,18 +109,33 @@ class ParquetDataset(Table):
                     )
         return pa.schema([field for field, _ in fields.values()])
 
+    def decide(self, files: Sequence[PendingFile]) -> TargetDecision | None:
+        """The columns of the dataset, and those that the files bring."""
+        own = self._own(files)
+        return self._decider.decide([], own, self._known_with_partition(own)) if own else None
+
     def check(self, files: Sequence[PendingFile]) -> None:
-        """Refuse files whose columns are not those of the dataset, or of each other; remember new ones."""
-        own = [file for file in files if file.facts is not None and file.final_url.startswith(join(self.location, ""))]
-        if not own:
+        """Refuse files whose columns are not those of the dataset, or of each other; remember new ones.
+
+        Raises:
+            DagflowError: They are not.
+        """
+        if not (own := self._own(files)):
             return
-        known = self._known
-        if known is not None:
-            # Nothing in a dataset has the types of these columns before the first window.
-            facts = facts_of_file(own[0])
-            given = schema_of_text(facts.schema)
-            known = pa.schema([*known, *(given.field(name) for name in facts.partition if name not in known.names)])
-        self._known = merged_columns(self, own, known, may_grow=self.may_grow)
+        self._known = merged_columns(self, own, self._known_with_partition(own), may_grow=self.may_grow)
+
+    def _own(self, files: Sequence[PendingFile]) -> list[PendingFile]:
+        root = join(self.location, "")
+        return [file for file in files if file.facts is not None and file.final_url.startswith(root)]
+
+    def _known_with_partition(self, own: Sequence[PendingFile]) -> pa.Schema | None:
+        if self._known is None:
+            return None
+        # Nothing in a dataset has the types of these columns before the first window.
+        facts = facts_of_file(own[0])
+        given = schema_of_text(facts.schema)
+        new = [given.field(name) for name in facts.partition if name not in self._known.names]
+        return pa.schema([*self._known, *new])
 
 
 def _data_files(

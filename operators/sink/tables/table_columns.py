@@ -53,7 +53,17 @@ def schema_of_text(text: str) -> pa.Schema:
 
 
 OnNewColumn = Literal["add", "rescue", "ignore", "fail"]
-OnTypeChange = Literal["rescue", "fail"]
+OnTypeChange = Literal["widen", "rescue", "fail"]
+
+WiderType = Callable[[pa.DataType, pa.DataType], pa.DataType | None]
+"""Gives the type that a column gets to take all values of another type; see Table.wider_type."""
+
+Place = Callable[[int], str]
+"""Gives where a row of a batch is from, as `file:offset`; "" where that is not known."""
+
+
+def _nowhere(row: int) -> str:
+    return ""
 
 
 class TableColumns:
@@ -67,9 +77,11 @@ class TableColumns:
             their types.
         on_new_column: What becomes of a column that a known table lacks.
         on_type_change: What becomes of a value that is not of its column's type.
+        wider: Gives the wider types of columns, where they may become wider.
 
     Attributes:
         ignored: How many values were left out.
+        causes: Where the records are by which columns are new or wider, by column.
     """
 
     def __init__(
@@ -81,6 +93,7 @@ class TableColumns:
         *,
         on_new_column: OnNewColumn = "fail",
         on_type_change: OnTypeChange = "fail",
+        wider: WiderType | None = None,
     ) -> None:
         self._name = name
         self._leaf = leaf
@@ -89,12 +102,18 @@ class TableColumns:
         self._partition_by = partition_by
         self._on_new_column = on_new_column
         self._on_type_change = on_type_change
+        self._wider = wider if on_type_change == "widen" else None
         self.ignored = 0
+        self.causes: dict[str, str] = {}
 
-    def fit(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Rescued]:
+    def fit(self, batch: pa.RecordBatch, place: Place = _nowhere) -> tuple[pa.RecordBatch, Rescued]:
         """The rows of a batch with the types of the table, and in its order; and the values that have no place in it.
 
         A column of nothing but nulls, which has no type, is left out where the table does not know it.
+
+        Args:
+            batch: The rows.
+            place: Gives where each is from.
 
         Raises:
             ValueError: A column has no place in the table, or a value none in its column.
@@ -105,7 +124,7 @@ class TableColumns:
         typed = {name: column for name, column in given.items() if not pa.types.is_null(column.type)}
         rescued = Rescued()
         self._place_new(typed, rescued)
-        known = self._known if self._known is not None else pa.schema([])
+        known = self._widened(typed, place)
         fields = [field for field in known if field.name in typed or field.name in self._partition_by]
         new = [pa.field(name, self._type_of(name, typed[name].type)) for name in typed if name not in known.names]
         columns = [
@@ -116,6 +135,7 @@ class TableColumns:
         self._require_filled(given, batch.num_rows)
         if not fields and not new:
             raise ValueError(f"the records have no column for {self._name}")
+        self.causes.update((field.name, place(_first_value(typed[field.name]))) for field in new)
         # What the first batch of a task decides, its others follow.
         self._known = pa.schema([*known, *new])
         schema = pa.schema([field.with_nullable(True) for field in (*fields, *new)])
@@ -126,6 +146,26 @@ class TableColumns:
             return table_type(kind, self._leaf)
         except ValueError as error:
             raise ValueError(f"column '{name}': {error}") from None
+
+    def _widened(self, typed: dict[str, pa.Array], place: Place) -> pa.Schema:
+        """The known columns, as wide as those of a batch need them."""
+        if self._known is None:
+            return pa.schema([])
+        if self._wider is None:
+            return self._known
+        fields = []
+        for field in self._known:
+            kind, row = field.type, None
+            if (column := typed.get(field.name)) is not None and field.name not in self._partition_by:
+                given = self._type_of(field.name, column.type)
+                if given != kind and not _fits(column, given, kind):
+                    wider = self._wider(kind, given)
+                    row = _first_outside(column, given, kind) if wider not in (None, kind) else None
+            if row is not None:
+                self.causes[field.name] = place(row)
+                field = field.with_type(wider)
+            fields.append(field)
+        return pa.schema(fields)
 
     def _place_new(self, typed: dict[str, pa.Array], rescued: Rescued) -> None:
         """Take out of the columns of a batch those that the table lacks and does not get.
@@ -157,14 +197,12 @@ class TableColumns:
     def _cast(self, field: pa.Field, column: pa.Array, rescued: Rescued) -> pa.Array:
         """A column as the table has it; no value is changed."""
         kind, target = self._type_of(field.name, column.type), field.type
-        families = _family(kind), _family(target)
-        if kind != target and families not in _WIDENED and (families[0] != families[1] or not families[0]):
+        if not _goes_into(kind, target):
             if self._on_type_change == "fail":
                 raise ValueError(f"column '{field.name}' is {column.type}, and {field.type} in {self._name}")
             rescued.add_all(field.name, column)
             return pa.nulls(len(column), target)
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
+        column = _plain(column)
         try:
             return _as_type(column, target)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -179,15 +217,54 @@ def _family(kind: pa.DataType) -> str:
     if types.is_timestamp(kind):
         return "instant" if kind.tz is not None else "local time"
     tests = {"integer": types.is_integer, "decimal": types.is_decimal, "text": types.is_string}
-    more = {"bytes": types.is_binary, "float": types.is_float32, "double": types.is_float64}
+    more = {"bytes": types.is_binary, "float": types.is_float32, "double": types.is_float64, "date": types.is_date}
     return next((name for name, test in {**tests, **more}.items() if test(kind)), "")
+
+
+def _goes_into(kind: pa.DataType, target: pa.DataType) -> bool:
+    """Whether a cast keeps every value of a type, or fails."""
+    families = _family(kind), _family(target)
+    return kind == target or families in _WIDENED or (families[0] == families[1] and bool(families[0]))
+
+
+def _fits(column: pa.Array, kind: pa.DataType, target: pa.DataType) -> bool:
+    """Whether all values of a column, which is `kind` in a table, have a place in another type."""
+    if not _goes_into(kind, target):
+        return bool(column.null_count == len(column))
+    try:
+        _as_type(_plain(column), target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return False
+    return True
+
+
+def _first_outside(column: pa.Array, kind: pa.DataType, target: pa.DataType) -> int:
+    """The row of the first value that has no place in a type; there is one."""
+    start, end = 0, len(column)
+    while end - start > 1:
+        middle = (start + end) // 2
+        if _fits(column.slice(start, middle - start), kind, target):
+            start = middle
+        else:
+            end = middle
+    return start
+
+
+def _first_value(column: pa.Array) -> int:
+    """The first row that has a value; 0 where none has."""
+    return max(int(pc.index(column.is_valid(), value=True).as_py()), 0)
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 _WIDENED = {
     *(("integer", "float"), ("integer", "double"), ("float", "double"), ("integer", "decimal")),
     ("bytes", "text"),
+    ("date", "local time"),
 }
-"""Other casts that keep every value, or fail: numbers as wider ones, and bytes that are UTF-8 as text."""
+"""Other casts that keep every value, or fail: numbers as wider ones, dates as midnights, UTF-8 as text."""
 
 
 def is_wider(kind: pa.DataType, other: pa.DataType) -> bool:
@@ -212,9 +289,17 @@ class Rescued:
 
     def add_all(self, name: str, column: pa.Array) -> None:
         """Take in the values of a column that are not null."""
-        for row, value in enumerate(column.to_pylist()):
-            if value is not None:
-                self.add(row, name, value)
+        for row, value in enumerate(column):
+            if value.is_valid:
+                self.add(row, name, _plain_value(value))
+
+
+def _plain_value(value: pa.Scalar) -> Any:
+    """A value as Python has it; as text where Python has no such type, such as one for nanoseconds."""
+    try:
+        return value.as_py()
+    except ValueError:
+        return str(value.cast(pa.string()) if not pa.types.is_nested(value.type) else value)
 
 
 def _fitting(name: str, column: pa.Array, target: pa.DataType, rescued: Rescued, start: int) -> Iterator[pa.Array]:
@@ -223,7 +308,7 @@ def _fitting(name: str, column: pa.Array, target: pa.DataType, rescued: Rescued,
         yield _as_type(column, target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         if len(column) == 1:
-            rescued.add(start, name, column[0].as_py())
+            rescued.add(start, name, _plain_value(column[0]))
             yield pa.nulls(1, target)
             return
         middle = len(column) // 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -49,6 +49,7 @@ class TableFiles:
             columns, and empty texts as nulls in them, are in the facts alone.
         operator: The writer of the table, where it is not the one that writes the files.
         is_named: Whether the names of files make them visible, and no transaction.
+        causes: Why columns are new or wider, see FileFacts; as it is when a file ends.
         keys: Columns by whose values the rows take the place of others; such files hold all columns.
     """
 
@@ -62,12 +63,14 @@ class TableFiles:
         stores_partition_columns: bool = False,
         operator: str = "",
         is_named: bool = False,
+        causes: Mapping[str, str] | None = None,
         keys: Sequence[str] = (),
     ) -> None:
         stores_partition_columns = stores_partition_columns or bool(keys)
         self._keys = keys
         self._operator = "" if is_named else operator or context.operator
         self._partition_by = partition_by
+        self._causes = {} if causes is None else causes
         self._left_out = () if stores_partition_columns else tuple(field.column for field in partition_by)
         self._empty_is_null = not stores_partition_columns
         suffix = "" if is_named else f"-{os.urandom(8).hex()}"
@@ -95,7 +98,8 @@ class TableFiles:
             fields = [columns.schema.field(name) for name in self._left_out]
             key = part.directory, *map(str, fields)
             values = {str(field): text for field, text in part.values.items()}
-            format = self._formats.setdefault(key, _DataFileFormat.of(self._operator, values, fields, self._keys))
+            made = _DataFileFormat.of(self._operator, values, fields, self._causes, self._keys)
+            format = self._formats.setdefault(key, made)
             self._sink.write(RecordBatch(columns.select(stored), origin=chosen.origin), format, part.directory)
 
     def end_window(self) -> None:
@@ -109,20 +113,28 @@ class _DataFileFormat(ParquetSink):
     _operator: str
     _values: dict[str, str | None]
     _fields: list[pa.Field]
+    _causes: Mapping[str, str]
     _keys: Sequence[str]
 
     @classmethod
     def of(
-        cls, operator: str, values: dict[str, str | None], fields: list[pa.Field], keys: Sequence[str]
+        cls,
+        operator: str,
+        values: dict[str, str | None],
+        fields: list[pa.Field],
+        causes: Mapping[str, str],
+        keys: Sequence[str],
     ) -> _DataFileFormat:
         """The format of a partition: its values, and the columns that they are of."""
         format = cls()
-        format._operator, format._values, format._fields, format._keys = operator, values, fields, keys
+        format._operator, format._values, format._fields = operator, values, fields
+        format._causes, format._keys = causes, keys
         return format
 
     def facts(self, stored: pa.Schema, footer: pq.FileMetaData) -> FileFacts:
         """The facts of a file with these columns; those of the partition come behind them."""
-        facts = facts_of(self._operator, pa.schema([*stored, *self._fields]), stored, footer, self._values)
+        columns = pa.schema([*stored, *self._fields])
+        facts = facts_of(self._operator, columns, stored, footer, self._values, self._causes)
         return replace(facts, keys=[*self._keys])
 
     def start(self, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> _DataFileEncoder:

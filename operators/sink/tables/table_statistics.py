@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,12 @@ _LAST = chr(0x10FFFF)
 
 
 def facts_of(
-    operator: str, columns: pa.Schema, stored: pa.Schema, footer: pq.FileMetaData, partition: dict[str, str | None]
+    operator: str,
+    columns: pa.Schema,
+    stored: pa.Schema,
+    footer: pq.FileMetaData,
+    partition: dict[str, str | None],
+    causes: Mapping[str, str],
 ) -> FileFacts:
     """The facts of a file.
 
@@ -32,8 +38,10 @@ def facts_of(
         stored: The columns that are in the file.
         footer: Its footer.
         partition: The values of the partition columns.
+        causes: Why columns are new or wider, see FileFacts.
     """
-    facts = FileFacts(operator, schema_text(columns), partition)
+    told = {name: causes[name] for name in columns.names if name in causes}
+    facts = FileFacts(operator, schema_text(columns), partition, causes=told)
     leaf = 0
     for field in stored:
         if not pa.types.is_nested(field.type):

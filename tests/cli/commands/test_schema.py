@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from dagflow.engine.run import run
+from dagflow.plan.load import load_app
+from dagflow.runtime.inline import InlineRuntime
 from tests.cli.commands.inspected_app import APP, invoke
 from tests.language_server import LanguageServer, language_server
 
@@ -61,6 +64,46 @@ def test_the_schema_accepts_an_app() -> None:
     code, out, err = invoke("schema")
     assert (code, err) == (0, "")
     assert set(yaml.safe_load(APP)) <= set(json.loads(out)["properties"])
+
+
+TABLE = """\
+name: days
+attributes: {checkpoint: journal}
+operators:
+  splitter: {class: FileSplitterInput, properties: {files: in, blocks_threshold: 1, pack_bytes: 0}}
+  reader: {class: BlockReader, properties: {format: {type: json_lines, columns: as_found}}}
+  days: {class: TableWriter, properties: {table: "parquet:out"}, partition: parallel}
+streams:
+  blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
+  rows: {from: reader.messages, to: days.input}
+"""
+
+
+def test_the_history_tells_which_record_changed_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By window, column, types and the place of the record; nothing where no table has changed."""
+    monkeypatch.chdir(tmp_path)
+    Path("app.yaml").write_text(TABLE)
+    Path("in").mkdir()
+    Path("in/a.json").write_text('{"id":1,"n":1}\n{"id":2,"n":2}\n')
+    run(load_app("app.yaml"), runtime=InlineRuntime)
+    Path("in/b.json").write_text('{"id":3,"n":3}\n{"id":4,"n":"many","new":true}\n')
+    run(load_app("app.yaml"), runtime=InlineRuntime)
+    code, out, err = invoke("schema", "history", "journal", "--json")
+    assert code == 0, err
+    changes = [(c["window"], c["column"], c["before"], c["after"], c["cause"]) for c in json.loads(out)["changes"]]
+    first, second = tmp_path / "in" / "a.json", tmp_path / "in" / "b.json"
+    assert changes == [
+        (1, "id", "", "int64", f"{first}:0"),
+        (1, "n", "", "int64", f"{first}:0"),
+        (2, "new", "", "bool", f"{second}:15"),
+        (2, "_rescued", "", "string", f"{second}:15"),
+    ]
+    code, out, _ = invoke("schema", "history", "journal")
+    assert (code, len(out.splitlines())) == (0, 4)
+    assert f"days  new       new: bool    {second}:15" in out
+    code, _, err = invoke("schema", "history", "elsewhere")
+    assert code == 2 and "there is no journal at" in err
+    assert invoke("schema", "history")[0] == invoke("schema", "app.yaml", "journal")[0] == 2
 
 
 @pytest.mark.parametrize(

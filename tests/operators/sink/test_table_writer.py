@@ -140,7 +140,7 @@ def test_each_type_is_read_back_as_the_nearest_of_the_table(tmp_path: Path) -> N
 def test_what_has_no_type_is_an_error_that_names_the_column(tmp_path: Path, array: pa.Array, reason: str) -> None:
     """Nothing is committed."""
     with pytest.raises(DagflowError, match=reason):
-        write(tmp_path, columns(c=array))
+        write(tmp_path, columns(c=array), on_type_change="fail")
     assert not DeltaTable.is_deltatable(str(tmp_path / "table"))
 
 
@@ -190,7 +190,7 @@ def test_what_does_not_fit_a_table_is_an_error(tmp_path: Path, batch: pa.RecordB
     if "must" not in batch.schema.names:
         batch = batch.append_column("must", pa.array([1]))
     with pytest.raises(DagflowError, match=reason):
-        write(tmp_path, batch, on_new_column="fail")
+        write(tmp_path, batch, on_new_column="fail", on_type_change="fail")
     assert read(tmp_path).num_rows == 0
 
 
@@ -360,7 +360,7 @@ def test_a_new_column_is_added_without_a_restart(tmp_path: Path) -> None:
 def test_a_column_that_cannot_be_added_stops_the_run(tmp_path: Path, batch: pa.RecordBatch, reason: str) -> None:
     """What was committed stays."""
     with pytest.raises(DagflowError, match=reason):
-        write(tmp_path, columns(n=[1]), columns(n=[2], more=["x"]), batch)
+        write(tmp_path, columns(n=[1]), columns(n=[2], more=["x"]), batch, on_type_change="fail")
     assert read(tmp_path).num_rows == 2
 
 

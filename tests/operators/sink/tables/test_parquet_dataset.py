@@ -89,8 +89,9 @@ def test_files_of_one_column_in_two_types_are_refused(tmp_path: Path, known: boo
     """Before the window is decided, and nothing of it is visible."""
     if known:
         pq.write_to_dataset(pa.table({"n": [1]}), tmp_path / "table")
-    with pytest.raises(DagflowError, match=r"column 'x' is string: it is int64 there"):
-        write(tmp_path, columns(n=[1], x=[2]), columns(n=[1], x=["text"]))
+    rows = columns(n=[1], x=[2]), columns(n=[1], x=["text"])
+    with pytest.raises(DagflowError, match=r"column 'x' is string, and int64 in table"):
+        write(tmp_path, *rows, on_type_change="fail")
     assert len(names(tmp_path)) == 1 + known, "the second window"
 
 
