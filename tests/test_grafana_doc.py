@@ -11,7 +11,7 @@ import pytest
 
 from dagflow.report.metric_names import LABELS, METRICS
 
-BOARD: dict[str, Any] = json.loads((Path(__file__).parents[2] / "docs" / "grafana" / "dagflow.json").read_text())
+BOARD: dict[str, Any] = json.loads((Path(__file__).parents[1] / "docs" / "grafana" / "dagflow.json").read_text())
 TARGETS: list[dict[str, Any]] = [target for panel in BOARD["panels"] for target in panel["targets"]]
 LABELS_BY_SAMPLE = {name: {*LABELS, *metric.labels} for metric in METRICS for name in metric.samples}
 SAMPLE = re.compile(r"\bdagflow_\w+")
