@@ -182,7 +182,7 @@ def run(
         watch,
         live_run(app, gate, "run" if options.rejects is None else "replay") as live,
         contextlib.closing(_open_journal(app, storage, checkpoint, fresh=options.fresh)) as journal,
-        _signals(app, options, journal, observer.notice) as signals,
+        _signals(app, options, journal, observer.notice, follows=follows) as signals,
     ):
         live.asks(watch.stalls)
         live.holds(journal.epoch)
@@ -215,12 +215,15 @@ def stall_limits(attributes: Attributes) -> StallLimits:
     return StallLimits(attributes.stall_warning_millis / 1000, (attributes.task_timeout_millis or 0) / 1000)
 
 
-def _signals(app: LogicalPlan, options: RunOptions, journal: Journal, notice: Callable[[str], None]) -> RunSignals:
+def _signals(
+    app: LogicalPlan, options: RunOptions, journal: Journal, notice: Callable[[str], None], *, follows: bool
+) -> RunSignals:
     return RunSignals(
         app,
         journal.url,
         app.attributes.storage_context(),
         journal.state,
+        follows=follows,
         address=options.metrics,
         places=lambda: dataset_places(app),
         notice=notice,

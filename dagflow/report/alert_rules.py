@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from dagflow.journal import Window, committed_windows
+from dagflow.journal import committed_windows
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
 from dagflow.report.reading import Reading
@@ -38,21 +38,18 @@ class Finding:
 
 
 class RecentRejects:
-    """How many of the records of the newest windows were refused.
+    """How many of the records of the newest windows were refused."""
 
-    Args:
-        windows: The newest windows that are known at first, in order.
-    """
-
-    def __init__(self, windows: Iterable[Window] = ()) -> None:
+    def __init__(self) -> None:
         self._counts: deque[tuple[int, int]] = deque(maxlen=REJECT_WINDOWS)
-        for window in windows:
-            if window.intent is not None:
-                self.add(window.intent.counters)
 
     def add(self, counters: Counters) -> None:
         """Take in what the operators of one more window have counted."""
         self._counts.append((counters.total(names.REJECTED), _records_read(counters)))
+
+    def add_earlier(self, earlier: RecentRejects) -> None:
+        """Take in the windows before all of these."""
+        self._counts = deque([*earlier._counts, *self._counts], maxlen=REJECT_WINDOWS)
 
     @property
     def rejected(self) -> int:
@@ -82,12 +79,21 @@ def _records_read(counters: Counters) -> int:
 def recent_rejects(checkpoint: str, storage: StorageContext, last_committed: int) -> RecentRejects:
     """Those of the newest windows of a checkpoint.
 
+    Args:
+        checkpoint: Its URL.
+        storage: Reaches it.
+        last_committed: The newest window that counts.
+
     Raises:
         JournalError: The journal cannot be read.
         StorageError: The store failed.
     """
     first = max(last_committed - REJECT_WINDOWS + 1, 1)
-    return RecentRejects(committed_windows(storage.objects(checkpoint), first))
+    recent = RecentRejects()
+    for window in committed_windows(storage.objects(checkpoint), first) if last_committed else ():
+        if window.intent is not None and window.plan.window_id <= last_committed:
+            recent.add(window.intent.counters)
+    return recent
 
 
 def exceeded_limits(reading: Reading, limits: AlertSettings, recent: RecentRejects) -> Iterator[Finding]:

@@ -91,6 +91,10 @@ class LiveSource:
         """Keep the newest figures; called from the driver's thread."""
         self._newest = snapshot.all_runs or self._newest
 
+    def from_memory(self) -> Reading:
+        """The newest figures alone, without a look at the store; none before the first progress."""
+        return Reading(redacted(absolute(self._checkpoint)), self._newest)
+
     def __call__(self) -> Reading:
         """The newest figures, with what the heartbeat says."""
         newest = self._newest

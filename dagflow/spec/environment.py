@@ -6,7 +6,7 @@ Their values may be secrets: what people see is always the reference, never the 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from dagflow.spec.problems import Place, Problems, did_you_mean
@@ -15,6 +15,8 @@ _REFERENCE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}|\
 _WHOLE_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*(?::-[^{}\n]*)?)\}")
 # Private characters, one for one, so that every place stays what it is.
 _BRACES = str.maketrans("\ue0f1\ue0f2", "{}")
+_SEPARATORS = re.compile(r"[/?&=#.:]")
+_SHORTEST_TOKEN = 16
 _TELLTALE = 4
 """A text that still holds this many characters of a value in a row is taken to quote it."""
 
@@ -106,7 +108,18 @@ def redact(text: str, secrets: Iterable[tuple[str, str]]) -> str:
     for value, reference in by_length:
         text = text.replace(repr(value), f"'{reference}'").replace(value, reference)
     for value, reference in by_length:
-        parts = (value[start : start + _TELLTALE] for start in range(len(value) - _TELLTALE + 1))
-        if any(part in text for part in parts if part not in reference):
+        if any(part in text for part in _telltales(value) if part not in reference):
             return f"the value is refused; the reason is withheld because it quotes {reference}"
     return text
+
+
+def _telltales(value: str) -> Iterator[str]:
+    """The parts of a value by which a text quotes it; of a URL, those of what is long enough to be a credential."""
+    pieces = [value]
+    if "://" in value:
+        # Its scheme, its host and the words of its path are in many texts.
+        _, _, rest = value.partition("://")
+        user, _, place = rest.rpartition("@")
+        pieces = [user, *(piece for piece in _SEPARATORS.split(place) if len(piece) >= _SHORTEST_TOKEN)]
+    for piece in pieces:
+        yield from (piece[start : start + _TELLTALE] for start in range(len(piece) - _TELLTALE + 1))

@@ -11,7 +11,7 @@ from dagflow.api.properties import parse_size
 from dagflow.spec.node_reader import NodeReader
 from dagflow.spec.signal_settings import AlertSettings, HttpTarget, LineageSettings
 from dagflow.spec.yaml_tree import Items, Mapping, Node, Scalar
-from dagflow.storage.options import HIDDEN
+from dagflow.storage.options import HIDDEN, is_telling
 
 TARGET_KEYS: Final = ("url", "headers")
 LINEAGE_KEYS: Final = (*TARGET_KEYS, "namespace")
@@ -103,8 +103,9 @@ class SignalReader(NodeReader):
         headers: dict[str, str] = {}
         for name, entry in self.section(section, "headers").entries.items():
             text = entry.value.text if isinstance(entry.value, Scalar) and not entry.value.is_broken else None
-            if text is not None:
-                self._hide(text)
+            if text is not None and is_telling(name):
+                # Behind a scheme such as Bearer, which is in many texts.
+                self._hide(text.rpartition(" ")[2])
             if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
                 self.problems.add(entry.key_place, f"'headers' of '{what}': this is no name of a header")
             elif text is None or not text.isascii() or not text.isprintable():

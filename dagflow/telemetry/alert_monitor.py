@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from dagflow.errors import StorageError
+from dagflow.errors import DagflowError, StorageError
 from dagflow.metrics.counters import Counters
 from dagflow.report.alert_rules import Finding, RecentRejects, exceeded_limits
 from dagflow.report.reading import Reading, Source
@@ -35,7 +35,7 @@ class AlertMonitor:
         settings: The limits, and who is told.
         source: Reads the checkpoint; called by the thread.
         store: The checkpoint, which remembers what was told.
-        recent: The rejects of its newest windows.
+        earlier: Gives the rejects of the windows before the run; called by the thread, where their share is limited.
         redact: Makes a text fit to be told.
     """
 
@@ -44,13 +44,14 @@ class AlertMonitor:
         settings: AlertSettings,
         source: Source,
         store: ObjectStore,
-        recent: RecentRejects,
+        earlier: Callable[[], RecentRejects],
         redact: Callable[[str], str] = str,
     ) -> None:
         self._settings = settings
         self._source = source
         self._store = store
-        self._recent = recent
+        self._recent = RecentRejects()
+        self._earlier: Callable[[], RecentRejects] | None = earlier if settings.rejects is not None else None
         self._redact = redact
         self._deliver = delivery_of(settings)
         self._open = read_open(store)
@@ -101,6 +102,7 @@ class AlertMonitor:
         reading = self._source()
         if reading.snapshot is None:
             return
+        self._read_earlier()
         with self._lock:
             found = {each.cause: each for each in exceeded_limits(reading, self._settings, self._recent)}
         if self._failure is not None:
@@ -113,6 +115,19 @@ class AlertMonitor:
                 self._tell(reading, Finding(cause, f"the alert '{cause}' is over", 0.0), is_over=True)
             elif self._is_well:
                 self._tell(reading, Finding("failure", "the run works again", 0.0), is_over=True)
+
+    def _read_earlier(self) -> None:
+        """Take in the windows of earlier runs, once: many may lie in one object of the archive."""
+        read, self._earlier = self._earlier, None
+        if read is None:
+            return
+        try:
+            earlier = read()
+        except DagflowError as error:
+            logger.warning("the rejects of earlier windows are not known: %s", error)
+            return
+        with self._lock:
+            self._recent.add_earlier(earlier)
 
     def _tell(self, reading: Reading, finding: Finding, *, is_over: bool) -> None:
         assert reading.snapshot is not None

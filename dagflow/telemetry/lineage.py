@@ -45,6 +45,7 @@ class LineageReporter:
         places: What its operators read and publish.
         run_id: A UUID.
         version: That of dagflow.
+        follows: Whether the run goes on watching for input.
         redact: Makes a text fit to be told.
         now: A clock, in seconds.
     """
@@ -56,6 +57,8 @@ class LineageReporter:
         places: DatasetPlaces,
         run_id: str,
         version: str,
+        *,
+        follows: bool = False,
         redact: Callable[[str], str] = str,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -63,6 +66,8 @@ class LineageReporter:
         self._app = app.name
         self._run_id = run_id
         self._engine = _facet("1-1-1", "ProcessingEngineRunFacet", name="dagflow", version=version)
+        kind = "STREAMING" if follows else "BATCH"
+        self._job_type = _facet("2-0-4", "JobTypeJobFacet", processingType=kind, integration="DAGFLOW", jobType="JOB")
         self._redact = redact
         self._inputs, self._outputs = datasets_of(app, places)
         self._queue: EventQueue[bytes] = EventQueue("lineage events", str(settings.target), _sent_to(settings.target))
@@ -119,14 +124,13 @@ class LineageReporter:
             facets["errorMessage"] = _facet(
                 "1-0-1", "ErrorMessageRunFacet", message=message, programmingLanguage="PYTHON"
             )
-        job_type = _facet("2-0-4", "JobTypeJobFacet", processingType="BATCH", integration="DAGFLOW", jobType="JOB")
         event = {
             "eventType": kind,
             "eventTime": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "producer": PRODUCER,
             "schemaURL": _SCHEMA_URL,
             "run": {"runId": self._run_id, "facets": facets},
-            "job": {"namespace": self._namespace, "name": self._app, "facets": {"jobType": job_type}},
+            "job": {"namespace": self._namespace, "name": self._app, "facets": {"jobType": self._job_type}},
             "inputs": [_input(each, snapshot if len(inputs) == 1 else None) for each in inputs],
             "outputs": [_output(each, snapshot if len(outputs) == 1 else None) for each in outputs],
         }

@@ -7,6 +7,7 @@ import importlib.metadata
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 
 from dagflow.errors import RunStoppedError
@@ -49,6 +50,7 @@ class RunSignals:
         checkpoint: Its checkpoint.
         storage: Reaches it.
         state: The journal at the start of the run.
+        follows: Whether the run goes on watching for input.
         address: Where metrics are served; None for nowhere.
         places: Gives what each operator reads and publishes; asked only where lineage is reported.
         notice: Takes a message for people.
@@ -61,6 +63,7 @@ class RunSignals:
         storage: StorageContext,
         state: JournalState,
         *,
+        follows: bool,
         address: MetricsAddress | None,
         places: Callable[[], DatasetPlaces],
         notice: Callable[[str], None],
@@ -73,14 +76,17 @@ class RunSignals:
         self._server = None if address is None else MetricsServer(self._source, address.host, address.port)
         self._alerts: AlertMonitor | None = None
         if settings.alerts is not None:
-            recent = recent_rejects(checkpoint, storage, state.last_committed)
-            self._alerts = AlertMonitor(settings.alerts, self._source, storage.objects(checkpoint), recent, redact)
+            earlier = partial(recent_rejects, checkpoint, storage, state.last_committed)
+            store = storage.objects(checkpoint)
+            self._alerts = AlertMonitor(settings.alerts, self._source.from_memory, store, earlier, redact)
         self._traces: EventQueue[WindowTrace] | None = None
         if settings.traces is not None:
             self._traces = trace_queue(settings.traces, app.name, redacted(checkpoint), run_id, version)
         self._lineage: LineageReporter | None = None
         if settings.lineage is not None:
-            self._lineage = LineageReporter(settings.lineage, app, places(), run_id, version, redact)
+            self._lineage = LineageReporter(
+                *(settings.lineage, app, places(), run_id, version), follows=follows, redact=redact
+            )
         self._last: RunSnapshot | None = None
 
     def __enter__(self) -> RunSignals:

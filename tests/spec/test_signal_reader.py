@@ -58,6 +58,18 @@ def test_addresses_and_headers_are_never_shown(tmp_path: Path) -> None:
     assert str(spec.attributes.traces) == "https://host"
 
 
+def test_a_secret_address_does_not_withhold_what_has_its_host_or_scheme(tmp_path: Path) -> None:
+    """What is long enough to be a token in it does, and the credential in a header."""
+    url, token = "https://hooks.example/services/T0KEN9xYz7QwErTy12", "Bearer s3cr3tOfMine"
+    attributes = f"{{traces: {{url: '${{U}}', headers: {{Authorization: '{token}', Accept: json}}}}}}"
+    spec = spec_of(tmp_path, attributes, U=url)
+    text = "https://hooks.example/services and s3://bucket: Bearer of json refused"
+    assert spec.redact(text) == text
+    assert spec.redact(f"sent to {url}") == "sent to ${U}"
+    assert "withheld" in spec.redact("at .../T0KEN9xYz")
+    assert spec.redact("with s3cr3tOfMine") == "with ***"
+
+
 @pytest.mark.parametrize(
     ("attributes", "expected"),
     [

@@ -29,7 +29,7 @@ class Checkpoint:
 
     def monitor(self) -> AlertMonitor:
         """A monitor as each run has one."""
-        return AlertMonitor(self.settings, self.read, self._store, RecentRejects(), lambda text: text)
+        return AlertMonitor(self.settings, self.read, self._store, RecentRejects)
 
     def read(self) -> Reading:
         """What is known now."""
@@ -154,6 +154,19 @@ def test_the_share_of_rejects_is_that_of_the_newest_windows() -> None:
     recent.add(counted(100, 0))
     assert recent.share == 0
     assert RecentRejects().share == 0
+
+
+def test_the_windows_of_earlier_runs_count_before_those_of_this_one() -> None:
+    """Also where they are read after this run has committed some: the newest windows stay."""
+    earlier, recent = RecentRejects(), RecentRejects()
+    for _ in range(REJECT_WINDOWS):
+        earlier.add(counted(90, 10))
+    recent.add(counted(100, 0))
+    recent.add_earlier(earlier)
+    assert recent.rejected == 10 * (REJECT_WINDOWS - 1)
+    for _ in range(REJECT_WINDOWS - 1):
+        recent.add(counted(100, 0))
+    assert recent.rejected == 0
 
 
 def test_limits_are_exceeded_only_above_them() -> None:

@@ -69,7 +69,7 @@ def command(
         backlog_bytes=limits.backlog_bytes if max_backlog is None else max_backlog,
     )
     reading = read_checkpoint(location, storage)
-    recent = _recent(location, storage, reading)
+    recent = _recent(location, storage, reading, limits)
     reasons = list(
         filter(None, [reason_against(reading), *(each.text for each in exceeded_limits(reading, limits, recent))])
     )
@@ -95,8 +95,9 @@ def _subject(settings: Settings, checkpoint: str, app: str | None) -> tuple[str,
     return location, attributes.storage_context(), attributes.alerts or AlertSettings()
 
 
-def _recent(location: str, storage: StorageContext, reading: Reading) -> RecentRejects:
-    if reading.snapshot is None or not reading.snapshot.last_committed:
+def _recent(location: str, storage: StorageContext, reading: Reading, limits: AlertSettings) -> RecentRejects:
+    # Reading windows may take seconds, where many lie in one object of the archive.
+    if reading.snapshot is None or limits.rejects is None:
         return RecentRejects()
     try:
         return recent_rejects(location, storage, reading.snapshot.last_committed)
@@ -109,9 +110,9 @@ def _figures(reading: Reading, limits: AlertSettings, recent: RecentRejects) -> 
     """What Nagios keeps: each figure with its unit and its limit."""
     assert reading.snapshot is not None
     age = "" if limits.freshness_millis is None else f"{limits.freshness_millis / 1000:g}"
-    rejects = "" if limits.rejects is None else f"{limits.rejects * 100:g}"
+    rejects = "" if limits.rejects is None else f"rejects={recent.share * 100:.4g}%;{limits.rejects * 100:g} "
     backlog = "" if limits.backlog_bytes is None else f"{limits.backlog_bytes}"
     return (
-        f"age={reading.age_s:.1f}s;{age} rejects={recent.share * 100:.4g}%;{rejects} "
+        f"age={reading.age_s:.1f}s;{age} {rejects}"
         f"backlog={reading.snapshot.backlog_bytes}B;{backlog} windows={reading.snapshot.last_committed}c"
     )
