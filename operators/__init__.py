@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from operators.sink.table_writer import TableWriter
     from operators.splitter.named_files import FileSplitterBase
     from operators.splitter.splitter import FileSplitterInput
+    from operators.sql.sql import Sql
     from operators.stateful.deduplicator import Deduplicator
     from operators.stateful.key_counter import KeyCounter
     from operators.transform.check import Check
@@ -55,6 +56,7 @@ __all__ = [
     "RecordWriter",
     "Select",
     "SourceCleaner",
+    "Sql",
     "StatelessPartitioner",
     "TableWriter",
     "TopN",
@@ -86,6 +88,7 @@ _MODULE_BY_NAME = {
     "RecordWriter": "operators.sink.record_writer",
     "TableWriter": "operators.sink.table_writer",
     "TopN": "operators.aggregate.top_n",
+    "Sql": "operators.sql.sql",
     "SourceCleaner": "operators.sink.cleaner",
     "StatelessPartitioner": "operators.partitioning.stateless",
     "read_block": "operators.reader.read_block",

@@ -73,6 +73,16 @@ def test_the_app_of_enrich_joins_with_rates(tmp_path: Path) -> None:
     assert "has no row with currency 'XXX'" in reject
 
 
+def test_the_app_of_sql_gives_the_revenue(tmp_path: Path) -> None:
+    """Of sales over 1 in currencies with several of them."""
+    (tmp_path / "sales").mkdir()
+    sales = ["1,USD,100.00", "2,USD,0.50", "3,USD,10.00", "4,EUR,2.50", "5,EUR,2.50", "6,GBP,9.99"]
+    (tmp_path / "sales" / "a.csv").write_text("\n".join(["number,currency,amount", *sales, ""]))
+    (tmp_path / "rates.csv").write_text("code;name;rate\nEUR;Euro;1\nUSD;Dollar;0.9321\nGBP;Pound;1.1\n")
+    run_app("revenue.yaml", tmp_path)
+    assert lines_of(tmp_path / "out" / "revenue") == ["currency,sales,euros", "Dollar,2,102.53", "Euro,2,5.00"]
+
+
 def test_each_function_is_on_the_page() -> None:
     """As it is used."""
     for function in FUNCTIONS.values():

@@ -11,6 +11,9 @@ import pyarrow as pa
 from dagflow.api.operator import Capability
 from dagflow.api.records import RECORD
 
+UNDECLARED = {"dagflow.undeclared": "true"}
+"""Metadata of a field that is not known to be there; see StreamColumns.with_names."""
+
 
 @dataclass(frozen=True, slots=True)
 class StreamColumns:
@@ -32,11 +35,11 @@ class StreamColumns:
         return cls(pa.schema([(RECORD, pa.binary())]), is_raw=True)
 
     def with_names(self, names: Iterable[str]) -> pa.Schema:
-        """The schema, with those of the names that may be among the others."""
+        """The schema, with those of the names that may be among the others, which are marked as UNDECLARED."""
         if self.others is None:
             return self.schema
         missing = dict.fromkeys(name for name in names if name not in self.schema.names)
-        return pa.schema([*self.schema, *((name, self.others) for name in missing)])
+        return pa.schema([*self.schema, *(pa.field(name, self.others, metadata=UNDECLARED) for name in missing)])
 
 
 class ColumnTyped(Capability):

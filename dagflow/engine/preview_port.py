@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dagflow.api.control import PreviewSource
 from dagflow.errors import PlanError, Problem
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge, PortRef
+from dagflow.plan.unifiers import unifier_name
 from dagflow.spec.problems import did_you_mean, listed, quoted
 
 REJECTS = "errors"
@@ -42,6 +43,9 @@ def find_port(app: LogicalPlan, at: str | None) -> PreviewPort:
     if at is None:
         return _default_port(app)
     name, ref = _split(app, at)
+    composite = [each for each in app.composites if each.operator == name and each.port == (ref or "output")]
+    if composite:
+        return _of_composite(app, app.composites[composite[0]])
     if name not in app.operators:
         raise _mistake(f"there is no operator {quoted(name)}{did_you_mean(name, app.operators)}", app)
     operator = app.operators[name].operator
@@ -52,6 +56,15 @@ def find_port(app: LogicalPlan, at: str | None) -> PreviewPort:
     if not found:
         raise _mistake(f"no records pass {quoted(at)}", app)
     return _seen_at(app, found[0])
+
+
+def _of_composite(app: LogicalPlan, parts: Sequence[PortRef]) -> PreviewPort:
+    """What a port of a composite operator shows: that of its part, or of the unifier behind this one."""
+    seen = []
+    for part in parts:
+        unifier = unifier_name(part.operator, part.port)
+        seen.append(_seen_at(app, PortRef(unifier, "output") if unifier in app.operators else part))
+    return PreviewPort(seen[0].ref, tuple(source for each in seen for source in each.sources))
 
 
 def _split(app: LogicalPlan, at: str) -> tuple[str, str]:

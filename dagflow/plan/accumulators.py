@@ -70,7 +70,8 @@ def _reaches_an_end(plan: LogicalPlan, name: str, apart_from: Collection[str]) -
 
 def _owner(plan: LogicalPlan, name: str) -> str:
     """The operator that the app names: itself, or the one whose unifier it is."""
-    return name if plan.spec is None or name in plan.spec.operators else name.rpartition("/")[0]
+    spec = None if plan.spec is None else plan.spec.written(name)
+    return name if spec is None else spec.name
 
 
 def _problem(plan: LogicalPlan, name: str) -> Problem:
@@ -79,7 +80,8 @@ def _problem(plan: LogicalPlan, name: str) -> Problem:
         f"operator '{owner}': its result over the run is published at the end, and a run that follows has none; "
         "say over: window, or over: {millis: 60000} for a result each minute"
     )
-    if plan.spec is None:
+    spec = None if plan.spec is None else plan.spec.written(name)
+    if spec is None:
         return Problem("", 0, 0, text)
-    place = plan.spec.operators[owner].place
+    place = spec.place
     return Problem(place.file, place.line, place.column, text)

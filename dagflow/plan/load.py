@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from dagflow.errors import AppError, PlanError, Problem, SpecError
 from dagflow.plan.accumulators import require_ends, wants_to_follow
+from dagflow.plan.composites import expanded
 from dagflow.plan.groups import grouped
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge
@@ -93,7 +94,7 @@ def _planned(spec: AppSpec, edges: tuple[Edge, ...]) -> LogicalPlan:
         name: OperatorNode(name, operator.construct(), operator.partition, operator.construct_partitioner())
         for name, operator in spec.operators.items()
     }
-    plan = grouped(unified(LogicalPlan(spec.name, spec.attributes, operators, edges, spec)))
+    plan = grouped(unified(expanded(LogicalPlan(spec.name, spec.attributes, operators, edges, spec))))
     problems = Problems()
     stream_columns(plan, problems)
     if problems:

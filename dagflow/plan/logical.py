@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ from dagflow.api.control import ControlOperator, InputOperator
 from dagflow.api.operator import Operator
 from dagflow.api.partitioning import Partitioner
 from dagflow.plan.fusing import Fusion, fuse
-from dagflow.plan.physical import Edge
+from dagflow.plan.physical import Edge, PortRef
 from dagflow.spec.app_spec import AppSpec, Attributes, Partition
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ class LogicalPlan:
         spec: The app as it was written; None for a plan that was made without YAML.
         operators: The operators by name, in the order of the file.
         edges: The streams, one edge for each input port that they reach.
+        composites: For each port of a composite operator the ports of its parts that it stands for.
     """
 
     name: str
@@ -61,6 +62,7 @@ class LogicalPlan:
     operators: Mapping[str, OperatorNode]
     edges: tuple[Edge, ...]
     spec: AppSpec | None = field(default=None, repr=False)
+    composites: Mapping[PortRef, Sequence[PortRef]] = field(default_factory=dict)
 
     @property
     def instances(self) -> dict[str, Operator]:

@@ -8,7 +8,7 @@ from dagflow.plan.fusing import in_topological_order
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PortRef
 from dagflow.spec.problems import Place, Problems
-from dagflow.spec.yaml_tree import scalars
+from dagflow.spec.property_check import place_of_text
 
 
 def stream_columns(plan: LogicalPlan, problems: Problems) -> dict[PortRef, StreamColumns]:
@@ -42,11 +42,9 @@ def stream_columns(plan: LogicalPlan, problems: Problems) -> dict[PortRef, Strea
 
 def _place_of(plan: LogicalPlan, name: str, error: Exception) -> Place:
     """Where a mistake stands: inside of the text that it is about, or at the operator."""
-    if plan.spec is None or name not in plan.spec.operators:
+    spec = None if plan.spec is None else plan.spec.written(name)
+    if spec is None:
         return Place("")
-    spec = plan.spec.operators[name]
     if isinstance(error, PropertyTextError) and spec.properties_node is not None:
-        for scalar in scalars(spec.properties_node):
-            if scalar.text.strip() == error.text.strip():
-                return scalar.place_of(error.offset)
+        return place_of_text(spec.properties_node, error) or spec.place
     return spec.place

@@ -8,6 +8,7 @@ from dataclasses import replace
 from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import Port
 from dagflow.errors import PlanError, Problem
+from dagflow.plan.fusing import in_topological_order
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge, PortRef
 
@@ -20,25 +21,31 @@ def unifier_name(operator: str, port: str) -> str:
 def unified(logical: LogicalPlan) -> LogicalPlan:
     """The plan with a unifier, named `operator/unifier`, behind each port that asks for one.
 
-    An operator that an app keeps in one partition needs none.
+    An operator that is in one partition needs none: because the app says so, or because it is parallel to one that is.
 
     Raises:
         PlanError: A unifier does not fit its port, or parts an operator from the upstream that it is parallel to.
     """
-    nodes: dict[str, OperatorNode] = {}
+    unifiers: dict[str, dict[str, OperatorNode]] = {}
     moved: dict[PortRef, PortRef] = {}
     added: list[Edge] = []
     problems: list[Problem] = []
-    for name, node in logical.operators.items():
-        nodes[name] = node
-        if not isinstance(node.operator, Unified) or node.is_control or node.partition == 1:
+    arcs = [(edge.source.operator, edge.target.operator) for edge in logical.edges]
+    single: set[str] = set()
+    for name in in_topological_order(list(logical.operators), arcs):
+        node = logical.operators[name]
+        above = {moved.get(edge.source, edge.source).operator for edge in logical.edges if edge.target.operator == name}
+        if node.partition == 1 or (node.partition == "parallel" and above and above <= single):
+            single.add(name)
+        if not isinstance(node.operator, Unified) or node.is_control or name in single:
             continue
         for port in sorted({edge.source.port for edge in logical.edges if edge.source.operator == name}):
             unifier = node.operator.unifier(port)
             if unifier is None:
                 continue
             ref = PortRef(unifier_name(name, port), "output")
-            nodes[ref.operator] = OperatorNode(ref.operator, unifier, 1)
+            unifiers.setdefault(name, {})[ref.operator] = OperatorNode(ref.operator, unifier, 1)
+            single.add(ref.operator)
             moved[PortRef(name, port)] = ref
             added.append(Edge(ref.operator, PortRef(name, port), PortRef(ref.operator, "input")))
             if not _fits(node.operator.output_ports[port], unifier):
@@ -46,6 +53,9 @@ def unified(logical: LogicalPlan) -> LogicalPlan:
     if not moved:
         return logical
     edges = tuple(replace(edge, source=moved.get(edge.source, edge.source)) for edge in logical.edges)
+    nodes: dict[str, OperatorNode] = {}
+    for name, node in logical.operators.items():
+        nodes |= {name: node, **unifiers.get(name, {})}
     plan = replace(logical, operators=nodes, edges=(*edges, *added))
     # A unifier may stand between a parallel operator and its upstream.
     refused = plan.fusion().refused
@@ -63,7 +73,8 @@ def _fits(port: Port, unifier: Operator) -> bool:
 
 def _problem(plan: LogicalPlan, name: str, message: str) -> Problem:
     text = f"operator '{name}': {message}"
-    if plan.spec is None or name not in plan.spec.operators:
+    spec = None if plan.spec is None else plan.spec.written(name)
+    if spec is None:
         return Problem("", 0, 0, text)
-    place = plan.spec.operators[name].partition_place
+    place = spec.partition_place
     return Problem(place.file, place.line, place.column, text)

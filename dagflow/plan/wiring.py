@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from dagflow.api.composite import Composite
 from dagflow.api.control import ControlOperator, InputOperator
 from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort, OutputPort, Port
@@ -200,7 +201,9 @@ class _Wiring:
             self._problems.add(operator.place, f"{who} would never do anything: {why}")
         elif is_input and not used and len(self._spec.operators) > 1:
             self._problems.add(operator.place, f"{who} is connected to nothing")
-        for name in sorted(used.intersection(cls.input_ports) - cls.handlers.keys()):
+        # What arrives at a composite is handled by its parts.
+        handled = cls.input_ports.keys() if issubclass(cls, Composite) else cls.handlers.keys()
+        for name in sorted(used.intersection(cls.input_ports) - handled):
             message = f"{who} has no method for its input port '{name}'; mark one with @{name}.each or @{name}.batch"
             self._problems.add(operator.class_place, message)
 

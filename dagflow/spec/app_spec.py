@@ -219,6 +219,15 @@ class AppSpec:
     secrets: Mapping[str, str] = field(repr=False)
     place: Place
 
+    def written(self, operator: str) -> OperatorSpec | None:
+        """What the file says of an operator of the plan: of itself, or of the one that dagflow has made it for.
+
+        Operators that dagflow adds to a plan are called `operator/name`, as often over as they are made.
+        """
+        while operator and operator not in self.operators:
+            operator = operator.rpartition("/")[0]
+        return self.operators.get(operator)
+
     def redact(self, text: str) -> str:
         """The text with every value that came from the environment replaced by its `${NAME}`."""
         return redact(text, self.secrets.items())

@@ -101,6 +101,10 @@ class PropertyCheck:
         except ValidationError as error:
             self._add_all(error, ())
             return False
+        except PropertyTextError as error:
+            place = place_of_text(self.node, error) or self.place
+            self.problems.add(place, f"{self._who}: {self._redacted(error.reason)}")
+            return False
         except Exception as error:  # an author's check may raise anything
             if not has_broken(self.node):
                 text = str(error) if isinstance(error, ValueError) else f"refused with {type(error).__name__}: {error}"
@@ -196,6 +200,13 @@ def _expectation(detail: dict[str, Any]) -> str:
     """What was expected, or "" where the error says it in words of its own."""
     template = _EXPECTED.get(detail["type"])
     return template.format(**detail.get("ctx", {})) if template else ""
+
+
+def place_of_text(node: Node, error: PropertyTextError) -> Place | None:
+    """Where a mistake inside of a property's text was typed; None where the text is in none of the values of a node."""
+    found = (scalar for scalar in scalars(node) if scalar.text.strip() == error.text.strip())
+    scalar = next(found, None)
+    return None if scalar is None else scalar.place_of(error.offset)
 
 
 def _place_of(node: Node, group: Sequence[dict[str, Any]]) -> Place:

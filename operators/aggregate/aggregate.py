@@ -177,8 +177,9 @@ class Aggregate(_Grouped, ColumnOperator[_Grouping], Unified):
         """Keys and results."""
         self.require_columns(arriving)
         calls = [call for aggregation in self.columns.values() for call in aggregation.calls]
-        names = [name for key in self.by.values() for name in key.columns]
-        names += [name for call in calls for name in columns_in(call.call)]
+        known = arriving.schema.names
+        names = [name for key in self.by.values() for name in key.columns(known)]
+        names += [name for call in calls for name in columns_in(call.call, known)]
         arrived = arriving.with_names(names)
         # No records have all types that some have.
         rows = Rows(pa.RecordBatch.from_pylist([], schema=arrived))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.expressions.binding import Binder
+from operators.expressions.binding import bind
 from operators.expressions.bound import Bound
 from operators.expressions.expression import text_and_tree
 from operators.expressions.expression_error import ExpressionError
@@ -18,13 +18,14 @@ from operators.expressions.functions.available import AGGREGATES
 from operators.expressions.sql_types import (
     BIGINT,
     DOUBLE,
+    MAX_DIGITS,
     NULL,
     as_decimal,
     is_number,
     is_whole,
     name_of,
 )
-from operators.expressions.syntax import Call, Case, Cast, ColumnName, Constant, Node, walk
+from operators.expressions.syntax import Call, Case, Cast, ColumnName, Constant, Node, walk, with_parts
 from operators.expressions.vectors import Rows, Vector, merged
 
 COMBINED_BY: Mapping[str, str] = MappingProxyType(
@@ -32,8 +33,8 @@ COMBINED_BY: Mapping[str, str] = MappingProxyType(
 )
 """How Arrow combines two values of a part, by the kind of the part, with which its name ends."""
 
-_MOST_DIGITS = 28
-"""Digits of a decimal that is added up: with ten more, the sum of ten billion records fits."""
+_MORE_DIGITS = 10
+"""Digits that a sum of decimals has more than what is added up: that of ten billion records fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +60,11 @@ class AggregateCall:
         argument = self.call.arguments[0]
         if isinstance(argument, Call) and argument.is_star:
             return None
-        bound = Binder(self.text, schema).bind(argument)
+        bound = bind(self.text, argument, schema)
         kind = bound.type
         if self.call.name in ("sum", "avg"):
             if not is_number(kind) and kind != NULL:
                 raise self._error(f"{self.call.name}() takes numbers, and this is {name_of(kind)}", argument)
-            if pa.types.is_decimal(kind) and kind.precision > _MOST_DIGITS:
-                reason = f"decimals that are added up have {_MOST_DIGITS} digits at most, and this is {name_of(kind)}"
-                raise self._error(f"{reason}; cast it to one with fewer", argument)
         elif pa.types.is_nested(kind) and self.call.name != "count":
             raise self._error(f"{name_of(kind)} cannot be compared", argument)
         return bound
@@ -113,7 +111,7 @@ class AggregateCall:
             if kind != "decimal":
                 return _mean(at, Cast(at, total, DOUBLE), column["count"])
             stored = schema.field(parts[kind]).type
-            digits = min(stored.precision - 10 + 4, 38)
+            digits = min(stored.precision - _MORE_DIGITS + 4, MAX_DIGITS)
             return Cast(at, _mean(at, total, column["count"]), pa.decimal128(digits, min(stored.scale + 4, digits)))
         if "nan" not in column:
             return column[function]
@@ -135,7 +133,9 @@ def _summand(values: Any) -> tuple[str, Any]:
     if pa.types.is_floating(kind):
         return "double", pc.cast(values, DOUBLE)
     if pa.types.is_decimal(kind):
-        return "decimal", pc.cast(values, pa.decimal128(kind.precision + 10, kind.scale))
+        digits = kind.precision + _MORE_DIGITS
+        wide = pa.decimal128(digits, kind.scale) if digits <= MAX_DIGITS else pa.decimal256(digits, kind.scale)
+        return "decimal", pc.cast(values, wide)
     whole = pc.cast(values, BIGINT) if not is_whole(kind) else values
     return "whole", pc.cast(pc.cast(whole, as_decimal(whole.type)), pa.decimal128(38, 0))
 
@@ -165,15 +165,29 @@ class Aggregation:
         if isinstance(value, cls):
             return value
         text, tree = text_and_tree(value, aggregates=True)
+        # Columns with the same text share what they are made of.
+        return cls.of_tree(text, tree, text)
+
+    @classmethod
+    def of_tree(cls, text: str, tree: Node, label: str) -> Aggregation:
+        """The aggregation that a part of a text says.
+
+        Args:
+            text: The whole text.
+            tree: The part.
+            label: Names the columns that it is made of.
+
+        Raises:
+            ExpressionError: An aggregate function is used as it cannot be.
+        """
         calls: list[AggregateCall] = []
 
         def replaced(node: Node) -> Node:
             if isinstance(node, Call) and node.name in AGGREGATES:
                 _check_call(text, node)
-                # Columns with the same text share what they are made of.
-                calls.append(AggregateCall(text, node, f"{text}#{len(calls)}"))
+                calls.append(AggregateCall(text, node, f"{label}#{len(calls)}"))
                 return ColumnName(node.position, calls[-1].name)
-            return _with_parts(node, replaced)
+            return with_parts(node, replaced)
 
         changed = replaced(tree)
         return cls(text, tuple(calls), changed)
@@ -205,9 +219,9 @@ class Aggregation:
         def filled(node: Node) -> Node:
             if isinstance(node, ColumnName) and node.name in results:
                 return results[node.name]
-            return _with_parts(node, filled)
+            return with_parts(node, filled)
 
-        return Binder(self.text, schema).bind(filled(self.tree))
+        return bind(self.text, filled(self.tree), schema)
 
     def contributed(self, rows: Rows, arguments: Mapping[str, Bound | None]) -> tuple[dict[str, Any], Vector]:
         """What records contribute, and for which of them that cannot be computed.
@@ -239,15 +253,3 @@ def _check_call(text: str, call: Call) -> None:
     for inner in walk(argument):
         if isinstance(inner, Call) and inner.name in AGGREGATES:
             raise ExpressionError(f"{inner.name}() stands inside of {call.name}()", text, inner.position)
-
-
-def _with_parts(node: Node, change: Callable[[Node], Node]) -> Node:
-    """The node with each part changed."""
-    if isinstance(node, Call):
-        return replace(node, arguments=tuple(change(part) for part in node.arguments))
-    if isinstance(node, Cast):
-        return replace(node, argument=change(node.argument))
-    if isinstance(node, Case):
-        branches = tuple((change(condition), change(value)) for condition, value in node.branches)
-        return replace(node, branches=branches, default=change(node.default))
-    return node

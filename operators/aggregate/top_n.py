@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,6 +18,8 @@ from operators.aggregate.aggregate_base import AggregateBase
 from operators.aggregate.ordering import ordered
 from operators.required_columns import require_columns, require_names
 
+Order = Literal["ascending", "descending"]
+
 
 class TopN(AggregateBase, Unified, ColumnTyped):
     """Emits the records with the largest values of a column, the largest first.
@@ -27,11 +29,26 @@ class TopN(AggregateBase, Unified, ColumnTyped):
     and a null after every value.
     """
 
-    by: Annotated[str, Field(min_length=1, description="the column that is compared; record for raw records")]
+    by: Annotated[
+        Annotated[str, Field(min_length=1)] | Annotated[dict[str, Order], Field(min_length=1)],
+        Field(
+            description="the column that is compared, record for raw records; or several, the first one first, as "
+            "{total: descending, name: ascending}"
+        ),
+    ]
     n: Annotated[Count, Field(ge=1, description="how many records at most")] = 10
-    largest: Annotated[bool, Field(description="whether large values come first; otherwise small ones")] = True
+    largest: Annotated[
+        bool, Field(description="whether large values of the column come first; otherwise small ones")
+    ] = True
 
     input = InputPort()
+
+    @property
+    def _order(self) -> list[tuple[str, Order]]:
+        """The columns that are compared, each with its direction."""
+        if isinstance(self.by, dict):
+            return list(self.by.items())
+        return [(self.by, "descending" if self.largest else "ascending")]
 
     def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:
         """Those that arrive, among which the one that is compared must be.
@@ -40,7 +57,8 @@ class TopN(AggregateBase, Unified, ColumnTyped):
             LookupError: It is not.
         """
         if arriving is not None:
-            require_names(arriving.with_names([self.by]), [self.by])
+            names = [name for name, _ in self._order]
+            require_names(arriving.with_names(names), names)
         return arriving
 
     @input.batch
@@ -48,7 +66,7 @@ class TopN(AggregateBase, Unified, ColumnTyped):
         """Keep the best of the records that have arrived so far."""
         if len(batch):
             arrived = pa.Table.from_batches([batch.to_arrow()])
-            require_columns(arrived, [self.by])
+            require_columns(arrived, [name for name, _ in self._order])
             self.add(arrived)
 
     def add(self, partial: pa.Table) -> None:
@@ -58,17 +76,19 @@ class TopN(AggregateBase, Unified, ColumnTyped):
 
     def _candidates(self, arrived: pa.Table, best: pa.Table) -> pa.Table:
         """Select the rows that are no worse than the last of the best: most are worse, and need not be sorted in."""
-        worst = best.column(self.by)[-1]
-        values = arrived.column(self.by)
+        name, order = self._order[0]
+        worst = best.column(name)[-1]
+        values = arrived.column(name)
         # Numbers of another type are compared when both are of a type that holds them.
         if best.num_rows < self.n or _is_missing(worst) or worst.type != values.type:
             return arrived
         # A null mask drops the row, as a NaN does, and these are worse than any other value.
-        return arrived.filter(pc.greater_equal(values, worst) if self.largest else pc.less_equal(values, worst))
+        is_largest = order == "descending"
+        return arrived.filter(pc.greater_equal(values, worst) if is_largest else pc.less_equal(values, worst))
 
     def combined(self, partial: pa.Table) -> pa.Table:
         """The best rows, in order."""
-        return ordered(partial, [(self.by, "descending" if self.largest else "ascending")]).slice(0, self.n)
+        return ordered(partial, self._order).slice(0, self.n)
 
     def result(self, combined: pa.Table) -> pa.Table:
         """The best rows, as they are."""

@@ -13,9 +13,11 @@ from operators.expressions.casting import cast, lenient_cast
 from operators.expressions.expression_error import ExpressionError, did_you_mean
 from operators.expressions.functions import logic
 from operators.expressions.functions.available import AGGREGATES, FUNCTIONS, OPERATORS, Function
-from operators.expressions.sql_types import normal_type
-from operators.expressions.syntax import Call, Case, Cast, ColumnName, Constant, Node
+from operators.expressions.sql_types import MAX_DIGITS, name_of, normal_type
+from operators.expressions.syntax import Call, Case, Cast, ColumnName, Constant, Node, columns_in
 from operators.expressions.vectors import Rows, Vector
+
+_TOO_LONG = f"it has more than {MAX_DIGITS} digits"
 
 
 def check_functions(text: str, tree: Node, *, aggregates: bool = False) -> None:
@@ -57,6 +59,29 @@ def _function_of(text: str, call: Call) -> Function:
     return function
 
 
+def bind(text: str, tree: Node, schema: pa.Schema) -> Bound:
+    """An expression with its type.
+
+    Raises:
+        ExpressionError: It does not fit the columns.
+    """
+    try:
+        return Binder(text, schema).bind(tree)
+    except ExpressionError as error:
+        declared = [field.name for field in schema if not is_undeclared(field)]
+        for name in columns_in(tree, schema.names):
+            if name in schema.names and is_undeclared(schema.field(name)):
+                hint = did_you_mean(name, declared)
+                reason = f"column '{name}' has no type where it is read, and so is {name_of(schema.field(name).type)}"
+                raise ExpressionError(f"{error.reason}; {reason}{hint}", text, error.offset) from None
+        raise
+
+
+def is_undeclared(field: pa.Field) -> bool:
+    """Whether a column is not known to be there, before records come."""
+    return bool(field.metadata) and b"dagflow.undeclared" in field.metadata
+
+
 class Binder:
     """Gives expressions their types.
 
@@ -85,21 +110,36 @@ class Binder:
         return self._kinds[type(node)](node)
 
     def _column(self, node: ColumnName) -> Bound:
-        index = self._schema.get_field_index(node.name)
-        if index < 0:
-            names = self._schema.names
-            if names.count(node.name) > 1:
-                raise ExpressionError(f"there are several columns '{node.name}'", self._text, node.position)
-            hint = did_you_mean(node.name, names) or f"; there are {', '.join(names)}"
-            raise ExpressionError(f"there is no column '{node.name}'{hint}", self._text, node.position)
+        index = self._schema.get_field_index(self._name(node))
         stored = self._schema.field(index).type
         kind = normal_type(stored)
 
         def compute(rows: Rows) -> Vector:
             column = rows.columns.column(index)
+            if pa.types.is_decimal256(stored):
+                fit = Vector(column)
+                return rows.attempt(lambda values: pc.cast(values, kind), lambda _: _TOO_LONG, fit)
             return Vector(column if stored == kind else pc.cast(column, kind))
 
         return Bound(node, kind, compute)
+
+    def _name(self, node: ColumnName) -> str:
+        """The name of the one column that is meant.
+
+        Raises:
+            ExpressionError: There is none, or several.
+        """
+        names = self._schema.names
+        found = [name for name in (node.name, *node.others) if name in names]
+        if not found:
+            hint = did_you_mean(node.name, names) or f"; there are {', '.join(names)}"
+            raise ExpressionError(f"there is no column '{node.name}'{hint}", self._text, node.position)
+        if len(found) > 1:
+            reason = f"'{node.name}' is a column of several tables; say which, as {found[-1]}"
+            raise ExpressionError(reason, self._text, node.position)
+        if names.count(found[0]) > 1:
+            raise ExpressionError(f"there are several columns '{found[0]}'", self._text, node.position)
+        return found[0]
 
     def _call(self, node: Call) -> Bound:
         function = _function_of(self._text, node)

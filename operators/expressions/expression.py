@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import pyarrow as pa
 from pydantic import PlainValidator, WithJsonSchema
 
-from operators.expressions.binding import Binder, check_functions
+from operators.expressions.binding import bind, check_functions
 from operators.expressions.bound import Bound
 from operators.expressions.expression_error import ExpressionError
 from operators.expressions.parsing import parsed
@@ -40,10 +41,9 @@ class Expression:
             return value
         return cls(*text_and_tree(value))
 
-    @property
-    def columns(self) -> list[str]:
-        """The names of the columns that it reads."""
-        return columns_in(self.tree)
+    def columns(self, known: Collection[str]) -> list[str]:
+        """The names of the columns that it reads; see columns_in."""
+        return columns_in(self.tree, known)
 
     def bind(self, schema: pa.Schema) -> Bound:
         """Check it against columns.
@@ -51,7 +51,7 @@ class Expression:
         Raises:
             ExpressionError: There is no such column, or it has another type than is needed.
         """
-        return Binder(self.text, schema).bind(self.tree)
+        return bind(self.text, self.tree, schema)
 
     def bind_condition(self, schema: pa.Schema) -> Bound:
         """Check against columns that it is true, false or null.

@@ -34,6 +34,8 @@ _KEPT_PARSERS = ("CAST", "TRY_CAST", "EXTRACT", "POSITION", "SUBSTRING", "TRIM")
 class SqlDialect(sqlglot.Dialect):
     """Standard SQL: text stands in single quotes, where a backslash is a character, and names in double ones."""
 
+    NULL_ORDERING = "nulls_are_last"
+
     class Tokenizer(tokens.Tokenizer):
         """Takes names in backticks as well, as Spark does."""
 
@@ -97,21 +99,33 @@ def parsed(text: str) -> Node:
     Raises:
         ExpressionError: It is none, or says what expressions cannot.
     """
+    # Not as a statement, which a column such as comment or set would begin.
+    return Converter(text).node(parsed_as(text, exp.Condition))
+
+
+def parsed_as(text: str, kind: Any = None) -> Any:
+    """What sqlglot makes of a text.
+
+    Args:
+        text: The text.
+        kind: The class of sqlglot that it should be; None for a statement.
+
+    Raises:
+        ExpressionError: It is not SQL.
+    """
     try:
-        # Not as a statement, which a column such as comment or set would begin.
-        found = sqlglot.parse_one(text, dialect=SqlDialect, into=exp.Condition)
+        return sqlglot.parse_one(text, dialect=SqlDialect, into=kind)
     except TokenError:
         raise ExpressionError("a quote or a comment is not closed", text, len(text.rstrip())) from None
     except ParseError as error:
         raise _syntax_error(text, error) from None
     except RecursionError:
         raise ExpressionError("it is nested too deep", text, 0) from None
-    return _Converter(text).node(found)
 
 
 def _syntax_error(text: str, error: ParseError) -> ExpressionError:
     if not error.errors:
-        return ExpressionError("the expression is empty", text, 0)
+        return ExpressionError("the text is empty", text, 0)
     found = error.errors[0]
     highlight = str(found.get("highlight") or "")
     offset = _offset(text, int(found.get("line") or 1), int(found.get("col") or 1)) - len(highlight)
@@ -126,18 +140,18 @@ def _offset(text: str, line: int, column: int) -> int:
     return starts[min(line, len(starts)) - 1] + column
 
 
-class _Converter:
-    """Makes the tree of what sqlglot gives.
+class Converter:
+    """Makes the tree of an expression of what sqlglot gives.
 
     Args:
         text: The expression.
     """
 
     def __init__(self, text: str) -> None:
-        self._text = text
+        self.text = text
         self._special: dict[type[exp.Expression], Callable[[Any, int], Node]] = {
             exp.Paren: lambda found, _: self.node(found.this),
-            exp.Column: self._column,
+            exp.Column: self.column,
             exp.Literal: self._literal,
             exp.Boolean: lambda found, at: Constant(at, bool(found.this), BOOLEAN),
             exp.Null: lambda _, at: Constant(at, None, NULL),
@@ -169,7 +183,7 @@ class _Converter:
         Raises:
             ExpressionError: There is none.
         """
-        at = _position(found)
+        at = position_of(found)
         special = self._special.get(type(found))
         if special is not None:
             return special(found, at)
@@ -180,26 +194,37 @@ class _Converter:
             return Call(at, "not", (self._call(at, name, found.this, found.expression),))
         return self._call(at, name, found.this, found.expression)
 
+    def error(self, reason: str, at: int) -> ExpressionError:
+        """A mistake at a place of the text."""
+        return ExpressionError(reason, self.text, at)
+
     def _call(self, at: int, name: str, *arguments: Any) -> Call:
         return Call(at, name, tuple(self.node(argument) for argument in arguments if argument is not None))
 
     def _unsupported(self, found: Any, at: int) -> ExpressionError:
         if isinstance(found, exp.Query | exp.Subquery | exp.Values):
-            return ExpressionError("a query is no expression; only columns of the record can be used", self._text, at)
+            return ExpressionError("a query is no expression; only columns of the record can be used", self.text, at)
         if isinstance(found, exp.Window):
-            return ExpressionError("windows (over) are not available; Aggregate groups records", self._text, at)
+            return ExpressionError("windows (over) are not available; Aggregate groups records", self.text, at)
         if isinstance(found, exp.Bracket | exp.Dot | exp.JSONExtract | exp.JSONExtractScalar):
-            return ExpressionError("members of lists and structs cannot be taken out", self._text, at)
+            return ExpressionError("members of lists and structs cannot be taken out", self.text, at)
+        if isinstance(found, exp.Filter):
+            return self.error("filter is not available; write sum(case when paid then price end)", at)
         if isinstance(found, exp.Block):
-            return ExpressionError("only one expression is expected; remove what is behind ';'", self._text, at)
+            return ExpressionError("only one expression is expected; remove what is behind ';'", self.text, at)
         if isinstance(found, exp.Alias):
-            return ExpressionError("'as' stands in cast(a as type) and try_cast(a as type) alone", self._text, at)
-        return ExpressionError(f"{type(found).__name__.lower()} is not available in expressions", self._text, at)
+            return ExpressionError("'as' stands in cast(a as type) and try_cast(a as type) alone", self.text, at)
+        return ExpressionError(f"{type(found).__name__.lower()} is not available in expressions", self.text, at)
 
-    def _column(self, found: Any, at: int) -> Node:
+    def column(self, found: Any, at: int) -> Node:
+        """The column that a name stands for.
+
+        Raises:
+            ExpressionError: It stands for none.
+        """
         if len(found.parts) > 1:
             reason = "members of structs cannot be taken out; a name with a point in it stands in double quotes"
-            raise ExpressionError(reason, self._text, at)
+            raise ExpressionError(reason, self.text, at)
         name = str(found.this.this) if not isinstance(found.this, exp.Star) else "*"
         if name.lower() in _CHANGING and not found.this.args.get("quoted"):
             raise self._changing(name, at)
@@ -207,7 +232,7 @@ class _Converter:
 
     def _changing(self, name: str, at: int) -> ExpressionError:
         reason = f"'{name}' gives something else each time, and a window that runs again must give the same"
-        return ExpressionError(reason, self._text, at)
+        return ExpressionError(reason, self.text, at)
 
     def _literal(self, found: Any, at: int) -> Node:
         text = str(found.this)
@@ -223,7 +248,7 @@ class _Converter:
         if scale <= 0 and -(1 << 63) <= value < 1 << 63:
             return Constant(at, int(value), INTEGER if -(1 << 31) <= value < 1 << 31 else BIGINT)
         if max(len(digits), scale) > MAX_DIGITS:
-            raise ExpressionError(f"a number has {MAX_DIGITS} digits at most", self._text, at)
+            raise ExpressionError(f"a number has {MAX_DIGITS} digits at most", self.text, at)
         return Constant(at, value, pa.decimal128(max(len(digits), scale), max(scale, 0)))
 
     def _negative(self, found: Any, at: int) -> Node:
@@ -240,7 +265,7 @@ class _Converter:
 
     def _in(self, found: Any, at: int) -> Node:
         if found.args.get("query") is not None or not found.expressions:
-            raise ExpressionError("'in' takes a list of values, as in ('a', 'b')", self._text, at)
+            raise ExpressionError("'in' takes a list of values, as in ('a', 'b')", self.text, at)
         argument = self.node(found.this)
         return _any_of([Call(at, "=", (argument, self.node(each))) for each in found.expressions], at)
 
@@ -279,13 +304,13 @@ class _Converter:
             digits, scale = (*numbers, 0)[:2] if numbers else (10, 0)
             if not 1 <= digits <= MAX_DIGITS or scale > digits:
                 reason = f"a decimal has 1 to {MAX_DIGITS} digits, and not more of them behind the point"
-                raise ExpressionError(reason, self._text, at)
+                raise ExpressionError(reason, self.text, at)
             return pa.decimal128(digits, scale)
         if name not in _TYPES or numbers:
             written = str(found.args.get("kind") or found.sql()).lower()
             hint = did_you_mean(written, [each.strip() for each in _TYPE_NAMES.split(",")])
             raise ExpressionError(
-                f"there is no type {written!r} to cast to{hint}; there are {_TYPE_NAMES}", self._text, at
+                f"there is no type {written!r} to cast to{hint}; there are {_TYPE_NAMES}", self.text, at
             )
         return _TYPES[name]
 
@@ -293,7 +318,7 @@ class _Converter:
         part = str(found.this.name).upper()
         if part not in _PARTS:
             names = ", ".join(_PARTS).lower()
-            raise ExpressionError(f"extract has no part '{part.lower()}'; it has {names}", self._text, at)
+            raise ExpressionError(f"extract has no part '{part.lower()}'; it has {names}", self.text, at)
         return self._call(at, part.lower(), found.expression)
 
     def _interval(self, found: Any, at: int) -> Node:
@@ -301,10 +326,10 @@ class _Converter:
         number = str(found.this.this) if isinstance(found.this, exp.Literal) else ""
         if unit in ("MONTH", "YEAR", "QUARTER"):
             reason = f"intervals of a {unit.lower()} have no fixed length; take days, as interval '30' day"
-            raise ExpressionError(reason, self._text, at)
+            raise ExpressionError(reason, self.text, at)
         if unit not in _SECONDS or not re.fullmatch(r"[+-]?[0-9]+", number):
             reason = "an interval is a whole number of seconds, minutes, hours, days or weeks, as interval '3' day"
-            raise ExpressionError(reason, self._text, at)
+            raise ExpressionError(reason, self.text, at)
         return Constant(at, int(number) * _SECONDS[unit] * 1_000_000, INTERVAL)
 
     def _trim(self, found: Any, at: int) -> Node:
@@ -329,7 +354,7 @@ def _any_of(conditions: list[Call], at: int) -> Call:
     return Call(at, "or", (_any_of(conditions[:middle], at), _any_of(conditions[middle:], at)))
 
 
-def _position(found: Any) -> int:
+def position_of(found: Any) -> int:
     """Where an expression begins: sqlglot notes it for names and values only, not for what holds them."""
     starts = [part.meta["start"] for part in found.walk() if "start" in part.meta]
     return min(starts, default=0)

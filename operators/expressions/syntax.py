@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -27,9 +27,15 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class ColumnName(Node):
-    """A column of the records."""
+    """A column of the records.
+
+    Attributes:
+        name: Its name.
+        others: Names that it may have instead; the records must have one of all of them.
+    """
 
     name: str
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +116,24 @@ def walk(node: Node) -> Iterator[Node]:
         yield from walk(part)
 
 
-def columns_in(node: Node) -> list[str]:
-    """The names of the columns that an expression reads, each once, in order of appearance."""
-    return list(dict.fromkeys(part.name for part in walk(node) if isinstance(part, ColumnName)))
+def columns_in(node: Node, known: Collection[str] = ()) -> list[str]:
+    """The names of the columns that an expression reads, each once, in order of appearance.
+
+    Args:
+        node: The expression.
+        known: Columns that are known to be there: of several names that a column may have, one of these is taken.
+    """
+    names = [(part.name, *part.others) for part in walk(node) if isinstance(part, ColumnName)]
+    return list(dict.fromkeys(next((name for name in each if name in known), each[0]) for each in names))
+
+
+def with_parts(node: Node, change: Callable[[Node], Node]) -> Node:
+    """The node with each part changed."""
+    if isinstance(node, Call):
+        return replace(node, arguments=tuple(change(part) for part in node.arguments))
+    if isinstance(node, Cast):
+        return replace(node, argument=change(node.argument))
+    if isinstance(node, Case):
+        branches = tuple((change(condition), change(value)) for condition, value in node.branches)
+        return replace(node, branches=branches, default=change(node.default))
+    return node

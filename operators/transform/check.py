@@ -92,7 +92,8 @@ class Check(ColumnOperator[tuple[Bound, ...]]):
     def resulting_columns(self, arriving: StreamColumns) -> StreamColumns:
         """Those that arrive."""
         self.require_columns(arriving)
-        self.plan(arriving.with_names(name for expectation in self.expect for name in expectation.columns))
+        known = arriving.schema.names
+        self.plan(arriving.with_names(name for expectation in self.expect for name in expectation.columns(known)))
         return arriving
 
     def plan(self, schema: pa.Schema) -> tuple[Bound, ...]:

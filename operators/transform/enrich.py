@@ -315,18 +315,30 @@ class Enrich(ColumnOperator[_Join], SideInput):
         return StreamColumns(self._schema(schema, table), arriving.others)
 
     def _table_schema(self) -> pa.Schema | None:
-        """The columns of the table, in plain types; None where it is not there, or not near."""
+        """The columns of the table, in plain types; None where it is not there, or not near.
+
+        Raises:
+            LookupError: It lacks a column that is compared or taken.
+        """
         if not self._source.is_near:
             return None
         try:
             found = self._source.columns(StorageContext.default())
         except DagflowError:
             return None  # the app may be valid where its table is
+        self.require_named(found)
         try:
             self._taken(found)
         except DagflowError as error:
             raise LookupError(error.message) from error
         return pa.schema([(field.name, _plain_type(field.type)) for field in found])
+
+    def require_named(self, table: pa.Schema) -> None:
+        """Called before a run with the columns of the table: refuse what the text of a property names and it lacks.
+
+        Raises:
+            PropertyTextError: There is such a name.
+        """
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:

@@ -21,7 +21,7 @@ from operators.transform.column_operator import ColumnOperator
 
 
 @dataclass(frozen=True, slots=True)
-class _Selection:
+class SelectPlan:
     """What is done to records with certain columns.
 
     Attributes:
@@ -36,7 +36,7 @@ class _Selection:
     layout: tuple[tuple[str, int | None], ...]
 
 
-class Select(ColumnOperator[_Selection]):
+class Select(ColumnOperator[SelectPlan]):
     """Computes columns by expressions, and keeps the records for which a condition is true.
 
     Expressions see the columns as they come, not each other's results. A column that is computed under the name of
@@ -94,7 +94,7 @@ class Select(ColumnOperator[_Selection]):
             selected = selected.filter(self.accepted(kept, failures, reason))
         self.output.emit(selected)
 
-    def _kept(self, batch: RecordBatch, plan: _Selection) -> RecordBatch:
+    def _kept(self, batch: RecordBatch, plan: SelectPlan) -> RecordBatch:
         """The records for which the condition is true."""
         if plan.where is None:
             return batch
@@ -111,7 +111,8 @@ class Select(ColumnOperator[_Selection]):
         """Those that are passed on, and those that are computed."""
         self.require_columns(arriving)
         expressions = [*self.columns.values(), *([self.where] if self.where is not None else [])]
-        names = [name for expression in expressions for name in expression.columns]
+        known = arriving.schema.names
+        names = [name for expression in expressions for name in expression.columns(known)]
         schema = arriving.with_names([*names, *(self.keep or ()), *(self.drop or ()), *self.rename])
         plan = self.plan(schema)
         fields = [
@@ -123,11 +124,11 @@ class Select(ColumnOperator[_Selection]):
     def columns_used(self, port: str, column: str, arriving: StreamColumns) -> Iterable[str]:
         """Those in its expression; the one that was renamed; or that of its name."""
         if port == "output" and column in self.columns:
-            return self.columns[column].columns
+            return self.columns[column].columns(arriving.schema.names)
         before = [old for old, new in self.rename.items() if new == column]
         return before if port == "output" and before else super().columns_used(port, column, arriving)
 
-    def plan(self, schema: pa.Schema) -> _Selection:
+    def plan(self, schema: pa.Schema) -> SelectPlan:
         """Check expressions and names against the columns of records.
 
         Raises:
@@ -147,8 +148,8 @@ class Select(ColumnOperator[_Selection]):
                 layout.append((self.rename.get(name, name), index))
         present = {name for name, _ in layout}
         layout += [(name, None) for name in computed if name not in present]
-        _require_once([name for name, _ in layout])
-        return _Selection(where, computed, tuple(layout))
+        require_once([name for name, _ in layout])
+        return SelectPlan(where, computed, tuple(layout))
 
 
 def _require(has: Sequence[str], names: Sequence[str], what: str) -> None:
@@ -158,7 +159,12 @@ def _require(has: Sequence[str], names: Sequence[str], what: str) -> None:
             raise LookupError(f"{what}: there is no column '{name}'{hint}")
 
 
-def _require_once(names: Sequence[str]) -> None:
+def require_once(names: Sequence[str]) -> None:
+    """Refuse a name that two columns would have.
+
+    Raises:
+        ValueError: There is one.
+    """
     for name in names:
         if names.count(name) > 1:
             raise ValueError(f"two columns would be called '{name}'; rename or drop one of them")

@@ -39,6 +39,7 @@ from operators import (
     RecordWriter,
     Select,
     SourceCleaner,
+    Sql,
     TableWriter,
     TopN,
 )
@@ -256,6 +257,13 @@ class TestSelect(BuiltInContract):
     def windows(self) -> Sequence[Inputs]:
         """Rows."""
         return [{"input": [{"size": size} for size in sizes]} for sizes in ([3, 1, 2], [5], [4, 4, 4])]
+
+
+class TestSql:
+    def test_its_parts_have_contract_tests(self) -> None:
+        """They run in its place; those of its own are made of the others."""
+        parts = Sql(query="select a, count(*) as n from input where a > 1 group by a order by n").expand().parts
+        assert [type(part) for part in parts.values()] == [Select, Aggregate, TopN]
 
 
 class TestTopN(BuiltInContract):

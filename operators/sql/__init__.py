@@ -1,0 +1,1 @@
+"""Queries of SQL, planned into the operators that compute them."""

@@ -1,0 +1,87 @@
+"""Looks at the clauses of a query, and refuses those that no operator computes, with what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlglot import exp
+
+from operators.expressions.expression_error import ExpressionError
+from operators.expressions.functions.available import AGGREGATES
+from operators.expressions.parsing import position_of
+from operators.expressions.syntax import Call, Node, walk, with_parts
+
+Refusal = Callable[[str, int], ExpressionError]
+
+_PLANNED = {"expressions", "from_", "joins", "where", "group", "having", "order", "limit", "distinct", "with_"}
+_INSTEAD = {
+    "offset": "offset is not available; keep more with limit",
+    "qualify": "qualify is not available, as windows are not; group by, and order by with limit, are",
+    "windows": "windows (over) are not available; group by is",
+    "laterals": "lateral is not available",
+    "into": "into is not available; a writer behind the operator keeps the result",
+    "kind": "select as struct is not available",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An entry of a select list.
+
+    Attributes:
+        name: The column that it becomes; of a star the table, "" for all.
+        tree: Its expression; None for a star.
+        position: Where it begins.
+    """
+
+    name: str
+    tree: Node | None
+    position: int
+
+
+def require_select(found: Any, refuse: Refusal) -> exp.Select:
+    """The query, where it is one that operators can compute.
+
+    Raises:
+        ExpressionError: It is another statement, or has a clause that nothing computes.
+    """
+    if isinstance(found, exp.SetOperation):
+        name = type(found).__name__.lower()
+        reason = f"{name} is not available; give each query an operator, and let both streams go to one port"
+        raise refuse(reason, position_of(found.expression))
+    if not isinstance(found, exp.Select):
+        raise refuse("a query is expected, as select country, count(*) as n from input group by country", 0)
+    for key, value in found.args.items():
+        if value and key not in _PLANNED:
+            raise refuse(_INSTEAD.get(key, f"{key.strip('_')} is not available in a query"), _place(value, found))
+    group = found.args.get("group")
+    if group is not None and any(value for key, value in group.args.items() if key != "expressions"):
+        raise refuse("group by takes columns and expressions alone", position_of(group))
+    return found
+
+
+def _place(value: Any, found: exp.Select) -> int:
+    return position_of(value if isinstance(value, exp.Expression) else value[0] if isinstance(value, list) else found)
+
+
+def without_positions(node: Node) -> Node:
+    """The node as it would be at the beginning of a text: equal to others that say the same."""
+    return replace(with_parts(node, without_positions), position=0)
+
+
+def has_aggregates(node: Node) -> bool:
+    """Whether an expression combines records."""
+    return any(isinstance(part, Call) and part.name in AGGREGATES for part in walk(node))
+
+
+def conjuncts(found: Any) -> Iterator[Any]:
+    """The conditions that are joined by and."""
+    if isinstance(found, exp.Paren):
+        yield from conjuncts(found.this)
+    elif isinstance(found, exp.And):
+        yield from conjuncts(found.this)
+        yield from conjuncts(found.expression)
+    else:
+        yield found

@@ -1,0 +1,361 @@
+"""Plans a query: the operators that compute it, one behind the other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sqlglot import exp
+
+from dagflow.api.accumulator import Over
+from dagflow.api.operator import Operator
+from operators.aggregate.aggregate import Aggregate
+from operators.aggregate.aggregate_calls import Aggregation
+from operators.aggregate.top_n import TopN
+from operators.expressions.binding import check_functions
+from operators.expressions.expression import Expression
+from operators.expressions.expression_error import ExpressionError, did_you_mean
+from operators.expressions.parsing import parsed_as, position_of
+from operators.expressions.syntax import Call, ColumnName, Constant, Node
+from operators.sql.clauses import Item, conjuncts, has_aggregates, require_select, without_positions
+from operators.sql.joined_table import JoinedTable
+from operators.sql.query_groups import Groups
+from operators.sql.scope import QueryConverter, Scope
+from operators.sql.select_list import COLUMN, STAR, SelectList
+from operators.sql.sql_table import SqlTable
+from operators.transform.select import Select
+
+INPUT = "input"
+_ALL = (1 << 63) - 1
+_COUNT = Call(0, "count", (Call(0, "*", ()),))
+
+
+class QueryPlanner:
+    """Plans one query.
+
+    Args:
+        text: The query.
+        tables: What it may join with, by name.
+        over: What one result of an aggregation is of.
+
+    Raises:
+        ExpressionError: It is no query, or says what no operator computes.
+    """
+
+    def __init__(self, text: str, tables: Mapping[str, SqlTable], over: Over | None) -> None:
+        self._text = text
+        self._tables = tables
+        self._over = over
+        self._steps: list[tuple[str, Operator]] = []
+        self._joined: set[str] = set()
+        found = require_select(parsed_as(text), self._error)
+        self._parts: dict[str, exp.Select] = {}
+        for part in found.args["with_"].expressions if found.args.get("with_") is not None else ():
+            self._parts[part.alias] = require_select(part.this, self._error)
+        self._select(found)
+        if self._parts:
+            name = next(iter(self._parts))
+            raise self._error(f"'{name}' of with is in no from; take it out", position_of(self._parts[name]))
+        if unused := [name for name in tables if name not in self._joined]:
+            raise ValueError(f"tables: the query does not join '{unused[0]}'{did_you_mean(unused[0], self._joined)}")
+
+    def steps(self) -> dict[str, Operator]:
+        """The operators by name, upstream first."""
+        counts: Counter[str] = Counter()
+        found: dict[str, Operator] = {}
+        for name, operator in self._steps:
+            counts[name] += 1
+            found[name if counts[name] == 1 else f"{name}_{counts[name]}"] = operator
+        return found
+
+    def _error(self, reason: str, at: int) -> ExpressionError:
+        return ExpressionError(reason, self._text, at)
+
+    def _add(self, name: str, operator: Operator) -> None:
+        self._steps.append((name, operator))
+
+    def _expression(self, tree: Node) -> Expression:
+        return Expression(self._text, tree)
+
+    def _select(self, found: exp.Select) -> None:
+        """Plan one select, behind those that it selects from."""
+        scope = self._from(found)
+        for join in found.args.get("joins") or ():
+            self._join(join, found, scope)
+        items = list(self._items(found, scope))
+        where = self._where(found, scope)
+        is_grouped = bool(found.args.get("group") or found.args.get("having") or found.args.get("distinct"))
+        if is_grouped or any(item.tree is not None and has_aggregates(item.tree) for item in items):
+            self._grouped(found, scope, items, where)
+        else:
+            self._plain(found, scope, items, where)
+
+    def _from(self, found: exp.Select) -> Scope:
+        clause = found.args.get("from_")
+        source = None if clause is None else clause.this
+        if isinstance(source, exp.Subquery):
+            self._require_plain(source)
+            self._select(require_select(source.this, self._error))
+            return Scope({source.alias} if source.alias else set())
+        self._require_plain(source)
+        name = source.name if isinstance(source, exp.Table) else ""
+        if name in self._parts:
+            self._select(self._parts.pop(name))
+        elif name != INPUT:
+            hint = f"; '{name}' can be joined: from input join {name} using (…)" if name in self._tables else ""
+            at = 0 if source is None else position_of(source)
+            raise self._error(f"from takes input, a name of with, or a query in parentheses{hint}", at)
+        return Scope({name, source.alias_or_name} if source is not None else set())
+
+    def _require_plain(self, source: Any) -> None:
+        """Refuse what may stand behind a table, other than another name."""
+        for key, value in () if source is None else source.args.items():
+            if value and key not in ("this", "alias"):
+                raise self._error(f"{key.rstrip('s_')} is not available behind a table in from", position_of(source))
+        alias = None if source is None else source.args.get("alias")
+        if alias is not None and alias.args.get("columns"):
+            raise self._error("columns are named in the select list, not behind a table", position_of(alias))
+
+    def _join(self, join: Any, found: exp.Select, scope: Scope) -> None:
+        at, table = position_of(join), join.this
+        self._require_plain(table)
+        name = table.name if isinstance(table, exp.Table) else ""
+        if name not in self._tables:
+            hint = did_you_mean(name, self._tables) or "; say what it is: tables: {rates: {table: csv:rates.csv}}"
+            raise self._error(f"there is no table '{name}' to join with{hint}", at)
+        kind = " ".join(filter(None, (join.args.get("method"), join.side, join.kind))).lower()
+        if kind not in ("", "inner", "left", "left outer"):
+            raise self._error(f"{kind} join is not available; join and left join are", at)
+        alias = table.alias_or_name
+        if alias in scope.joined or alias in scope.records:
+            raise self._error(f"'{alias}' is joined twice; give it another name with as", at)
+        scope.joined[alias] = frozenset(each.name for each in join.args.get("using") or ())
+        on = self._on(join, alias, scope, at)
+        items = found.expressions
+        has_star = any(isinstance(each, exp.Star) or isinstance(each.this, exp.Star) for each in items)
+        columns = [each for each in found.find_all(exp.Column) if not isinstance(each.this, exp.Star)]
+        wanted = sorted({column.name for column in columns if column.table in ("", alias)})
+        self._joined.add(name)
+        self._add(
+            f"join_{alias}" if alias.isidentifier() and alias.isascii() else "join",
+            JoinedTable(
+                on=on,
+                alias=alias,
+                wanted=None if has_star else wanted,
+                query=self._text,
+                named={column.name: position_of(column) for column in reversed(columns) if column.table == alias},
+                unmatched="keep" if "left" in kind else "drop",
+                **dict(self._tables[name]),
+            ),
+        )
+
+    def _on(self, join: Any, alias: str, scope: Scope, at: int) -> dict[str, str]:
+        """The columns that are compared: of the records, and of the table."""
+        if scope.joined[alias]:
+            return {each.name: each.name for each in join.args["using"]}
+        if join.args.get("on") is None:
+            raise self._error(f"say which rows belong together: join {alias} using (country)", at)
+        converter = QueryConverter(self._text, scope)
+        on: dict[str, str] = {}
+        for condition in conjuncts(join.args["on"]):
+            sides = [condition.this, condition.expression] if isinstance(condition, exp.EQ) else []
+            if len(sides) != 2 or not all(isinstance(side, exp.Column) for side in sides):
+                reason = (
+                    "a join compares columns by =; put other conditions behind where, and compute columns in a query"
+                )
+                raise self._error(f"{reason} in parentheses behind from", position_of(condition))
+            own = [side for side in sides if side.table == alias]
+            others = [side for side in sides if side.table and side.table != alias]
+            if len(own) != 1 or len(others) != 1:
+                reason = f"say of which table each column is, as input.country = {alias}.country"
+                raise self._error(reason, position_of(condition))
+            column = converter.node(others[0])
+            if isinstance(column, ColumnName):
+                on[column.name] = own[0].name
+        return on
+
+    def _items(self, found: exp.Select, scope: Scope) -> Iterator[Item]:
+        """The entries of the select list.
+
+        Raises:
+            ExpressionError: One lacks a name, or has that of another.
+        """
+        converter = QueryConverter(self._text, scope)
+        taken: set[str] = set()
+        for each in found.expressions:
+            at = position_of(each)
+            star = each if isinstance(each, exp.Star) else each.this if isinstance(each.this, exp.Star) else None
+            if star is not None and isinstance(each, exp.Star | exp.Column):
+                yield self._star(star, each, scope, at)
+                continue
+            tree = converter.node(each.this if isinstance(each, exp.Alias) else each)
+            name = each.alias or (each.name if isinstance(each, exp.Column) else "")
+            if not name:
+                raise self._error("give the expression a name, as count(*) as n", at)
+            if name in taken:
+                raise self._error(f"two columns would be called '{name}'; give one another name with as", at)
+            taken.add(name)
+            check_functions(self._text, tree, aggregates=True)
+            yield Item(name, tree, at)
+
+    def _star(self, star: exp.Star, each: Any, scope: Scope, at: int) -> Item:
+        if any(star.args.values()):
+            raise self._error("* takes no exceptions; name the columns, or drop some in a Select behind", at)
+        table = each.table if isinstance(each, exp.Column) else ""
+        if table in scope.records:
+            return Item(INPUT, None, at)
+        if table and table not in scope.joined:
+            raise self._error(f"there is no table '{table}' in from{did_you_mean(table, scope.joined)}", at)
+        return Item(table, None, at)
+
+    def _where(self, found: exp.Select, scope: Scope) -> Expression | None:
+        clause = found.args.get("where")
+        if clause is None:
+            return None
+        tree = QueryConverter(self._text, scope).node(clause.this)
+        if has_aggregates(tree):
+            reason = "where sees single records; a condition on groups stands behind having"
+            raise self._error(reason, position_of(clause))
+        check_functions(self._text, tree)
+        return self._expression(tree)
+
+    def _list(self, scope: Scope, items: list[Item], where: Expression | None) -> SelectList:
+        return SelectList(
+            where=where,
+            columns={item.name: self._expression(item.tree) for item in items if item.tree is not None},
+            items=[(STAR if item.tree is None else COLUMN, item.name) for item in items],
+            tables=list(scope.joined),
+            common=scope.common,
+        )
+
+    def _plain(self, found: exp.Select, scope: Scope, items: list[Item], where: Expression | None) -> None:
+        """Plan a query whose result has a record for each of the input."""
+        order = self._order(found, scope, items)
+        limit = self._limit(found)
+        if (limit is None) != (not order):
+            what = "order by needs a limit: files have no order" if order else "limit needs order by: which records"
+            clause = found.args["order" if order else "limit"]
+            raise self._error(f"{what} come first is not known otherwise" if not order else what, position_of(clause))
+        hidden: dict[str, Node] = {}
+        by: dict[str, str] = {}
+        for tree, direction in order:
+            name = _named(tree, items) or f"#order{len(hidden)}"
+            if _named(tree, items) is None:
+                hidden[name] = tree
+                check_functions(self._text, tree)
+            by[name] = direction
+        listed = [*items, *(Item(name, tree, tree.position) for name, tree in hidden.items())]
+        self._add("select", self._list(scope, listed, where))
+        if limit is not None:
+            self._add("top", TopN(by=by, n=limit, over=self._over))
+        if hidden:
+            self._add("select", Select(drop=list(hidden)))
+
+    def _grouped(self, found: exp.Select, scope: Scope, items: list[Item], where: Expression | None) -> None:
+        """Plan a query whose result has a record for each group."""
+        if star := next((item for item in items if item.tree is None), None):
+            raise self._error("groups have no *; name the columns", star.position)
+        if where is not None:
+            self._add("where", Select(where=where))
+        groups = Groups(self._text, self._keys(found, scope, items), items)
+        having = found.args.get("having")
+        if having is not None:
+            aliases = {item.name: item.tree for item in items if item.tree is not None and not groups.is_key(item.name)}
+            tree = QueryConverter(self._text, scope, aliases).node(having.this)
+            check_functions(self._text, tree, aggregates=True)
+            groups.add("#having", tree)
+        by: dict[str, str] = {}
+        for tree, direction in self._order(found, scope, items):
+            check_functions(self._text, tree, aggregates=True)
+            by[groups.column_of(tree, f"#order{len(by)}")] = direction
+        columns = groups.columns or {"#n": Aggregation.of_tree(self._text, _COUNT, "#n")}
+        self._add("aggregate", Aggregate(by=groups.keys, columns=columns, over=self._over))
+        condition = None if having is None else self._expression(ColumnName(position_of(having), "#having"))
+        limit = self._limit(found)
+        if limit is not None and not by:
+            reason = "limit needs order by: which groups come first is not known otherwise"
+            raise self._error(reason, position_of(found.args["limit"]))
+        if by:
+            if condition is not None:
+                self._add("having", Select(where=condition))
+            self._add("top", TopN(by=by, n=_ALL if limit is None else limit, over=self._over))
+            condition = None
+        results = [
+            Item(item.name, ColumnName(item.position, groups.sources[item.name]), item.position) for item in items
+        ]
+        if condition is not None or [*groups.keys, *columns] != [item.name for item in items]:
+            self._add("select", self._list(Scope(set()), results, condition))
+
+    def _keys(self, found: exp.Select, scope: Scope, items: list[Item]) -> list[Node]:
+        """The expressions that records are grouped by."""
+        clause = found.args.get("group")
+        if found.args.get("distinct") is not None:
+            if clause is not None or any(item.tree is not None and has_aggregates(item.tree) for item in items):
+                raise self._error("distinct stands beside no groups; they are distinct by what they are grouped by", 0)
+            return [item.tree for item in items if item.tree is not None]
+        aliases = {
+            item.name: item.tree
+            for item in items
+            if item.tree is not None and not has_aggregates(item.tree) and item.name not in _names_in(item.tree)
+        }
+        converter = QueryConverter(self._text, scope, aliases)
+        keys: list[Node] = []
+        for each in clause.expressions if clause is not None else ():
+            tree = converter.node(each)
+            if isinstance(tree, Constant):
+                tree = self._numbered(tree, items)
+            if has_aggregates(tree):
+                raise self._error("group by takes what each record has, no aggregate", position_of(each))
+            check_functions(self._text, tree)
+            keys.append(tree)
+        return keys
+
+    def _numbered(self, tree: Constant, items: list[Item]) -> Node:
+        """The entry of the select list that a number stands for."""
+        if type(tree.value) is not int or not 1 <= tree.value <= len(items):
+            raise self._error(f"a number stands for an entry of the select list, 1 to {len(items)}", tree.position)
+        found = items[tree.value - 1].tree
+        if found is None:
+            raise self._error("a number cannot stand for *", tree.position)
+        return found
+
+    def _order(self, found: exp.Select, scope: Scope, items: list[Item]) -> list[tuple[Node, str]]:
+        """What the result is ordered by, with directions."""
+        clause = found.args.get("order")
+        aliases = {item.name: item.tree for item in items if item.tree is not None}
+        order: list[tuple[Node, str]] = []
+        for each in clause.expressions if clause is not None else ():
+            if each.args.get("nulls_first"):
+                raise self._error("nulls come last; nulls first is not available", position_of(each))
+            tree = QueryConverter(self._text, scope, aliases).node(each.this)
+            if isinstance(tree, Constant):
+                tree = self._numbered(tree, items)
+            order.append((tree, "descending" if each.args.get("desc") else "ascending"))
+        return order
+
+    def _limit(self, found: exp.Select) -> int | None:
+        clause = found.args.get("limit")
+        if clause is None:
+            return None
+        text = clause.expression.name if isinstance(clause, exp.Limit) and clause.expression is not None else ""
+        if not text.isdecimal() or int(text) < 1:
+            raise self._error("give a whole number from 1 on behind limit, as limit 10", position_of(clause))
+        return int(text)
+
+
+def _named(tree: Node, items: list[Item]) -> str | None:
+    """The entry of the select list that an expression is, by its name."""
+    plain = without_positions(tree)
+    return next((i.name for i in items if i.tree is not None and without_positions(i.tree) == plain), None)
+
+
+def _names_in(tree: Node) -> set[str]:
+    parts = [tree]
+    names: set[str] = set()
+    while parts:
+        part = parts.pop()
+        parts += part.parts
+        if isinstance(part, ColumnName):
+            names.add(part.name)
+    return names

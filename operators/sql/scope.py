@@ -1,0 +1,73 @@
+"""What names in a query stand for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlglot import exp
+
+from operators.expressions.expression_error import did_you_mean
+from operators.expressions.parsing import Converter
+from operators.expressions.syntax import ColumnName, Node
+
+
+@dataclass(slots=True)
+class Scope:
+    """The tables of a from clause.
+
+    Attributes:
+        records: What the records that arrive are called.
+        joined: The tables that are joined, by what they are called; each with the columns of `using`, which it shares
+            with the records.
+    """
+
+    records: set[str]
+    joined: dict[str, frozenset[str]] = field(default_factory=dict)
+
+    @property
+    def common(self) -> list[str]:
+        """The columns of tables that the records have as well."""
+        return [f"{table}.{name}" for table, names in self.joined.items() for name in sorted(names)]
+
+
+class QueryConverter(Converter):
+    """Makes trees of the expressions of a query.
+
+    Args:
+        text: The query.
+        scope: The tables that names may be of.
+        aliases: What the select list has under a name of its own; looked at first, where a clause sees them.
+    """
+
+    def __init__(self, text: str, scope: Scope, aliases: Mapping[str, Node] | None = None) -> None:
+        super().__init__(text)
+        self._scope = scope
+        self._aliases = aliases or {}
+
+    def column(self, found: Any, at: int) -> Node:
+        """The column of a table, or of the only one that has it.
+
+        Raises:
+            ExpressionError: There is no such table.
+        """
+        if isinstance(found.this, exp.Star):
+            return super().column(found, at)
+        if len(found.parts) > 2:
+            raise self.error("a name has a table and a column at most", at)
+        name = str(found.this.this)
+        if not found.table:
+            if name in self._aliases:
+                return self._aliases[name]
+            base = super().column(found, at)
+            others = tuple(f"{each}.{name}" for each, using in self._scope.joined.items() if name not in using)
+            return ColumnName(at, name, others) if isinstance(base, ColumnName) else base
+        if found.table in self._scope.records:
+            return ColumnName(at, name)
+        if found.table in self._scope.joined:
+            return ColumnName(at, f"{found.table}.{name}")
+        tables = [*sorted(self._scope.records), *self._scope.joined]
+        hint = did_you_mean(found.table, tables) or f"; there are {', '.join(tables)}"
+        reason = f"there is no table '{found.table}' in from{hint}; members of structs cannot be taken out"
+        raise self.error(reason, at)

@@ -1,0 +1,57 @@
+"""What stands between select and from: the columns that leave, in this order and no others."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import pyarrow as pa
+from pydantic import Field
+
+from dagflow.api.column_typing import StreamColumns
+from operators.transform.select import Select, SelectPlan, require_once
+
+COLUMN, STAR = "column", "star"
+
+
+class SelectList(Select):
+    """Computes the columns of a query, after keeping the records for which its condition is true."""
+
+    items: Annotated[
+        list[tuple[str, str]],
+        Field(description="column and a name in columns, or star and a table, empty for all"),
+    ]
+    tables: Annotated[list[str], Field(description="tables whose columns are called `table.column`")] = []  # noqa: RUF012
+    common: Annotated[list[str], Field(description="such columns that * leaves out: they are in the records")] = []  # noqa: RUF012
+
+    def check_properties(self) -> None:
+        """The query was checked."""
+
+    def resulting_columns(self, arriving: StreamColumns) -> StreamColumns:
+        """Those of the list; others only where a star takes them."""
+        found = super().resulting_columns(arriving)
+        takes_all = any(kind == STAR and table in ("", "input") for kind, table in self.items)
+        return found if takes_all else StreamColumns(found.schema)
+
+    def plan(self, schema: pa.Schema) -> SelectPlan:
+        """Check the expressions, and put the columns in order.
+
+        Raises:
+            ExpressionError: An expression does not fit the columns.
+            ValueError: Two columns would have one name.
+        """
+        where = None if self.where is None else self.where.bind_condition(schema)
+        computed = {name: expression.bind(schema) for name, expression in self.columns.items()}
+        layout: list[tuple[str, int | None]] = []
+        for kind, name in self.items:
+            layout += [(name, None)] if kind == COLUMN else self._star(schema, name)
+        require_once([name for name, _ in layout])
+        return SelectPlan(where, computed, tuple(layout))
+
+    def _star(self, schema: pa.Schema, table: str) -> list[tuple[str, int | None]]:
+        found: list[tuple[str, int | None]] = []
+        for index, name in enumerate(schema.names):
+            prefix, _, short = name.partition(".")
+            owner = prefix if prefix in self.tables else "input"
+            if table in ("", owner) and not (table == "" and name in self.common):
+                found.append((short if owner != "input" else name, index))
+        return found

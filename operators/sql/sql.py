@@ -1,0 +1,65 @@
+"""Compute what a query of SQL says."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Annotated
+
+from pydantic import Field
+
+from dagflow.api.accumulator import Over
+from dagflow.api.composite import Composite, Expansion
+from dagflow.api.operator import Operator, Unified
+from dagflow.api.ports import InputPort, OutputPort
+from operators.sql.query import QueryPlanner
+from operators.sql.sql_table import SqlTable
+
+
+class Sql(Operator, Composite):
+    """Computes a query over the records of a stream, which it calls `input`.
+
+    The query is planned into Select, Enrich, Aggregate and TopN, which `dagflow plan` shows.
+
+    Guarantee: that of the operators that it is planned into.
+    """
+
+    query: Annotated[
+        str, Field(min_length=1, description="select … from input [join table using (column)] [where …] [group by …] …")
+    ]
+    tables: Annotated[
+        dict[str, SqlTable], Field(description="tables to join with, by name, as {rates: {table: csv:rates.csv}}")
+    ] = {}  # noqa: RUF012  # a default, which pydantic copies
+    over: Annotated[
+        Over | None, Field(description="what a result of group by is of: window, run or {millis: n}, as for Aggregate")
+    ] = None
+
+    input = InputPort()
+    output = OutputPort()
+    errors = OutputPort()
+
+    def check_properties(self) -> None:
+        """Plan the query.
+
+        Raises:
+            ExpressionError: It is wrong, or says what no operator computes.
+            ValueError: The tables are not those of the query.
+        """
+        self.expand()
+
+    def expand(self) -> Expansion:
+        """The operators of the query."""
+        parts = QueryPlanner(self.query, self.tables, self.over).steps()
+        names = list(parts)
+        # Results of groups come from no single record, and are in another stage: what cannot be computed of them ends
+        # the run, as in Aggregate.
+        end = next((number for number, part in enumerate(parts.values(), 1) if isinstance(part, Unified)), len(parts))
+        refusing = [name for name in names[:end] if "errors" in parts[name].output_ports]
+        return Expansion(
+            parts,
+            [(f"{source}.output", f"{target}.input") for source, target in itertools.pairwise(names)],
+            {
+                "input": [f"{names[0]}.input"],
+                "output": [f"{names[-1]}.output"],
+                "errors": [f"{name}.errors" for name in refusing],
+            },
+        )
