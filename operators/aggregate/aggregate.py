@@ -18,7 +18,7 @@ from operators.aggregate.aggregate_calls import COMBINED_BY, Aggregation
 from operators.aggregate.ordering import ordered, with_equal_keys
 from operators.expressions.bound import Bound
 from operators.expressions.expression import Expression
-from operators.expressions.syntax import ColumnName, columns_in
+from operators.expressions.syntax import ColumnName, Node, columns_in
 from operators.expressions.vectors import Rows, merged
 from operators.transform.column_operator import ColumnOperator
 
@@ -150,6 +150,11 @@ class Aggregate(_Grouped, ColumnOperator[_Grouping], Unified):
     input = InputPort()
 
     _is_partial = False
+
+    def expressions(self) -> Iterable[Node]:
+        """The keys, the arguments, and what is computed of results."""
+        calls = [call.call for each in self.columns.values() for call in each.calls]
+        return [*(key.tree for key in self.by.values()), *(each.tree for each in self.columns.values()), *calls]
 
     @input.batch
     def take(self, batch: RecordBatch) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -13,8 +13,9 @@ from operators.expressions.casting import cast, lenient_cast
 from operators.expressions.expression_error import ExpressionError, did_you_mean
 from operators.expressions.functions import logic
 from operators.expressions.functions.available import AGGREGATES, FUNCTIONS, OPERATORS, Function
+from operators.expressions.functions.in_duckdb import is_installed
 from operators.expressions.sql_types import MAX_DIGITS, name_of, normal_type
-from operators.expressions.syntax import Call, Case, Cast, ColumnName, Constant, Node, columns_in
+from operators.expressions.syntax import Call, Case, Cast, ColumnName, Constant, Node, columns_in, walk
 from operators.expressions.vectors import Rows, Vector
 
 _TOO_LONG = f"it has more than {MAX_DIGITS} digits"
@@ -53,6 +54,9 @@ def _function_of(text: str, call: Call) -> Function:
     if function is None:
         hint = did_you_mean(call.name, FUNCTIONS) or "; docs/columns.md lists those that there are"
         raise ExpressionError(f"there is no function '{call.name}'{hint}", text, call.position)
+    if function.is_in_duckdb and not is_installed():
+        reason = f"{call.name}() is computed by DuckDB, which is missing; install it with: pip install 'dagflow[sql]'"
+        raise ExpressionError(reason, text, call.position)
     count = len(call.arguments)
     if call.is_distinct or count < function.least or (function.most is not None and count > function.most):
         raise ExpressionError(f"{call.name} is used as {function.usage}", text, call.position)
@@ -160,3 +164,10 @@ class Binder:
 def _constant(node: Constant) -> Bound:
     scalar = pa.scalar(node.value, node.type)
     return Bound(node, node.type, lambda rows: Vector(scalar))
+
+
+def functions_in_duckdb(trees: Iterable[Node]) -> list[str]:
+    """The functions of expressions that DuckDB computes, each once."""
+    calls = [part for tree in trees for part in walk(tree) if isinstance(part, Call)]
+    found = [call.name for call in calls if (known := FUNCTIONS.get(call.name)) and known.is_in_duckdb]
+    return list(dict.fromkeys(found))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -17,6 +17,7 @@ from dagflow.errors import DagflowError
 from dagflow.metrics.names import REJECTED
 from operators.expressions.bound import Bound
 from operators.expressions.expression import ExpressionText
+from operators.expressions.syntax import Node
 from operators.expressions.vectors import Rows
 from operators.reader.reject_limit import Share
 from operators.transform.column_operator import ColumnOperator
@@ -54,6 +55,10 @@ class Check(ColumnOperator[tuple[Bound, ...]]):
         Annotated[Count, Field(ge=0)] | Share | None,
         Field(description="end the run when more records than this fail, or a larger share of all, such as 1%"),
     ] = None
+
+    def expressions(self) -> Iterable[Node]:
+        """What is expected."""
+        return (each.tree for each in self.expect)
 
     @ColumnOperator.input.batch
     def check(self, batch: RecordBatch) -> None:

@@ -13,10 +13,13 @@ import pyarrow as pa
 
 from dagflow.api.column_typing import ColumnTyped, StreamColumns
 from dagflow.api.context import OperatorContext
+from dagflow.api.explained import Explained
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import LINE_FEED, UNKNOWN, RecordBatch
 from dagflow.errors import RecordError
 from dagflow.metrics.names import REJECTED
+from operators.expressions.binding import functions_in_duckdb
+from operators.expressions.syntax import Node
 from operators.expressions.vectors import Codes
 from operators.reader.reject_limit import RejectLimited
 
@@ -29,7 +32,7 @@ _RAW = (
 )
 
 
-class ColumnOperator(RejectLimited, ColumnTyped, Generic[Plan]):
+class ColumnOperator(RejectLimited, ColumnTyped, Explained, Generic[Plan]):
     """An operator that computes columns of records, in a way that it fixes once for each set of columns.
 
     Guarantee: a record that is refused leaves at `errors`; without a stream from there it ends the run.
@@ -48,6 +51,15 @@ class ColumnOperator(RejectLimited, ColumnTyped, Generic[Plan]):
         """Take the counters, and which ports are connected."""
         self._context = context
         self._plans = {}
+
+    def expressions(self) -> Iterable[Node]:
+        """What the operator computes, as its properties say it."""
+        return ()
+
+    def explanation(self) -> list[str]:
+        """Which functions Arrow does not compute."""
+        names = functions_in_duckdb(self.expressions())
+        return [f"DuckDB computes {', '.join(f'{name}()' for name in names)}, Arrow the rest"] if names else []
 
     @abstractmethod
     def plan(self, schema: pa.Schema) -> Plan:

@@ -16,6 +16,7 @@ from dagflow.api.records import RecordBatch
 from operators.expressions.bound import Bound
 from operators.expressions.expression import ExpressionText, OptionalExpression
 from operators.expressions.expression_error import did_you_mean
+from operators.expressions.syntax import Node
 from operators.expressions.vectors import Codes, Rows, merged
 from operators.transform.column_operator import ColumnOperator
 
@@ -65,6 +66,10 @@ class Select(ColumnOperator[SelectPlan]):
         twice = [name for name in self.rename if name in (self.drop or ())]
         if twice:
             raise ValueError(f"rename: '{twice[0]}' is dropped as well")
+
+    def expressions(self) -> Iterable[Node]:
+        """The condition and the columns."""
+        return (each.tree for each in [*self.columns.values(), *([self.where] if self.where is not None else [])])
 
     @ColumnOperator.input.batch
     def select(self, batch: RecordBatch) -> None:

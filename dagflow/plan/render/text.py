@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dagflow.api.column_typing import StreamColumns
+from dagflow.api.explained import Explained
+from dagflow.api.operator import Operator
 from dagflow.plan.accumulators import accumulators, over_text
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PortRef
@@ -71,7 +73,8 @@ def _rows(logical: LogicalPlan, drawing: Drawing, redact: Callable[[str], str]) 
             over = f", over: {over_text(holding[name])}" if name in holding else ""
             for line in rails.node(name):
                 is_there = NODE in line
-                words = f"{name} ({drawing.classes[name]}{redact(partition)}{over})" if is_there else ""
+                more = f"; {redact(explained)}" if (explained := _explanation(node.operator)) else ""
+                words = f"{name} ({drawing.classes[name]}{redact(partition)}{over}){more}" if is_there else ""
                 yield _Row(line, rails.passing(), 2, words)
             for arrow, line in rails.leaving(name):
                 yield _Row(line, rails.passing(), 4, _words(logical, arrow, columns))
@@ -90,6 +93,10 @@ def _one_by_one(operators: Sequence[str], arrows: Sequence[Arrow]) -> Iterator[s
         for target in behind:
             waiting[target] -= 1
         ready += [target for target in reversed(list(dict.fromkeys(behind))) if not waiting[target]]
+
+
+def _explanation(operator: Operator) -> str:
+    return "; ".join(operator.explanation()) if isinstance(operator, Explained) else ""
 
 
 def _title(frame: Frame) -> str:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 import pyarrow.compute as pc
 
 from operators.expressions.bound import Bound
-from operators.expressions.functions import arithmetic, logic, moments, texts
+from operators.expressions.functions import arithmetic, in_duckdb, logic, moments, texts
 from operators.expressions.sql_types import INTEGER
 
 
@@ -22,12 +22,14 @@ class Function:
         usage: How it is written, for messages and docs.
         least: The smallest number of arguments.
         most: The largest number of arguments; None for any.
+        is_in_duckdb: Whether DuckDB computes it, and not Arrow.
     """
 
     bind: Callable[..., Bound]
     usage: str
     least: int
     most: int | None
+    is_in_duckdb: bool = False
 
 
 def _operators() -> dict[str, Function]:
@@ -157,7 +159,13 @@ _ALIASES = {
 OPERATORS: Mapping[str, Function] = MappingProxyType(_operators())
 """Operators by the name that the parser gives them."""
 
-_NAMED = {**_text_functions(), **_number_functions(), **_moment_functions(), **_choices()}
+
+def _duckdb_functions() -> dict[str, Function]:
+    found = in_duckdb.FUNCTIONS.items()
+    return {name: Function(bind, usage, count, count, is_in_duckdb=True) for name, (bind, usage, count) in found}
+
+
+_NAMED = {**_text_functions(), **_number_functions(), **_moment_functions(), **_choices(), **_duckdb_functions()}
 
 FUNCTIONS: Mapping[str, Function] = MappingProxyType(
     {**_NAMED, **{alias: _NAMED[name] for alias, name in _ALIASES.items()}}

@@ -50,15 +50,18 @@ def moved(site: Site, moment: Bound, by: Bound, direction: int) -> Bound:
 
     def compute(start: Any, length: Any) -> Any:
         found = checked(pc.cast(start, kind), length)
-        return found if kind == INTERVAL else _in_calendar(found)
+        return found if kind == INTERVAL else in_calendar(found)
 
     return attempted(site, kind, compute, why, moment, by)
 
 
-def _in_calendar(stamps: Any) -> Any:
-    """The timestamps, with null for those that no calendar has."""
-    per_day = 86_400 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[stamps.type.unit]
-    ticks = pc.cast(stamps, BIGINT)
+def in_calendar(stamps: Any) -> Any:
+    """Dates or timestamps, with null for those that no calendar has."""
+    if pa.types.is_date(stamps.type):
+        per_day, ticks = 1, pc.cast(pc.cast(stamps, INTEGER), BIGINT)
+    else:
+        per_day = 86_400 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[stamps.type.unit]
+        ticks = pc.cast(stamps, BIGINT)
     lowest, end = (max(min(day * per_day, 2**63 - 1), -(2**63)) for day in (_EARLIEST, _LATEST + 1))
     is_day = pc.and_(pc.greater_equal(ticks, lowest), pc.less(ticks, end))
     return pc.if_else(is_day, stamps, pa.scalar(None, stamps.type))
