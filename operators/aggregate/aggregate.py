@@ -198,11 +198,12 @@ class Aggregate(_Grouped, ColumnOperator[_Grouping], Unified):
 
     def columns_used(self, port: str, column: str, arriving: StreamColumns) -> Iterable[str]:
         """Those in the expression of its key or result."""
+        known = arriving.schema.names
         if port == "output" and column in self.by:
             key: Expression = self.by[column]
-            return key.columns
+            return key.columns(known)
         if port == "output" and column in self.columns:
-            return dict.fromkeys(name for call in self.columns[column].calls for name in columns_in(call.call))
+            return dict.fromkeys(name for call in self.columns[column].calls for name in columns_in(call.call, known))
         return super().columns_used(port, column, arriving)
 
     def plan(self, schema: pa.Schema) -> _Grouping:

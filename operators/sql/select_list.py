@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import pyarrow as pa
@@ -31,6 +32,14 @@ class SelectList(Select):
         found = super().resulting_columns(arriving)
         takes_all = any(kind == STAR and table in ("", "input") for kind, table in self.items)
         return found if takes_all else StreamColumns(found.schema)
+
+    def columns_used(self, port: str, column: str, arriving: StreamColumns) -> Iterable[str]:
+        """Those in its expression, or the one that a star passes on."""
+        names = arriving.schema.names
+        if port != "output" or column in self.columns or column in names:
+            return super().columns_used(port, column, arriving)
+        tables = [f"{table}.{column}" for table in self.tables]
+        return [name for name in tables if name in names] or super().columns_used(port, column, arriving)
 
     def plan(self, schema: pa.Schema) -> SelectPlan:
         """Check the expressions, and put the columns in order.

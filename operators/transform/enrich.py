@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -313,6 +313,16 @@ class Enrich(ColumnOperator[_Join], SideInput):
             return None
         self._key_types(schema, table)
         return StreamColumns(self._schema(schema, table), arriving.others)
+
+    def columns_used(self, port: str, column: str, arriving: StreamColumns) -> Iterable[str]:
+        """Of a column of the table the keys, which choose its row."""
+        if port == "output" and column not in arriving.schema.names and column in self._given(self._table_schema()):
+            return list(self.on)
+        return super().columns_used(port, column, arriving)
+
+    def _given(self, table: pa.Schema | None) -> Collection[str]:
+        """The new names of what the table adds, as far as they are known."""
+        return (self.columns or {}) if table is None else self._taken(table)
 
     def _table_schema(self) -> pa.Schema | None:
         """The columns of the table, in plain types; None where it is not there, or not near.
