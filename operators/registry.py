@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
-from dagflow.api.properties import HasProperties, property_model
+from dagflow.api.properties import HasProperties, PropertyPartError, property_model
 
 T = TypeVar("T", bound=HasProperties)
 
@@ -82,14 +82,16 @@ class ClassRegistry(Generic[T]):
         takes = property_model(cls).model_fields
         given = {str(option): setting for option, setting in value.items() if option != "type"}
         problems = [self._unknown(name, cls, option) for option in given if option not in takes]
+        path: tuple[str, ...] = ()
         try:
             made = cls(**{option: setting for option, setting in given.items() if option in takes})
         except ValidationError as error:
+            path = _path_in(error)
             problems += self._option_problems(name, error)
         except ValueError as error:
             problems.append(f"{self.kind} '{name}': {error}")
         if problems:
-            raise ValueError("; ".join(problems))
+            raise PropertyPartError("; ".join(problems), path)
         return made
 
     def _unknown(self, name: str, cls: type[T], option: str) -> str:
@@ -130,6 +132,15 @@ class ClassRegistry(Generic[T]):
             "description": f"a {self.kind}: one of {', '.join(self.class_paths)}, or the dotted path of a "
             f"{self.base.__name__}",
         }
+
+
+def _path_in(error: ValidationError) -> tuple[str, ...]:
+    """The keys that lead to what is wrong with an option, as far as its validator tells."""
+    for detail in error.errors():
+        cause = detail.get("ctx", {}).get("error")
+        if isinstance(cause, PropertyPartError):
+            return (str(detail["loc"][0]), *cause.path)
+    return ()
 
 
 def _nearest(name: str, names: Mapping[str, Any]) -> str:

@@ -169,6 +169,23 @@ class PropertyTextError(ValueError):
         return f"{self.reason}, at {place} of {shown_text(self.text)}"
 
 
+class PropertyPartError(ValueError):
+    """What is wrong with a part of a property's value; it is reported at the line and column of that part.
+
+    Args:
+        reason: What is wrong, as a clause that names the part.
+        path: The keys that lead to the part, from the property's value on.
+    """
+
+    def __init__(self, reason: str, path: tuple[str, ...]) -> None:
+        super().__init__(reason, path)
+        self.reason = reason
+        self.path = path
+
+    def __str__(self) -> str:
+        return self.reason
+
+
 def shown_text(text: str) -> str:
     """A property's text as messages quote it: on one line, and not longer than that."""
     line = " ".join(text.split())

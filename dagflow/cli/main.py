@@ -20,6 +20,7 @@ from dagflow.errors import DagflowError, RunStoppedError
 
 COMMANDS = {
     "init": "Write an app for files that are there.",
+    "infer": "Propose the columns of files, with evidence.",
     "run": "Read, process and publish, then exit.",
     "validate": "Check an app whole, without Spark.",
     "plan": "Show what would run, where, and how much.",

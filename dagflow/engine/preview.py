@@ -254,10 +254,10 @@ def _columns_of(batches: list[RecordBatch]) -> dict[str, str]:
     found: dict[str, dict[str, None]] = {}
     for batch in batches:
         for column in batch.to_arrow().schema:
-            found.setdefault(column.name, {})[_type_name(column.type)] = None
+            found.setdefault(column.name, {})[type_name(column.type)] = None
     return {name: " or ".join([each for each in types if each != "null"] or types) for name, types in found.items()}
 
 
-def _type_name(type: Any) -> str:
+def type_name(type: Any) -> str:
     """A type as an app would write it."""
     return str(type).replace("decimal128(", "decimal(").replace("date32[day]", "date32").replace(", tz=", ", ")

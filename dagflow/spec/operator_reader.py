@@ -17,6 +17,7 @@ from dagflow.spec.class_lookup import (
     find_class,
     make_importable,
 )
+from dagflow.spec.column_files import ColumnFiles
 from dagflow.spec.node_reader import NodeReader
 from dagflow.spec.problems import Place, quoted
 from dagflow.spec.property_check import PropertyCheck
@@ -92,7 +93,8 @@ class OperatorReader(NodeReader):
 
     def _properties(self, who: str, place: Place, mapping: Mapping, cls: type[Any] | None) -> dict[str, Any]:
         """Read the properties beside a class, and check them against it."""
-        node = self.section(mapping, "properties")
+        files = ColumnFiles(self.search_path, self.environment, self.problems)
+        node = files.put(self.section(mapping, "properties"), who)
         written = mapping.entries.get("properties")
         class_node = mapping.get("class")
         values: dict[str, Any] = plain(node)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from dagflow.api.operator import Operator
 from dagflow.api.partitioning import PartitionPolicy
-from dagflow.api.properties import PropertyTextError, property_model
+from dagflow.api.properties import PropertyPartError, PropertyTextError, property_model
 from dagflow.spec.environment import redact
 from dagflow.spec.problems import Place, Problems, did_you_mean, quoted, shortened
 from dagflow.spec.yaml_tree import Mapping as MappingNode
@@ -210,8 +210,11 @@ def place_of_text(node: Node, error: PropertyTextError) -> Place | None:
 
 
 def _place_of(node: Node, group: Sequence[dict[str, Any]]) -> Place:
-    """Where a value is wrong: inside of its text, where an error says so."""
+    """Where a value is wrong: in a part of it, or inside of its text, where an error says so."""
     causes = [detail.get("ctx", {}).get("error") for detail in group]
+    for cause in causes:
+        if isinstance(cause, PropertyPartError) and cause.path:
+            return follow(node, cause.path)[0].place
     offsets = [cause.offset for cause in causes if isinstance(cause, PropertyTextError)]
     return node.place_of(offsets[0]) if offsets and isinstance(node, Scalar) else node.place
 

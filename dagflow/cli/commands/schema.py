@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 
 import click
 
+from dagflow.api.transactions import ColumnChange
 from dagflow.cli import output
 from dagflow.cli.locations import locate
 from dagflow.cli.shared_options import Settings, store_option, verbose_option
+from dagflow.engine.preview import type_name
 from dagflow.errors import MissingError
 from dagflow.journal import ColumnHistory, read_state_with_roots
 from dagflow.spec.json_schema import json_schema, module_schema
@@ -57,7 +59,12 @@ def command(
 
 def _as_json(history: Sequence[ColumnHistory]) -> list[dict[str, object]]:
     return [
-        {"window": each.window_id, "committed_ms": each.committed_ms, "operator": each.operator, **asdict(each.change)}
+        {
+            "window": each.window_id,
+            "committed_ms": each.committed_ms,
+            "operator": each.operator,
+            **asdict(_with_names(each.change)),
+        }
         for each in history
     ]
 
@@ -69,12 +76,18 @@ def _as_text(history: Sequence[ColumnHistory]) -> str:
             f"window {each.window_id}",
             datetime.fromtimestamp(each.committed_ms / 1000, UTC).isoformat(sep=" ", timespec="seconds"),
             each.operator,
-            each.change.column,
-            f"{each.change.before} → {each.change.after}" if each.change.before else f"new: {each.change.after}",
-            each.change.cause,
+            change.column,
+            f"{change.before} → {change.after}" if change.before else f"new: {change.after}",
+            change.cause,
         )
         for each in history
+        for change in (_with_names(each.change),)
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(f"{text:<{width}}" for text, width in zip(row, widths, strict=True)) for row in rows)
     return "\n".join(line.rstrip() for line in lines) or "no table has changed its columns"
+
+
+def _with_names(change: ColumnChange) -> ColumnChange:
+    """A change with types as an app writes them."""
+    return replace(change, before=type_name(change.before), after=type_name(change.after))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
+from dagflow.cli.scaffold.column_text import column_lines, value_text
 from dagflow.cli.scaffold.format_guess import FormatGuess
 from dagflow.errors import DagflowError
-from dagflow.spec.yaml_text import flow, scalar
+from dagflow.spec.yaml_text import scalar
 
 SCHEMA_FILE = "app.schema.json"
 
@@ -62,15 +62,12 @@ def _format_lines(guess: FormatGuess) -> Iterator[str]:
     yield "      format:"
     yield f"        type: {guess.name}"
     for option, value in guess.options.items():
-        yield f"        {option}: {_value(value)}"
+        yield f"        {option}: {value_text(value)}"
     if guess.infers:
         yield "        columns: infer  # those of the first file"
     elif guess.columns:
         yield "        columns:"
-        width = max(len(f"{scalar(each.name)}: {_value(each.type)}") for each in guess.columns)
-        for each in guess.columns:
-            entry = f"{scalar(each.name)}: {_value(each.type)}"
-            yield f"          {entry:<{width}}  # {_comment(each.evidence)}".rstrip(" #")
+        yield from column_lines(guess.columns, " " * 10)
 
 
 def _writer_lines(guess: FormatGuess, to: str) -> Iterator[str]:
@@ -104,12 +101,3 @@ def target_of(to: str) -> tuple[str, str]:
     if kind not in ("", "parquet", "delta"):
         raise DagflowError(f"--to: there is no target '{kind}'", hint="give a directory, parquet:… or delta:…")
     return kind, path.rstrip("/") or "/"
-
-
-def _value(value: Any) -> str:
-    # Types such as decimal(18, 2) need no quotes where nothing stands around them.
-    return value if isinstance(value, str) and value.startswith("decimal(") else flow(value)
-
-
-def _comment(text: str) -> str:
-    return "".join(char if char.isprintable() else "?" for char in text)

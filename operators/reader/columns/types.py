@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import pyarrow as pa
 from pydantic import BeforeValidator, WithJsonSchema
 
+from dagflow.api.properties import PropertyPartError
 from operators.reader.columns.patterns import TimePattern
 
 _NAMED: Mapping[str, pa.DataType] = {
@@ -170,7 +171,7 @@ def _types(value: Any) -> Any:
         try:
             found[column] = ColumnType.of(given)
         except ValueError as error:
-            raise ValueError(f"column '{column}': {error}") from None
+            raise PropertyPartError(f"column '{column}': {error}", (str(column),)) from None
     return found
 
 
@@ -179,19 +180,24 @@ ColumnTypes = Annotated[
     BeforeValidator(_types),
     WithJsonSchema(
         {
-            "type": "object",
-            "additionalProperties": {
-                "anyOf": [
-                    {"type": "string"},
-                    {
-                        "type": "object",
-                        "properties": {"type": {"type": "string"}, "format": {"type": "string"}},
-                        "required": ["type"],
-                        "additionalProperties": False,
+            "anyOf": [
+                {
+                    "type": "object",
+                    "additionalProperties": {
+                        "anyOf": [
+                            {"type": "string"},
+                            {
+                                "type": "object",
+                                "properties": {"type": {"type": "string"}, "format": {"type": "string"}},
+                                "required": ["type"],
+                                "additionalProperties": False,
+                            },
+                        ]
                     },
-                ]
-            },
+                },
+                {"type": "string", "pattern": r"\.ya?ml$", "description": "a file of columns"},
+            ]
         }
     ),
 ]
-"""The type of each column, by its name: a ColumnType each."""
+"""The type of each column, by its name: a ColumnType each. An app may name a YAML file that has them."""

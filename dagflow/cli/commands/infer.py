@@ -1,0 +1,146 @@
+"""`dagflow infer`: the columns of files, with what speaks for each."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dagflow.cli import output
+from dagflow.cli.figures import count
+from dagflow.cli.locations import load
+from dagflow.cli.progress import operators_silenced
+from dagflow.cli.record_table import place
+from dagflow.cli.scaffold.app_columns import COLUMNED, AppColumns
+from dagflow.cli.scaffold.app_guess import guess_app
+from dagflow.cli.scaffold.app_text import app_text
+from dagflow.cli.scaffold.column_evidence import ColumnEvidence, evidence_of
+from dagflow.cli.scaffold.column_text import column_lines, value_text
+from dagflow.cli.scaffold.column_types import ColumnGuess
+from dagflow.cli.scaffold.file_heads import plan_of, read_heads, require_read
+from dagflow.cli.shared_options import Settings, verbose_option
+from dagflow.engine.preview import Preview, PreviewOptions, preview
+from dagflow.errors import DagflowError
+from dagflow.plan.logical import LogicalPlan
+from dagflow.storage.location import absolute, is_local
+
+COLUMN_FILE = "columns.yaml"
+_MARK = "# Columns by dagflow infer"
+_ROWS = 100_000
+
+
+@click.command("infer")
+@click.argument("files", metavar="FILES|APP")
+@click.option("--write", is_flag=True, help=f"Write a file of columns: {COLUMN_FILE} here, or the one that APP names.")
+@click.option(
+    "--rows",
+    type=click.IntRange(min=0),
+    default=_ROWS,
+    show_default=True,
+    metavar="N",
+    help="Look at the first N records; 0 for all. They are held in memory.",
+)
+@verbose_option
+@click.pass_obj
+def command(settings: Settings, files: str, write: bool, rows: int) -> int:
+    """Propose the columns of CSV and of lines of JSON: names and types, each with its evidence as a comment.
+
+    FILES is a file, directory, glob or URL, whose format is found out as by dagflow init; of APP the input of its
+    reader is looked at. A comment says in which share of the records the column has which type, and names the first
+    record of another type, as file:offset. With --write, APP names the file of columns from then on; the rest of it
+    stays as it is.
+    """
+    app = AppColumns.of(files) if files.endswith((".yaml", ".yml")) else None
+    with operators_silenced(is_verbose=settings.is_verbose):
+        plan, reader = _of_files(files) if app is None else _of_app(app, settings)
+        limits = PreviewOptions(at=f"{reader}.messages", records=rows or sys.maxsize, read_bytes=sys.maxsize)
+        found = require_read(preview(plan, limits))
+    columns, looked_at = evidence_of(_records(found))
+    if not columns:
+        raise DagflowError(f"{files}: there is no record with a column")
+    text = _text(found, columns, looked_at, is_all=found.is_complete and looked_at != rows)
+    if not write:
+        output.result(text.rstrip("\n"))
+    elif app is None:
+        _write(Path(COLUMN_FILE), text)
+    else:
+        _write_into(app, text)
+    return 0
+
+
+def _of_files(files: str) -> tuple[LogicalPlan, str]:
+    """An app that reads files as they stand, and its reader.
+
+    Raises:
+        DagflowError: Their records have no columns.
+    """
+    named = absolute(files) if is_local(files) else files
+    guess = guess_app(named, read_heads(named))
+    for warning in guess.warnings:
+        output.note(f"warning: {warning}")
+    if guess.format.name not in COLUMNED:
+        raise DagflowError(
+            f"{files}: records of the format {guess.format.name} have no columns",
+            hint="columns are told of CSV and of lines of JSON",
+        )
+    columns = tuple(ColumnGuess(each.name, "string", "") for each in guess.format.columns)
+    options = {name: value for name, value in guess.format.options.items() if name != "null_values"}
+    format = replace(guess.format, options=options, columns=columns, infers=False)
+    return plan_of(app_text("infer", named, format, "out")), "reader"
+
+
+def _of_app(app: AppColumns, settings: Settings) -> tuple[LogicalPlan, str]:
+    override = f"{app.reader}.format={json.dumps(app.options)}"
+    return load(app.app, settings, (override,)), app.reader
+
+
+def _records(found: Preview) -> Iterator[tuple[Mapping[str, Any], str]]:
+    for record in found.records:
+        yield record.values, place(record.file, record.offset)
+
+
+def _text(found: Preview, columns: Sequence[ColumnEvidence], rows: int, *, is_all: bool) -> str:
+    guesses = [column.guess(rows) for column in columns]
+    how_many = "all" if is_all else "the first"
+    lines = [f"{_MARK}: from {how_many} {count(rows, 'record')} of {count(len(found.files), 'file')}"]
+    if found.reject_count:
+        reject = found.rejects[0]
+        lines.append(
+            f"# {count(found.reject_count, 'record')} refused, such as {place(reject.file, reject.offset)}: "
+            f"{' '.join(reject.reason.split())}"
+        )
+    if words := sorted({word for guess in guesses for word in guess.null_words}):
+        lines.append(f"# Words that stand for no value: give the format null_values: {value_text(['', *words])}")
+    return "\n".join([*lines, *column_lines(guesses)]) + "\n"
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file of columns, over none but one of ours.
+
+    Raises:
+        DagflowError: There is another one, or it cannot be written.
+    """
+    try:
+        if path.exists() and not path.read_text(encoding="utf-8").startswith(_MARK):
+            raise DagflowError(
+                f"{path} is there already, and stays as it is: it was not written by dagflow infer",
+                hint="move it away, and run this again",
+            )
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise DagflowError(f"{path}: cannot be written: {error.strerror or error}") from error
+    output.note(f"written: {path}")
+
+
+def _write_into(app: AppColumns, text: str) -> None:
+    """Write a file of columns, and let the app name it."""
+    path, before = Path(app.app), Path(app.app).read_bytes().decode("utf-8")
+    _write(app.file, text)
+    if (after := app.with_file(before)) != before:
+        path.write_bytes(after.encode())
+        output.note(f"{path} names it; the rest of the app is as it was")

@@ -1,0 +1,120 @@
+"""Finds where an app declares the columns of its reader, and lets it name a file of them, keeping its comments."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dagflow.errors import AppError, DagflowError
+from dagflow.spec.column_files import COLUMNS, is_column_file, path_of
+from dagflow.spec.environment import Environment
+from dagflow.spec.problems import Place, Problems
+from dagflow.spec.yaml_parser import parse_file
+from dagflow.spec.yaml_text import scalar
+from dagflow.spec.yaml_tree import Mapping, Node, Scalar, plain
+
+COLUMNED = ("csv", "json_lines")
+"""The formats whose columns can be told from files."""
+
+
+@dataclass(frozen=True, slots=True)
+class AppColumns:
+    """The reader of an app whose format has columns.
+
+    Attributes:
+        app: The app file.
+        reader: The operator.
+        format: Its format as it was written.
+    """
+
+    app: str
+    reader: str
+    format: Scalar | Mapping
+
+    @classmethod
+    def of(cls, app: str) -> AppColumns:
+        """Find the reader.
+
+        Raises:
+            AppError: The file is no YAML.
+            DagflowError: There is no such reader, or several.
+        """
+        problems = Problems()
+        root = parse_file(app, Environment(os.environ), problems)
+        if root is None:
+            raise AppError(problems.found)
+        operators = root.get("operators") if isinstance(root, Mapping) else None
+        entries = operators.entries if isinstance(operators, Mapping) else {}
+        found = [cls(app, name, format) for name, each in entries.items() if (format := _format_of(each.value))]
+        if len(found) != 1:
+            raise DagflowError(
+                f"{app} has {len(found)} readers of the formats {' and '.join(COLUMNED)}; columns are told for one",
+                hint="give the files instead: dagflow infer FILES",
+            )
+        return found[0]
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The format without its columns: every value is read as it stands."""
+        if isinstance(self.format, Scalar):
+            return {"type": self.format.text}
+        given: dict[str, Any] = plain(self.format)
+        columns = given.pop(COLUMNS, None)
+        given.pop("null_values", None)
+        if given.get("header") is False and columns:
+            given[COLUMNS] = list(columns)
+        return given
+
+    @property
+    def file(self) -> Path:
+        """The file of columns, as the app names it or will name it.
+
+        Raises:
+            DagflowError: The app declares columns itself.
+        """
+        columns = self.format.get(COLUMNS) if isinstance(self.format, Mapping) else None
+        if isinstance(columns, Scalar) and is_column_file(columns):
+            return path_of(columns)
+        name = f"{Path(self.app).stem}.columns.yaml"
+        if columns is not None:
+            raise DagflowError(
+                f"{self.app}:{columns.place.line}: the app declares columns itself, and they stay as they are",
+                hint=f"write columns: {name} in their place, and run this again",
+            )
+        return Path(self.app).parent / name
+
+    def with_file(self, text: str) -> str:
+        """The text of the app, which names the file of columns."""
+        name = scalar(self.file.name)
+        if isinstance(self.format, Mapping):
+            if self.format.get(COLUMNS) is not None:
+                return text
+            kind = self.format.get("type")
+            assert isinstance(kind, Scalar)  # _format_of has seen to it
+            is_flow = text[_offset(text, self.format.place)] == "{"
+            indent = " " * (self.format.entries["type"].key_place.column - 1)
+            added = f", columns: {name}" if is_flow else f"\n{indent}columns: {name}"
+            start = _offset(text, kind.place) + len(kind.source)
+            end = start if is_flow else text.find("\n", start)
+            end = len(text.rstrip("\n")) if end < 0 else end
+            return text[:end] + added + text[end:]
+        start = _offset(text, self.format.place)
+        added = f"{{type: {self.format.source}, columns: {name}}}"
+        return text[:start] + added + text[start + len(self.format.source) :]
+
+
+def _format_of(operator: Node) -> Scalar | Mapping | None:
+    """The format of a reader with columns; None of any other operator."""
+    properties = operator.get("properties") if isinstance(operator, Mapping) else None
+    format = properties.get("format") if isinstance(properties, Mapping) else None
+    kind = format.get("type") if isinstance(format, Mapping) else format
+    if not isinstance(kind, Scalar) or kind.text not in COLUMNED or not isinstance(format, Scalar | Mapping):
+        return None
+    return format
+
+
+def _offset(text: str, place: Place) -> int:
+    lines = text.splitlines(keepends=True)
+    return sum(map(len, lines[: place.line - 1])) + place.column - 1

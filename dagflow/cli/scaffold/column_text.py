@@ -1,0 +1,32 @@
+"""Writes columns as YAML, with what speaks for each as a comment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from dagflow.cli.scaffold.column_types import ColumnGuess
+from dagflow.spec.yaml_text import flow, scalar
+
+
+def column_lines(columns: Sequence[ColumnGuess], indent: str = "") -> Iterator[str]:
+    """A line for each column: its name, its type and the evidence.
+
+    Args:
+        columns: The columns.
+        indent: What each line begins with.
+    """
+    entries = [f"{scalar(each.name)}: {value_text(each.type)}" for each in columns]
+    width = max(map(len, entries), default=0)
+    for entry, each in zip(entries, columns, strict=True):
+        yield f"{indent}{entry:<{width}}  # {_comment(each.evidence)}".rstrip(" #")
+
+
+def value_text(value: Any) -> str:
+    """A value in one line."""
+    # Types such as decimal(18, 2) need no quotes where nothing stands around them.
+    return value if isinstance(value, str) and value.startswith("decimal(") else flow(value)
+
+
+def _comment(text: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in text)

@@ -1,0 +1,151 @@
+"""Columns that are proposed for files, with what speaks for them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from dagflow.engine.run import run
+from dagflow.plan.load import load_app
+from dagflow.runtime.inline import InlineRuntime
+from tests.cli.commands.inspected_app import invoke
+
+CSV = "id,n,d,x,f\n" + "".join(f"{n},{n},2026-01-0{n},{n},{n}.5\n" for n in range(1, 9)) + "9,many,,NA,7\n"
+JSON = """\
+{"id":1,"n":1,"l":[1],"s":{"a":1,"b":"x"},"t":"2026-01-01"}
+{"id":2,"n":2.5,"m":1,"t":"2026-01-02"}
+{"id":3,"m":2,"w":"text"}
+{"id":4,"m":"many","w":"2026-01-01"}
+"""
+APP = """\
+# Days.
+name: days
+attributes: {{checkpoint: journal}}
+operators:
+  splitter: {{class: FileSplitterInput, properties: {{files: in}}}}
+  reader:
+    class: BlockReader
+    properties:
+      # The files.
+      {format}
+  writer: {{class: RecordWriter, properties: {{path: out}}, partition: parallel}}
+streams:
+  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
+  rows: {{from: reader.messages, to: writer.input}}
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A working directory with files."""
+    with contextlib.chdir(tmp_path):
+        Path("in").mkdir()
+        Path("in/a.csv").write_text(CSV)
+        Path("lines.jsonl").write_text(JSON)
+        yield tmp_path
+
+
+def proposed(text: str) -> tuple[dict[str, str], dict[str, str]]:
+    """The type and the comment of each column."""
+    comments = {line.split(":")[0]: line.partition("# ")[2] for line in text.splitlines() if not line.startswith("#")}
+    return yaml.safe_load(text), comments
+
+
+def test_a_column_of_csv_has_a_type_that_all_of_its_values_have() -> None:
+    """Of another one the comment says the share, and where its first value is; words for nothing are told."""
+    code, out, err = invoke("infer", "in")
+    assert (code, err) == (0, "")
+    types, comments = proposed(out)
+    assert types == {"id": "int64", "n": "string", "d": "date32", "x": "int64", "f": "double"}
+    place = CSV.index("9,many")
+    assert comments["n"] == f"88.9 % int64, 11.1 % string; the first string is at in/a.csv:{place}"
+    assert comments["d"] == "88.9 % date32, 11.1 % without a value"
+    assert out.startswith("# Columns by dagflow infer: from all 9 records of 1 file\n")
+    assert '# Words that stand for no value: give the format null_values: ["", NA]\n' in out
+
+
+def test_a_member_of_json_has_the_type_that_most_of_its_values_have() -> None:
+    """Numbers go together; dates are told only where all texts are some; arrays and objects have inner types."""
+    types, comments = proposed(invoke("infer", "lines.jsonl")[1])
+    assert types == {
+        "id": "int64", "n": "double", "l": "list<int64>", "s": "struct<a: int64, b: string>", "t": "date32",
+        "m": "int64", "w": "string",
+    }  # fmt: skip
+    assert comments["n"] == "25.0 % int64, 25.0 % double, 50.0 % without a value"
+    place = JSON.index('{"id":4')
+    assert comments["m"].endswith(f"; the first string is at lines.jsonl:{place}")
+
+
+def test_a_sample_is_told_as_one() -> None:
+    """Rows behind it are not looked at."""
+    code, out, _ = invoke("infer", "in", "--rows", "8")
+    assert code == 0 and out.startswith("# Columns by dagflow infer: from the first 8 records of 1 file\n")
+    assert proposed(out)[0]["n"] == "int64"
+    assert invoke("infer", "in", "--rows", "0")[1] == invoke("infer", "in")[1]
+
+
+@pytest.mark.parametrize(
+    ("format", "named"),
+    [
+        ("format: csv  # rows", "format: {type: csv, columns: app.columns.yaml}  # rows"),
+        ("format: {type: csv, header: true}", "format: {type: csv, columns: app.columns.yaml, header: true}"),
+        (
+            "format:\n        type: csv  # rows\n        null_values: ['', NA]",
+            "format:\n        type: csv  # rows\n        columns: app.columns.yaml\n        null_values: ['', NA]",
+        ),
+        ("format: {type: csv, columns: app.columns.yaml}", "format: {type: csv, columns: app.columns.yaml}"),
+    ],
+)
+def test_an_app_names_the_file_of_columns_and_stays_as_it_was(format: str, named: str) -> None:
+    """Also its comments; it is valid, and a second time changes nothing."""
+    Path("app.yaml").write_text(APP.format(format=format))
+    for _ in range(2):
+        code, _, err = invoke("infer", "app.yaml", "--write")
+        assert code == 0, err
+        assert Path("app.yaml").read_text() == APP.format(format=named)
+    assert proposed(Path("app.columns.yaml").read_text())[0]["d"] == "date32"
+    assert invoke("validate", "app.yaml")[0] == 0
+    if "NA" in named:
+        run(load_app("app.yaml"), runtime=InlineRuntime)
+        assert '"x":8,"f":8.5' in "".join(path.read_text() for path in Path("out").glob("*"))
+
+
+def test_columns_that_the_app_declares_stay() -> None:
+    """Following the advice, the app gets a file of them."""
+    declared = APP.format(format="format: {type: csv, columns: {id: int64}}")
+    Path("app.yaml").write_text(declared)
+    code, _, err = invoke("infer", "app.yaml", "--write")
+    assert code == 1 and "the app declares columns itself" in err and Path("app.yaml").read_text() == declared
+    assert invoke("infer", "app.yaml")[0] == 0
+    Path("app.yaml").write_text(declared.replace("{id: int64}", "app.columns.yaml"))
+    assert invoke("infer", "app.yaml", "--write")[0] == invoke("validate", "app.yaml")[0] == 0
+
+
+def test_a_file_of_others_is_not_written_over() -> None:
+    """One of ours is; moved away as the advice says, it is written."""
+    assert invoke("infer", "in", "--write")[0] == invoke("infer", "in", "--write")[0] == 0
+    Path("columns.yaml").write_text("id: int64\n")
+    code, _, err = invoke("infer", "in", "--write")
+    assert code == 1 and "columns.yaml is there already" in err and Path("columns.yaml").read_text() == "id: int64\n"
+    Path("columns.yaml").rename("mine.yaml")
+    assert invoke("infer", "in", "--write")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("a.log", "some line\nother line\n", "records of the format lines have no columns"),
+        ("empty.csv", "", "there is no file with anything in it"),
+        ("a.yaml", APP.format(format="format: lines"), "has 0 readers of the formats csv and json_lines"),
+        ("b.yaml", "a: [", "not YAML"),
+    ],
+)
+def test_what_has_no_columns_is_an_error(name: str, text: str, reason: str) -> None:
+    """It says why."""
+    Path(name).write_text(text)
+    code, out, err = invoke("infer", name)
+    assert code != 0 and reason in err and not out
