@@ -59,7 +59,7 @@ def compact_archives(log: Log, directory: str) -> None:
     content = _content(store, parts)
     if len(parts) < 2 or content is None:
         return
-    name = f"{directory}{_range_of(parts[0])[0]:012d}-{_range_of(parts[-1])[1]:012d}"
+    name = f"{directory}{window_range(parts[0])[0]:012d}-{window_range(parts[-1])[1]:012d}"
     log.create_if_absent(name, content, sum(map(_windows_in, parts)))
     log.check_epoch()
     store.delete(parts)
@@ -79,19 +79,20 @@ def _content(store: ObjectStore, names: Sequence[str]) -> bytes | None:
     return b"".join(reversed(parts))
 
 
-def _range_of(name: str) -> tuple[int, int]:
+def window_range(name: str) -> tuple[int, int]:
+    """The ids of the first and the last window of an archive."""
     first, _, last = name.rpartition("/")[2].partition("-")
     return int(first), int(last)
 
 
 def _windows_in(name: str) -> int:
-    first, last = _range_of(name)
+    first, last = window_range(name)
     return last - first + 1
 
 
 def _covered(names: Sequence[str]) -> dict[str, str]:
     """The archives whose windows are all in another one, each with that one."""
-    ranges = {name: _range_of(name) for name in names}
+    ranges = {name: window_range(name) for name in names}
     covered: dict[str, str] = {}
     # By first window, the longest first: what is covered comes behind what covers it.
     reach, last_name = 0, ""
@@ -108,7 +109,7 @@ def _adjacent(names: Sequence[str]) -> list[str]:
     """The last of the names that follow on each other without a gap or an overlap."""
     chain: list[str] = []
     for name in reversed(names):
-        if chain and _range_of(name)[1] + 1 != _range_of(chain[-1])[0]:
+        if chain and window_range(name)[1] + 1 != window_range(chain[-1])[0]:
             break
         chain.append(name)
     return chain[::-1]

@@ -101,29 +101,50 @@ def decode_all(data: bytes, url: str, roots: Roots = NO_ROOTS) -> Iterator[Any]:
         TornError: The last frame is cut off.
         JournalError: As decode() says.
     """
+    for frame in frames_of(data, url):
+        yield _value_of(frame, url, roots)
+
+
+def frames_of(data: bytes, url: str) -> list[bytes]:
+    """The frames that an object is a sequence of, none of them looked into.
+
+    Raises:
+        TornError: The last frame is cut off.
+        JournalError: One has no header, or a version that this program does not know.
+    """
+    frames: list[bytes] = []
     position = 0
     while position < len(data):
         header = _HEADER.match(data, position, position + _MAX_HEADER_BYTES)
         if header is None:
             raise _no_header(data[position:], url)
-        version, length, checksum = int(header[1]), int(header[2]), int(header[3], 16)
+        version, length = int(header[1]), int(header[2])
         if version != FORMAT_VERSION:
             raise JournalError(
                 f"format version {version} is unknown here, version {FORMAT_VERSION} is known",
                 url=url,
                 hint="run the version of dagflow that wrote it, or a newer one",
             )
-        body = data[header.end() : header.end() + length]
-        if len(body) < length:
-            raise TornError(f"{len(body)} of {length} bytes are there: its writer died before it was done", url=url)
-        if zlib.crc32(body) != checksum:
-            raise JournalError(
-                "the checksum does not fit the bytes: the object was damaged after it was written",
-                url=url,
-                hint=f"restore the checkpoint from a copy, or {ANOTHER_CHECKPOINT}",
-            )
-        yield roots.expand_all(_read(isal_zlib.decompress(body)))
-        position = header.end() + length
+        end = header.end() + length
+        if len(data) < end:
+            there = len(data) - header.end()
+            raise TornError(f"{there} of {length} bytes are there: its writer died before it was done", url=url)
+        frames.append(data[position:end])
+        position = end
+    return frames
+
+
+def _value_of(frame: bytes, url: str, roots: Roots) -> Any:
+    header = _HEADER.match(frame)
+    assert header is not None
+    body = frame[header.end() :]
+    if zlib.crc32(body) != int(header[3], 16):
+        raise JournalError(
+            "the checksum does not fit the bytes: the object was damaged after it was written",
+            url=url,
+            hint=f"restore the checkpoint from a copy, or {ANOTHER_CHECKPOINT}",
+        )
+    return roots.expand_all(_read(isal_zlib.decompress(body)))
 
 
 # msgspec takes a tenth of json's time. It knows no lone surrogates, of which file names that are not UTF-8 are made,

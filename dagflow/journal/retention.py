@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from dagflow.errors import MissingError
-from dagflow.journal.compaction import archives_in
-from dagflow.journal.frames import decode, decode_all, encode
+from dagflow.journal.compaction import archives_in, window_range
+from dagflow.journal.frames import decode, encode, frames_of
 from dagflow.journal.log import LOG, SNAPSHOTS, Log, number_of, slot_name
 from dagflow.journal.state import JournalState
 from dagflow.journal.typed_json import from_json, to_json
@@ -138,9 +138,10 @@ def archived_windows(store: ObjectStore, state: JournalState, window_id: int = 0
     for _ in range(_LISTINGS):
         try:
             for name in archives_in(store, archive_directory(state)):
-                if int(name.rpartition("-")[2]) <= seen:
+                first, last = window_range(name)
+                if last <= seen:
                     continue
-                for window in _windows(store, name):
+                for window in _windows(store, name, max(seen + 1 - first, 0)):
                     if window.plan.window_id > seen:
                         seen = window.plan.window_id
                         yield window
@@ -155,9 +156,19 @@ def _vanishing(store: ObjectStore, state: JournalState) -> MissingError:
     return MissingError("archives vanish while they are read", url=redacted(f"{store.url}/{archive_directory(state)}"))
 
 
-def _windows(store: ObjectStore, name: str) -> Iterator[Window]:
+def _windows(store: ObjectStore, name: str, start: int = 0) -> Iterator[Window]:
+    """The windows of an object but for the first so many, which are not decoded."""
+    for frame in _frames(store, name)[start:]:
+        yield _window(store, name, frame)
+
+
+def _frames(store: ObjectStore, name: str) -> list[bytes]:
+    return frames_of(store.read(name), redacted(f"{store.url}/{name}"))
+
+
+def _window(store: ObjectStore, name: str, frame: bytes) -> Window:
     url = redacted(f"{store.url}/{name}")
-    yield from (from_json(Window, value, url) for value in decode_all(store.read(name), url, store.roots))
+    return from_json(Window, decode(frame, url, store.roots), url)
 
 
 def all_windows(store: ObjectStore, state: JournalState, window_id: int = 0) -> Iterator[Window]:
@@ -194,10 +205,12 @@ def newest_windows(store: ObjectStore, state: JournalState, before: int = 0) -> 
     for _ in range(_LISTINGS):
         try:
             for name in sorted(archives_in(store, archive_directory(state)), reverse=True):
-                first, last = map(int, name.rpartition("/")[2].split("-"))
+                first, last = window_range(name)
                 if first >= end or last <= state.forgotten:
                     continue
-                for window in reversed(list(_windows(store, name))):
+                # Of an archive of a thousand windows only those that are asked for are decoded.
+                for frame in reversed(_frames(store, name)[: end - first]):
+                    window = _window(store, name, frame)
                     if state.forgotten < window.plan.window_id < end:
                         end = window.plan.window_id
                         yield _as_at_last(store, state, window)

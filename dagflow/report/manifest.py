@@ -193,10 +193,10 @@ def window_manifest(checkpoint: str, window_id: int, storage: StorageContext) ->
     """
     store = with_roots_of_run(storage, checkpoint)
     manifest = manifest_of(read_window(store, window_id))
-    return replace(manifest, merged_in=_merged_in(store, window_id)) if manifest.held_records else manifest
+    return replace(manifest, merged_in=merging_window(store, window_id)) if manifest.held_records else manifest
 
 
-def _merged_in(store: ObjectStore, window_id: int) -> int | None:
+def merging_window(store: ObjectStore, window_id: int) -> int | None:
     """The first window that has taken what a window has held back."""
     for window in committed_windows(store, window_id + 1):
         if any(newest >= window_id for newest in window.plan.takes.values()):

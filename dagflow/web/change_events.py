@@ -71,16 +71,15 @@ class Events:
 def mark_of(checkpoint: Checkpoint) -> Any:
     """What differs after each step of a run: the newest record of its journal, and what its heartbeat says.
 
-    One listing of the newest names and one small object: no journal is read.
+    Two listings of a few names and one small object: no journal is read.
     """
     try:
-        store = checkpoint.storage.objects(checkpoint.url)
-        records = list(store.list("log/"))
-        heartbeat = newest_heartbeat(store)[1]
+        mark = checkpoint.mark()
+        heartbeat = newest_heartbeat(checkpoint.storage.objects(checkpoint.url))[1]
     except DagflowError as error:
         return type(error).__name__
     said = None if heartbeat is None else (heartbeat.nonce, heartbeat.standing(), tuple(heartbeat.stalls))
-    return records[-1:], said
+    return mark, said
 
 
 def _event(value: dict[str, Any]) -> str:

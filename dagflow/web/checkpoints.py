@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dagflow.journal import JournalState, read_journal
+from dagflow.journal.log import LOG, SNAPSHOTS
 from dagflow.report.reading import Reading, read_checkpoint
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
@@ -14,6 +16,21 @@ from dagflow.storage.objects import ObjectStore
 
 _ODD = re.compile(r"[^a-z0-9]+")
 _ENDINGS = re.compile(r"\.journal$")
+
+
+@dataclass(slots=True)
+class KeptJournal:
+    """What a journal amounted to when it was read last; requests only read it.
+
+    Attributes:
+        lock: Held while it is read again.
+        mark: The newest record and snapshot by then.
+        journal: The store and the state; None before the first time.
+    """
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    mark: tuple[str, str] = ("", "")
+    journal: tuple[ObjectStore, JournalState] | None = None
 
 
 @dataclass(frozen=True)
@@ -26,6 +43,7 @@ class Checkpoint:
         storage: Reaches it.
         app: The app file that was named on the command line, or "".
         live: Gives the figures of a run in this process; None for any other run.
+        kept: What journal() has read last.
     """
 
     id: str
@@ -33,6 +51,7 @@ class Checkpoint:
     storage: StorageContext
     app: str = ""
     live: Callable[[], Reading] | None = None
+    kept: KeptJournal = field(default_factory=KeptJournal, repr=False, compare=False)
 
     def read(self) -> Reading:
         """What is known of it now; it does not raise."""
@@ -46,7 +65,22 @@ class Checkpoint:
             JournalError: It cannot be read.
             StorageError: The store failed.
         """
-        return read_journal(self.storage, self.url)
+        with self.kept.lock:
+            mark = self.mark()
+            # A record that comes while the journal is read shows with the next request, which finds another mark.
+            if self.kept.journal is None or self.kept.mark != mark:
+                self.kept.journal = None
+                self.kept.journal, self.kept.mark = read_journal(self.storage, self.url), mark
+            return self.kept.journal
+
+    def mark(self) -> tuple[str, str]:
+        """The newest record and the newest snapshot of the journal, which tell whether it has grown.
+
+        Raises:
+            StorageError: The store failed.
+        """
+        store = self.storage.objects(self.url)
+        return max(store.list(LOG), default=""), max(store.list(SNAPSHOTS), default="")
 
     @property
     def shown_url(self) -> str:

@@ -17,7 +17,7 @@ from dagflow.web.api import Api, as_json
 from dagflow.web.app_files import hidden
 from dagflow.web.checkpoints import CheckpointLocation, named
 from dagflow.web.query import RequestError
-from tests.web.conftest import finish
+from tests.web.conftest import ROWS, finish
 
 STORAGE = StorageContext.default()
 
@@ -250,3 +250,35 @@ def test_hostile_names_stay_text(folder: Path) -> None:
 def test_secrets_in_yaml_are_hidden(text: str, shown: str) -> None:
     """Values of keys that name a secret, and logins in URLs, are not shown."""
     assert hidden(text).replace("*** ", "***") == shown
+
+
+def test_pages_of_rejects_have_each_record_once(folder: Path) -> None:
+    """A page of one record, and the cursor that it gives, lead through all of them, the newest windows first."""
+    (folder / "in" / "c.csv").write_bytes(b"name,n\na,x\nb,y\nc,3\nd,z\n")
+    finish()
+    whole = ask("rejects")["rejects"]
+    found, after = [], ""
+    while True:
+        page = ask("rejects", limit="1", after=after)
+        found += page["rejects"]
+        if (after := page["next"]) is None:
+            break
+    assert found == whole and len(whole) == 4
+    assert [row["window"] for row in whole] == sorted((row["window"] for row in whole), reverse=True)
+
+
+@pytest.mark.parametrize("after", ["7", "1.2.3", "a.b", f"1.{'9' * 30}", "².1"])
+@pytest.mark.parametrize("resource", ["files", "rejects"])
+def test_a_cursor_that_no_answer_gave_is_refused(folder: Path, resource: str, after: str) -> None:
+    """It would begin anywhere."""
+    with pytest.raises(RequestError, match="after must be what an earlier answer calls next"):
+        ask(resource, after=after)
+
+
+def test_a_journal_that_has_grown_is_read_again(folder: Path) -> None:
+    """What is kept from one request to the next is never older than the newest record."""
+    api = api_of()
+    before = api.answer("windows", {})["windows"][0]["window"]
+    (folder / "in" / "c.csv").write_bytes(ROWS)
+    finish()
+    assert api.answer("windows", {})["windows"][0]["window"] > before

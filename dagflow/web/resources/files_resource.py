@@ -12,12 +12,13 @@ from typing import Any
 from dagflow.errors import DagflowError
 from dagflow.journal import JournalState, Window, newest_windows
 from dagflow.report.input_ranges import InputRange
-from dagflow.report.manifest import IN_PART, LEFT_OUT, PLANNED, READ, WindowManifest, manifest_of
+from dagflow.report.manifest import IN_PART, LEFT_OUT, PLANNED, READ, WindowManifest, inputs_of, manifest_of
 from dagflow.report.open_rejects import rejects_of
 from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore
 from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.query import Query, RequestError
+from dagflow.web.resources.cursor import Cursor
 
 ROWS = 100
 LOOK_S = 1.0
@@ -64,21 +65,25 @@ def files(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
     A version that several windows have read is told of once on a page, by those of its windows that the page covers.
     """
     search, wanted, limit = query.text("search"), query.text("state"), query.limit(ROWS)
-    before, position = _cursor(query.text("after"))
+    cursor = Cursor.of(query.text("after"))
+    before, position = cursor.before, cursor.position
     store, state = checkpoint.journal()
     found: dict[tuple[Any, ...], _Version] = {}
     deadline, following = time.monotonic() + LOOK_S, None
     for window in newest_windows(store, state, before):
         window_id = window.plan.window_id
         if time.monotonic() > deadline:
-            following = f"{window_id + 1}.0"
+            following = str(Cursor(window_id + 1))
             break
+        if search and not any(_matches(part.url, search) for _, part in inputs_of(window.plan)):
+            position = 0
+            continue
         manifest = manifest_of(window)
         rows = list(_parts(manifest, search, wanted))
         for number, (index, part) in enumerate(rows[position:], position):
             key = part.url, part.size_bytes, part.mtime_ns, part.etag
             if key not in found and len(found) == limit:
-                following = f"{window_id + 1}.{number}"
+                following = str(Cursor(window_id + 1, number))
                 break
             _note(found.setdefault(key, _Version(part)), manifest, index, part)
         if following is not None:
@@ -89,28 +94,21 @@ def files(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
     return {"files": [each.to_json() for each in found.values()], "next": following}
 
 
-def _cursor(text: str) -> tuple[int, int]:
-    window, _, position = text.partition(".")
-    if not text:
-        return 0, 0
-    if not (window.isdigit() and position.isdigit()):
-        raise RequestError(f"after must be what an earlier answer calls next, not {text[:40]!r}")
-    return int(window), int(position)
-
-
 def _parts(manifest: WindowManifest, search: str, wanted: str) -> Iterator[tuple[int, InputRange]]:
-    pattern = search if any(sign in search for sign in "*?[") else f"*{search}*"
     for index, part in enumerate(manifest.inputs):
-        # A relative pattern is one of the last part of the location, or of its end.
-        if search and not any(fnmatch.fnmatchcase(part.url.casefold(), each) for each in _ways(pattern.casefold())):
+        if search and not _matches(part.url, search):
             continue
         if wanted and not _state_of(manifest, part).startswith(wanted):
             continue
         yield index, part
 
 
-def _ways(pattern: str) -> tuple[str, ...]:
-    return (pattern, f"*/{pattern}")
+def _matches(url: str, search: str) -> bool:
+    """Whether a location has a text in it, or matches a pattern, as a whole or in its last parts; in any case."""
+    url, text = url.casefold(), search.casefold()
+    if not any(sign in text for sign in "*?["):
+        return text in url
+    return fnmatch.fnmatchcase(url, text) or fnmatch.fnmatchcase(url, f"*/{text}")
 
 
 def _state_of(manifest: WindowManifest, part: InputRange) -> str:
@@ -189,10 +187,11 @@ def file(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
 def _add_window(
     url: str, window: Window, versions: dict[tuple[Any, ...], _Version], manifests: dict[int, WindowManifest]
 ) -> None:
+    # A manifest takes many times as long as a look at the plan, and few windows have read the file.
+    if all(part.url != url for _, part in inputs_of(window.plan)):
+        return
     manifest = manifest_of(window)
     own = [(index, part) for index, part in enumerate(manifest.inputs) if part.url == url]
-    if not own:
-        return
     manifests[manifest.window_id] = manifest
     rejects = list(rejects_of(window)) if window.intent is not None and window.intent.refused else []
     outputs = [(output.url, set(manifest.positions_of(output))) for output in manifest.outputs]

@@ -5,46 +5,116 @@ from __future__ import annotations
 import base64
 import glob
 import itertools
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dagflow.report.open_rejects import RejectChoice, WindowRejects, open_rejects
+from dagflow.journal import JournalState, newest_windows
+from dagflow.report.open_rejects import RejectChoice, WindowRejects, rejects_of
 from dagflow.storage.location import redacted
+from dagflow.storage.objects import ObjectStore
 from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.query import Query
+from dagflow.web.resources.cursor import Cursor
 
 ROWS = 100
 GROUPS = 100
 """Reasons, files and windows that are listed, those with most records."""
 
+LOOK_S = 1.0
+"""One request counts, and reads on for its page, for so long each; the answer says how far it has come."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Which of the refused records are asked for."""
+
+    records: RejectChoice
+    window_id: int
+
+    @classmethod
+    def of(cls, query: Query) -> _Choice:
+        reason, file = query.text("reason"), query.text("file")
+        chosen = RejectChoice((reason,) if reason else (), glob.escape(file) if file else "")
+        return cls(chosen, query.number("window"))
+
+
+@dataclass(slots=True)
+class _Counts:
+    """How many records were counted, and the oldest window that was looked at."""
+
+    reason: Counter[str] = field(default_factory=Counter)
+    file: Counter[str] = field(default_factory=Counter)
+    window: Counter[int] = field(default_factory=Counter)
+    since: int = 0
+
 
 def rejects(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
     """What is refused, and no later window has taken over; `reason`, `file` and `window` choose some of it."""
-    reason, file, window_id = query.text("reason"), query.text("file"), query.number("window")
-    choice = RejectChoice((reason,) if reason else (), glob.escape(file) if file else "")
-    counts: dict[str, Counter[Any]] = {"reason": Counter(), "file": Counter(), "window": Counter()}
-    start, limit = query.number("after"), query.limit(ROWS)
-    rows: list[dict[str, Any]] = []
-    seen = 0
-    for window in open_rejects(checkpoint.url, checkpoint.storage):
-        if window_id and window.window_id != window_id:
-            continue
-        chosen = window.records.where(choice.mask(window))
-        for block_id, why, records, _ in chosen.sums():
-            counts["reason"][why] += records
-            counts["file"][redacted(window.blocks[block_id].url)] += records
-            counts["window"][window.window_id] += records
-        first, last = max(start - seen, 0), min(start + limit - seen, len(chosen))
-        if first < last:
-            rows += _rows(window, chosen.slice(first, last).table.to_pylist())
-        seen += len(chosen)
+    store, state = checkpoint.journal()
+    choice = _Choice.of(query)
+    counts = _counted(store, state, choice)
+    rows, following = _page(store, state, choice, Cursor.of(query.text("after")), query.limit(ROWS))
     return {
-        "total": seen,
-        **{f"by_{name}": _most(own) for name, own in counts.items()},
+        "total": counts.window.total(),
+        **{f"by_{name}": _most(getattr(counts, name)) for name in ("reason", "file", "window")},
+        "since_window": counts.since,
         "rejects": rows,
-        "next": start + limit if start + limit < seen else None,
+        "next": following,
     }
+
+
+def _counted(store: ObjectStore, state: JournalState, choice: _Choice) -> _Counts:
+    counts, deadline = _Counts(), time.monotonic() + LOOK_S
+    for window_id, found in _chosen(store, state, choice, 0):
+        if time.monotonic() > deadline:
+            return counts
+        counts.since = window_id
+        for part in found:
+            for block_id, why, records, _ in part.records.sums():
+                counts.reason[why] += records
+                counts.file[redacted(part.blocks[block_id].url)] += records
+                counts.window[window_id] += records
+    counts.since = state.forgotten + 1
+    return counts
+
+
+def _page(
+    store: ObjectStore, state: JournalState, choice: _Choice, cursor: Cursor, limit: int
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Records from a cursor on, the newest windows first, and the cursor of the next page."""
+    rows: list[dict[str, Any]] = []
+    position, deadline = cursor.position, time.monotonic() + LOOK_S
+    for window_id, found in _chosen(store, state, choice, cursor.before):
+        if time.monotonic() > deadline:
+            return rows, str(Cursor(window_id + 1))
+        seen = 0
+        for part in found:
+            first = min(max(position - seen, 0), len(part.records))
+            last = min(len(part.records), first + limit - len(rows))
+            rows += _rows(part, part.records.slice(first, last).table.to_pylist())
+            if last < len(part.records):
+                return rows, str(Cursor(window_id + 1, seen + last))
+            seen += len(part.records)
+        position = 0
+    return rows, None
+
+
+def _chosen(
+    store: ObjectStore, state: JournalState, choice: _Choice, before: int
+) -> Iterator[tuple[int, list[WindowRejects]]]:
+    """The chosen records of each window, the newest first; windows without any are told as well."""
+    retried = set(state.retried)
+    bounds = [bound for bound in (before, choice.window_id + 1 if choice.window_id else 0) if bound]
+    for window in newest_windows(store, state, min(bounds, default=0)):
+        window_id = window.plan.window_id
+        if window_id < choice.window_id:
+            return
+        is_open = window_id not in retried and window.intent is not None and window.intent.refused
+        masked = ((part, choice.records.mask(part)) for part in (rejects_of(window) if is_open else ()))
+        yield window_id, [replace(part, records=part.records.where(mask)) for part, mask in masked if mask.any()]
 
 
 def _most(counts: Counter[Any]) -> list[dict[str, Any]]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
-from dagflow.journal import JournalState, Window, WindowIntent, newest_windows
+from dagflow.journal import JournalState, Window, WindowIntent, find_window, newest_windows
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
-from dagflow.report.manifest import WindowTimes, window_manifest
+from dagflow.report.manifest import WindowTimes, manifest_of, merging_window
 from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.query import Query
 
@@ -40,8 +40,10 @@ def windows(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
 
 def window(checkpoint: Checkpoint, window_id: int) -> dict[str, Any]:
     """What one window read and wrote, as `dagflow status --window N --json` tells it; of long lists the beginning."""
-    manifest = window_manifest(checkpoint.url, window_id, checkpoint.storage).to_json()
     store, state = checkpoint.journal()
+    found = manifest_of(find_window(store, state, window_id))
+    merged = merging_window(store, window_id) if found.held_records else None
+    manifest = replace(found, merged_in=merged).to_json()
     pair = list(itertools.islice(newest_windows(store, state, window_id + 1), 2))
     counts = {name: len(manifest[name]) for name in ("inputs", "outputs", "skipped")}
     cut = {name: manifest[name][:MANY_RANGES] for name in counts}
