@@ -16,6 +16,9 @@ from operators.files.compression import COMPRESSIONS
 MAX_SHIFTS = 3
 """How many rotations back the number in a name is counted: several may come between two scans."""
 
+MOST_SHIFTS = 400
+"""The same where more than the names speaks for it: a year of daily rotations."""
+
 _SUFFIXES = "|".join(re.escape(suffix) for compression in COMPRESSIONS for suffix in compression.suffixes)
 _COMPRESSED = re.compile(f"(.+)(?:{_SUFFIXES})".encode(), re.DOTALL | re.IGNORECASE)
 _NUMBERS = r"[.\-_][0-9][0-9.:_T+\-]*"
@@ -45,6 +48,18 @@ def earlier_paths(path: bytes) -> list[bytes]:
     above = directory.rpartition(b"/")[0]
     found = dict.fromkeys(_earlier_names(name))
     return [place + b"/" + each for place in dict.fromkeys((directory, above)) for each in found if place or above]
+
+
+def farther_paths(path: bytes) -> list[bytes]:
+    """The paths that a compressed file may have had, uncompressed, more than MAX_SHIFTS rotations ago, newest first."""
+    directory, _, name = path.rpartition(b"/")
+    bare = uncompressed(name)
+    numbered = _NUMBERED.fullmatch(bare)
+    if bare == name or numbered is None:
+        return []
+    number = int(numbered[2])
+    shifts = range(MAX_SHIFTS + 1, min(number, MOST_SHIFTS) + 1)
+    return [directory + b"/" + numbered[1] + b"%d" % (number - shift) for shift in shifts]
 
 
 def _earlier_names(name: bytes) -> Iterator[bytes]:

@@ -11,7 +11,12 @@ from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError
 from dagflow.runtime.inline import InlineRuntime
 from tests.operators.splitter.driving import write
-from tests.operators.splitter.renames.rotations import compress_at_once, copy_and_truncate, rename_into_directory
+from tests.operators.splitter.renames.rotations import (
+    compress_at_once,
+    compress_later,
+    copy_and_truncate,
+    rename_into_directory,
+)
 from tests.properties.test_grown_files import app_over, appending, at_window, published
 
 ROTATIONS = [compress_at_once, copy_and_truncate, rename_into_directory]
@@ -62,3 +67,24 @@ def test_what_was_left_out_is_listed_once_and_under_its_newest_name(tmp_path: Pa
     assert [(each.url, each.end) for each in second.left_out.newest] == ([(str(moved), 14)] if goes else [])
     assert (second.left_out.ranges, second.left_out.bytes) == ((1, 14) if goes else (0, 0))
     assert goes or published(tmp_path) == [b"line 1", b"line 2"]
+
+
+@pytest.mark.parametrize("rotations", [2, 9])
+def test_a_log_that_was_rotated_many_times_between_two_runs_is_read_once(tmp_path: Path, rotations: int) -> None:
+    """The second last one is compressed meanwhile, and has another inode and a name far from its old one."""
+    app, log = app_over(tmp_path, "block_size: 1MiB"), tmp_path / "in" / "app.log"
+    written: list[bytes] = []
+
+    def rotate_and_log() -> None:
+        if log.exists():
+            compress_later(log)
+        written.append(b"line %02d" % len(written))
+        write(log, written[-1] + b"\n")
+
+    for _ in range(2):
+        rotate_and_log()
+    run(app, RunOptions(), runtime=InlineRuntime)
+    for _ in range(rotations):
+        rotate_and_log()
+    run(app, RunOptions(), runtime=InlineRuntime)
+    assert published(tmp_path) == written

@@ -12,7 +12,7 @@ import numpy as np
 
 from dagflow.storage.fingerprint import UNKNOWN, read_until
 from dagflow.storage.roots import Roots
-from operators.files.rotation_names import earlier_paths, rotated
+from operators.files.rotation_names import earlier_paths, farther_paths, rotated
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.fingerprinting import Prefix
@@ -189,12 +189,20 @@ class RenameDetector:
         names = {
             each.name: [each.files.root.index_name(path) for path in earlier_paths(each.path)] for each in suspects
         }
+        farther = {
+            each.name: [each.files.root.index_name(path) for path in farther_paths(each.path)] for each in suspects
+        }
         keys = {before: [before + slot for slot in SLOTS] for each in names.values() for before in each}
-        entries = self._index.find([key for each in keys.values() for key in each])
-        return {
+        near = [key for each in keys.values() for key in each]
+        entries = self._index.find([*near, *(key for each in farther.values() for key in each)])
+        found = {
             name: [self._source(key, entries[key]) for before in each for key in keys[before] if key in entries]
             for name, each in names.items()
         }
+        for each in suspects:
+            known = ((key, entries[key]) for key in farther[each.name] if key in entries)
+            found[each.name] += [self._source(key, entry) for key, entry in known if _is_dated_as(each, entry)]
+        return found
 
     def _source(self, name: bytes, entry: IndexEntry) -> Source:
         path = os.fsencode(self._roots.expand(os.fsdecode(name.partition(EARLIER)[0])))
@@ -375,6 +383,11 @@ def _has_gone_to(source: Source, path: bytes, entry: IndexEntry) -> bool:
         return False
     now = _stat_of(source.path)
     return source.entry.fingerprint == entry.fingerprint or (now is not None and now.st_ino == entry.identity)
+
+
+def _is_dated_as(suspect: Suspect, entry: IndexEntry) -> bool:
+    """Whether a file has the time of a version, which programs that compress keep, some of them in seconds."""
+    return suspect.stat.mtime_ns // 1_000_000_000 == entry.mtime_ns // 1_000_000_000
 
 
 def _is_exactly_as_listed(suspect: Suspect) -> bool:
