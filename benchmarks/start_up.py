@@ -1,4 +1,4 @@
-"""How long commands take before they work: whole commands side by side, and a run on Spark phase by phase.
+"""How long commands take before they work: whole commands side by side, and a run on Spark moment by moment.
 
     python -m benchmarks.start_up --rounds 5
 
@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import importlib.abc
+import importlib.machinery
 import json
 import os
 import resource
@@ -38,36 +40,38 @@ COMMANDS = {
     "dagflow run": ["run", APP, "--set", LOGS, "--fresh", "-q"],
 }
 
-PHASES = {
-    "Python and imports": ("", ""),
+MOMENTS = {
+    "Java is launched": ("dagflow.runtime.spark_process.SparkProcess", "_launched"),
     "the app is read": ("dagflow.cli.app_run", "load"),
-    "Java starts": ("dagflow.runtime.spark_context", "SparkProcess"),
-    "Spark's context": ("dagflow.runtime.spark_context", "_context"),
-    "the first window, with the first Python worker": ("dagflow.engine.driver.Driver", "_commit_oldest"),
-    "the end of the processes": ("dagflow.runtime.base.LazyRuntime", "close"),
+    "the first window is planned": ("dagflow.engine.window_planner.WindowPlanner", "plan_next"),
+    "Java is ready": ("dagflow.runtime.spark_process.SparkProcess", "_address"),
+    "Spark's context is there": ("dagflow.runtime.spark_context", "_context"),
+    "the first task reports": ("dagflow.runtime.progress_board.ProgressBoard", "record"),
+    "the first window is committed": ("dagflow.engine.driver.Driver", "_commit_oldest"),
+    "all processes have ended": ("dagflow.runtime.base.LazyRuntime", "close"),
 }
-"""What is timed: functions of a run, by what they do."""
+"""What a run on Spark is timed by: the first return of a function."""
 
 
 def main() -> None:
     """Measure, and print two tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--phases", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    parser.add_argument("--moments", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.phases is not None:
-        run_phases(options.phases)
+    if options.moments is not None:
+        run_timed(options.moments)
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     with tempfile.TemporaryDirectory() as directory:
         call = Caller(directory, environ)
         for arguments in COMMANDS.values():
             call(arguments)  # compiles modules, and fills the page cache
         seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in COMMANDS}
-        phases: list[dict[str, float]] = []
+        moments: list[dict[str, float]] = []
         for _ in range(options.rounds):
             for name, arguments in COMMANDS.items():
                 seconds[name].append(call(arguments))
-            phases.append(call.phases(COMMANDS["dagflow run"]))
+            moments.append(call.moments(COMMANDS["dagflow run"]))
     print(f"{options.rounds} rounds in turn, load {os.getloadavg()[0]:.1f}, {os.cpu_count()} cores\n")
     rows = []
     for name, measured in seconds.items():
@@ -76,8 +80,9 @@ def main() -> None:
         rows.append((f"`{name}`", f"{middle:.2f} s", range_of(walls), f"{cpu:.2f} s"))
     print(table(("command", "median", "range", "CPU time"), rows))
     print()
-    medians = [(name, statistics.median(each.get(name, 0.0) for each in phases)) for name in (*PHASES, "all else")]
-    print(table(("phase of a run on Spark", "median"), [(name, f"{middle:.2f} s") for name, middle in medians]))
+    medians = {name: statistics.median(each[name] for each in moments) for name in MOMENTS}
+    in_order = sorted(medians.items(), key=lambda each: each[1])
+    print(table(("a run on Spark", "median"), [(name, f"{after:.2f} s") for name, after in in_order]))
 
 
 class Caller:
@@ -98,9 +103,9 @@ class Caller:
         self._run([sys.executable, "-m", "dagflow.cli", *arguments])
         return time.monotonic() - began_s, _cpu_s() - before
 
-    def phases(self, arguments: list[str]) -> dict[str, float]:
-        """Seconds of each phase of a run."""
-        said = self._run([sys.executable, "-m", "benchmarks.start_up", "--phases", str(time.time()), *arguments])
+    def moments(self, arguments: list[str]) -> dict[str, float]:
+        """When each moment of a run came, in seconds since its process was started."""
+        said = self._run([sys.executable, "-m", "benchmarks.start_up", "--moments", str(time.time()), *arguments])
         found: dict[str, float] = json.loads(said.splitlines()[-1])
         return found
 
@@ -118,43 +123,69 @@ def _cpu_s() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def run_phases(arguments: list[str]) -> None:
-    """Be a run that times its phases; prints them as JSON, and ends the process.
+def run_timed(arguments: list[str]) -> None:
+    """Be a run that notes its moments; prints them as JSON, and ends the process.
 
     Args:
         arguments: When the process was started, in seconds since 1970, and those of the command line.
     """
-    began_s, taken = float(arguments[0]), {}
-    for module in ("dagflow.cli.main", "dagflow.cli.app_run", "dagflow.runtime.spark_context"):
-        importlib.import_module(module)
-    taken["Python and imports"] = time.time() - began_s
-    for phase, (place, name) in PHASES.items():
-        if place:
-            _time(_found(place), name, phase, taken)
+    began_s = float(arguments[0])
+    noted: dict[str, float] = {}
+
+    def note(moment: str) -> None:
+        noted.setdefault(moment, time.time() - began_s)
+
+    # A module is imported when the run imports it, and changed then.
+    finder = Noting(note)
+    sys.meta_path.insert(0, finder)
     try:
-        sys.modules["dagflow.cli.main"].command_line.main(arguments[1:])
+        importlib.import_module("dagflow.cli.main").command_line.main(arguments[1:])
     finally:
-        taken["all else"] = time.time() - began_s - sum(taken.values())
-        print(json.dumps(taken))
+        print(json.dumps(noted))
 
 
-def _found(place: str) -> Any:
+class Noting(importlib.abc.MetaPathFinder):
+    """Has the functions of MOMENTS note their first return, in modules that are imported from now on.
+
+    Args:
+        note: Takes the name of a moment.
+    """
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+
+    def find_spec(self, name: str, path: Any, target: Any = None) -> Any:
+        """The module as it is found otherwise, with a loader that changes it."""
+        found = {moment: place for moment, place in MOMENTS.items() if _module_of(place[0]) == name}
+        spec = importlib.machinery.PathFinder.find_spec(name, path) if found else None
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def changed(module: Any) -> None:
+                execute(module)
+                for moment, (place, function) in found.items():
+                    owner = getattr(module, place.rpartition(".")[2]) if place != name else module
+                    self._change(owner, function, moment)
+
+            spec.loader.exec_module = changed  # type: ignore[method-assign]  # of this one loader
+        return spec
+
+    def _change(self, owner: Any, name: str, moment: str) -> None:
+        function: Callable[..., Any] = getattr(owner, name)
+
+        def noted(*arguments: Any, **options: Any) -> Any:
+            try:
+                return function(*arguments, **options)
+            finally:
+                self._note(moment)
+
+        setattr(owner, name, noted)
+
+
+def _module_of(place: str) -> str:
+    """The module of a class or a module."""
     module, _, name = place.rpartition(".")
-    return getattr(sys.modules[module], name) if name[0].isupper() else sys.modules[place]
-
-
-def _time(owner: Any, name: str, phase: str, taken: dict[str, float]) -> None:
-    """Have a function add its seconds to a phase; only its first call counts."""
-    function: Callable[..., Any] = getattr(owner, name)
-
-    def timed(*arguments: Any, **options: Any) -> Any:
-        began_s = time.monotonic()
-        try:
-            return function(*arguments, **options)
-        finally:
-            taken.setdefault(phase, time.monotonic() - began_s)
-
-    setattr(owner, name, timed)
+    return module if name[0].isupper() else place
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from functools import partial
 from typing import NoReturn
 
 from dagflow.cli import output
+from dagflow.cli.ahead import Ahead
 from dagflow.cli.command_lines import replay_command, resume_command, status_command
 from dagflow.cli.json_log import error_fields, json_line
 from dagflow.cli.locations import load, require_directory
@@ -34,7 +35,6 @@ from dagflow.errors import (
 )
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import RunSnapshot
-from dagflow.runtime.task_server import TaskServer
 from dagflow.telemetry.run_signals import MetricsAddress
 
 
@@ -58,13 +58,13 @@ class RunRequest:
     log_format: LogFormat
 
 
-def run_app(settings: Settings, asked: RunRequest, server: TaskServer | None) -> int:
+def run_app(settings: Settings, asked: RunRequest, ahead: Ahead) -> int:
     """Run an app, and say what it has done.
 
     Args:
         settings: Of the command line.
         asked: Its arguments.
-        server: The process that forks those of tasks, where it was started ahead.
+        ahead: What was started ahead for it.
 
     Returns:
         The exit code.
@@ -83,7 +83,8 @@ def run_app(settings: Settings, asked: RunRequest, server: TaskServer | None) ->
         asked.fresh,
         take_over=asked.take_over,
         workers=asked.workers,
-        server=server,
+        server=ahead.server,
+        java=ahead.java,
         metrics=MetricsAddress(*asked.metrics) if asked.metrics is not None else None,
     )
     limit = f" --limit {asked.limit}" if asked.limit is not None else ""

@@ -11,9 +11,6 @@ from rich.text import Text
 from dagflow.cli.figures import brief, clock, count, duration, part, size
 from dagflow.report.snapshot import OperatorFigures, RunningWindow, RunSnapshot
 
-LOCAL_START_S = 0.5
-"""About what processes of this machine take to start."""
-
 MIN_BUSY_S = 1.0
 """Seconds that operators must have worked before it is told where the time goes."""
 
@@ -128,15 +125,12 @@ def account(snapshot: RunSnapshot) -> str:
 
 
 def faster_locally(snapshot: RunSnapshot) -> list[str]:
-    """What to tell of a run for which the start of Spark took longer than all operators; nothing of another one."""
+    """What to tell of a run that waited longer for Spark than all operators worked; nothing of another one."""
     busy_s = sum(operator.busy_s for operator in snapshot.operators)
     if snapshot.state != "completed" or busy_s >= snapshot.spark_start_s:
         return []
-    start, work = duration(snapshot.spark_start_s), duration(busy_s)
-    return [
-        f"Spark took {start} to start, and the operators worked for {work}: --local starts in about "
-        f"{duration(LOCAL_START_S)}"
-    ]
+    waited, work = duration(snapshot.spark_start_s), duration(busy_s)
+    return [f"the run waited {waited} for Spark, and its operators worked for {work}: it would be faster with --local"]
 
 
 def left_out_lines(snapshot: RunSnapshot, most: int = 5) -> list[str]:

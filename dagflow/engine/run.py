@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from dagflow.api.context import WindowBudget
 from dagflow.engine.app_change_notice import change_notices
@@ -27,6 +29,7 @@ from dagflow.engine.scan_requests import ScanRequests
 from dagflow.engine.segments import SegmentStore
 from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.signing import pickles_state
+from dagflow.engine.spark_start import SparkStart
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.whole_input import InputCount
 from dagflow.engine.window_committer import WindowCommitter
@@ -34,6 +37,7 @@ from dagflow.engine.window_planner import WindowPlanner, WindowSource
 from dagflow.engine.window_runner import WindowRunner
 from dagflow.engine.window_sizing import WindowSizing
 from dagflow.errors import MissingError
+from dagflow.execution.forked import end_if_forked
 from dagflow.execution.operator_output import captured, named_records
 from dagflow.execution.output_limit import OperatorOutput
 from dagflow.execution.program import Program
@@ -49,9 +53,9 @@ from dagflow.report.snapshot import RunSnapshot
 from dagflow.report.statistics import RunStatistics
 from dagflow.runtime.base import LazyRuntime, Runtime
 from dagflow.runtime.local import start_local
-from dagflow.runtime.lost_master import master_named
 from dagflow.runtime.probe import RunLocations
 from dagflow.runtime.scratch import sweep
+from dagflow.runtime.spark_process import SparkProcess, spark_log
 from dagflow.runtime.task_server import TaskServer
 from dagflow.spec.app_spec import Attributes
 from dagflow.spec.spark_master import SparkMaster
@@ -82,6 +86,7 @@ class RunOptions:
         rejects: Which refused records are read again, in place of new input; None for new input.
         server: The process that forks those of tasks, where it was started ahead; None for a new one.
         metrics: Where the run serves its metrics; None for nowhere.
+        java: Spark's Java process, where it was started ahead; None for a new one, when it is needed.
     """
 
     checkpoint: str | None = None
@@ -93,6 +98,7 @@ class RunOptions:
     take_over: bool = False
     workers: int | None = None
     server: TaskServer | None = None
+    java: SparkProcess | None = None
     limit: RecordLimit | None = None
     rejects: RejectChoice | None = None
     metrics: MetricsAddress | None = None
@@ -125,7 +131,8 @@ class _Services:
         self._operator = operator
         self._journal = journal
         self._watch = watch
-        self.in_tasks = runtime.in_tasks
+        self._runtime = runtime
+        self._process = os.getpid()
         self.state_url = state_url
         self.follow = follow
         self.operator_index = operator_index
@@ -139,6 +146,11 @@ class _Services:
     def held_files(self) -> Sequence[HeldFile]:
         state = self._journal.state
         return state.held.free(holder_of(self._operator), state.planned.values())
+
+    def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
+        # A process that the operator has forked lacks the threads that start the runtime.
+        end_if_forked(self._process, self._operator)
+        return self._runtime.in_tasks(function, items)
 
     def watched(self, what: str) -> AbstractContextManager[None]:
         return self._watch.doing(f"operator '{self._operator}' in {what}")
@@ -355,7 +367,8 @@ def lazy_runtime(
 ) -> LazyRuntime:
     """The runtime of a program, which starts with the first window that has tasks.
 
-    Without a factory it is Spark, or this machine where the options say so.
+    Without a factory it is Spark, or this machine where the options say so. Where Spark's Java process was started
+    ahead, the rest of Spark starts now, in the background.
     """
     if runtime is not None:
         return LazyRuntime(lambda: runtime(program))
@@ -365,39 +378,17 @@ def lazy_runtime(
             lambda: start_local(program, workers, log, options.server), log=str(log) if workers > 1 else ""
         )
     master = options.master or app.attributes.master
+    conf = {**app.attributes.spark, **options.conf}
+    spark = SparkStart(app, program, master, conf, locations, stop, options.java)
+    if options.java is not None:
+        spark.begin()
 
-    def start() -> Runtime:
+    def wait() -> Runtime:
         if controls is None:
-            return _start_spark(app, program, options, locations, stop)
+            return spark.wait()
         controls.observer.progress(RunSnapshot(app.name, waits_for=f"starting Java for Spark on {master}"))
-        # PySpark waits for Java for ever.
         with controls.watch.doing("the start of Spark"):
-            return _start_spark(app, program, options, locations, stop)
+            return spark.wait()
 
     is_local = SparkMaster.parse(master).local_tasks is not None
-    return LazyRuntime(start, is_local_spark=is_local, log=str(_spark_log(app)))
-
-
-def _spark_log(app: LogicalPlan) -> Path:
-    return Path(".dagflow") / f"{app.name}.spark.log"
-
-
-def _start_spark(
-    app: LogicalPlan, program: Program, options: RunOptions, locations: RunLocations, stop: StopRequest
-) -> Runtime:
-    """Start Spark, and check that its executors can run the app."""
-    # Heavy: a run that finds nothing to do needs no Spark.
-    from dagflow.runtime.spark import SparkRuntime
-    from dagflow.runtime.spark_context import start_context, stop_context
-
-    master, log = options.master or app.attributes.master, _spark_log(app)
-    modules = app.spec.user_modules() if app.spec is not None else []
-    with master_named(master, log), contextlib.ExitStack() as undo:
-        settings = {**app.attributes.spark, **options.conf}
-        context = start_context(app.name, master, settings, log, lambda: stop.is_requested)
-        undo.callback(stop_context, context)
-        runtime = SparkRuntime(program, context, modules=modules, owns_context=True, must_stop=lambda: stop.is_overdue)
-        undo.callback(runtime.close)
-        runtime.probe(locations)
-        undo.pop_all()
-    return runtime
+    return LazyRuntime(wait, spark.give_up, is_local_spark=is_local, log=str(spark_log(app.name)))

@@ -13,7 +13,7 @@ from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import AlreadyExistsError, JournalError, LiveRunError, RunStoppedError
 from dagflow.journal.heartbeat import STALE_AFTER_S, Heartbeat, beating, heartbeat_name, newest_heartbeat, time_text
 from dagflow.plan.logical import LogicalPlan
-from dagflow.spec.app_reader import read_identity
+from dagflow.spec.head_reader import read_head
 from dagflow.storage.location import absolute, redacted
 from dagflow.storage.objects import ObjectStore
 
@@ -157,14 +157,14 @@ class RunGate:
             return
         if Path(other).read_bytes() == Path(file).read_bytes():
             return
-        name, checkpoint = read_identity(other)
-        is_rival = name == last.app and absolute(checkpoint) == self.store.url
+        head = read_head(other)
+        is_rival = head is not None and head.name == last.app and absolute(head.checkpoint) == self.store.url
         places = publishing_places(app)
         is_elsewhere = bool(places and last.outputs) and not places & set(last.outputs)
-        if is_rival and not self.is_chosen and (name != app.name or is_elsewhere):
+        if is_rival and not self.is_chosen and (last.app != app.name or is_elsewhere):
             raise JournalError(
                 f"this is the checkpoint of the app '{last.app}' in {other}, and '{app.name}' in {file} is another "
-                "app" + (", which publishes elsewhere" if name == app.name else ""),
+                "app" + (", which publishes elsewhere" if last.app == app.name else ""),
                 url=redacted(self.store.url),
                 hint=f"give {file} another `name` or a `checkpoint` of its own; if it is to replace the other one, "
                 "move that file away",

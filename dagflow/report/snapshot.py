@@ -162,7 +162,7 @@ class RunSnapshot:
         held_results: Operators whose results over several windows are held back; only of a journal.
         driver: The process that drives the runs, or did; only of a journal, and None where no heartbeat is known.
         left_out: What all runs together have left out of files, and no later window has read.
-        spark_start_s: Seconds that a Spark of this machine took to start; 0 where none was started. Only at the end.
+        spark_start_s: Seconds that the run waited for a Spark of this machine to start; 0 without one. Only at the end.
         targets: What transactional targets have, by operator.
         waits_for: What a run that does nothing else waits for, such as "starting Java"; "" where it works.
         whole: How much a run to completion will read; None where that is not known, and while following.

@@ -83,16 +83,25 @@ class LazyRuntime:
     """The runtime of a run, started when it is first needed.
 
     Args:
-        start: Starts the runtime; called at most once.
+        start: Starts the runtime; called until it succeeds.
+        give_up: Ends what was started without start(), which was not called, or failed.
         is_local_spark: Whether it is a Spark of this machine.
         log: Where its processes write; "" where they have no file of their own.
 
     Attributes:
-        start_s: Seconds that the start took; 0 before it.
+        start_s: Seconds that were waited for the start; 0 before it.
     """
 
-    def __init__(self, start: Callable[[], Runtime], *, is_local_spark: bool = False, log: str = "") -> None:
+    def __init__(
+        self,
+        start: Callable[[], Runtime],
+        give_up: Callable[[], None] = lambda: None,
+        *,
+        is_local_spark: bool = False,
+        log: str = "",
+    ) -> None:
         self._start = start
+        self._give_up = give_up
         self.log = log
         self.is_local_spark = is_local_spark
         self.start_s = 0.0
@@ -124,5 +133,7 @@ class LazyRuntime:
     def close(self) -> None:
         """Release the resources of a runtime that has started; a second call does nothing."""
         with self._lock:
-            if self._runtime is not None:
+            if self._runtime is None:
+                self._give_up()
+            else:
                 self._runtime.close()

@@ -5,14 +5,14 @@ Started by Spark as `python -m dagflow.runtime.daemon pyspark.worker`, on the dr
 
 from __future__ import annotations
 
-import gc
-import importlib
 import os
 import runpy
 import sys
 from collections.abc import Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
+
+from dagflow.runtime.prepared_daemon import handed_over, import_for_tasks
 
 
 def unpacked(path: Sequence[str], spark_home: Path) -> list[str]:
@@ -38,11 +38,9 @@ def unpacked(path: Sequence[str], spark_home: Path) -> list[str]:
 def main() -> None:
     """Import what tasks need, and serve Spark until it closes the standard input."""
     sys.path[:] = unpacked(sys.path, Path(os.environ.get("SPARK_HOME", "")))
-    for module in (*sys.argv[1:2], "dagflow.execution.task"):
-        importlib.import_module(module)
-    # Frozen objects stay shared between all forked processes; a garbage collection would write to their pages.
-    gc.collect()
-    gc.freeze()
+    if handed_over(sys.path):
+        return
+    import_for_tasks(sys.argv[1])
     runpy.run_module("pyspark.daemon", run_name="__main__")
 
 

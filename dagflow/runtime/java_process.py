@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 OUT_OF_MEMORY_CODE = 3
 """The exit code of a Java that ends by -XX:+ExitOnOutOfMemoryError."""
@@ -18,29 +15,16 @@ OUT_OF_MEMORY_END = "it ran out of memory"
 END_S = 5.0
 """How long an ending Java is waited for; its connections close before it is gone."""
 
-IGNORED_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
-"""PySpark lets Java ignore SIGINT. A terminal or a service manager sends these to every process of a run as well, and
-the driver could not end the run cleanly without Java. Java ends when its standard input does, which is the driver's
-end of a pipe: also after a SIGKILL of the driver."""
+_IGNORED_SIGNALS = "INT TERM HUP"
 
 
-class JavaProcessOptions(dict[str, Any]):
-    """Options of subprocess.Popen for PySpark, which adds a preexec_fn and the environment: both are made to fit.
+def ignoring_signals(command: Sequence[str]) -> list[str]:
+    """A command that ignores what a terminal or a service manager sends to every process of a run.
 
-    Args:
-        pid_file: Where the process writes its id when it begins.
+    The driver could not end the run cleanly without Java. Java ends when its standard input does, which is the
+    driver's end of a pipe: also after a SIGKILL of the driver.
     """
-
-    def __init__(self, pid_file: Path) -> None:
-        super().__init__()
-        self._pid_file = pid_file
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        if name == "preexec_fn":
-            value = _prepared(value, self._pid_file)
-        elif name == "env":
-            value = with_utf8(value)
-        super().__setitem__(name, value)
+    return ["/bin/sh", "-c", f"trap '' {_IGNORED_SIGNALS}; exec \"$@\"", "sh", *command]
 
 
 def with_utf8(environ: Mapping[str, str]) -> dict[str, str]:
@@ -50,16 +34,6 @@ def with_utf8(environ: Mapping[str, str]) -> dict[str, str]:
     """
     locale = next((environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if environ.get(name)), "C")
     return {**environ, "LC_ALL": "C.UTF-8"} if locale in ("C", "POSIX") else dict(environ)
-
-
-def _prepared(before: Callable[[], None], pid_file: Path) -> Callable[[], None]:
-    def prepare() -> None:
-        before()
-        pid_file.write_text(str(os.getpid()))
-        for number in IGNORED_SIGNALS:
-            signal.signal(number, signal.SIG_IGN)
-
-    return prepare
 
 
 def how_it_ended(process: subprocess.Popen[bytes] | None) -> str:

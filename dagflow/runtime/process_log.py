@@ -22,29 +22,37 @@ class ProcessLog:
     The log of the run before is kept beside it, with `.1` behind its name.
 
     Args:
-        path: The file; only its owner may read it, because operators may print records.
         head_bytes: What is kept from the beginning.
         tail_bytes: What is kept from the end, at least.
 
     Attributes:
         descriptor: What the other process writes to; the caller closes it in this process once the other one has it.
-
-    Raises:
-        OSError: The file cannot be written.
+            Until begin() the pipe keeps the little that is written.
     """
 
-    def __init__(self, path: Path, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_BYTES) -> None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if path.exists():
-            path.replace(path.with_name(f"{path.name}.1"))
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    def __init__(self, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_BYTES) -> None:
         self._head_bytes = head_bytes
         self._tail_bytes = tail_bytes
         self._size_bytes = 0
         self._left_out_bytes = 0
         self._kept_from = head_bytes
-        reading, self.descriptor = os.pipe2(os.O_CLOEXEC)
-        self._copying = threading.Thread(target=self._copy, args=(reading,), name="process-log", daemon=True)
+        self._reading, self.descriptor = os.pipe2(os.O_CLOEXEC)
+        self._copying: threading.Thread | None = None
+
+    def begin(self, path: Path) -> None:
+        """Write the file from now on.
+
+        Args:
+            path: The file; only its owner may read it, because operators may print records.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if path.exists():
+            path.replace(path.with_name(f"{path.name}.1"))
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        self._copying = threading.Thread(target=self._copy, args=(self._reading,), name="process-log", daemon=True)
         self._copying.start()
 
     def _copy(self, reading: int) -> None:
@@ -75,4 +83,5 @@ class ProcessLog:
 
     def wait(self, timeout_s: float) -> None:
         """Wait until all that was written is in the file; called when the other process has ended."""
-        self._copying.join(timeout_s)
+        if self._copying is not None:
+            self._copying.join(timeout_s)

@@ -31,6 +31,7 @@ from dagflow.runtime.progress_board import ProgressBoard, ProgressReceiver
 from dagflow.runtime.slots import driver_inputs, group_slots, slot_of
 from dagflow.runtime.spark_context import send_sources, stop_context
 from dagflow.runtime.spark_errors import translated, translating, worker_death
+from dagflow.runtime.spark_process import spark_log
 from dagflow.runtime.spark_settings import is_protected
 from dagflow.spec.spark_master import SparkMaster
 
@@ -75,7 +76,7 @@ class SparkRuntime(Runtime):
         must_stop: Callable[[], bool] = lambda: False,
     ) -> None:
         is_cluster = SparkMaster.parse(str(context.master)).local_tasks is None
-        log = "in the logs of the executors" if is_cluster else f"in .dagflow/{program.app}.spark.log"
+        log = "in the logs of the executors" if is_cluster else f"in {spark_log(program.app)}"
         super().__init__(ProgressBoard(program.limits, log=log))
         self._context = context
         self._owns_context = owns_context

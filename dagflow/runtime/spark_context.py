@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 import shlex
-import sys
 import threading
 import warnings
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +19,12 @@ from pyspark.accumulators import AccumulatorTCPServer, AccumulatorUnixServer
 from pyspark.errors import PySparkException
 
 from dagflow.errors import DagflowError
-from dagflow.runtime.class_archive import archive_options, make_archive
+from dagflow.runtime.class_archive import make_archive
 from dagflow.runtime.java import use_java
 from dagflow.runtime.spark_errors import first_line, translating
-from dagflow.runtime.spark_process import SparkProcess
-from dagflow.runtime.spark_settings import JAVA_OPTIONS, LOCAL_JAVA, protection, require_secret, settings_for
+from dagflow.runtime.spark_process import JavaEndedError, SparkProcess
+from dagflow.runtime.spark_settings import JAVA_OPTIONS, LOCAL_JAVA, process_settings, protection, require_secret
 from dagflow.runtime.start_checks import reason_in
-from dagflow.runtime.start_end import ended_with_run
-from dagflow.spec.spark_master import SparkMaster
-
-_ENDED_EARLY = "JAVA_GATEWAY_EXITED"
-"""PySpark's name for a Java that has ended before it was ready."""
 
 # dagflow uses no accumulators, and the job that fails reports the end of the JVM. PySpark would print a traceback as
 # well, in these servers and where pickling asks the JVM something.
@@ -40,12 +33,36 @@ for _server in (AccumulatorTCPServer, AccumulatorUnixServer):
 pyspark.util.print_exec = lambda stream: None
 
 
+def java_for(
+    app: str, master: str, conf: Mapping[str, str], log: Path | None, ahead: SparkProcess | None = None
+) -> SparkProcess:
+    """A Java process for Spark with the settings that suit dagflow, which may still be starting.
+
+    Args:
+        app: Name for Spark's own displays.
+        master: A Spark master URL.
+        conf: Settings that take precedence over dagflow's.
+        log: Where the JVM and the Python workers write; None leaves them this process's stderr.
+        ahead: A process with a log that was started ahead; it is ended where it has other settings.
+
+    Raises:
+        DagflowError: Java could not be started.
+    """
+    settings = process_settings(app, master, conf)
+    if ahead is not None and ahead.settings != settings:
+        ahead.end()
+        ahead = None
+    with _start_errors(master, log), contextlib.ExitStack() as undo:
+        process = ahead or SparkProcess(settings, has_log=log is not None)
+        undo.callback(process.end)
+        if log is not None:
+            process.log_to(log)
+        undo.pop_all()
+    return process
+
+
 def start_context(
-    app: str,
-    master: str,
-    conf: Mapping[str, str],
-    log: Path | None = None,
-    must_stop: Callable[[], bool] = lambda: False,
+    app: str, master: str, conf: Mapping[str, str], log: Path | None = None, process: SparkProcess | None = None
 ) -> SparkContext:
     """Start Spark with the settings that suit dagflow.
 
@@ -54,49 +71,37 @@ def start_context(
         master: A Spark master URL.
         conf: Settings that take precedence over dagflow's.
         log: Where the JVM and the Python workers write; None leaves them this process's stderr.
-        must_stop: Whether the run shall stop; called by other threads.
+        process: Its Java process, by java_for() with the same arguments; None for a new one.
 
     Raises:
-        RunStoppedError: The run shall stop.
         DagflowError: Java or Spark could not be started.
     """
-    cores = SparkMaster.parse(master).local_tasks
-    settings = settings_for(master, conf)
-    if cores:
-        # Written like this, local mode runs a failed task again, as a cluster does.
-        master = f"local[{cores},4]"
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    if "spark.pyspark.python" in conf:
-        # PySpark reads this setting in spark-submit only.
-        os.environ["PYSPARK_PYTHON"] = conf["spark.pyspark.python"]
-    # Unset, workers would run whatever python3 is first on PATH.
-    python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    java_home = use_java()
-    if cores:
-        settings.setdefault(JAVA_OPTIONS, shlex.join([*LOCAL_JAVA, *archive_options(java_home)]))
-        if python == sys.executable:  # another Python may have no dagflow
-            settings.setdefault("spark.python.daemon.module", "dagflow.runtime.daemon")
-    settings |= {"spark.master": master, "spark.app.name": f"dagflow {app}"}
-    try:
-        with contextlib.ExitStack() as undo:
-            process = SparkProcess(settings, log, must_stop)
-            undo.callback(process.end)
-            with ended_with_run(must_stop, process.pid_file):
-                context = _context(process, settings)
-            undo.pop_all()
-    except DagflowError:
-        raise
-    except (PySparkException, Py4JError, OSError, RuntimeError) as error:
-        found = reason_in(log) if _ENDED_EARLY in str(error) else ""
-        reason = f"Java ended at once: {found}" if found else first_line(error)
-        where = f"; see {log}" if log is not None else ""
-        raise DagflowError(f"Spark did not start on {master}: {reason}{where}") from error
+    process = process or java_for(app, master, conf, log)
+    with _start_errors(master, log), contextlib.ExitStack() as undo:
+        undo.callback(process.end)
+        context = _context(process)
+        undo.pop_all()
     opened: Any = context
     opened.process = process  # for stop_context
     return context
 
 
-def _context(process: SparkProcess, settings: Mapping[str, str]) -> SparkContext:
+@contextlib.contextmanager
+def _start_errors(master: str, log: Path | None) -> Iterator[None]:
+    """Translate what prevents a start into a DagflowError."""
+    try:
+        yield
+    except DagflowError:
+        raise
+    except (PySparkException, Py4JError, OSError, RuntimeError) as error:
+        found = reason_in(log) if isinstance(error, JavaEndedError) else ""
+        reason = f"Java ended at once: {found}" if found else first_line(error)
+        where = f"; see {log}" if log is not None else ""
+        raise DagflowError(f"Spark did not start on {master}: {reason}{where}") from error
+
+
+def _context(process: SparkProcess) -> SparkContext:
+    settings = process.settings
     # What Spark has read from its own files counts as well, and is known in the Java process only.
     found = dict(SparkConf(_jvm=process.gateway.jvm).getAll())
     require_secret(settings["spark.master"], found)

@@ -1,35 +1,41 @@
-"""Spark's Java process: how it is started, what it may leave to others to see, and how it ends without a trace."""
+"""Spark's Java process: how it is started, what it may leave to others to see, and how it ends without a trace.
+
+Importing this module takes little time, because the process is started before PySpark is imported.
+"""
 
 from __future__ import annotations
 
 import atexit
 import contextlib
+import importlib.util
 import os
 import shlex
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
-from pyspark import SparkContext
-from pyspark.java_gateway import launch_gateway
-from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
-
-from dagflow.runtime.java_process import END_S, JavaProcessOptions
+from dagflow.runtime import daemon
+from dagflow.runtime.java_process import END_S, ignoring_signals, with_utf8
+from dagflow.runtime.prepared_daemon import ADDRESS, PreparedDaemon
 from dagflow.runtime.process_log import ProcessLog
 from dagflow.runtime.scratch import SHORT_PLACES, Scratch, sweep
 from dagflow.runtime.start_checks import require_open_files, require_space, unwritable_log
-from dagflow.runtime.start_end import ended_with_run
-
-_NUMPY_CONVERTERS = NumpyArrayConverter, NumpyScalarConverter
 
 _SOCKET_PATH_BYTES = 64
 """How long the path of a directory for sockets may be: the system takes 107 bytes, and PySpark's names have 42."""
 
 _LOCAL_DIRS = "SPARK_LOCAL_DIRS"
 _SOCKETS = "spark.python.unix.domain.socket.dir"
+
+_LOOK_EVERY_S = 0.01
+"""How often a process that starts is looked at."""
+
+
+class JavaEndedError(RuntimeError):
+    """Java has ended before it was ready."""
 
 
 class SparkProcess:
@@ -40,22 +46,23 @@ class SparkProcess:
 
     Args:
         settings: Spark's settings that hold before the context is made.
-        log: Where the process and the Python workers write; None leaves them this process's stderr.
-        must_stop: Whether the run shall stop, and its start be given up.
+        has_log: Whether the process and the Python workers write to a log, by log_to(), or to this process's stderr.
+
+    Attributes:
+        settings: As they were given.
 
     Raises:
-        RunStoppedError: The run shall stop.
         DagflowError: The machine lacks something that it needs.
         OSError: It could not be started.
-        PySparkException: It ended at once.
     """
 
-    def __init__(
-        self, settings: Mapping[str, str], log: Path | None, must_stop: Callable[[], bool] = lambda: False
-    ) -> None:
+    def __init__(self, settings: Mapping[str, str], *, has_log: bool) -> None:
+        self.settings = dict(settings)
         self._scratches: list[Scratch] = []
         require_open_files()
-        self._log = None if log is None else _log_at(log)
+        self._log = ProcessLog() if has_log else None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._daemon: PreparedDaemon | None = None
         self._gateway: Any = None
         self._owner = os.getpid()
         atexit.register(self.end)
@@ -63,52 +70,109 @@ class SparkProcess:
         try:
             self._scratch = self._scratch_in(tempfile.gettempdir())
             require_space(self._scratch)
-            with ended_with_run(must_stop, self.pid_file):
-                self._gateway = self._launched(settings)
+            self._process = self._launched()
         except BaseException:
             self.end()
             raise
-        # The converters of NumPy values import pandas where it is installed, which takes 0.5 s and 36 MiB; dagflow
-        # sends the JVM no such values.
-        client = self._gateway._gateway_client
-        client.converters = [each for each in client.converters if not isinstance(each, _NUMPY_CONVERTERS)]
-
-    @property
-    def pid_file(self) -> Path:
-        """Where the process has written its id."""
-        return self._scratch / "pid"
 
     @property
     def gateway(self) -> Any:
-        """PySpark's connection to it."""
+        """PySpark's connection to it; the first use waits until it is ready.
+
+        Raises:
+            JavaEndedError: It has ended before.
+        """
+        if self._gateway is None:
+            self._gateway = self._connected(*self._address())
         return self._gateway
+
+    def log_to(self, path: Path) -> None:
+        """Write the log to a file from now on.
+
+        Raises:
+            StorageError: It cannot be written.
+        """
+        assert self._log is not None
+        try:
+            self._log.begin(path)
+        except OSError as error:
+            raise unwritable_log(error, path) from error
+
+    def prepare_daemon(self) -> None:
+        """Begin with the imports of Spark's Python daemon, where it is dagflow's."""
+        is_ours = self.settings.get("spark.python.daemon.module") == daemon.__name__
+        if is_ours and not any(name.startswith("spark.executorEnv.") for name in self.settings):
+            # Without it the first task waits a little longer.
+            with contextlib.suppress(OSError):
+                self._daemon = PreparedDaemon(self._scratch / "daemon", self._environ)
 
     def _scratch_in(self, parent: str) -> Path:
         self._scratches.append(Scratch(parent))
         return self._scratches[-1].path
 
-    def _launched(self, settings: Mapping[str, str]) -> Any:
+    def _launched(self) -> subprocess.Popen[bytes]:
         file = self._scratch / "spark.properties"
-        file.write_text("".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in settings.items()), "utf-8")
+        file.write_text(
+            "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in self.settings.items()), "utf-8"
+        )
         # Java keeps its counters in /tmp, whatever it is told, where each of them is a file of its own.
         options = [f"-Djava.io.tmpdir={self._scratch}", "-XX:-UsePerfData"]
+        home = os.environ.get("SPARK_HOME") or _installed_spark()
         environ = {
+            **os.environ,
             "TMPDIR": str(self._scratch),
-            "PYSPARK_SUBMIT_ARGS": f"--properties-file {shlex.quote(str(file))} --load-spark-defaults "
-            + os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"),
+            # Otherwise its script starts a Python to find it.
+            "SPARK_HOME": home,
             "SPARK_SUBMIT_OPTS": f"{shlex.join(options)} {os.environ.get('SPARK_SUBMIT_OPTS', '')}",
+            # What PySpark sets for a process of its own: where this one tells its port and its secret.
+            "SPARK_CONNECT_MODE": "0",
+            "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._address_file),
         }
         if places := os.environ.get(_LOCAL_DIRS):
             environ[_LOCAL_DIRS] = self._inside(places)
-        popen = JavaProcessOptions(self.pid_file)
-        if self._log is not None:
-            popen.update(stdout=self._log.descriptor, stderr=self._log.descriptor)
+        environ = with_utf8({**environ, ADDRESS: str(self._scratch / "daemon")})
+        submit = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+        self._environ = environ
+        command = [f"{home}/bin/spark-submit", "--properties-file", str(file), "--load-spark-defaults", *submit]
+        log = None if self._log is None else self._log.descriptor
         try:
-            with _temporary_files_in(self._scratch, environ):
-                return launch_gateway(None, popen)  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
+            # Java ends with the pipe to its standard input, also where this process is killed.
+            return subprocess.Popen(
+                ignoring_signals(command), env=environ, stdin=subprocess.PIPE, stdout=log, stderr=log
+            )
         finally:
-            if self._log is not None:
-                os.close(self._log.descriptor)
+            if log is not None:
+                os.close(log)
+
+    @property
+    def _address_file(self) -> Path:
+        return self._scratch / "address"
+
+    def _address(self) -> tuple[int, str]:
+        """The port and the secret of the process, which it tells when it is ready."""
+        while not self._address_file.exists():
+            if self._process is None or self._process.poll() is not None:
+                raise JavaEndedError("Java ended at once")
+            time.sleep(_LOOK_EVERY_S)
+        told = self._address_file.read_bytes()
+        self._address_file.unlink()
+        size = int.from_bytes(told[4:8])
+        return int.from_bytes(told[:4]), told[8 : 8 + size].decode()
+
+    def _connected(self, port: int, secret: str) -> Any:
+        # Heavy: imported while Java starts.
+        from pyspark.java_gateway import launch_gateway
+        from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
+
+        with _variables({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
+            gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
+        gateway.proc = self._process
+        # The converters of NumPy values import pandas where it is installed, which takes 0.5 s and 36 MiB; dagflow
+        # sends the JVM no such values.
+        client = gateway._gateway_client
+        unwanted = NumpyArrayConverter, NumpyScalarConverter
+        client.converters = [each for each in client.converters if not isinstance(each, unwanted)]
+        return gateway
 
     def _inside(self, places: str) -> str:
         parents = [place.strip() for place in places.split(",") if place.strip()]
@@ -137,24 +201,32 @@ class SparkProcess:
         place = next(place for place in SHORT_PLACES if os.access(place, os.W_OK))
         return self._scratch_in(place)
 
+    def kill(self) -> None:
+        """Kill the process, so that what waits for it fails; any thread may call it, and end() has still to follow."""
+        if self._process is not None:
+            self._process.kill()
+
     def end(self) -> None:
         """End the process, and remove its temporary files; a second call does nothing, nor does one in a fork."""
         if os.getpid() != self._owner:
             return
         atexit.unregister(self.end)
         gateway, self._gateway = self._gateway, None
+        process, self._process = self._process, None
         if gateway is not None:
-            if SparkContext._gateway is gateway:
-                # The next context gets a process of its own.
-                SparkContext._gateway = SparkContext._jvm = None
-            with contextlib.suppress(Py4JError, OSError):
-                gateway.shutdown()
-            gateway.proc.stdin.close()
+            _disconnect(gateway)
+        if process is not None:
+            assert process.stdin is not None
+            process.stdin.close()
+            if gateway is None:  # nothing depends on it yet
+                process.kill()
             try:
-                gateway.proc.wait(END_S)
+                process.wait(END_S)
             except subprocess.TimeoutExpired:
-                gateway.proc.kill()
-                gateway.proc.wait()
+                process.kill()
+                process.wait()
+        if self._daemon is not None:
+            self._daemon.close()
         if self._log is not None:
             self._log.wait(END_S)
         for scratch in self._scratches:
@@ -162,11 +234,9 @@ class SparkProcess:
         self._scratches.clear()
 
 
-def _log_at(path: Path) -> ProcessLog:
-    try:
-        return ProcessLog(path)
-    except OSError as error:
-        raise unwritable_log(error, path) from error
+def spark_log(app: str) -> Path:
+    """Where the Java process of an app writes, and the Python workers do."""
+    return Path(".dagflow") / f"{app}.spark.log"
 
 
 def _escaped(text: str) -> str:
@@ -174,16 +244,33 @@ def _escaped(text: str) -> str:
     return "".join(f"\\u{ord(each):04x}" if each in "\\=:#! \t\n\r\f" else each for each in text)
 
 
+def _installed_spark() -> str:
+    """The directory of the Spark that is a part of PySpark."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise FileNotFoundError("there is no Python package pyspark")
+    return os.path.dirname(spec.origin)
+
+
+def _disconnect(gateway: Any) -> None:
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
+    from pyspark import SparkContext
+
+    if SparkContext._gateway is gateway:
+        # The next context gets a process of its own.
+        SparkContext._gateway = SparkContext._jvm = None
+    with contextlib.suppress(Py4JError, OSError):
+        gateway.shutdown()
+
+
 @contextlib.contextmanager
-def _temporary_files_in(directory: Path, environ: Mapping[str, str]) -> Iterator[None]:
-    """Have this process make temporary files in a directory, and start others with more variables."""
-    before, place = {name: os.environ.get(name) for name in environ}, tempfile.tempdir
+def _variables(environ: Mapping[str, str]) -> Iterator[None]:
+    """Have this process see more environment variables."""
+    before = {name: os.environ.get(name) for name in environ}
     os.environ.update(environ)
-    tempfile.tempdir = str(directory)
     try:
         yield
     finally:
-        tempfile.tempdir = place
         for name, value in before.items():
             if value is None:
                 del os.environ[name]

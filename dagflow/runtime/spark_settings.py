@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+import shlex
+import sys
 from collections.abc import Callable, Mapping
 
 from dagflow.errors import DagflowError
+from dagflow.runtime.class_archive import archive_options
+from dagflow.runtime.java import use_java
 from dagflow.spec.spark_master import SparkMaster
 
 SETTINGS = {
@@ -130,3 +134,33 @@ def settings_for(master: str, conf: Mapping[str, str]) -> dict[str, str]:
         # Spark starts no job in which one host may use up all attempts of a task.
         settings["spark.excludeOnFailure.enabled"] = conf.get("spark.excludeOnFailure.enabled", "false")
     return settings
+
+
+def process_settings(app: str, master: str, conf: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a Java process for an app; sets the variables of this process that Spark reads beside them.
+
+    Args:
+        app: Name for Spark's own displays.
+        master: A Spark master URL.
+        conf: Settings that take precedence over dagflow's.
+
+    Raises:
+        DagflowError: There is no Java that Spark can run on.
+    """
+    cores = SparkMaster.parse(master).local_tasks
+    settings = settings_for(master, conf)
+    if cores:
+        # Written like this, local mode runs a failed task again, as a cluster does.
+        master = f"local[{cores},4]"
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if "spark.pyspark.python" in conf:
+        # PySpark reads this setting in spark-submit only.
+        os.environ["PYSPARK_PYTHON"] = conf["spark.pyspark.python"]
+    # Unset, workers would run whatever python3 is first on PATH.
+    python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    java_home = use_java()
+    if cores:
+        settings.setdefault(JAVA_OPTIONS, shlex.join([*LOCAL_JAVA, *archive_options(java_home)]))
+        if python == sys.executable:  # another Python may have no dagflow
+            settings.setdefault("spark.python.daemon.module", "dagflow.runtime.daemon")
+    return settings | {"spark.master": master, "spark.app.name": f"dagflow {app}"}

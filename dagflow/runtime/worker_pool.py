@@ -217,7 +217,8 @@ def _begun(server: TaskServer | None, setup: bytes, log: Path) -> TaskServer:
         OSError: The server cannot be started.
     """
     try:
-        written = ProcessLog(log)
+        written = ProcessLog()
+        written.begin(log)
     except OSError as error:
         raise unwritable_log(error, log, "the log of the tasks") from error
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping as MappingType
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,11 +14,10 @@ from dagflow.spec.case_reader import CaseReader
 from dagflow.spec.class_lookup import search_path_of
 from dagflow.spec.environment import Environment
 from dagflow.spec.graph_reader import GraphReader
-from dagflow.spec.node_reader import NodeReader
+from dagflow.spec.head_reader import APP_NAME, AppHead, HeadReader
 from dagflow.spec.overrides import apply
 from dagflow.spec.problems import Problems, quoted
 from dagflow.spec.signal_reader import SignalReader
-from dagflow.spec.spark_master import MASTERS, is_master
 from dagflow.spec.storage_options import storage_of
 from dagflow.spec.yaml_parser import parse_file
 from dagflow.spec.yaml_tree import Mapping, Node, Scalar, kind_of
@@ -34,15 +32,12 @@ ATTRIBUTE_KEYS = (
 MAX_WINDOW_MILLIS = 24 * 60 * 60 * 1000
 MAX_RETAINED_WINDOWS = 10**12
 
-# Names become parts of file names, which file systems bound at 255 bytes.
-APP_NAME = re.compile(r"[a-z0-9-]{1,200}")
-
 Overrides = MappingType[str, str] | Sequence[str]
 """Properties to set: "op.property=VALUE" each, or VALUE by "op.property"; VALUE is YAML."""
 
 
 @dataclass(frozen=True, slots=True)
-class AppReader(NodeReader):
+class AppReader(HeadReader):
     """Reads one app file.
 
     Attributes:
@@ -79,39 +74,19 @@ class AppReader(NodeReader):
 
     def head(self, root: Mapping) -> tuple[str, Attributes]:
         """The app's name and attributes."""
-        name = self._name(root)
-        return name, self._attributes(self.section(root, "attributes"), name)
+        section = self.section(root, "attributes")
+        head = self.head_of(root, section)
+        return head.name, self._attributes(section, head)
 
-    def identity(self) -> tuple[str, str]:
-        """The app's name and the location of its checkpoint; "" for both where the file is no app."""
-        root = parse_file(self.file, self.environment, self.problems)
-        if not isinstance(root, Mapping):
-            return "", ""
-        name = self._name(root)
-        return name, self._checkpoint(self.section(root, "attributes"), name)
-
-    def _name(self, root: Mapping) -> str:
-        node = root.get("name")
-        if node is None:
-            self.problems.add(root.place, "'name' is missing; an app has a name, such as block-reader")
-        name = self.text(node, "'name'")
-        if node is not None and name is not None and not APP_NAME.fullmatch(name):
-            self.expected("'name'", "small letters, digits and '-', at most 200", node)
-            name = None
-        return name or "app"
-
-    def _checkpoint(self, attributes: Mapping, name: str) -> str:
-        return self.text(attributes.get("checkpoint"), "'checkpoint'", "a path or URL") or f".dagflow/{name}"
-
-    def _attributes(self, section: Mapping, name: str) -> Attributes:
+    def _attributes(self, section: Mapping, head: AppHead) -> Attributes:
         self.check_keys(section, ATTRIBUTE_KEYS, "'attributes'")
         signals = SignalReader(self.search_path, self.environment, self.problems)
         return Attributes(
-            checkpoint=self._checkpoint(section, name),
+            checkpoint=head.checkpoint,
             window_millis=self._millis(section, "window_millis") or 500,
             storage=storage_of(section.get("storage"), self.search_path, self.environment, self.problems),
-            master=self._master(section.get("master")),
-            spark=self._spark(self.section(section, "spark")),
+            master=head.master,
+            spark=head.spark,
             durability=self._durability(section.get("durability")),
             roots=self._roots(self.section(section, "roots")),
             retain_windows=self._retain_windows(section.get("retain_windows")),
@@ -125,13 +100,6 @@ class AppReader(NodeReader):
     def _millis(self, section: Mapping, key: str) -> int | None:
         node = section.get(key)
         return None if node is None else self.whole(node, quoted(key), MAX_WINDOW_MILLIS)
-
-    def _master(self, node: Node | None) -> str:
-        text = self.text(node, "'master'", MASTERS)
-        if node is not None and text is not None and not is_master(text):
-            self.expected("'master'", MASTERS, node)
-            text = None
-        return text or "local[*]"
 
     def _durability(self, node: Node | None) -> Durability:
         if isinstance(node, Scalar) and node.text == "power":
@@ -160,17 +128,6 @@ class AppReader(NodeReader):
             self.problems.add(section.entries[inner].key_place, message)
         return roots
 
-    def _spark(self, section: Mapping) -> dict[str, str]:
-        settings: dict[str, str] = {}
-        for key, entry in section.entries.items():
-            node = entry.value
-            if isinstance(node, Scalar) and node.value is not None:
-                # Java reads only small letters as truth values.
-                settings[key] = str(node.value).lower() if isinstance(node.value, bool) else node.text
-            else:
-                self.expected(f"Spark setting {quoted(key)}", "a single value", node)
-        return settings
-
 
 def read(
     path: str | os.PathLike[str],
@@ -196,15 +153,3 @@ def read(
     folders = search_path_of(os.fspath(path)) if search_path is None else tuple(search_path)
     spec = AppReader(folders, environment, problems, os.fspath(path)).read(overrides)
     return spec, problems.found
-
-
-def read_identity(path: str) -> tuple[str, str]:
-    """The name of an app and the location of its checkpoint, without a look at its operators.
-
-    Args:
-        path: The app file.
-
-    Returns:
-        Both as the file says; "" for both where it is not there, or no app.
-    """
-    return AppReader((), Environment(os.environ), Problems(), path).identity()

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from dagflow.spec.app_reader import APP_NAME, MAX_WINDOW_MILLIS
+from dagflow.spec.app_reader import MAX_WINDOW_MILLIS
 from dagflow.spec.app_spec import RETAINED_WINDOWS, STALL_WARNING_MILLIS
 from dagflow.spec.case_reader import CASE_KEYS
 from dagflow.spec.class_description import ClassInfo, PortInfo
 from dagflow.spec.class_lookup import OPERATOR, POLICY, built_in
 from dagflow.spec.graph_reader import NAME, Direction
+from dagflow.spec.head_reader import APP_NAME
 from dagflow.spec.known_names import KnownNames
 from dagflow.spec.operator_reader import MAX_PARTITIONS
 from dagflow.spec.property_schema import FROM_ENVIRONMENT, class_names, properties_schema, when

@@ -98,7 +98,8 @@ def test_java_uses_the_archive_that_there_is(spark_context: Any) -> None:
     if not options:
         pytest.skip("`dagflow warm` was not run here")
     pid = spark_context._jvm.java.lang.ProcessHandle.current().pid()
-    assert options[0].partition("=")[2] in Path(f"/proc/{pid}/maps").read_text()
+    archive = Path(options[0].partition("=")[2]).resolve()
+    assert str(archive) in Path(f"/proc/{pid}/maps").read_text()
 
 
 @pytest.mark.spark

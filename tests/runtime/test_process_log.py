@@ -16,7 +16,8 @@ PATIENCE_S = 60.0
 
 def logged(path: Path, pieces: list[bytes], head_bytes: int, tail_bytes: int) -> bytes:
     """What a log holds after a process has written these pieces."""
-    log = ProcessLog(path, head_bytes, tail_bytes)
+    log = ProcessLog(head_bytes, tail_bytes)
+    log.begin(path)
     with open(log.descriptor, "wb", buffering=0) as pipe:
         for piece in pieces:
             pipe.write(piece)

@@ -8,7 +8,6 @@ import pytest
 
 from dagflow.errors import SpecError
 from dagflow.plan.load import load_app
-from dagflow.spec.app_reader import read_identity
 from tests.spec.apps import SAMPLES, VALID, changed, problems_of, spec_of
 
 
@@ -22,19 +21,6 @@ def test_an_app_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert spec.operators["step"].partition == "parallel" and spec.operators["reader"].partition is None
     assert spec.operators["step"].properties == {"match": {"prefix": "."}, "ratios": [0.5, 1]}
     assert [end.port for end in spec.streams["kept"].targets] == ["input"]
-
-
-def test_name_and_checkpoint_are_read_without_a_look_at_operators(tmp_path: Path) -> None:
-    """Also where the operators cannot be found; a file that is no app has neither."""
-    app = tmp_path / "app.yaml"
-    app.write_text("name: sample\noperators: {a: {class: not.there.At_all}}\n")
-    assert read_identity(str(app)) == ("sample", ".dagflow/sample")
-    app.write_text("name: sample\nattributes: {checkpoint: s3://bucket/here}\n")
-    assert read_identity(str(app)) == ("sample", "s3://bucket/here")
-    for text in ("[", "- a", "just text"):
-        app.write_text(text)
-        assert read_identity(str(app)) == ("", "")
-    assert read_identity(str(tmp_path / "none.yaml")) == ("", "")
 
 
 def test_spark_settings_are_text_as_java_reads_it(tmp_path: Path) -> None:

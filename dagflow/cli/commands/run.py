@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-from pathlib import Path
-
 import click
 
+from dagflow.cli.ahead import started_ahead
 from dagflow.cli.shared_options import (
     LogFormat,
     Settings,
@@ -19,7 +17,6 @@ from dagflow.cli.shared_options import (
     take_over_option,
     verbose_option,
 )
-from dagflow.runtime.task_server import TaskServer
 
 
 @click.command("run")
@@ -69,15 +66,7 @@ def command(
     """
     if limit is not None and (workers is None or checkpoint is not None or follow or fresh):
         raise click.UsageError("--limit goes with --local, and takes neither --checkpoint, --follow nor --fresh")
-    with contextlib.ExitStack() as stack:
-        server = None
-        # Where apps were run before, there may be nothing new.
-        has_work = fresh or not Path(".dagflow").exists()
-        if workers is not None and workers > 1 and limit is None and has_work:
-            # What tasks need takes as long to import as what the driver needs. Where it cannot be started, the run
-            # meets that as well, and tells it.
-            with contextlib.suppress(OSError):
-                server = stack.enter_context(contextlib.closing(TaskServer()))
+    with started_ahead(app, workers if limit is None else 1, master, conf, checkpoint, is_fresh=fresh) as ahead:
         # Heavy: imported beside the process that was started.
         from dagflow.cli.app_run import RunRequest, run_app
 
@@ -85,4 +74,4 @@ def command(
             *(app, overrides, checkpoint, workers, limit, master, conf, follow, fresh, take_over, as_json, quiet),
             *(metrics, log_format),
         )
-        return run_app(settings, asked, server)
+        return run_app(settings, asked, ahead)

@@ -1,0 +1,67 @@
+"""Starts what a run needs for certain before the rest of dagflow is imported: Spark's Java, or the server of tasks.
+
+Importing this module takes little time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from dagflow.errors import DagflowError
+from dagflow.runtime.spark_process import SparkProcess
+from dagflow.runtime.spark_settings import process_settings
+from dagflow.runtime.task_server import TaskServer
+from dagflow.spec.head_reader import read_head
+from dagflow.spec.spark_master import is_master
+
+
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """What was started for a run.
+
+    Attributes:
+        server: The process that forks those of tasks, for a run without Spark.
+        java: Spark's Java process.
+    """
+
+    server: TaskServer | None = None
+    java: SparkProcess | None = None
+
+
+@contextlib.contextmanager
+def started_ahead(
+    app: str,
+    workers: int | None,
+    master: str | None,
+    conf: Mapping[str, str],
+    checkpoint: str | None,
+    *,
+    is_fresh: bool,
+) -> Iterator[Ahead]:
+    """Start what a run needs, where it will find something to do; what could not be started, the run meets and tells.
+
+    Args:
+        app: The app file.
+        workers: How many processes of this machine run the tasks; None for Spark.
+        master: Spark's master; None for the app's own.
+        conf: Settings of Spark that take precedence over the app's.
+        checkpoint: Location of the checkpoint; None for the app's own.
+        is_fresh: Whether the run starts over.
+    """
+    with contextlib.ExitStack() as stack:
+        ahead = Ahead()
+        head = read_head(app) if workers is None or workers > 1 else None
+        # Where the app was run before, there may be nothing new.
+        if head is not None and (is_fresh or not Path(checkpoint or head.checkpoint).exists()):
+            with contextlib.suppress(OSError, DagflowError):
+                if workers is not None:
+                    ahead = Ahead(server=stack.enter_context(contextlib.closing(TaskServer())))
+                elif is_master(master or head.master):
+                    settings = process_settings(head.name, master or head.master, {**head.spark, **conf})
+                    java = SparkProcess(settings, has_log=True)
+                    stack.callback(java.end)
+                    ahead = Ahead(java=java)
+        yield ahead

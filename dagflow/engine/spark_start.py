@@ -1,0 +1,105 @@
+"""The start of Spark for a run: in the background, so that the run can do other work, or stop, meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future, TimeoutError
+from dataclasses import dataclass, field
+
+from dagflow.engine.stop_request import TICK_S, StopRequest
+from dagflow.errors import RunStoppedError
+from dagflow.execution.program import Program
+from dagflow.plan.logical import LogicalPlan
+from dagflow.runtime.base import Runtime
+from dagflow.runtime.lost_master import master_named
+from dagflow.runtime.probe import RunLocations
+from dagflow.runtime.spark_process import SparkProcess, spark_log
+
+
+@dataclass(slots=True)
+class SparkStart:
+    """Starts Spark for a program, once.
+
+    Attributes:
+        app: The app.
+        program: The program of the run.
+        master: Spark's master.
+        conf: Settings of Spark.
+        locations: What executors must reach.
+        stop: Asks the run to end early.
+        process: Spark's Java process, where it was started ahead; None before one was started.
+    """
+
+    app: LogicalPlan
+    program: Program
+    master: str
+    conf: Mapping[str, str]
+    locations: RunLocations
+    stop: StopRequest
+    process: SparkProcess | None = None
+    _runtime: Future[Runtime] | None = field(default=None, init=False)
+    _is_over: bool = field(default=False, init=False)
+
+    def begin(self) -> Future[Runtime]:
+        """Start Spark in the background; a second call does nothing.
+
+        Returns:
+            The runtime, or the DagflowError that says why there is none.
+        """
+        if self._runtime is None:
+            self._runtime = Future()
+            threading.Thread(target=self._run, args=(self._runtime,), name="spark-start", daemon=True).start()
+        return self._runtime
+
+    def wait(self) -> Runtime:
+        """The runtime, when it has started; some of what Spark needs may never come.
+
+        Raises:
+            DagflowError: It could not be started, or an executor lacks something.
+            RunStoppedError: The run shall stop.
+        """
+        runtime = self.begin()
+        while not runtime.done():
+            with contextlib.suppress(TimeoutError):
+                runtime.exception(timeout=TICK_S)
+            if self.stop.is_requested and not runtime.done():
+                raise RunStoppedError("stopped while Spark started")
+        return runtime.result()
+
+    def give_up(self) -> None:
+        """End what was started and not taken."""
+        self._is_over = True
+        if self.process is not None:
+            self.process.kill()
+        if self._runtime is not None and self._runtime.exception() is None:
+            self._runtime.result().close()
+
+    def _run(self, runtime: Future[Runtime]) -> None:
+        try:
+            runtime.set_result(self._started())
+        except BaseException as error:
+            runtime.set_exception(error)
+
+    def _started(self) -> Runtime:
+        # Heavy: a run that finds nothing to do needs no Spark.
+        from dagflow.runtime.spark import SparkRuntime
+        from dagflow.runtime.spark_context import java_for, start_context, stop_context
+
+        name, log = self.app.name, spark_log(self.app.name)
+        modules = self.app.spec.user_modules() if self.app.spec is not None else []
+        with master_named(self.master, log), contextlib.ExitStack() as undo:
+            self.process = java_for(name, self.master, self.conf, log, self.process)
+            if self._is_over:  # give_up() may have come before there was a process
+                self.process.kill()
+            self.process.prepare_daemon()
+            context = start_context(name, self.master, self.conf, log, self.process)
+            undo.callback(stop_context, context)
+            runtime = SparkRuntime(
+                self.program, context, modules=modules, owns_context=True, must_stop=lambda: self.stop.is_overdue
+            )
+            undo.callback(runtime.close)
+            runtime.probe(self.locations)
+            undo.pop_all()
+        return runtime

@@ -1,0 +1,93 @@
+"""Reads the head of an app: its name, its checkpoint and its Spark, without a look at its operators.
+
+Importing this module takes little time: a run reads the head before it imports what the operators need.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+from dagflow.spec.environment import Environment
+from dagflow.spec.node_reader import NodeReader
+from dagflow.spec.problems import Problems, quoted
+from dagflow.spec.spark_master import MASTERS, is_master
+from dagflow.spec.yaml_parser import parse_file
+from dagflow.spec.yaml_tree import Mapping, Node, Scalar
+
+# Names become parts of file names, which file systems bound at 255 bytes.
+APP_NAME = re.compile(r"[a-z0-9-]{1,200}")
+
+
+@dataclass(frozen=True, slots=True)
+class AppHead:
+    """The head of an app.
+
+    Attributes:
+        name: The app's name.
+        checkpoint: Location of its checkpoint.
+        master: Its Spark master.
+        spark: Its settings of Spark.
+    """
+
+    name: str
+    checkpoint: str
+    master: str
+    spark: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class HeadReader(NodeReader):
+    """Takes the head of an app out of its nodes."""
+
+    def head_of(self, root: Mapping, attributes: Mapping) -> AppHead:
+        """The head of an app with its section `attributes`; what does not fit is a problem, and has its default."""
+        name = self._name(root)
+        checkpoint = self.text(attributes.get("checkpoint"), "'checkpoint'", "a path or URL") or f".dagflow/{name}"
+        return AppHead(name, checkpoint, self._master(attributes.get("master")), self._spark(attributes))
+
+    def _name(self, root: Mapping) -> str:
+        node = root.get("name")
+        if node is None:
+            self.problems.add(root.place, "'name' is missing; an app has a name, such as block-reader")
+        name = self.text(node, "'name'")
+        if node is not None and name is not None and not APP_NAME.fullmatch(name):
+            self.expected("'name'", "small letters, digits and '-', at most 200", node)
+            name = None
+        return name or "app"
+
+    def _master(self, node: Node | None) -> str:
+        text = self.text(node, "'master'", MASTERS)
+        if node is not None and text is not None and not is_master(text):
+            self.expected("'master'", MASTERS, node)
+            text = None
+        return text or "local[*]"
+
+    def _spark(self, attributes: Mapping) -> dict[str, str]:
+        settings: dict[str, str] = {}
+        for key, entry in self.section(attributes, "spark").entries.items():
+            node = entry.value
+            if isinstance(node, Scalar) and node.value is not None:
+                # Java reads only small letters as truth values.
+                settings[key] = str(node.value).lower() if isinstance(node.value, bool) else node.text
+            else:
+                self.expected(f"Spark setting {quoted(key)}", "a single value", node)
+        return settings
+
+
+def read_head(path: str) -> AppHead | None:
+    """The head of an app as its file says, with defaults for what does not fit.
+
+    Args:
+        path: The app file.
+
+    Returns:
+        None where it is not there, or no app.
+    """
+    problems = Problems()
+    root = parse_file(path, Environment(os.environ), problems)
+    if not isinstance(root, Mapping):
+        return None
+    reader = HeadReader((), Environment(os.environ), problems)
+    return reader.head_of(root, reader.section(root, "attributes"))
