@@ -14,6 +14,7 @@ from dagflow.cli.scaffold.app_guess import AppGuess, guess_app
 from dagflow.cli.scaffold.app_text import SCHEMA_FILE, app_text, target_of
 from dagflow.cli.scaffold.case_text import CASES_FILE, FirstRecords, write_case
 from dagflow.cli.scaffold.file_heads import plan_of, read_heads
+from dagflow.cli.scaffold.operator_text import MODULE_FILE, operator_name, operator_text
 from dagflow.cli.shared_options import Settings, verbose_option
 from dagflow.errors import DagflowError
 from dagflow.spec.json_schema import json_schema
@@ -42,17 +43,23 @@ _IGNORED = "/journal/\n/rejects/\n/.dagflow/\n__pycache__/\n"
     show_default=True,
     help="Directory for the records, relative to DIR; parquet:out/table and delta:out/table write tables.",
 )
+@click.option(
+    "--operator", metavar="NAME", help=f"Add an operator of your own, as the class NAME in {MODULE_FILE}: it passes on."
+)
 @verbose_option
 @click.pass_obj
-def command(settings: Settings, directory: str, location: str | None, to: str) -> int:
+def command(settings: Settings, directory: str, location: str | None, to: str, operator: str | None) -> int:
     """Write an app into DIR that reads files: it looks at them to find out their format, columns and types.
 
     Reads the beginnings of a few files, decompressed; changes none. What speaks for each decision is a comment in the
     app.
     """
     folder = Path(directory)
-    if (folder / APP_FILE).exists():
-        raise DagflowError(f"{folder / APP_FILE} is there already, and stays as it is", hint="give another directory")
+    if operator is not None:
+        operator_name(operator)
+    for file in (APP_FILE, *([MODULE_FILE] if operator is not None else [])):
+        if (folder / file).exists():
+            raise DagflowError(f"{folder / file} is there already, and stays as it is", hint="give another directory")
     if location is None:
         files, named = [(_SAMPLE_FILE, _SAMPLE)], _SAMPLE_FILE
         _write(folder, *files[0])
@@ -65,11 +72,15 @@ def command(settings: Settings, directory: str, location: str | None, to: str) -
         guess = guess_app(heads_of, read_heads(heads_of))
     text = app_text(_name_of(folder), named, guess.format, to, guess.evidence)
     plan_of(text)  # a mistake in it would be found too late
-    _write(folder, APP_FILE, text)
+    if operator is None:
+        _write(folder, APP_FILE, text)
+    else:
+        _write(folder, APP_FILE, app_text(_name_of(folder), named, guess.format, to, guess.evidence, operator))
+        _write(folder, MODULE_FILE, operator_text(operator, has_columns=guess.format.has_columns))
     _write(folder, SCHEMA_FILE, json.dumps(json_schema(known_names(str(folder / APP_FILE))), indent=1) + "\n")
     if not (folder / ".gitignore").exists():
         _write(folder, ".gitignore", _ignored(to))
-    _tell(folder, guess, has_test=_write_case(folder, text, guess, to))
+    _tell(folder, guess, has_test=_write_case(folder, text, guess, to), has_operator=operator is not None)
     return 0
 
 
@@ -116,7 +127,7 @@ def _ignored(to: str) -> str:
     return (f"/{path.split('/')[0]}/\n" if is_inside else "") + _IGNORED
 
 
-def _tell(folder: Path, guess: AppGuess, *, has_test: bool) -> None:
+def _tell(folder: Path, guess: AppGuess, *, has_test: bool, has_operator: bool) -> None:
     lines = [f"{folder / APP_FILE}: an app for the format {guess.format.name}"]
     lines += [f"    {line}" for line in (*guess.format.evidence, *guess.evidence)]
     lines += [f"    {column.name}: {_type(column.type)}" for column in guess.format.columns]
@@ -124,7 +135,11 @@ def _tell(folder: Path, guess: AppGuess, *, has_test: bool) -> None:
     for warning in guess.warnings:
         output.note(f"warning: {warning}")
     enter = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
-    output.note(f"next: {enter}dagflow preview {APP_FILE}" + (", and dagflow test" if has_test else ""))
+    steps = [f"{enter}dagflow preview {APP_FILE}"]
+    steps += [f"edit {MODULE_FILE}"] if has_operator else []
+    test = f"dagflow test{' --update' if has_operator else ''}"
+    steps += [test] if has_test else []
+    output.note(f"next: {', '.join(steps[:-1])}{', and ' if steps[1:] else ''}{steps[-1]}")
 
 
 def _type(given: object) -> str:

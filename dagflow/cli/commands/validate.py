@@ -45,8 +45,9 @@ def command(app: str, overrides: tuple[str, ...]) -> int:
     logical = load_app(app, overrides=list(overrides))
     if problems := target_problems(logical):
         raise PlanError(problems)
-    operators = count(len(logical.operators), "operator")
-    streams = count(len({edge.stream for edge in logical.edges}), "stream")
+    # As the app has them: what is inside of a module, or was put behind an operator, has a "/" in its name.
+    operators = count(len({name.partition("/")[0] for name in logical.operators}), "operator")
+    streams = count(len({edge.stream for edge in logical.edges if "/" not in edge.stream}), "stream")
     output.note(f"{app}: app '{logical.name}' is valid: {operators}, {streams}")
     for warning in warnings_of(logical):
         output.note(f"warning: {warning}")

@@ -54,7 +54,7 @@ def guess_app(location: str, heads: Sequence[FileHead]) -> AppGuess:
     chosen = next(guess for guess in guesses if guess.kind == kind)
     alike = [head for head, guess in zip(heads, guesses, strict=True) if guess.kind == kind]
     warnings = [
-        f"{place(head.url)} seems to be something else ({guess.name}); narrow --from down to files of one kind"
+        f"{place(head.url)} {_otherness(guess, chosen)}; narrow --from down to files of one kind"
         for head, guess in zip(heads, guesses, strict=True)
         if guess.kind != kind
     ]
@@ -64,6 +64,18 @@ def guess_app(location: str, heads: Sequence[FileHead]) -> AppGuess:
     names = ", ".join(place(head.url) for head in alike[:_NAMED_FILES])
     more = f" and {len(alike) - _NAMED_FILES} more" if len(alike) > _NAMED_FILES else ""
     return AppGuess(format, (f"seen in the first {sizes:,} bytes of {names}{more}",), tuple(warnings), alike[0])
+
+
+def _otherness(guess: FormatGuess, chosen: FormatGuess) -> str:
+    """What makes a file another one than those that the app is for."""
+    if guess.name != chosen.name or not guess.columns:
+        return f"seems to be something else ({guess.name})"
+    names = {column.name for column in chosen.columns}
+    lacking = sorted(names - {column.name for column in guess.columns})
+    added = [column.name for column in guess.columns if column.name not in names]
+    found = [f"lacks {', '.join(lacking)}"] if lacking else []
+    found += [f"has {', '.join(added)} as well"] if added else []
+    return f"has other columns: it {' and '.join(found)}" if found else "has another delimiter"
 
 
 def _guess(head: FileHead) -> FormatGuess:

@@ -6,13 +6,16 @@ from collections.abc import Iterator, Sequence
 
 from dagflow.cli.scaffold.column_text import column_lines, value_text
 from dagflow.cli.scaffold.format_guess import FormatGuess
+from dagflow.cli.scaffold.operator_text import MODULE_FILE, operator_name
 from dagflow.errors import DagflowError
 from dagflow.spec.yaml_text import scalar
 
 SCHEMA_FILE = "app.schema.json"
 
 
-def app_text(name: str, location: str, guess: FormatGuess, to: str, evidence: Sequence[str] = ()) -> str:
+def app_text(
+    name: str, location: str, guess: FormatGuess, to: str, evidence: Sequence[str] = (), operator: str | None = None
+) -> str:
     """The text of an app that reads files and writes their records.
 
     Args:
@@ -21,6 +24,7 @@ def app_text(name: str, location: str, guess: FormatGuess, to: str, evidence: Se
         guess: Their format.
         to: Where the records go: a directory, or parquet: or delta: before one.
         evidence: What more speaks for the format.
+        operator: The class of an operator of the app's own that records pass through; None for none.
 
     Raises:
         DagflowError: There is no such target, or records without columns cannot go there.
@@ -41,6 +45,7 @@ def app_text(name: str, location: str, guess: FormatGuess, to: str, evidence: Se
         "    properties:",
         *(f"      # {line}" for line in (*guess.evidence, *evidence)),
         *_format_lines(guess),
+        *_operator_lines(operator),
         "  writer:",
         *_writer_lines(guess, to),
         "  rejects:  # records that do not fit, each with file, offset and reason",
@@ -49,10 +54,26 @@ def app_text(name: str, location: str, guess: FormatGuess, to: str, evidence: Se
         "    partition: parallel",
         "streams:",
         "  blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}",
-        "  records: {from: reader.messages, to: writer.input}",
+        *_record_streams(operator),
         "  refused: {from: reader.errors, to: rejects.input}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _operator_lines(operator: str | None) -> Iterator[str]:
+    if operator is not None:
+        yield f"  {operator_name(operator)}:"
+        yield f"    class: {MODULE_FILE.removesuffix('.py')}.{operator}  # in {MODULE_FILE}"
+        yield "    partition: parallel"
+
+
+def _record_streams(operator: str | None) -> Iterator[str]:
+    if operator is None:
+        yield "  records: {from: reader.messages, to: writer.input}"
+        return
+    name = operator_name(operator)
+    yield f"  records: {{from: reader.messages, to: {name}.input}}"
+    yield f"  results: {{from: {name}.output, to: writer.input}}"
 
 
 def _format_lines(guess: FormatGuess) -> Iterator[str]:

@@ -17,6 +17,7 @@ _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|NaN|inf|I
 _FRACTION = re.compile(r"[+-]?\d{1,12}\.(\d{1,6})")
 _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?)(Z|[+-]\d\d:?\d\d)?")
 _DATES = ("%d.%m.%Y", "%Y/%m/%d", "%m/%d/%Y", "%d/%m/%Y", "%d-%b-%Y", "%Y%m%d")
+_TIMES = tuple(f"{date} {time}" for date in _DATES[:-1] for time in ("%H:%M", "%H:%M:%S"))
 _DIGITS = 18
 _LEAST_DECIMALS = 3
 """Values with as many digits behind the point, two at least, that make a decimal of a number."""
@@ -94,6 +95,9 @@ def _types(values: Sequence[str]) -> Iterator[tuple[Any, str]]:
         yield {"type": "date32", "format": patterns[0]}, _example(values)
     elif patterns:
         yield "string", ""
+    times = [pattern for pattern in _TIMES if all_match(_is_date(pattern))]
+    if len(times) == 1:
+        yield {"type": "timestamp[us]", "format": times[0]}, _example(values)
 
 
 def _is_date(pattern: str) -> Callable[[str], bool]:

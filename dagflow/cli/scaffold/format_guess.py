@@ -55,8 +55,8 @@ class FormatGuess:
 
     @property
     def kind(self) -> tuple[str, str, tuple[str, ...]]:
-        """Equal for files that one reader can read."""
-        return self.name, str(self.options.get("delimiter", "")), tuple(column.name for column in self.columns)
+        """Equal for files that one reader can read: it finds columns by their names."""
+        return self.name, str(self.options.get("delimiter", "")), tuple(sorted(column.name for column in self.columns))
 
     def with_text(self, column: str, evidence: str) -> FormatGuess:
         """The same with one column as text."""

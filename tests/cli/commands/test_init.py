@@ -81,6 +81,52 @@ def test_a_test_that_passes_is_written(folder: Path, name: str) -> None:
     assert ("test_data" in files) == (name in ("latin.csv", "crlf.csv", "long.log"))
 
 
+@pytest.mark.parametrize("to", ["out", "parquet:out/table", "delta:out/table"])
+def test_an_operator_of_ones_own_is_in_the_chain(folder: Path, to: str) -> None:
+    """It passes on what it gets, with the types of its columns, and the test runs it."""
+    (folder / "in.csv").write_text("day,price\n2026/01/02 10:00,1.50\n2026/01/03 11:30,20.25\n2026/01/03 12:00,0.75\n")
+    code, _, err = invoke("init", "x", "--from", "in.csv", "--to", to, "--operator", "DropEmpty")
+    assert (code, err.splitlines()[-1]) == (
+        0,
+        "next: cd x && dagflow preview app.yaml, edit my_ops.py, and dagflow test --update",
+    )
+    with contextlib.chdir(folder / "x"):
+        assert invoke("test")[2].startswith("1 test passed, 0 failed")
+        out = json.loads(invoke("preview", "app.yaml", "--json")[1])
+        assert out["columns"] == {"day": "timestamp[us]", "price": "decimal(18, 2)"}
+
+
+def test_an_operator_for_records_without_columns_takes_each(folder: Path) -> None:
+    """Its records are bytes."""
+    (folder / "in.log").write_text("some text\nand more of it\n\n")
+    assert invoke("init", "x", "--from", "in.log", "--operator", "DropEmpty")[0] == 0
+    with contextlib.chdir(folder / "x"):
+        assert "record: bytes" in Path("my_ops.py").read_text()
+        assert invoke("test")[2].startswith("1 test passed, 0 failed")
+
+
+@pytest.mark.parametrize(("name", "reason"), [("Writer", "the app has such"), ("my op", "a class has a name such as")])
+def test_an_operator_needs_a_name_of_its_own(folder: Path, name: str, reason: str) -> None:
+    """Nothing is written otherwise, nor over a module that is there."""
+    code, _, err = invoke("init", "x", "--operator", name)
+    assert code == 1 and reason in err
+    assert not (folder / "x" / "app.yaml").exists()
+    (folder / "my_ops.py").write_text("mine")
+    code, _, err = invoke("init", ".", "--operator", "Mine")
+    assert (code, (folder / "my_ops.py").read_text()) == (1, "mine")
+
+
+def test_files_with_their_columns_in_another_order_are_alike(folder: Path) -> None:
+    """A file with other columns is told of by what it has and lacks."""
+    for name, text in (("a", "n,m\n1,x\n2,y\n"), ("b", "m,n\nz,3\nw,4\n"), ("c", "n,o\n1,2\n3,4\n")):
+        (folder / f"{name}.csv").write_text(text)
+    code, _, err = invoke("init", "x", "--from", "?.csv")
+    assert code == 0
+    assert err.splitlines()[0] == (
+        "warning: c.csv has other columns: it lacks m and has o as well; narrow --from down to files of one kind"
+    )
+
+
 def test_a_test_that_is_there_stays(folder: Path) -> None:
     """It is the author's."""
     (folder / "test_app.yaml").write_text("mine")

@@ -26,6 +26,13 @@ def test_a_valid_app_is_called_valid_on_stderr(folder: Path) -> None:
     assert invoke("validate", "app.yaml") == (0, "", "app.yaml: app 'sample' is valid: 4 operators, 3 streams\n")
 
 
+def test_only_the_apps_own_operators_and_streams_are_counted(folder: Path) -> None:
+    """What dagflow puts behind an operator, such as the one that unites the counts of partitions, is no part of it."""
+    (folder / "app.yaml").write_text(COUNTING.replace("over: window", "over: run"))
+    assert "/" in "".join(load_app("app.yaml").operators)
+    assert "valid: 4 operators, 3 streams\n" in invoke("validate", "app.yaml")[2]
+
+
 def test_validate_reports_every_mistake_at_once(folder: Path) -> None:
     """Form, properties and wiring in one go, in file order, each at its place, those of --set as well."""
     (folder / "app.yaml").write_text(
