@@ -15,12 +15,12 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
+from dagflow.api.operator_log import OPERATOR_LOGGER
 from dagflow.cli import output
 from dagflow.cli.json_log import json_line
 from dagflow.cli.render import account, progress_line, table
 from dagflow.cli.shared_options import Redact
 from dagflow.execution.breakpoints import is_debugging
-from dagflow.execution.output_limit import OUTPUT_LOGGER
 from dagflow.report.snapshot import RunRates, RunSnapshot
 
 LINE_INTERVAL_S = 5.0  # a log of an hour's run stays readable
@@ -254,7 +254,7 @@ def logging_to(display: Display, *, is_verbose: bool) -> Iterator[None]:
         handler.addFilter(lambda record: not record.name.startswith("py4j"))
     if not is_verbose:
         # The log file of a run takes more.
-        handler.addFilter(lambda record: record.levelno >= logging.WARNING or record.name == OUTPUT_LOGGER)
+        handler.addFilter(lambda record: record.levelno >= logging.WARNING or record.name == OPERATOR_LOGGER)
     handler.setFormatter(_NoticeFormatter("%(levelname)s %(name)s: %(message)s"))
     root, own = logging.getLogger(), (logging.getLogger("dagflow"), logging.getLogger("operators"))
     levels = [logger.level for logger in own]
@@ -286,7 +286,7 @@ def operators_silenced(*, is_verbose: bool) -> Iterator[None]:
 class _NoticeFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """What operators print is shown as it is."""
-        return record.getMessage() if record.name == OUTPUT_LOGGER else super().format(record)
+        return record.getMessage() if record.name == OPERATOR_LOGGER else super().format(record)
 
 
 class _NoticeHandler(logging.Handler):

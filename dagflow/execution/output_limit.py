@@ -7,8 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-OUTPUT_LOGGER = "dagflow.operator"
-"""The logger of all that operators print; its messages are shown as they are."""
+from dagflow.api.operator_log import OPERATOR_LOGGER
 
 BURST = 16 << 10
 """Characters of one operator that are shown at once."""
@@ -32,8 +31,7 @@ class OperatorOutput:
         self._left: dict[str, float] = {}
         self._seen_s: dict[str, float] = {}
         self._full: set[str] = set()
-        self._logger = logging.getLogger(OUTPUT_LOGGER)
-        self._logger.setLevel(logging.INFO)
+        self._logger = logging.getLogger(OPERATOR_LOGGER)
 
     def line(self, operator: str, place: str, text: str) -> None:
         """Log a line.

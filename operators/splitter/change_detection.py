@@ -29,6 +29,7 @@ from operators.splitter.comparison import (
     prefix,
 )
 from operators.splitter.detection_rules import DetectionRules, is_same_version, looks_appended
+from operators.splitter.growth_notes import GrowthNotes
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.fingerprinting import Prefix, prefixes_of, take_fingerprints
@@ -100,7 +101,8 @@ class ChangeDetector:
         self._in_tasks = in_tasks
         self._pending = pending
         self._renames = renames
-        self._changed = ChangedFiles(rules.on_change, index, counters)
+        self._growth = GrowthNotes(clock)
+        self._changed = ChangedFiles(rules.on_change, index, counters, self._growth)
         self._incomplete = self._incomplete_scans = 0
         self.has_more = self._is_incomplete_scan = False
 
@@ -118,9 +120,9 @@ class ChangeDetector:
         yield from self._newest() if self._rules.latest_first else self._with_fingerprints(self._compared(self._rules))
         yield from self._with_fingerprints([self._resolved()])
         self._renames.end_scan()
+        self._growth.tell()
         self._incomplete_scans = self._incomplete_scans + 1 if self._is_incomplete_scan else 0
-        is_due = self._is_incomplete_scan and self._incomplete_scans <= MAX_REPEATS
-        self.has_more = self.has_more or self._renames.has_more or is_due
+        self.has_more |= self._renames.has_more or 0 < self._incomplete_scans <= MAX_REPEATS
 
     def all_changes(self) -> Generator[ListedFiles]:
         """Scan as often as it takes to give everything; see changes()."""

@@ -13,6 +13,7 @@ from dagflow.storage.fingerprint import REWRITTEN, UNKNOWN, gone_from, is_gone, 
 from dagflow.storage.location import redacted
 from operators.files.rotation_names import uncompressed
 from operators.splitter.detection_rules import Change, OnChange, change_of
+from operators.splitter.growth_notes import GrowthNotes
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.fingerprinting import Prefix
@@ -29,12 +30,14 @@ class ChangedFiles:
         on_change: The policy.
         index: Knows what was read before tails that were taken.
         counters: Where changes are counted.
+        notes: Tells of growth.
     """
 
-    def __init__(self, on_change: OnChange, index: FileIndex, counters: Counter[str]) -> None:
+    def __init__(self, on_change: OnChange, index: FileIndex, counters: Counter[str], notes: GrowthNotes) -> None:
         self._on_change = on_change
         self._index = index
         self._counters = counters
+        self._notes = notes
 
     def judge(self, files: ListedFiles, entry: IndexEntry, fingerprint: int) -> ListedFiles:
         """One changed file, as the policy says; see change_of() for the fingerprint.
@@ -61,16 +64,17 @@ class ChangedFiles:
         action = self._on_change.action(change)
         self._counters[names.changed(change)] += 1
         url = redacted(files.url(0))
-        told = logger.info if action == "tail" else logger.warning
-        told("file changed after it was taken change=%s action=%s url=%s", change, action, url)
+        if action == "tail":
+            rest = self.rest(files, name, entry)
+            self._notes.grown(url, files.stats[0].size_bytes - rest.start)
+            return rest
+        logger.warning("file changed after it was taken change=%s action=%s url=%s", change, action, url)
         if action == "fail":
             raise SourceChangedError(
                 f"it was {change} after it was read: {entry.size_bytes} bytes then, {files.stats[0].size_bytes} now",
                 url=url,
                 hint=self._on_change.remedy(change),
             )
-        if action == "tail":
-            return self.rest(files, name, entry)
         return replace(files, start=0, is_noted=action == "ignore")
 
     def rest(self, files: ListedFiles, name: bytes, entry: IndexEntry) -> ListedFiles:
