@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dagflow.api.records import Delimiters, Origin, RecordBatch
+from dagflow.api.records import RECORD, Delimiters, Origin, RecordBatch
 from operators.files.metadata import BlockMetadata
 from operators.reader.scanning.positions import Positions
 
@@ -72,7 +72,10 @@ def frame_one(record: bytes, delimiter: bytes, block: BlockMetadata, offset: int
 
 def one_unended(record: bytes, delimiter: bytes, block: BlockMetadata, offset: int) -> RecordBatch:
     """A single record without a delimiter in its file; a writer puts one behind it."""
-    return RecordBatch.from_records([record], Delimiters((delimiter,)), Origin((block,), np.zeros(1, np.int64), offset))
+    # Without the delimiter beside it, which would be counted as read.
+    column = pa.RecordBatch.from_arrays([pa.array([record], pa.binary())], [RECORD])
+    origin = Origin((block,), np.zeros(1, np.int64), offset)
+    return RecordBatch(column, delimiters=Delimiters((delimiter,)), origin=origin)
 
 
 def borders_of(framed: pa.BinaryArray) -> npt.NDArray[np.int32]:
