@@ -20,7 +20,7 @@ from dagflow.telemetry.open_alerts import OpenAlerts, read_open, write_open
 logger = logging.getLogger(__name__)
 
 LOOK_EVERY_S: Final = 5.0
-CLOSE_S: Final = 30.0
+CLOSE_S: Final = 10.0
 """How long the end of a run waits for its last alert, which may be that it failed; a receiver has its own limit."""
 
 
