@@ -70,7 +70,8 @@ class RejectReplay:
         tuples: dict[PortRef, list[Any]] = defaultdict(list)
         retries: list[int] = []
         records = blocks = 0
-        for window in self._windows:
+        for found in self._windows:
+            window = [rejects for rejects in found if rejects.can_be_read_again]
             tried = [self._is_tried(rejects) for rejects in window]
             if not any(mask.any() for mask in tried):
                 continue

@@ -63,7 +63,7 @@ class WindowRejects:
     Attributes:
         window_id: The window.
         operator: The operator.
-        port: The input port that took the blocks, as "operator.port".
+        port: The input port that took the blocks, as "operator.port": of the operator, or of a reader before it.
         records: The records, each with the fingerprint of the app that refused it.
         blocks: The blocks in which they lie, by id.
     """
@@ -73,6 +73,11 @@ class WindowRejects:
     port: str
     records: RefusedRecords
     blocks: Mapping[int, Any]
+
+    @property
+    def can_be_read_again(self) -> bool:
+        """Whether the operator reads the blocks itself, so that it can try single records."""
+        return self.port.partition(".")[0] == self.operator
 
 
 def open_rejects(checkpoint: str, storage: StorageContext) -> Iterator[WindowRejects]:
@@ -90,8 +95,8 @@ def rejects_in(store: ObjectStore) -> Iterator[WindowRejects]:
     """What is refused according to the journal in a store; see open_rejects."""
     retried = set(read_state(store).retried)
     for window in committed_windows(store):
-        if window.plan.window_id not in retried:
-            yield from rejects_of(window)
+        is_retried = window.plan.window_id in retried
+        yield from (each for each in rejects_of(window) if not (is_retried and each.can_be_read_again))
 
 
 def rejects_of(window: Window) -> Iterator[WindowRejects]:
@@ -103,12 +108,14 @@ def rejects_of(window: Window) -> Iterator[WindowRejects]:
     parts: dict[str, list[RefusedRecords]] = defaultdict(list)
     for part in window.intent.refused if window.intent is not None else ():
         parts[part.operator].append(RefusedRecords.from_bytes(part.records))
+    takers = {name.partition(".")[0] for name in window.plan.inputs}
     for operator, own in parts.items():
         records = RefusedRecords.concatenated(own).by_app(window.plan.config_hash)
         ids = set(np.unique(records.numbers("block_id")).tolist())
         port, blocks = "", {}
         for name, _, item in planned_tuples(window.plan):
-            if name.partition(".")[0] == operator:
+            # Operators behind a reader refuse records of the blocks that it took.
+            if name.partition(".")[0] == operator or operator not in takers:
                 for block in item if isinstance(item, TupleBatch) else (item,):
                     if block.block_id in ids:
                         port, blocks[block.block_id] = name, block

@@ -167,6 +167,11 @@ class ColumnOperator(RejectLimited, ColumnTyped, Explained, Generic[Plan]):
         ]
         if self._context is not None:
             self._context.counters[REJECTED] += len(refused)
+            for row, reason in reasons.items():
+                # Results of groups lie in no block.
+                if (block_id := getattr(batch.block_of(row), "block_id", None)) is not None:
+                    length = max(_length(batch, row), 0)
+                    self._context.refused.add(block_id, int(offsets[row]), length, reason, _raw(batch, row))
         origin = batch.take(np.array(list(reasons), np.int64)).origin
         self.errors.emit(RecordBatch.from_records(refused, LINE_FEED, origin))
 

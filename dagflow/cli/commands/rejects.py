@@ -161,23 +161,35 @@ def _as_json(reject: ShownReject) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """How many records are refused: all, those that were chosen, and of these those that the app has not tried."""
+    """How many records are refused.
+
+    Attributes:
+        all: All of them.
+        chosen: Those that were asked for.
+        untried: Those of the chosen ones that a reader refused, and this app has not tried.
+        behind: Windows in which operators behind a reader refused some of the chosen ones.
+    """
 
     all: int
     chosen: int
     untried: int
+    behind: tuple[int, ...]
 
     @classmethod
     def of(cls, app: LogicalPlan, checkpoint: str, storage: StorageContext, choice: RejectChoice) -> _Counts:
         current = describe(app).fingerprint
         total = chosen = untried = 0
+        behind: list[int] = []
         for rejects in open_rejects(checkpoint, storage):
             mask = choice.mask(rejects)
             by_other_app = rejects.records.matches("app", lambda name: name != current)
             total += len(mask)
             chosen += int(mask.sum())
-            untried += int((mask & by_other_app).sum())
-        return cls(total, chosen, untried)
+            if rejects.can_be_read_again:
+                untried += int((mask & by_other_app).sum())
+            elif mask.any():
+                behind.append(rejects.window_id)
+        return cls(total, chosen, untried, tuple(behind))
 
 
 def _replay(
@@ -223,12 +235,19 @@ def _replay(
 def _told(before: _Counts, after: _Counts, checkpoint: str) -> Iterator[str]:
     if not before.chosen:
         yield "nothing is refused that was asked for"
-    elif not before.untried:
+    elif not before.untried and not before.behind:
         yield f"the app is as it was when it refused {count(before.chosen, 'record')}; mend it, and replay them then"
-    else:
+    elif before.untried:
         yield f"{count(before.all - after.all, 'record')} accepted; {after.all:,} of {before.all:,} stay refused"
     if after.untried and before.untried:
         yield (
             f"    {count(after.untried, 'record')} could not be read again: the file has changed, or is gone, since; "
             f"see dagflow rejects {shlex.quote(checkpoint)} list"
+        )
+    if after.behind:
+        first, last = min(after.behind), max(after.behind)
+        windows = str(first) if first == last else f"{first}-{last}"
+        yield (
+            "operators behind a reader have refused records, which only their whole windows give once more: mend the "
+            f"app, and run dagflow replay {shlex.quote(checkpoint)} --window {windows}"
         )
