@@ -14,6 +14,7 @@ from dagflow.cli import output
 from dagflow.cli.ahead import Ahead
 from dagflow.cli.command_lines import replay_command, resume_command, status_command
 from dagflow.cli.json_log import error_fields, json_line
+from dagflow.cli.live_pages import live_pages
 from dagflow.cli.locations import load, require_directory
 from dagflow.cli.progress import Display, display_for, logging_to
 from dagflow.cli.run_log import RunLog, attached, open_run_log
@@ -56,6 +57,7 @@ class RunRequest:
     quiet: bool
     metrics: tuple[str, int] | None
     log_format: LogFormat
+    ui_port: int | None = None
 
 
 def run_app(settings: Settings, asked: RunRequest, ahead: Ahead) -> int:
@@ -95,7 +97,7 @@ def run_app(settings: Settings, asked: RunRequest, ahead: Ahead) -> int:
     try:
         with logging_to(display, is_verbose=settings.is_verbose), attached(log), display:
             with limited_run(logical, options, asked.limit) as (part, chosen):
-                summary = watch(part, chosen, display, log)
+                summary = watch(part, chosen, display, log, asked.ui_port)
             display.finish(summary)
     except Exception as error:
         _account_for_failure(error, display, again, as_json=asked.as_json)
@@ -154,8 +156,21 @@ class _Logged:
         self._display.notice(text)
 
 
-def watch(logical: LogicalPlan, options: RunOptions, display: Display, log: RunLog | None = None) -> RunSnapshot:
+def watch(
+    logical: LogicalPlan,
+    options: RunOptions,
+    display: Display,
+    log: RunLog | None = None,
+    ui_port: int | None = None,
+) -> RunSnapshot:
     """Run an app under a display, and let signals stop it.
+
+    Args:
+        logical: The app.
+        options: Of the run.
+        display: Shows what the run tells.
+        log: Keeps it; None for no log.
+        ui_port: Where pages about the run are served; None for nowhere.
 
     Returns:
         The figures at the end; state is "completed" or "stopped".
@@ -175,7 +190,8 @@ def watch(logical: LogicalPlan, options: RunOptions, display: Display, log: RunL
 
     with stop_on_signals(ask, die):
         observer = display if log is None else _Logged(display, log)
-        return on_driver_thread(lambda: engine_run(logical, options, observer, stop))
+        with live_pages(ui_port, logical, options, observer) as shown:
+            return on_driver_thread(lambda: engine_run(logical, options, shown, stop))
 
 
 def _account_for_failure(error: Exception, display: Display, again: str, *, as_json: bool) -> None:

@@ -11,6 +11,7 @@ import click
 from dagflow.runtime.cores import usable_cores
 from dagflow.spec.problems import did_you_mean, quoted
 from dagflow.spec.spark_master import MASTERS, is_master
+from dagflow.web import UI_PORT, require_packages
 
 F = TypeVar("F", bound=Callable[..., Any])
 Redact = Callable[[str], str]
@@ -184,6 +185,31 @@ def metrics_option(function: F) -> F:
         callback=parsed,
         help="Serve /metrics for Prometheus, /healthz and /readyz while the run works; to this machine alone unless "
         "HOST says otherwise, such as 0.0.0.0. 0 takes a free port.",
+    )(function)
+
+
+def ui_option(function: F) -> F:
+    """Add `--ui [PORT]`, given to the command as a port, or None."""
+
+    def parsed(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+        if value is None:
+            return None
+        if not value.isascii() or not value.isdigit() or int(value) > MAX_PORT:
+            raise click.BadParameter(
+                f"expected a port from 0 to {MAX_PORT}, got {quoted(value)}; without a port, write --ui behind APP"
+            )
+        require_packages()
+        return int(value)
+
+    return click.option(
+        "--ui",
+        "ui_port",
+        metavar="[PORT]",
+        is_flag=False,
+        flag_value=str(UI_PORT),
+        callback=parsed,
+        help=f"Serve pages about the run to this machine while it works, at port {UI_PORT} if none is given; 0 takes a "
+        "free one.",
     )(function)
 
 

@@ -1,8 +1,12 @@
 """Pages about runs and checkpoints: a server that reads journals, and a report that is one file."""
 
 import importlib.util
+from typing import Final
 
 from dagflow.errors import DagflowError
+
+UI_PORT: Final = 8090
+"""Where pages are served if nothing else is asked for."""
 
 
 def require_packages() -> None:

@@ -15,6 +15,7 @@ from dagflow.cli.shared_options import (
     metrics_option,
     set_option,
     take_over_option,
+    ui_option,
     verbose_option,
 )
 
@@ -35,6 +36,7 @@ from dagflow.cli.shared_options import (
 @click.option("--follow", is_flag=True, help="Keep watching for new input until stopped.")
 @click.option("--fresh", is_flag=True, help="Start over: set the old journal aside, remove what it published.")
 @take_over_option
+@ui_option
 @metrics_option
 @log_format_option
 @click.option("--json", "as_json", is_flag=True, help="Print the account as one JSON object on stdout.")
@@ -53,6 +55,7 @@ def command(
     follow: bool,
     fresh: bool,
     take_over: bool,
+    ui_port: int | None,
     metrics: tuple[str, int] | None,
     log_format: LogFormat,
     as_json: bool,
@@ -72,6 +75,6 @@ def command(
 
         asked = RunRequest(
             *(app, overrides, checkpoint, workers, limit, master, conf, follow, fresh, take_over, as_json, quiet),
-            *(metrics, log_format),
+            *(metrics, log_format, ui_port),
         )
         return run_app(settings, asked, ahead)

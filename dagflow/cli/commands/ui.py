@@ -11,7 +11,7 @@ from dagflow.cli import output
 from dagflow.cli.figures import count
 from dagflow.cli.locations import is_app_file, locate, require_journal
 from dagflow.cli.shared_options import Settings, store_option, verbose_option
-from dagflow.web import require_packages
+from dagflow.web import UI_PORT, require_packages
 from dagflow.web.checkpoints import CheckpointLocation
 
 
@@ -19,7 +19,12 @@ from dagflow.web.checkpoints import CheckpointLocation
 @click.argument("checkpoints", metavar="CHECKPOINT…", nargs=-1, required=True)
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="HOST", help="Where to listen.")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=8090, show_default=True, metavar="PORT", help="0 for any free one."
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=UI_PORT,
+    show_default=True,
+    metavar="PORT",
+    help="0 for any free one.",
 )
 @store_option
 @verbose_option
