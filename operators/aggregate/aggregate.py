@@ -92,7 +92,8 @@ class _Grouped(AggregateBase):
         parts = [name for name in partial.schema.names if name not in self.by]
         functions = [(name, COMBINED_BY[name.rpartition(":")[2]]) for name in parts]
         keys = list(self.by)
-        found = partial.group_by(keys).aggregate(functions)
+        # Threads would double the work, and give the groups in another order each time: tasks keep the cores busy.
+        found = partial.group_by(keys, use_threads=False).aggregate(functions)
         found = found.rename_columns([*keys, *parts] if found.schema.names[0] in keys else [*parts, *keys])
         # A sum of decimals has more digits than it needs.
         return found.select([*keys, *parts]).cast(partial.select([*keys, *parts]).schema)
@@ -176,7 +177,8 @@ class Aggregate(_Grouped, ColumnOperator[_Grouping], Unified):
         if codes is not None:
             table = table.filter(self.accepted(batch, codes, lambda row: rows.reason(int(codes[row]), row)))
         if table.num_rows:
-            self.add(self.combined(table))
+            # Combined with those of other batches: one batch alone may have nearly as many groups as records.
+            self.add(table)
 
     def resulting_columns(self, arriving: StreamColumns) -> StreamColumns:
         """Keys and results."""

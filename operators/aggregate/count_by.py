@@ -31,7 +31,7 @@ class _Summing(AggregateBase):
 
     def combined(self, partial: pa.Table) -> pa.Table:
         """Each key once, with the sum of its counts."""
-        summed = partial.group_by(self.by).aggregate([(COUNT, "sum")])
+        summed = partial.group_by(self.by, use_threads=False).aggregate([(COUNT, "sum")])
         return summed.rename_columns([*self.by, COUNT]).select([*self.by, COUNT])
 
     def result(self, combined: pa.Table) -> pa.Table:
@@ -67,7 +67,8 @@ class CountBy(_Summing, Unified):
         if len(batch):
             arrived = pa.Table.from_batches([batch.to_arrow()])
             require_columns(arrived, self.by)
-            counted = with_equal_keys(arrived.select(self.by), self.by).group_by(self.by).aggregate([([], "count_all")])
+            keys = with_equal_keys(arrived.select(self.by), self.by)
+            counted = keys.group_by(self.by, use_threads=False).aggregate([([], "count_all")])
             self.add(counted.rename_columns([*self.by, COUNT]))
 
     def unifier(self, port: str) -> Operator:

@@ -1,0 +1,124 @@
+"""What dagflow is compared with in the benchmark of tables: Spark SQL, polars, DuckDB and dlt."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+_SPARK = {
+    "csv": "id bigint, placed timestamp_ntz, shop string, customer string, note string, product string, qty int, "
+    "price decimal(9, 2), paid boolean, day date",
+    "json": "id bigint, at timestamp_ntz, user string, kind string, amount double, ok boolean, referrer string",
+    "select": "sold_at timestamp_ntz, shop string, product string, qty int, price double",
+    "groups": "user bigint, country string, qty int, price double",
+}
+
+
+def contenders(task: str, work: Path, context: SparkContext) -> dict[str, Callable[[], object]]:
+    """The contenders of a task, which read `work/input` and write below `work/output`."""
+    found: dict[str, Callable[[], object]] = {"Spark SQL": lambda: spark_sql(task, work, context)}
+    if task != "json":
+        found["polars"] = lambda: polars(task, work)
+    found["DuckDB"] = lambda: duck(task, work)
+    if task == "json":
+        found["dlt"] = lambda: dlt(work)
+    return found
+
+
+def spark_sql(task: str, work: Path, context: SparkContext) -> None:
+    """Read with a schema, compute in the JVM, and write with the compression that dagflow has."""
+    from pyspark.sql import SparkSession
+
+    read = SparkSession(context).read.schema(_SPARK[task])
+    files = str(work / "input")
+    is_csv = task != "json"
+    rows = read.csv(files, header=True, multiLine=task == "csv", escape='"') if is_csv else read.json(files)
+    if task == "select":
+        rows = rows.where("qty > 0 and shop <> 'shop 3'")
+        rows = rows.selectExpr("*", "price * qty total", "cast(sold_at as date) day", "upper(product) label")
+    elif task == "groups":
+        rows.createOrReplaceTempView("rows")
+        query = "select user, count(*) n, sum(qty) total, max(price) most from rows group by user"
+        rows = rows.sparkSession.sql(query)
+    rows.write.option("compression", "zstd").parquet(str(work / "output"))
+
+
+def polars(task: str, work: Path) -> None:
+    """Scan and sink with polars' streaming engine."""
+    import polars as pl
+
+    files, output = work / "input" / "*.csv", work / "output"
+    output.mkdir()
+    kinds: dict[str, Any] = {
+        "bigint": pl.Int64,
+        "int": pl.Int32,
+        "string": pl.String,
+        "double": pl.Float64,
+        "boolean": pl.Boolean,
+        "date": pl.Date,
+        "timestamp_ntz": pl.Datetime("us"),
+        "decimal(9, 2)": pl.Decimal(9, 2),
+    }
+    columns = [each.split(" ", 1) for each in _SPARK[task].replace("(9, 2)", "(9; 2)").split(", ")]
+    rows = pl.scan_csv(files, schema={name: kinds[kind.replace(";", ",")] for name, kind in columns})
+    if task == "select":
+        rows = rows.filter((pl.col("qty") > 0) & (pl.col("shop") != "shop 3")).with_columns(
+            total=pl.col("price") * pl.col("qty"),
+            day=pl.col("sold_at").cast(pl.Date),
+            label=pl.col("product").str.to_uppercase(),
+        )
+    elif task == "groups":
+        rows = rows.group_by("user").agg(
+            n=pl.len(), total=pl.col("qty").cast(pl.Int64).sum(), most=pl.col("price").max()
+        )
+    rows.sink_parquet(output / "rows.parquet", compression="zstd")
+
+
+def duck(task: str, work: Path) -> None:
+    """Compute with DuckDB, and write files from all its threads."""
+    import duckdb
+
+    kinds = {"timestamp_ntz": "timestamp", "string": "varchar"}
+    columns = [each.split(" ", 1) for each in _SPARK[task].replace("(9, 2)", "(9; 2)").split(", ")]
+    types = ", ".join(f"'{name}': '{kinds.get(kind, kind).replace(';', ',')}'" for name, kind in columns)
+    if task == "json":
+        rows = f"read_json('{work}/input/*.jsonl', columns={{{types}}}, format='newline_delimited')"
+    else:
+        rows = f"read_csv('{work}/input/*.csv', columns={{{types}}}, header=true, auto_detect=false, quote='\"')"
+    query = {
+        "select": "SELECT *, price * qty AS total, cast(sold_at AS date) AS day, upper(product) AS label FROM ROWS "
+        "WHERE qty > 0 AND shop <> 'shop 3'",
+        "groups": "SELECT user, count(*) AS n, sum(qty) AS total, max(price) AS most FROM ROWS GROUP BY user",
+    }.get(task, "FROM ROWS").replace("ROWS", rows)
+    duckdb.execute(f"COPY ({query}) TO '{work}/output' (FORMAT parquet, COMPRESSION zstd, PER_THREAD_OUTPUT true)")
+
+
+def dlt(work: Path) -> None:
+    """Load JSON lines into a Delta table, with Arrow as the way that dlt says is its fastest."""
+    os.environ["RUNTIME__DLTHUB_TELEMETRY"] = "false"
+    os.environ["RUNTIME__LOG_LEVEL"] = "ERROR"
+    import dlt as load
+    import pyarrow as pa
+    import pyarrow.json as pj
+
+    names = {"bigint": pa.int64(), "string": pa.string(), "double": pa.float64(), "boolean": pa.bool_()}
+    columns = [each.split(" ", 1) for each in _SPARK["json"].split(", ")]
+    schema = pa.schema([(name, names.get(kind, pa.timestamp("us"))) for name, kind in columns])
+
+    def rows() -> Iterator[Any]:
+        for file in sorted((work / "input").iterdir()):
+            options = pj.ParseOptions(explicit_schema=schema)
+            yield pj.read_json(file, pj.ReadOptions(block_size=16 << 20), options)
+
+    pipeline = load.pipeline(
+        "events",
+        pipelines_dir=str(work / "output" / "pipelines"),
+        destination=load.destinations.filesystem(str(work / "output" / "lake")),
+        dataset_name="events",
+    )
+    pipeline.run(load.resource(rows, name="events"), table_format="delta", write_disposition="replace")
