@@ -1,0 +1,33 @@
+"""Files of JSON whose columns and types change all the time, while runs die: nothing is lost, and no run ends early."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from pathlib import Path
+
+import pytest
+
+from benchmarks.changing_columns import rows_of, write_app, write_files, wrong_rows
+from dagflow.engine.run import run
+from dagflow.plan.load import load_app
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.testing.faults import InjectedCrash, crashing_disk
+
+CRASHES = 5
+
+
+@pytest.mark.parametrize("kind", ["delta", "iceberg", "parquet"])
+def test_each_value_is_in_its_column_or_rescued(kind: str, quick_disk: Path) -> None:
+    """Each record once, and each of its values once; by default, so that columns become wider where they can."""
+    rows = write_files(quick_disk, 40, seed=7)
+    write_app(quick_disk, kind, files_per_window=5)
+    chance = random.Random(7)
+    with contextlib.chdir(quick_disk):
+        for _ in range(CRASHES):
+            with crashing_disk(str(quick_disk), chance.randrange(5, 120)), contextlib.suppress(InjectedCrash):
+                run(load_app("app.yaml"), runtime=InlineRuntime)
+        run(load_app("app.yaml"), runtime=InlineRuntime)
+    found = rows_of(quick_disk, kind)
+    assert [*wrong_rows(found, rows)] == []
+    assert len(found.schema) == 42 and found["_rescued"].null_count < len(found)
