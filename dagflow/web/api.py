@@ -8,13 +8,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dagflow.errors import DagflowError, MissingError
-from dagflow.report.manifest import tracked_files
 from dagflow.report.reading import Reading
 from dagflow.web.app_files import AppFile, app_file_of
 from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.query import Query, RequestError
 from dagflow.web.resources.app_resource import app
-from dagflow.web.resources.files_resource import file, files
+from dagflow.web.resources.files_resource import file, files, taken
 from dagflow.web.resources.fleet_resource import fleet
 from dagflow.web.resources.graph_resource import graph
 from dagflow.web.resources.log_resource import log
@@ -119,18 +118,20 @@ class Api:
         url = query.text("url")
         if not url:
             raise RequestError("url is missing: name a file")
-        if found := tracked_files(checkpoint.url, _literal(url), checkpoint.storage):
-            newest = found[-1]
-            windows_text = ", ".join(map(str, newest.windows))
-            word = "window" if len(newest.windows) == 1 else "windows"
+        newest, since = taken(checkpoint, url)
+        if newest is not None:
+            windows_text, state = ", ".join(map(str, newest["windows"])), newest["state"]
+            word = "window" if len(newest["windows"]) == 1 else "windows"
             told = {
                 "read": f"It was taken: {word} {windows_text} read it.",
                 "planned": f"It was taken: {word} {windows_text} will read it.",
-            }.get(newest.state, f"It was taken by {word} {windows_text}, and {newest.state}.")
-            return {"taken": True, "sentence": told, "state": newest.state, "windows": newest.windows}
+            }.get(state, f"It was taken by {word} {windows_text}, and {state}.")
+            return {"taken": True, "sentence": told, "state": state, "windows": newest["windows"]}
         answer = self._app_of(checkpoint).why(url)
         if "sentence" not in answer:
             raise RequestError(f"the splitter was asked, and failed: {answer.get('error', 'no answer')}", status=502)
+        if since:
+            answer["sentence"] += f" No window from {since} on has read it; older ones were not looked at."
         return answer
 
     def _sample(self, checkpoint: Checkpoint, query: Query) -> Json:
@@ -148,11 +149,6 @@ def _status(checkpoint: Checkpoint, query: Query) -> Json:
     if reading.snapshot is None:
         raise RequestError(reading.error, status=503)
     return reading.snapshot.status_json()
-
-
-def _literal(url: str) -> str:
-    """A pattern that only this location matches."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in url)
 
 
 def status_of(error: DagflowError) -> int:

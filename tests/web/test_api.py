@@ -282,3 +282,12 @@ def test_a_journal_that_has_grown_is_read_again(folder: Path) -> None:
     (folder / "in" / "c.csv").write_bytes(ROWS)
     finish()
     assert api.answer("windows", {})["windows"][0]["window"] > before
+
+
+def test_why_says_how_far_it_has_looked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a long journal a request ends in time, and does not take what it has not seen for what is not there."""
+    url = str(folder / "in" / "a.csv")
+    assert ask("why", url=url)["windows"] == ask("files/one", url=url)["versions"][0]["windows"]
+    monkeypatch.setattr("dagflow.web.resources.files_resource.LOOK_S", -1.0)
+    newest = ask("windows")["windows"][0]["window"]
+    assert f"No window from {newest + 1} on has read it" in ask("why", url=url)["sentence"]

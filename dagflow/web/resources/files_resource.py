@@ -184,6 +184,27 @@ def file(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
     }
 
 
+def taken(checkpoint: Checkpoint, url: str) -> tuple[dict[str, Any] | None, int]:
+    """The newest version of a file that windows have read or are to read, as files() tells it.
+
+    Returns:
+        The version, None where no window that was looked at has one; and the oldest window that was looked at, 0 for
+        all that are kept.
+    """
+    store, state = checkpoint.journal()
+    versions: dict[tuple[Any, ...], _Version] = {}
+    deadline = time.monotonic() + LOOK_S
+    for window in newest_windows(store, state):
+        if time.monotonic() > deadline:
+            return (next(iter(versions.values())).to_json() if versions else None), window.plan.window_id + 1
+        known = sum(len(each.windows) for each in versions.values())
+        _add_window(url, window, versions, {})
+        # Windows that read one version stand beside each other.
+        if versions and known == sum(len(each.windows) for each in versions.values()):
+            break
+    return (next(iter(versions.values())).to_json() if versions else None), 0
+
+
 def _add_window(
     url: str, window: Window, versions: dict[tuple[Any, ...], _Version], manifests: dict[int, WindowManifest]
 ) -> None:
