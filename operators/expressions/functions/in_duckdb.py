@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import importlib.util
 import threading
 from collections.abc import Callable
@@ -77,6 +79,8 @@ def _result(sql: str, kind: pa.DataType, values: tuple[Any, ...]) -> Any:
     columns = pa.table({f"a{number}": _with_type(each) for number, each in enumerate(arrays)})
     if not hasattr(_connections, "own"):
         _connections.own = duckdb.connect(config={"threads": 1})
+        # What is frozen is not freed at the end of the process, and DuckDB would print all of its own as leaked.
+        atexit.register(gc.unfreeze)
     try:
         # A cursor takes the next batch whatever became of the one before.
         with _connections.own.cursor() as cursor:

@@ -76,6 +76,21 @@ def test_the_plan_says_what_duckdb_computes(tmp_path: Path) -> None:
     assert "select (Select, partition: parallel); DuckDB computes md5(), Arrow the rest" in shown.replace("│ ", "")
 
 
+def test_a_process_ends_without_a_word_about_what_it_holds() -> None:
+    """Also one that has frozen its objects, as commands and tasks do."""
+    program = """
+import gc
+import pyarrow as pa
+from operators.expressions.expression import Expression
+from operators.expressions.vectors import Rows
+rows = Rows(pa.RecordBatch.from_pydict({"a": ["x"]}))
+Expression.of("md5(a)").bind(rows.columns.schema).compute(rows)
+gc.freeze()
+"""
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert done.stderr == ""
+
+
 def test_validate_names_the_package_where_it_is_missing(tmp_path: Path) -> None:
     """With the command that installs it, at the function's place in the app."""
     (tmp_path / "app.yaml").write_text(APP)
