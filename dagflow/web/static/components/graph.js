@@ -5,8 +5,8 @@ import { layout } from "../lib/layout.js";
 import { moveFocus } from "./table.js";
 
 const CARD = { width: 172, height: 80 };
-const ACROSS = { gap: { main: 100, cross: 22 }, pad: 14, title: 20 };
-const DOWN = { gap: { main: 64, cross: 18 }, pad: 14, title: 20 };
+const ACROSS = { gap: { main: 100, cross: 22 }, pad: 14, title: { main: 0, cross: 20 } };
+const DOWN = { gap: { main: 64, cross: 18 }, pad: 14, title: { main: 20, cross: 0 } };
 /** From the edge of the page's body to the drawing. */
 const MARGIN = 41;
 /** Room for labels beside the last edge, where the graph goes down. */
@@ -70,14 +70,14 @@ function Drawing({ nodes, edges, stages, selected, linkOf, room }) {
     viewBox=${`-2 -2 ${width} ${height}`}
     width=${width}
     height=${height}
-    style=${{ minWidth: `${Math.min(width * LEAST_SCALE, isAcross ? Infinity : room)}px` }}
+    style=${{ minWidth: `${width * LEAST_SCALE}px` }}
     role="group"
     aria-label=${`Graph of ${plural(nodes.length, "operator")} and ${plural(edges.length, "stream")}`}
   >
     <defs>
       <marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" /></marker>
     </defs>
-    ${[...placed.groups].map(([group, at]) => html`<${Frame} ...${{ at, title: titles.get(group), point, isAcross }} />`)}
+    ${[...placed.groups].map(([group, at]) => html`<${Frame} ...${{ at, title: titles.get(group), point }} />`)}
     ${edges
       .filter(({ from, to }) => placed.nodes.has(from) && placed.nodes.has(to))
       .map((edge) => html`<${Edge} ...${{ edge, from: point(placed.nodes.get(edge.from)), to: point(placed.nodes.get(edge.to)), isAcross }} />`)}
@@ -88,16 +88,13 @@ function Drawing({ nodes, edges, stages, selected, linkOf, room }) {
   </svg>`;
 }
 
-function Frame({ at, title, point, isAcross }) {
+function Frame({ at, title, point }) {
   if (!title) return null;
   const [x, y] = point(at);
   const [width, height] = point(at.size);
-  // The title's room is across the flow: above the operators when the flow goes to the right, beside them otherwise.
   return html`<g>
     <rect class="frame" x=${x} y=${y} width=${width} height=${height} rx="12" />
-    ${isAcross
-      ? html`<text class="soft" x=${x + 14} y=${y + 20}>${title}</text>`
-      : html`<text class="soft" transform=${`translate(${x + 20} ${y + height - 14}) rotate(-90)`}>${title}</text>`}
+    <text class="soft" x=${x + 14} y=${y + 21}>${shortened(title, Math.floor(width / 7))}</text>
   </g>`;
 }
 

@@ -63,7 +63,8 @@ function arrange(keys, edges, size, gap) {
 /**
  * @param {{name: string, group: string}[]} nodes In topological order. `group` is the stage, or the node itself.
  * @param {{from: string, to: string}[]} edges
- * @param {{node: {main: number, cross: number}, gap: {main: number, cross: number}, pad: number, title: number}} sizes
+ * @param {{node: {main: number, cross: number}, gap: {main: number, cross: number}, pad: number, title: {main: number, cross: number}}} sizes
+ *   `title` is the room for the title of a frame, before its operators.
  * @returns {{nodes: Map<string, {main: number, cross: number}>, groups: Map<string, {main, cross, size}>, main, cross}}
  */
 export function layout(nodes, edges, sizes) {
@@ -78,20 +79,19 @@ export function layout(nodes, edges, sizes) {
     }),
   );
   const frame = (group) => ({
-    main: inner.get(group).main + 2 * sizes.pad,
-    cross: inner.get(group).cross + 2 * sizes.pad + sizes.title,
+    main: inner.get(group).main + 2 * sizes.pad + sizes.title.main,
+    cross: inner.get(group).cross + 2 * sizes.pad + sizes.title.cross,
   });
   const between = known.map(({ from, to }) => [groupOf.get(from), groupOf.get(to)]).filter(([from, to]) => from !== to);
-  const gap = { main: sizes.gap.main, cross: sizes.gap.cross };
-  const outer = arrange(groups, between, frame, gap);
+  const outer = arrange(groups, between, frame, sizes.gap);
   const result = { nodes: new Map(), groups: new Map(), main: outer.main, cross: outer.cross };
   for (const group of groups) {
     const at = outer.places.get(group);
     result.groups.set(group, { ...at, size: frame(group) });
     for (const [name, place] of inner.get(group).places) {
       result.nodes.set(name, {
-        main: at.main + sizes.pad + place.main,
-        cross: at.cross + sizes.pad + sizes.title + place.cross,
+        main: at.main + sizes.pad + sizes.title.main + place.main,
+        cross: at.cross + sizes.pad + sizes.title.cross + place.cross,
       });
     }
   }

@@ -14,6 +14,7 @@ export function App({ route, app }) {
     ${app && html`<${About} app=${app} />`}
     <${Resource} of=${source}>
       ${(data) => html`
+        ${data.note && html`<p class="sentence warn"><span>${visible(data.note)}</span></p>`}
         ${data.changes?.length > 0 && html`<${Changes} changes=${data.changes} />`}
         ${data.yaml === null
           ? html`<${Empty} title="The app file is not at hand">The journal names it, and it is not on this machine: ${visible(data.file)}<//>`

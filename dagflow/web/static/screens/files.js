@@ -37,9 +37,9 @@ export function Files({ route, app }) {
                   <${Table}
                     label="Files"
                     rows=${data.files}
-                    keyOf=${(file) => `${file.url} ${file.version?.mtime_ms ?? ""}`}
+                    keyOf=${keyOf}
                     linkOf=${(file) => changed(route, { file: file.url })}
-                    selected=${route.params.file}
+                    selected=${keyOf(data.files.find((file) => file.url === route.params.file))}
                     columns=${COLUMNS}
                   />
                 </section>
@@ -48,6 +48,8 @@ export function Files({ route, app }) {
     </main>
     ${route.params.file && html`<${FilePanel} route=${route} app=${app} url=${route.params.file} />`}`;
 }
+
+const keyOf = (file) => (file ? `${file.url} ${file.size_bytes} ${file.mtime_ms} ${file.etag}` : "");
 
 const COLUMNS = [
   { label: "File", wide: true, cell: (file) => html`<${Path} of=${file.url} />` },
@@ -108,7 +110,7 @@ function Find({ route, found }) {
         ["Byte", count(found.offset)],
         ["Window", found.window && html`<a href=${href(route.app, "windows", { window: found.window })}>${found.window}</a>`],
         ["Outputs", found.outputs?.length ? html`<ul>${found.outputs.map((output) => html`<li class="mono">${visible(output)}</li>`)}</ul>` : ""],
-        ["Tables", Object.entries(found.tables ?? {}).map(([name, version]) => `${visible(name)} version ${visible(version)}`).join(", ")],
+        ["Tables", Object.entries(found.tables ?? {}).map(([name, version]) => `${visible(name)}: ${visible(version)}`).join(", ")],
       ]} />`}
   <//>`;
 }
@@ -126,7 +128,7 @@ function Version({ route, version, at }) {
           ["Read", html`<${Time} at=${version.times.read_ms} />`],
           ["Published", html`<${Time} at=${version.times.published_ms} />`],
           ["Windows", version.windows.map((id, index) => html`${index ? ", " : ""}<a href=${href(route.app, "windows", { window: id })}>${id}</a>`)],
-          ["Rejects", version.rejects.length ? html`<a href=${href(route.app, "rejects", { file: version.url })}><${Badge} tone="bad">${plural(version.rejects.length, "reject")}<//></a>` : "none"],
+          ["Rejects", version.rejected ? html`<a href=${href(route.app, "rejects", { file: version.url })}><${Badge} tone="bad">${plural(version.rejected, "reject")}<//></a>` : "none"],
           ["Outputs", version.outputs.length ? html`<ul>${version.outputs.map((output) => html`<li class="mono">${visible(output)}</li>`)}</ul>` : ""],
         ]}
       />

@@ -56,4 +56,4 @@ function Row({ app, isStop }) {
     </tr>`;
 }
 
-const backlog = ({ blocks, bytes: size }) => (blocks || size ? html`${bytes(size)}<br /><span class="muted">${plural(blocks, "block")}</span>` : "none");
+const backlog = ({ blocks, bytes: size }) => (blocks || size ? html`${bytes(size)}<br /><span class="muted">${blocks ? plural(blocks, "block") : ""}</span>` : "none");

@@ -31,7 +31,7 @@ export function GraphScreen({ route, app }) {
             <${Graph}
               nodes=${data.nodes.map((node) => drawn(node, data.bottleneck))}
               edges=${data.edges.map((edge) => drawnEdge(edge))}
-              stages=${data.stages.map((stage) => ({ name: stage.name, title: `stage ${stage.name} · ${plural(stage.partitions, "partition")}` }))}
+              stages=${data.stages.map((stage) => ({ name: stage.name, title: `stage ${stage.name} · ${plural(stage.partitions ?? 0, "partition")}` }))}
               selected=${route.params.node}
               linkOf=${(name) => changed(route, { node: name })}
             />
@@ -47,7 +47,7 @@ function Overview({ app }) {
   return html`<${Cards}
       items=${[
         ["How late", late, app.oldest_unpublished_ms ? "oldest unpublished" : html`last commit <${Ago} at=${app.last_commit_ms} />`, app.oldest_unpublished_ms ? "warn" : "good"],
-        ["Backlog", bytes(app.backlog.bytes), app.backlog.seconds ? `${duration(app.backlog.seconds)} to read it` : plural(app.backlog.blocks, "block")],
+        ["Backlog", bytes(app.backlog.bytes), app.backlog.seconds ? `${duration(app.backlog.seconds)} to read it` : app.backlog.blocks ? plural(app.backlog.blocks, "block") : "nothing waits"],
         ["Rate", byteRate(app.rates.bytes_per_second), rowRate(app.rates.records_per_second)],
         ["Windows", count(app.windows), `${plural(app.files, "file")}, ${bytes(app.bytes)}`],
         ["Rejects", count(app.rejected), app.rejected ? html`<a href=${href(app.id, "rejects")}>see them</a>` : "none refused", app.rejected ? "bad" : ""],
@@ -60,7 +60,7 @@ const drawn = (node, bottleneck) => ({
   name: node.name,
   kind: node.class,
   stage: node.stage,
-  badge: node.stage ? `× ${node.partitions}` : "driver",
+  badge: node.stage ? `× ${node.partitions ?? 0}` : "driver",
   note: node.records_out === null ? "" : `${short(node.records_out)} rows out`,
   parts: partsOf(node),
   isBottleneck: bottleneck?.operator === node.name,
@@ -69,15 +69,16 @@ const drawn = (node, bottleneck) => ({
 function drawnEdge(edge) {
   const [from] = edge.from.split(".");
   const [to] = edge.to.split(".");
-  const flow = edge.rows_per_second ? [rowRate(edge.rows_per_second), byteRate(edge.bytes_per_second)] : [`${short(edge.records)} rows`, bytes(edge.bytes)];
-  const kept = edge.records_in === null || edge.records_in === edge.records ? "" : `${short(edge.records_in)} → ${short(edge.records)}`;
+  // Streams of metadata carry no rows.
+  const flow = edge.records === null ? [] : edge.rows_per_second ? [rowRate(edge.rows_per_second), byteRate(edge.bytes_per_second)] : [`${short(edge.records)} rows`, bytes(edge.bytes)];
+  const kept = edge.records === null || edge.records_in === null || edge.records_in === edge.records ? "" : `${short(edge.records_in)} → ${short(edge.records)}`;
   return {
     from,
     to,
     isExchange: edge.is_exchange,
     lines: [kept, ...flow].filter(Boolean),
     strong: kept || flow[0],
-    title: `${visible(edge.stream)}: ${visible(edge.from)} → ${visible(edge.to)}, ${plural(edge.records, "row")}, ${bytes(edge.bytes)}${edge.is_exchange ? ", shuffled" : ""}`,
+    title: `${visible(edge.stream)}: ${visible(edge.from)} → ${visible(edge.to)}, ${edge.records === null ? "metadata" : `${plural(edge.records, "row")}, ${bytes(edge.bytes)}`}${edge.is_exchange ? ", exchange" : ""}`,
   };
 }
 
@@ -88,7 +89,8 @@ function NodePanel({ route, graph }) {
   const whole = partsOf(node).reduce((sum, part) => sum + part.value, 0);
   return html`<${Panel} title=${visible(node.name)} name="Operator" close=${close}>
     <section>
-      <${Facts} of=${[["Class", node.class], ["Where", node.stage ? `stage ${node.stage}, ${plural(node.partitions, "partition")}` : "driver"], ["Line", node.line && html`<a href=${href(route.app, "app", { line: node.line })}>${node.line}</a>`]]} />
+      ${node.doc && html`<p>${visible(node.doc)}</p>`}
+      <${Facts} of=${[["Class", html`<span title=${visible(node.module)}>${visible(node.class)}</span>`], ["Where", node.stage ? `stage ${node.stage}, ${plural(node.partitions ?? 0, "partition")}` : "driver"], ["Line", node.line && html`<a href=${href(route.app, "app", { line: node.line })}>${node.line}</a>`]]} />
     </section>
     <${Section} title="Time">
       <${Share} parts=${partsOf(node)} label="Time" />

@@ -2,6 +2,7 @@
 import { More } from "../components/more.js";
 import { Empty, Resource } from "../components/notice.js";
 import { Facts, Panel, Section } from "../components/panel.js";
+import { Path } from "../components/path.js";
 import { fromBase64, Raw } from "../components/raw.js";
 import { Table } from "../components/table.js";
 import { useResource } from "../lib/api.js";
@@ -23,7 +24,7 @@ export function Rejects({ route, app }) {
         ${(data) =>
           data.total === 0
             ? html`<${Empty} title="No record was refused">Records that a format or a check refuses appear here with their bytes, their place and the reason.<//>`
-            : html`<div class="columns">${GROUPS.map(([param, title]) => html`<${Group} ...${{ route, param, title, rows: data[`by_${param}`], total: data.total }} />`)}</div>
+            : html`<div class="groups">${GROUPS.map(([param, title]) => html`<${Group} ...${{ route, param, title, rows: data[`by_${param}`], total: data.total }} />`)}</div>
                 <section class="box" aria-label="Rejects">
                   <header><h2>${plural(data.total, "reject")}</h2><span class="end"><${Filters} route=${route} /></span></header>
                   <${Table} label="Rejects" rows=${data.rejects} keyOf=${keyOf} selected=${route.params.reject} linkOf=${(reject) => changed(route, { reject: keyOf(reject) })} columns=${COLUMNS} />
@@ -38,7 +39,7 @@ const keyOf = (reject) => `${reject.file}:${reject.offset}`;
 
 const COLUMNS = [
   { label: "Reason", wide: true, cell: (reject) => visible(reject.reason) },
-  { label: "File", cell: (reject) => html`<span title=${visible(reject.file)}>${shortened(baseName(reject.file), 32)}</span>` },
+  { label: "File", cell: (reject) => html`<span class="nowrap" title=${visible(reject.file)}>${shortened(baseName(reject.file), 24)}</span>` },
   { label: "Byte", number: true, cell: (reject) => count(reject.offset) },
   { label: "Length", number: true, optional: true, cell: (reject) => count(reject.length) },
   { label: "Window", number: true, optional: true, cell: (reject) => reject.window },
@@ -48,18 +49,18 @@ const COLUMNS = [
 function Group({ route, param, title, rows, total }) {
   return html`<section class="box" aria-label=${title}>
     <header><h2>${title}</h2></header>
-    <${Table}
+    <div class="few"><${Table}
       label=${title}
       rows=${rows}
       keyOf=${(row) => String(row.name)}
       selected=${route.params[param]}
       linkOf=${(row) => changed(route, { [param]: row.name, after: "", reject: "" })}
       columns=${[
-        { label: param[0].toUpperCase() + param.slice(1), wide: true, cell: (row) => html`<span title=${visible(row.name)}>${visible(row.name)}</span>` },
+        { label: param[0].toUpperCase() + param.slice(1), wide: true, cell: (row) => (param === "file" ? html`<${Path} of=${row.name} />` : html`<span title=${visible(row.name)}>${visible(row.name)}</span>`) },
         { label: "Rejects", number: true, cell: (row) => count(row.count) },
         { label: "Share", number: true, cell: (row) => percent(row.count / total) },
       ]}
-    />
+    /></div>
   </section>`;
 }
 

@@ -4,7 +4,7 @@ import { Empty, Resource } from "../components/notice.js";
 import { Table } from "../components/table.js";
 import { Time } from "../components/time.js";
 import { useResource } from "../lib/api.js";
-import { count, short, visible } from "../lib/format.js";
+import { count, visible } from "../lib/format.js";
 import { html, useMemo } from "../lib/html.js";
 import { href } from "../lib/router.js";
 
@@ -33,7 +33,7 @@ function Charts({ data, theme }) {
 
 function chartOf(points) {
   const stages = [...new Set(points.flatMap((point) => Object.keys(point.partitions)))];
-  const blocks = { label: "backlog, blocks", fill: "warn", scale: "blocks", format: short, values: points.map((point) => point.backlog_blocks) };
+  const blocks = { label: "backlog, blocks", fill: "warn", scale: "blocks", format: (value) => String(Math.round(value * 10) / 10), values: points.map((point) => point.backlog_blocks) };
   const partitions = stages.map((stage, index) => ({
     label: `partitions of ${visible(stage)}`,
     fill: FILLS[index % FILLS.length],

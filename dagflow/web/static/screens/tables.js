@@ -17,6 +17,7 @@ export function Tables({ route }) {
         data.tables.length === 0
           ? html`<${Empty} title="This app fills no table">An operator TableWriter adds windows to a table of Delta Lake or Iceberg, each as one version.<//>`
           : html`<p class="sentence accent"><span>All tables show every window up to <b>${count(data.watermark)}</b>.</span></p>
+              ${data.since_window > 1 && html`<p class="muted">Files and rows are those of windows from ${count(data.since_window)} on.</p>`}
               ${data.tables.map((table) => html`<${One} key=${table.operator} route=${route} table=${table} />`)}`}
     <//>
   </main>`;
@@ -28,7 +29,7 @@ function One({ route, table }) {
     <header>
       <h2>${visible(table.operator)}</h2>
       <span class="muted mono">${visible(table.table)}</span>
-      <span class="end">${table.waiting_windows > 0 && html`<${Badge} tone="accent">${plural(table.waiting_windows, "window")} wait<//>`} <${Badge}>version ${visible(table.version)}<//></span>
+      <span class="end">${table.waiting_windows > 0 && html`<${Badge} tone="accent">${plural(table.waiting_windows, "window")} wait<//>`} <${Badge}>${visible(table.version)}<//></span>
     </header>
     <div class="pad stack">
       <${Cards}
@@ -48,8 +49,8 @@ function One({ route, table }) {
       linkOf=${(version) => href(route.app, "windows", { window: version.window })}
       columns=${[
         { label: "Window", cell: (version) => version.window },
-        { label: "Version", cell: (version) => html`<span class="mono">${visible(version.version)}</span>` },
-        { label: "Files", number: true, cell: (version) => count(version.files) },
+        { label: "Version", cell: (version) => html`<span class="mono nowrap">${visible(version.version)}</span>` },
+        { label: "Files", number: true, optional: true, cell: (version) => count(version.files) },
         { label: "Rows", number: true, cell: (version) => count(version.records) },
         { label: "Published", number: true, wide: true, cell: (version) => html`<${Time} at=${version.published_ms} />` },
       ]}

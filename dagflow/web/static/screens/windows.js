@@ -37,7 +37,11 @@ export function Windows({ route, app }) {
 }
 
 function rowOf(window) {
-  const marks = window.marks.map((mark) => ({ text: mark.kind, title: visible(mark.text), tone: TONES[mark.kind] ?? "" }));
+  const kinds = [...new Set(window.marks.map((mark) => mark.kind))];
+  const marks = kinds.map((kind) => {
+    const own = window.marks.filter((mark) => mark.kind === kind).map((mark) => visible(mark.text));
+    return { text: own.length > 1 ? `${kind} × ${own.length}` : kind, title: own.join("; "), tone: TONES[kind] ?? "" };
+  });
   if (window.state === "planned") marks.unshift({ text: "planned", title: "planned, and not committed", tone: "accent" });
   return { id: window.window, times: window.times, marks, note: `${plural(window.blocks, "block")} · ${bytes(window.bytes)}` };
 }
@@ -49,6 +53,12 @@ function WindowPanel({ route, id }) {
   <//>`;
 }
 
+const lengthOf = (window, list) => window.counts?.[list] ?? window[list].length;
+
+/** Long lists are cut by the server. */
+const cutNote = (window, list) =>
+  lengthOf(window, list) > window[list].length && html`<p class="muted">The first ${count(window[list].length)} are shown. All: dagflow status --window ${window.window}</p>`;
+
 function Manifest({ route, window }) {
   const [start, end] = spanOf(window.times);
   return html`
@@ -59,6 +69,7 @@ function Manifest({ route, window }) {
           ["Emitted", html`<${Time} at=${window.times.emitted_ms} />`],
           ["Published", html`<${Time} at=${window.times.published_ms} />`],
           ["Took", start && duration((end - start) / 1000)],
+          ["Held back", window.held_records ? html`${plural(window.held_records, "row")}, ${window.merged_in ? html`published by <a href=${changed(route, { window: window.merged_in })}>window ${window.merged_in}</a>` : "not published yet"}` : ""],
           ["Partitions", Object.entries(window.partitions).map(([stage, n]) => `${visible(stage)} × ${n}`).join(", ")],
         ]}
       />
@@ -67,8 +78,8 @@ function Manifest({ route, window }) {
       <${Facts} of=${PHASES.map(([name, from, to]) => [name, window.times[from] && window.times[to] ? duration((window.times[to] - window.times[from]) / 1000) : ""])} />
     <//>
     ${window.marks?.length > 0 && html`<${Section} title="Marks"><ul class="stack">${window.marks.map((mark) => html`<li><${Badge} tone=${TONES[mark.kind] ?? ""}>${mark.kind}<//> ${visible(mark.text)}</li>`)}</ul><//>`}
-    <${Section} title=${`Read: ${plural(window.inputs.length, "range")}`}>
-      <${Table}
+    <${Section} title=${`Read: ${plural(lengthOf(window, "inputs"), "range")}`}>
+      ${window.inputs.length > 0 && html`<${Table}
         label="Input ranges"
         keyOf=${(range) => `${range.url} ${range.start}`}
         rows=${window.inputs}
@@ -78,10 +89,11 @@ function Manifest({ route, window }) {
           { label: "From", number: true, cell: (range) => count(range.start) },
           { label: "To", number: true, cell: (range) => count(range.end) },
         ]}
-      />
+      />`}
+      ${cutNote(window, "inputs")}
     <//>
-    <${Section} title=${`Published: ${plural(window.outputs.length, "file")}`}>
-      <${Table}
+    <${Section} title=${`Published: ${plural(lengthOf(window, "outputs"), "file")}`}>
+      ${window.outputs.length > 0 && html`<${Table}
         label="Outputs"
         keyOf=${(output) => output.url}
         rows=${window.outputs}
@@ -90,7 +102,8 @@ function Manifest({ route, window }) {
           { label: "Rows", number: true, cell: (output) => count(output.records) },
           { label: "Size", number: true, cell: (output) => bytes(output.size_bytes) },
         ]}
-      />
+      />`}
+      ${cutNote(window, "outputs")}
     <//>
     ${Object.keys(window.receipts ?? {}).length > 0 &&
     html`<${Section} title="Table versions"><${Facts} of=${Object.entries(window.receipts).map(([name, version]) => [visible(name), visible(version)])} /><//>`}
