@@ -1,0 +1,286 @@
+"""The pages as a person meets them, in Debian's Chromium: what is drawn, the keyboard, live updates, accessibility."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dagflow.storage.context import StorageContext
+from dagflow.web.checkpoints import CheckpointLocation
+from dagflow.web.report_data import report_data
+from dagflow.web.server import Server
+from dagflow.web.single_page import single_page
+from tests.cli.processes import ENTRY, environment
+from tests.web.conftest import APP, ROWS, finish
+
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: apt-get install chromium")
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[test]'")
+
+FLAGS = (
+    *("--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync"),
+)
+SCREENS = ("graph", "windows", "files", "rejects", "tables", "scaling", "app", "log")
+SIZES = {"1280": {"width": 1280, "height": 800}, "390": {"width": 390, "height": 844}}
+HOSTILE = ("<script>alert(1)<.csv", "a \"b\" 'c' &amp;.csv", "two\nlines.csv", "\u202egnp.exe.csv", "x" * 240 + ".csv")
+
+
+@dataclass
+class Site:
+    """A server with a finished, a killed, a running app, and one whose files have hostile names."""
+
+    url: str
+    checkpoints: dict[str, Path]
+
+    def address(self, app: str, screen: str = "", query: str = "") -> str:
+        """The address of a screen."""
+        return f"{self.url}#/apps/{app}/{screen}{query}" if app else f"{self.url}#/"
+
+
+@contextlib.contextmanager
+def _following(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A following run, from its first window on; killed at the end."""
+    command = [*ENTRY, "run", "app.yaml", "--follow", "--local", "-v", "--set", "splitter.scan_interval_millis=100"]
+    with subprocess.Popen(
+        command, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        assert process.stdout is not None
+        first = next((line for line in process.stdout if b"window committed" in line), b"")
+        assert first, "the run ended before its first window"
+        # What it says later is read and forgotten: a full pipe would stop it.
+        reader = threading.Thread(target=process.stdout.read)
+        reader.start()
+        yield process
+        process.kill()
+        reader.join()
+
+
+def _prepare(folder: Path, app: str, names: tuple[str, ...]) -> Path:
+    folder.mkdir()
+    (folder / "app.yaml").write_text(APP.replace("name: sample", f"name: {app}").replace("out/sample", f"out/{app}"))
+    (folder / "in").mkdir()
+    for name in names:
+        (folder / "in" / name).write_bytes(ROWS + b"<b>fox</b>,<script>alert(1)</script>\n" + b"y" * 4096 + b",no\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A server of four apps."""
+    root = tmp_path_factory.mktemp("site")
+    places = {app: _prepare(root / app, app, ("a.csv",)) for app in ("finished", "killed", "running")}
+    places["hostile"] = _prepare(root / "hostile", "hostile", HOSTILE)
+    for app in ("finished", "hostile"):
+        with contextlib.chdir(places[app]):
+            finish()
+    with _following(places["killed"]) as killed:
+        killed.send_signal(signal.SIGKILL)
+    checkpoints = {app: place / "out" / f"{app}.journal" for app, place in places.items()}
+    locations = [CheckpointLocation(str(each), StorageContext.default()) for each in checkpoints.values()]
+    with _following(places["running"]), Server(locations).running() as address:
+        yield Site(address.url, checkpoints)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """One browser for all tests."""
+    with playwright.sync_playwright() as engine:
+        started = engine.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
+        yield started
+        started.close()
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    """A page whose errors fail the test."""
+    context = browser.new_context(viewport=SIZES["1280"])
+    opened = context.new_page()
+    errors: list[str] = []
+
+    def hear(message: Any) -> None:
+        if message.type in ("error", "warning"):
+            errors.append(message.text)
+
+    def refuse(dialog: Any) -> None:
+        errors.append("a record opened a dialog")
+        dialog.dismiss()
+
+    opened.on("console", hear)
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    opened.on("dialog", refuse)
+    yield opened
+    context.close()
+    assert errors == []
+
+
+def show(page: Any, address: str) -> None:
+    """Open an address, and wait until its content is drawn."""
+    page.goto(address)
+    page.wait_for_selector("main")
+    playwright.expect(page.locator(".skeleton")).to_have_count(0, timeout=30_000)
+
+
+@pytest.mark.parametrize("app", ["finished", "killed", "running", "hostile"])
+def test_each_screen_is_drawn_at_both_sizes(site: Site, page: Any, app: str) -> None:
+    """Each screen has content, no error, and nothing beyond the edge of a narrow or a wide page."""
+    for size in SIZES.values():
+        page.set_viewport_size(size)
+        show(page, site.address(""))
+        assert page.locator("tr.linked").count() == 4
+        for screen in SCREENS:
+            show(page, site.address(app, screen))
+            assert page.locator("[role=alert]").count() == 0, screen
+            assert page.locator("main").inner_text().strip(), screen
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), screen
+
+
+def test_states_of_apps_are_said_in_words(site: Site, page: Any) -> None:
+    """The fleet tells a finished, a killed and a running app apart, and that bytes add up."""
+    show(page, site.address(""))
+    text = page.locator("main").inner_text()
+    assert all(word in text for word in ("completed", "killed", "running"))
+    assert (
+        page.locator("tr.linked", has_text="finished")
+        .locator("xpath=following-sibling::tr[1]")
+        .locator(".equation.holds")
+        .count()
+        == 1
+    )
+    assert page.locator(".equation").count() == 4
+
+
+def test_hostile_names_are_text(site: Site, page: Any) -> None:
+    """Names and records with markup, quotes, newlines and marks of direction are shown, and do nothing."""
+    show(page, site.address("hostile", "files"))
+    text = page.locator("main").inner_text()
+    assert "<script>alert(1)<.csv" in text
+    assert "two\\nlines.csv" in text
+    assert "\\u202egnp.exe.csv" in text
+    show(page, site.address("hostile", "rejects"))
+    links = page.locator("section[aria-label=Rejects] a.row-link")
+    links.nth(0).click()
+    first = page.locator(".panel .raw").inner_text()
+    links.nth(1).click()
+    page.wait_for_selector("section[aria-label=Rejects] tr.selected:nth-child(2)")
+    assert "<script>alert(1)</script>" in first + page.locator(".panel .raw").inner_text()
+
+
+def test_the_keyboard_reaches_everything(site: Site, page: Any) -> None:
+    """The first Tab offers to skip, arrows move in lists, Enter opens, Escape closes and gives the focus back."""
+    show(page, site.address("finished", "windows"))
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "main"
+    page.keyboard.press("Tab")
+    first = page.evaluate("document.activeElement.href")
+    page.keyboard.press("ArrowDown")
+    second = page.evaluate("document.activeElement.href")
+    assert first != second
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".panel .facts-list")
+    assert page.evaluate("document.activeElement.tagName") == "H2"
+    page.keyboard.press("Escape")
+    page.wait_for_selector(".panel", state="detached")
+    assert page.evaluate("document.activeElement.href") == second
+
+
+def test_a_committed_window_appears_by_itself(site: Site, page: Any) -> None:
+    """A window that a run commits while the page is open is drawn without a reload."""
+    show(page, site.address("running", "windows"))
+    page.wait_for_selector("a.row")
+    newest = page.locator("a.row").first
+    before = newest.get_attribute("href")
+    folder = site.checkpoints["running"].parent.parent / "in"
+    (folder / ".next").write_bytes(ROWS)
+    (folder / ".next").rename(folder / "next.csv")
+    playwright.expect(newest).not_to_have_attribute("href", before, timeout=20_000)
+
+
+def test_a_lost_connection_is_said(site: Site, browser: Any) -> None:
+    """A page whose server is gone says so with the time of what it shows, and goes on showing it."""
+    location = CheckpointLocation(str(site.checkpoints["finished"]), StorageContext.default())
+    context = browser.new_context()
+    page = context.new_page()
+    with Server([location]).running() as address:
+        show(page, f"{address.url}#/apps/finished/windows")
+        page.wait_for_selector("a.row")
+    page.wait_for_selector(".connection")
+    assert "Connection lost, showing the state of" in page.locator(".connection").inner_text()
+    assert page.locator("a.row").count() > 0
+    context.close()
+
+
+def test_a_report_is_one_file_that_needs_no_server(site: Site, page: Any, tmp_path: Path) -> None:
+    """The same screens open from a file, without a request."""
+    data = report_data(CheckpointLocation(str(site.checkpoints["hostile"]), StorageContext.default()))
+    (tmp_path / "run.html").write_text(single_page(data))
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url))
+    for screen in SCREENS:
+        show(page, f"file://{tmp_path}/run.html#/apps/hostile/{screen}")
+        assert page.locator("[role=alert]").count() == 0, screen
+    assert [url for url in requests if not url.startswith(("file:", "data:"))] == []
+
+
+@pytest.fixture(scope="module")
+def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The source of axe-core, which is not part of the package."""
+    if (named := os.environ.get("DAGFLOW_AXE")) is not None:
+        return Path(named).read_text()
+    if shutil.which("npm") is None:
+        pytest.skip("there is no axe-core: DAGFLOW_AXE names none, and there is no npm to fetch it")
+    folder = tmp_path_factory.mktemp("axe")
+    packed = subprocess.run(["npm", "pack", "--silent", "axe-core@4"], cwd=folder, capture_output=True, check=False)
+    if packed.returncode:
+        pytest.skip("there is no axe-core: npm could not fetch it")
+    shutil.unpack_archive(next(folder.glob("*.tgz")), folder, filter="data")
+    return (folder / "package" / "axe.min.js").read_text()
+
+
+@pytest.mark.parametrize("theme", ["dark", "light"])
+def test_no_screen_violates_a_rule_of_accessibility(site: Site, browser: Any, axe: str, theme: str) -> None:
+    """Axe finds nothing on any screen, with details open."""
+    context = browser.new_context(viewport=SIZES["1280"], color_scheme=theme, bypass_csp=True)
+    page = context.new_page()
+    details = {"windows": "?window=1", "graph": "?node=reader"}
+    found = []
+    for app, screen in [("", ""), *(("hostile", screen) for screen in SCREENS)]:
+        show(page, site.address(app, screen, details.get(screen, "")))
+        page.evaluate(axe)
+        for each in page.evaluate("axe.run()")["violations"]:
+            found.append((screen, each["id"], each["nodes"][0]["html"]))
+    context.close()
+    assert found == []
+
+
+@pytest.mark.skipif("DAGFLOW_SCREENSHOTS" not in os.environ, reason="DAGFLOW_SCREENSHOTS names no server of the demo")
+def test_pictures_of_the_documentation_are_made(browser: Any) -> None:
+    """The pictures of docs/ui.md are the screens of the demo, at the address that DAGFLOW_SCREENSHOTS names."""
+    url, folder = os.environ["DAGFLOW_SCREENSHOTS"], Path("docs/ui")
+    folder.mkdir(exist_ok=True)
+    context = browser.new_context(viewport=SIZES["1280"], color_scheme="dark")
+    page = context.new_page()
+    queries = {"graph": "?node=people", "windows": "", "files": ""}
+    for screen in ("fleet", *queries):
+        show(page, f"{url}#/apps/follow-logs/{screen}{queries[screen]}" if screen in queries else f"{url}#/")
+        if screen == "files":
+            page.locator("a.row-link").last.click()
+            page.get_by_label("Line", exact=True).fill("1000")
+            page.get_by_role("button", name="Find").click()
+            page.wait_for_selector(".panel .sentence")
+        page.screenshot(path=folder / f"{screen}.png")
+        if (tool := shutil.which("pngquant")) is not None:
+            subprocess.run([tool, "--force", "--ext", ".png", folder / f"{screen}.png"], check=True)
+    context.close()
