@@ -120,6 +120,17 @@ def test_pages_of_files_cover_each_range_once(folder: Path) -> None:
         ask("files", after="1,2")
 
 
+def test_a_line_before_what_was_appended_is_followed(folder: Path) -> None:
+    """Of a file that has grown, each line leads to the window that read it, also one of an earlier version."""
+    url = str(folder / "in" / "a.csv")
+    before = ask("files/one", url=url, line="2")["found"]
+    with (folder / "in" / "a.csv").open("ab") as file:
+        file.write(b"hen,8\n")
+    finish()
+    assert ask("files/one", url=url, line="2")["found"]["window"] == before["window"]
+    assert ask("files/one", url=url, line="9")["found"]["window"] > before["window"]
+
+
 def test_a_line_is_followed_to_its_output(folder: Path) -> None:
     """The output that is named for a line holds its record, and no other one does."""
     url = str(folder / "in" / "a.csv")

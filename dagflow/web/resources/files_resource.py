@@ -263,13 +263,25 @@ def _found(
     else:
         offset = query.number("offset")
         what = f"Byte {offset:,}"
-    for place in version.ranges:
-        if place["start"] <= offset < place["end"]:
-            manifest = manifests[place["window"]]
-            break
-    else:
+    window_id = _reader_of(versions, offset)
+    if window_id is None:
         return {"offset": offset, "sentence": f"{what}. No window that was looked at has read it."}
-    return {"offset": offset, **_way_of(manifest, version.part.url, offset, what, store, state)}
+    return {"offset": offset, **_way_of(manifests[window_id], version.part.url, offset, what, store, state)}
+
+
+def _reader_of(versions: list[_Version], offset: int) -> int | None:
+    """The window that has read a byte of the newest version.
+
+    Of a version that was appended to, the newer one is read from where the older one ended: what is before that is the
+    older one's. A version that was rewritten is read from its first byte, and hides the older ones.
+    """
+    for version in versions:
+        for place in version.ranges:
+            if place["start"] <= offset < place["end"]:
+                return int(place["window"])
+        if offset >= min((place["start"] for place in version.ranges), default=offset + 1):
+            return None
+    return None
 
 
 def _way_of(
