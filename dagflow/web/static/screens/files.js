@@ -87,7 +87,7 @@ function FilePanel({ route, app, url }) {
     <${Resource} of=${file}>
       ${(data) => html`
         <${Find} route=${route} found=${data.found} />
-        ${data.versions.map((version) => html`<${Version} route=${route} version=${version} at=${data.found?.offset} />`)}
+        ${data.versions.map((version, index) => html`<${Version} route=${route} version=${version} older=${data.versions.slice(index + 1)} at=${index ? undefined : data.found?.offset} />`)}
       `}
     <//>
   <//>`;
@@ -115,9 +115,22 @@ function Find({ route, found }) {
   <//>`;
 }
 
-function Version({ route, version, at }) {
+/** What was read of a version; of one that was appended to, the earlier versions were read before it. */
+function readBefore(version, older) {
+  let first = Math.min(...version.ranges.map((range) => range.start));
+  const found = { ranges: [...version.ranges], rejects: [...version.rejects] };
+  for (const each of older) {
+    found.ranges.unshift(...each.ranges.filter((range) => range.start < first).map((range) => ({ ...range, end: Math.min(range.end, first) })));
+    found.rejects.push(...each.rejects.filter((reject) => reject.offset < first));
+    first = Math.min(first, ...each.ranges.map((range) => range.start));
+  }
+  return found;
+}
+
+function Version({ route, version, older, at }) {
+  const { ranges, rejects } = readBefore(version, older);
   return html`<${Section} title=${`Version of ${bytes(version.size_bytes)}`}>
-    <${ByteMap} size=${version.size_bytes} ranges=${version.ranges} rejects=${version.rejects} at=${at} />
+    <${ByteMap} size=${version.size_bytes} ranges=${ranges} rejects=${rejects} at=${at} />
     <div class="stack">
       <${Facts}
         of=${[

@@ -24,7 +24,10 @@ from tests.cli.processes import ENTRY, environment
 from tests.web.conftest import APP, ROWS, finish
 
 CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: apt-get install chromium")
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: apt-get install chromium"),
+]
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install '.[test]'")
 
 FLAGS = (
