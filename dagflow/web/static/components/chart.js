@@ -2,6 +2,9 @@
 import { html, useEffect, useRef } from "../lib/html.js";
 import { axisTimes, localTime } from "../lib/format.js";
 
+/** Blocks and partitions are whole: no label stands twice. */
+const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 100_000, 1_000_000];
+
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
 /**
@@ -45,7 +48,7 @@ function options(UPlot, width, height, series) {
       { ...axis, space: 90, values: (_, ticks) => axisTimes(ticks) },
       ...scales.map((scale, index) => {
         const format = series.find((each) => (each.scale ?? "y") === scale).format;
-        return { ...axis, scale, size: 70, side: index ? 1 : 3, grid: index ? { show: false } : axis.grid, values: (_, ticks) => ticks.map(format) };
+        return { ...axis, scale, incrs: WHOLE, size: 70, side: index ? 1 : 3, grid: index ? { show: false } : axis.grid, values: (_, ticks) => ticks.map(format) };
       }),
     ],
     series: [
