@@ -233,7 +233,8 @@ class _Builder:
         return Mapping(done.place, entries, done.weight, done.height)
 
     def _scalar(self, event: Any, place: Place) -> Scalar:
-        typed: str = show_braces(event.value)
+        source = self._text[event.start_mark.index : event.end_mark.index]
+        typed: str = show_braces(event.value) if "${" in source else event.value
         if self._open and self._open[-1].awaits_key:
             # A key is the text that was typed: `on:` is no truth value. The value marks a merge key.
             return Scalar(place, "<<" if typed == "<<" and not event.style else None, typed, typed)
@@ -245,7 +246,6 @@ class _Builder:
             value = resolve(text)
         elif event.tag not in (None, "!"):
             value = self._tagged(event.tag, text, typed, place)
-        source = self._text[event.start_mark.index : event.end_mark.index]
         return Scalar(place, value, text, typed, source=source)
 
     def _tagged(self, tag: str, text: str, typed: str, place: Place) -> ScalarValue:

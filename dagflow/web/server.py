@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import uvicorn
 from starlette.applications import Starlette
@@ -74,7 +75,7 @@ def application(checkpoints: Mapping[str, Checkpoint], token: str = "", hosts: I
     events = Events(checkpoints, api.looks)
 
     async def resource(request: Request) -> Response:
-        path, values = request.path_params["path"], dict(request.query_params)
+        path, values = request.path_params["path"], _values_of(request)
         status, value = await run_in_threadpool(_answered, api, path, values)
         return _Json(value, status)
 
@@ -94,6 +95,12 @@ def application(checkpoints: Mapping[str, Checkpoint], token: str = "", hosts: I
     ]
     guard = Middleware(Guard, hosts=tuple(hosts), token=token)
     return Starlette(routes=routes, middleware=[guard, Middleware(GZipMiddleware, minimum_size=1024)])
+
+
+def _values_of(request: Request) -> dict[str, str]:
+    """The parameters of a request; bytes that are no UTF-8 are lone surrogates, as in names of files."""
+    query: bytes = request.scope["query_string"]
+    return dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True, errors="surrogateescape"))
 
 
 def _answered(api: Api, path: str, values: Mapping[str, str]) -> tuple[int, Any]:

@@ -38,6 +38,7 @@ def read(text: str) -> Any:
 @example("${HOME} and $${x}")
 @example({"${HOME}": "${HOME}", "<<": 1, "": ""})
 @example("\x85\u2028\x7f\ufeff")
+@example("\ue0f1\ue0f2")
 @example(-math.inf)
 def test_a_value_in_one_line_is_read_back(value: Any) -> None:
     """Words that mean something, digits, variables and characters that YAML refuses are quoted."""

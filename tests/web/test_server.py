@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from http.client import HTTPResponse
@@ -55,6 +57,16 @@ def test_json_is_served_with_headers_that_bind_browsers(address: Address) -> Non
     missing = ask(address, "/api/v1/apps/none/windows")
     assert missing.status == 404
     assert read(missing) == {"error": {"message": "there is no checkpoint 'none' here", "hint": "there are: sample"}}
+
+
+def test_names_that_are_no_text_come_back_as_they_were_given(address: Address, folder: Path) -> None:
+    """A program asks for such a name with the bytes that it has, each as %HH."""
+    name = os.fsdecode(b"a\xff\n.csv")
+    (folder / "in" / name).write_bytes(b"name,n\nx,1\n")
+    finish()
+    (row,) = (each for each in read(ask(address, "/api/v1/files"))["files"] if each["url"].endswith(name))
+    query = urllib.parse.urlencode({"url": os.fsencode(row["url"])})
+    assert read(ask(address, f"/api/v1/files/one?{query}"))["versions"][0]["url"] == row["url"]
 
 
 def test_metrics_and_health_are_served(address: Address) -> None:

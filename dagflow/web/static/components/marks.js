@@ -50,9 +50,11 @@ export function Equation({ account, isExact = false }) {
   const shown = isExact ? count : bytes;
   const sum = account.records + account.delimiters + account.skipped + account.rejected;
   const holds = sum === account.bytes;
+  // A record of a block that is committed may reach into one that is not.
+  const isOpen = !holds && account.adds_up === null;
   const terms = ["records", "delimiters", "skipped", "rejected"];
   const difference = account.bytes - sum;
-  return html`<span class="equation ${holds ? "holds" : ""}">
+  return html`<span class="equation ${holds ? "holds" : isOpen ? "open" : ""}">
     <span class="term"><i>read</i> <span title=${`${count(account.bytes)} bytes`}>${shown(account.bytes)}</span></span>
     <span class="sign">${holds ? "=" : "≠"}</span>
     ${terms.map(
@@ -60,6 +62,7 @@ export function Equation({ account, isExact = false }) {
         ${index > 0 && html`<i>+</i>`} <i>${term}</i> <span title=${`${count(account[term])} bytes`}>${shown(account[term])}</span>
       </span>`,
     )}
-    ${!holds && html`<span class="term">${difference > 0 ? `${count(difference)} bytes are missing` : `${count(-difference)} bytes too many`}</span>`}
+    ${isOpen && html`<span class="term">counted to the end when the files in progress are</span>`}
+    ${!holds && !isOpen && html`<span class="term">${difference > 0 ? `${count(difference)} bytes are missing` : `${count(-difference)} bytes too many`}</span>`}
   </span>`;
 }

@@ -1,6 +1,7 @@
 /** The one place where data comes from: the server's JSON, or what is embedded in a report. */
 import { useCallback, useEffect, useRef, useState } from "./html.js";
 import { Live } from "./live.js";
+import { encoded } from "./query.js";
 
 const BASE = "api/v1/";
 
@@ -28,8 +29,8 @@ export const live = new Live(isReport ? "" : `${BASE}events`);
 
 /** The path of a resource with its query. Empty parameters are left out. */
 export function address(path, params = {}) {
-  const kept = Object.entries(params).filter(([, value]) => value !== "" && value !== null && value !== undefined);
-  return kept.length ? `${path}?${new URLSearchParams(kept)}` : path;
+  const query = encoded(params);
+  return query ? `${path}?${query}` : path;
 }
 
 /** The JSON of a resource. */

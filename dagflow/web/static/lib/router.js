@@ -1,5 +1,6 @@
 /** The address: "#/apps/NAME/SCREEN?filter=…&selected=…". Every view can be linked to. */
 import { useEffect, useState } from "./html.js";
+import { decoded as decodedQuery, encoded } from "./query.js";
 
 /**
  * @typedef {object} Route
@@ -12,7 +13,7 @@ import { useEffect, useState } from "./html.js";
 export function parse(hash) {
   const [path, query = ""] = hash.replace(/^#\/?/, "").split("?");
   const parts = path.split("/").filter(Boolean).map(decoded);
-  const params = Object.fromEntries(new URLSearchParams(query));
+  const params = decodedQuery(query);
   if (parts[0] !== "apps" || !parts[1]) return { app: "", screen: "fleet", params };
   return { app: parts[1], screen: parts[2] || "graph", params };
 }
@@ -27,9 +28,9 @@ function decoded(part) {
 
 /** The hash of a screen. Empty parameters are left out. */
 export function href(app, screen, params = {}) {
-  const kept = Object.entries(params).filter(([, value]) => value !== "" && value !== null && value !== undefined);
-  const query = kept.length ? `?${new URLSearchParams(kept)}` : "";
-  return app ? `#/apps/${encodeURIComponent(app)}/${screen}${query}` : `#/${query}`;
+  const query = encoded(params);
+  const behind = query && `?${query}`;
+  return app ? `#/apps/${encodeURIComponent(app)}/${screen}${behind}` : `#/${behind}`;
 }
 
 /** The hash of the same screen with some parameters changed. */
