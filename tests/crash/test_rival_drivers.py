@@ -18,7 +18,7 @@ from dagflow.journal.typed_json import from_json
 from dagflow.storage.backends.s3.client import S3Client
 from dagflow.storage.context import StorageContext
 from tests.cli.processes import ENTRY
-from tests.crash.killing import APP, RunProcess, make_folder, oracle
+from tests.crash.killing import APP, RunProcess, hurry, make_folder, oracle, slow_operator
 
 STORAGE = StorageContext.default()
 
@@ -88,6 +88,8 @@ def test_of_drivers_that_take_over_a_bucket_exactly_one_completes(home: Path, s3
 
     What the first one has published stays as it is, and it publishes no more.
     """
+    # Slow until the first one has ended: it may not be done before the others have started.
+    (home / "slow_ops.py").write_text(slow_operator(home, 0.3))
     places = [elsewhere(home, f"rival{number}", s3_root) for number in range(3)]
     rivals = [RunProcess(places[0], "-q")]
     try:
@@ -95,6 +97,7 @@ def test_of_drivers_that_take_over_a_bucket_exactly_one_completes(home: Path, s3
         rivals += [RunProcess(place, "-q", "--take-over") for place in places[1:]]
         codes = [rivals[0].end()]
         before = objects(s3_root)
+        hurry(home)
         codes += [rival.end() for rival in rivals[1:]]
     finally:
         for rival in rivals:

@@ -21,7 +21,7 @@ export function Chart({ label, times, series, theme, height = 220 }) {
     let isGone = false;
     const observer = new ResizeObserver(([entry]) => plot?.setSize({ width: entry.contentRect.width, height }));
     import("../vendor/uplot.js").then(({ default: UPlot }) => {
-      if (isGone) return;
+      if (isGone || !box.current) return;
       plot = new UPlot(options(UPlot, box.current.clientWidth, height, series), [times, ...series.map((each) => each.values)], box.current);
       observer.observe(box.current);
     });
