@@ -6,6 +6,8 @@ import base64
 import json
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,6 +81,9 @@ def test_checkpoints_of_the_apps_hold_no_pickle(app: str, tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     for name in ("apps", "data"):
         shutil.copytree(ROOT / name, tmp_path / name)
+    if app == "follow_logs.yaml":
+        generator = [sys.executable, "apps/log_generator.py", "out/live_logs", "--seconds", "0.2"]
+        subprocess.run(generator, check=True, timeout=60)
     checkpoint = tmp_path / "checkpoint"
     summary = run(load_app(f"apps/{app}"), RunOptions(checkpoint=str(checkpoint)), runtime=InlineRuntime)
     assert summary.windows
