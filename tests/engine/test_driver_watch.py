@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -29,10 +30,11 @@ def test_work_that_waits_is_told_with_its_stack_and_its_end(caplog: pytest.LogCa
     with DriverWatch(StallLimits(0.05)) as watch, watch.doing("operator 'splitter' in a scan"):
         while not caplog.messages:
             threading.Event().wait(0.01)
-        assert watch.stalls() == ["operator 'splitter' in a scan: no progress for 0 s"]
+        (stall,) = watch.stalls()
+        assert re.fullmatch(r"operator 'splitter' in a scan: no progress for \d+ s", stall)
     assert watch.stalls() == []
     told, over = caplog.messages
-    assert told.startswith("operator 'splitter' in a scan: no progress for 0 s\n")
+    assert re.match(r"operator 'splitter' in a scan: no progress for \d+ s\n", told)
     assert "threading.Event().wait(0.01)" in told
     assert over == "operator 'splitter' in a scan: went on"
 
@@ -132,7 +134,7 @@ def test_an_operator_of_the_driver_that_emits_on_and_on_is_told(
 
     run(app_with(tmp_path, place, emit_until_told), runtime=InlineRuntime)
     told, over = (message for message in caplog.messages if message.startswith(f"operator '{operator}' in {place}()"))
-    assert "no progress for 0 s; it takes no input, and has emitted " in told
+    assert re.search(r"no progress for \d+ s; it takes no input, and has emitted ", told)
     assert "in emit_until_told" in told
     assert over == f"operator '{operator}' in {place}(): went on"
     assert published(tmp_path) == [b"word"]
