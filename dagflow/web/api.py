@@ -106,11 +106,12 @@ class Api:
         raise RequestError("several checkpoints are shown here", f"name one: ?checkpoint={'|'.join(self.checkpoints)}")
 
     def _app_of(self, checkpoint: Checkpoint) -> AppFile:
+        fresh = app_file_of(checkpoint)
         with self._lock:
-            fresh = app_file_of(checkpoint)
             known = self._apps.get(checkpoint.id)
             if known is None or known.path != fresh.path:
                 known = self._apps[checkpoint.id] = fresh
+            known.newest_run = fresh.newest_run
             return known
 
     def _why(self, checkpoint: Checkpoint, query: Query) -> Json:

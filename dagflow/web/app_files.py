@@ -48,6 +48,7 @@ class AppFile:
 
     Attributes:
         path: As above.
+        newest_run: What the app is compared with: something that differs where the newest run had another app.
         looks: How many looks have ended: what is known may differ after each.
     """
 
@@ -60,6 +61,7 @@ class AppFile:
         self._looking: threading.Thread | None = None
         self._found: dict[str, Any] = {}
         self.looks = 0
+        self.newest_run = ""
 
     @property
     def _file(self) -> Path:
@@ -79,15 +81,16 @@ class AppFile:
         """Why the app is not looked at, in words; "" where it is."""
         if not self.path or not self._file.is_file():
             return "The app file is not on this machine."
-        if self._checkpoint.app or _is_own(self._file):
+        # A journal that another user has written may name any file, and any directory to import modules from.
+        if self._checkpoint.app or _are_own(self._file, self._file.parent, Path(self._directory)):
             return ""
         return (
-            "Another user can change the app file, so its modules are not run here; name the app on the command line "
-            "of dagflow ui to have it looked at."
+            "Another user can change the app file or the directory of its run, so its modules are not run here; name "
+            "the app on the command line of dagflow ui to have it looked at."
         )
 
     def look(self, wait_s: float = LOOK_S) -> dict[str, Any]:
-        """What is in the app, as its file and the newest window are now.
+        """What is in the app, as its file and the newest run are now; modules are looked at again with the file.
 
         Args:
             wait_s: How long to wait for a look that is under way.
@@ -99,7 +102,7 @@ class AppFile:
         if self.why_not_loaded():
             return {}
         found = self._file.stat()
-        wanted = found.st_ino, found.st_mtime_ns, found.st_size
+        wanted = found.st_ino, found.st_mtime_ns, found.st_size, self.newest_run
         with self._lock:
             if wanted != self._wanted:
                 self._wanted = wanted
@@ -148,7 +151,8 @@ class AppFile:
         return self._asked(["sample", self.path, port])
 
     def _asked(self, arguments: Sequence[str]) -> dict[str, Any]:
-        command = [sys.executable, "-m", "dagflow.web.app_process", *arguments]
+        # -P: what lies in the directory may not take the place of modules of Python or dagflow.
+        command = [sys.executable, "-P", "-m", "dagflow.web.app_process", *arguments]
         try:
             done = subprocess.run(
                 command, cwd=self._directory, capture_output=True, timeout=LOOK_S, check=False, stdin=subprocess.DEVNULL
@@ -167,7 +171,9 @@ def app_file_of(checkpoint: Checkpoint) -> AppFile:
         DagflowError: The journal cannot be read.
     """
     state = checkpoint.journal()[1]
-    return AppFile(checkpoint, checkpoint.app or state.source, "" if checkpoint.app else state.directory)
+    file = AppFile(checkpoint, checkpoint.app or state.source, "" if checkpoint.app else state.directory)
+    file.newest_run = "" if state.facts is None else f"{state.facts.fingerprint} {state.last_committed > 0}"
+    return file
 
 
 def hidden(text: str) -> str:
@@ -180,9 +186,9 @@ def hidden(text: str) -> str:
     return _URL_LOGIN.sub(r"\g<scheme>***@", _SECRET.sub(covered, text))
 
 
-def _is_own(file: Path) -> bool:
-    """Whether only this user can change a file, and what lies beside it."""
-    for path in (file, file.parent):
+def _are_own(*paths: Path) -> bool:
+    """Whether only this user can change some files and directories."""
+    for path in paths:
         found = path.stat()
         if found.st_uid not in (os.getuid(), 0) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             return False

@@ -183,8 +183,29 @@ def test_an_app_of_another_user_is_not_run(folder: Path) -> None:
     assert ask("app")["yaml"] == (folder / "app.yaml").read_text()
     with pytest.raises(RequestError, match=r"no splitter can be asked\. Another user can change"):
         ask("why", url=str(folder / "in" / "b.txt"))
+    os.chmod("app.yaml", 0o600)
+    assert ask("app")["note"] == ""
+    # A module there would be imported.
+    os.chmod(folder, 0o777)
+    assert "the directory of its run" in ask("app")["note"]
     api = Api(named([CheckpointLocation("out/sample.journal", STORAGE, "app.yaml")]))
     assert api.answer("app", {})["note"] == ""
+
+
+def test_what_an_app_is_compared_with_is_the_newest_run(folder: Path) -> None:
+    """After a run with the changed app nothing is told as changed any more, by the same server."""
+    api, text = api_of(), (folder / "app.yaml").read_text()
+    (folder / "app.yaml").write_text(text.replace("n <> 1", "n <> 2"))
+    assert len(api.answer("app", {})["changes"]) == 1
+    (folder / "in" / "d.csv").write_bytes(b"name,n\nx,1\n")
+    finish()
+    assert api.answer("app", {})["changes"] == []
+
+
+def test_modules_beside_a_run_do_not_replace_those_of_python(folder: Path) -> None:
+    """An app is looked at in the directory of its run, where a file may have any name."""
+    (folder / "inspect.py").write_text("raise SystemExit('imported')")
+    assert ask("app")["problems"] == [] and ask("why", url=str(folder / "in" / "b.txt"))["taken"] is False
 
 
 def test_the_app_shows_its_mistakes_and_what_changed(folder: Path) -> None:
