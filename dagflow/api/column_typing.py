@@ -62,6 +62,10 @@ class ColumnTyped(Capability):
             ValueError: It does not fit for another reason.
         """
 
+
+class ColumnTraced(ColumnTyped):
+    """Declares an operator that can also tell which columns of `input` each column is made of."""
+
     def columns_used(self, port: str, column: str, arriving: StreamColumns) -> Iterable[str]:
         """Called where the lineage of a column is asked for, before anything runs.
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from dagflow.api.column_typing import ColumnTyped
+from dagflow.api.column_typing import ColumnTraced
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.plan.stream_columns import stream_columns
@@ -125,7 +125,7 @@ class _Columns:
             for name in self._above(port.operator):
                 yield from ((*dataset_name(url), column) for url in self._places.get(name, ((), ()))[0])
             return
-        if not isinstance(operator, ColumnTyped):
+        if not isinstance(operator, ColumnTraced):
             return  # what code of an author makes of columns is not known
         for edge in self._into(port.operator):
             arriving = self._known.get(edge.source)

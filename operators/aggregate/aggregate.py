@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import pyarrow as pa
 from pydantic import Field, PlainValidator, WithJsonSchema
 
-from dagflow.api.column_typing import ColumnTyped, StreamColumns
+from dagflow.api.column_typing import ColumnTraced, StreamColumns
 from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import InputPort
 from dagflow.api.records import RecordBatch
@@ -118,7 +118,7 @@ class _Grouped(AggregateBase):
         return pa.table(columns)
 
 
-class AggregateMerger(_Grouped, ColumnTyped):
+class AggregateMerger(_Grouped, ColumnTraced):
     """Combines the groups of the partitions of an Aggregate."""
 
     input = InputPort()

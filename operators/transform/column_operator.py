@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from dagflow.api.column_typing import ColumnTyped, StreamColumns
+from dagflow.api.column_typing import ColumnTraced, StreamColumns
 from dagflow.api.context import OperatorContext
 from dagflow.api.explained import Explained
 from dagflow.api.ports import InputPort, OutputPort
@@ -32,7 +32,7 @@ _RAW = (
 )
 
 
-class ColumnOperator(RejectLimited, ColumnTyped, Explained, Generic[Plan]):
+class ColumnOperator(RejectLimited, ColumnTraced, Explained, Generic[Plan]):
     """An operator that computes columns of records, in a way that it fixes once for each set of columns.
 
     Guarantee: a record that is refused leaves at `errors`; without a stream from there it ends the run.

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from dagflow.api.column_typing import ColumnTyped, StreamColumns
+from dagflow.api.column_typing import ColumnTraced, StreamColumns
 from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import RECORD, RecordBatch
@@ -76,7 +76,7 @@ def _text_of(batch: RecordBatch) -> pa.Array:
     return columns.column(RECORD)
 
 
-class RecordFilter(Operator, ColumnTyped):
+class RecordFilter(Operator, ColumnTraced):
     """Keeps or drops the records that match.
 
     Of records with columns, the column `record` is looked at, and a null matches nothing.
