@@ -81,8 +81,11 @@ def main() -> None:
     control, listener = (socket.socket(fileno=int(each)) for each in sys.argv[1:3])
     at_start = _read_at_start(os.environ)
     import_for_tasks("pyspark.worker")
-    ready = select.select([control, listener], [], [])[0]
-    if listener not in ready:
+    # Not select(), which takes no descriptor from 1024 on: these have the numbers that they have in the driver.
+    waiting = select.poll()
+    for each in (control, listener):
+        waiting.register(each, select.POLLIN)
+    if listener.fileno() not in dict(waiting.poll()):
         return
     connection, _ = listener.accept()
     connection.sendall(json.dumps([at_start, _origins(sys.path)]).encode() + b"\n")

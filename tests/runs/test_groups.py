@@ -202,12 +202,12 @@ def test_columns_that_do_not_go_together_are_refused_before_their_window(tmp_pat
     """Held rows have made the columns of a table that is not there yet; the next run knows them."""
     number, text = pa.record_batch({"n": [1, 2]}), pa.record_batch({"n": ["three"]})
     with pytest.raises(DagflowError, match="column 'n' is string, and int64 in table"):
-        run(grouped(typed_app(tmp_path, [number, text])), runtime=InlineRuntime)
+        run(grouped(typed_app(tmp_path, [number, text], on_type_change="fail")), runtime=InlineRuntime)
     assert state_of(tmp_path).last_committed == 1
     with pytest.raises(DagflowError, match="column 'n' is string, and int64 in table delta"):
-        run(grouped(typed_app(tmp_path, [number, text])), runtime=InlineRuntime)
+        run(grouped(typed_app(tmp_path, [number, text], on_type_change="fail")), runtime=InlineRuntime)
     BATCHES.update((name, pa.record_batch({"n": [3], "m": ["new"]})) for name, rows in BATCHES.items() if rows is text)
-    run(grouped(typed_app(tmp_path, [number, text])), runtime=InlineRuntime)
+    run(grouped(typed_app(tmp_path, [number, text], on_type_change="fail")), runtime=InlineRuntime)
     rows = DeltaTable(str(tmp_path / "table")).to_pyarrow_table().to_pylist()
     assert sorted((row["n"], row["m"]) for row in rows) == [(1, None), (2, None), (3, "new")]
 

@@ -32,6 +32,18 @@ streams:
   records: {{from: reader.messages, to: writer.input}}
 """
 
+WITHOUT_READER = """\
+name: sample
+attributes: {{checkpoint: {folder}/journal}}
+operators:
+  splitter:
+    class: FileSplitterInput
+    properties: {{files: ["{folder}/in"], pack_bytes: {pack}, block_size: {block}, on_change: {{appended: reread}}}}
+  names: {{class: MetadataWriter, properties: {{path: "{folder}/names"}}}}
+streams:
+  files: {{from: splitter.files_metadata_output, to: names.input}}
+"""
+
 WAYS = pytest.mark.parametrize(
     ("pack", "block"), [("0", 1 << 20), ("0", 2), ("16MiB", 1 << 20)], ids=["alone", "in blocks", "in a pack"]
 )
@@ -79,16 +91,28 @@ def test_a_later_run_distinguishes_an_append_from_a_rewrite(tmp_path: Path, pack
 
 @WAYS
 def test_a_file_without_a_fingerprint_is_opened_once(tmp_path: Path, pack: str, block: int) -> None:
-    """As where the app began to ask for tails later; the next run remembers, also where nothing else was new."""
+    """As where nothing has read it before; the next run remembers, also where nothing else was new."""
     for number in range(6):
         write(tmp_path / "in" / str(number), b"%d\n" % number)
     write(tmp_path / "in" / "empty", b"")
-    assert once(tmp_path, pack, block, "reread")[1] == 0
+    write(tmp_path / "app.yaml", WITHOUT_READER.format(folder=tmp_path, pack=pack, block=block))
+    assert run(load_app(str(tmp_path / "app.yaml")), RunOptions(), runtime=Counting).files == 7
     summary, looked = once(tmp_path, pack, block)
     assert (looked, summary.files, summary.windows) == (6, 0, 1)
     assert once(tmp_path, pack, block)[1] == 0
     (tmp_path / "in" / "3").write_bytes(b"7\n8\n")
     assert once(tmp_path, pack, block)[0].counts["splitter:files_replaced"] == 1
+
+
+@WAYS
+def test_an_app_that_asks_for_tails_later_knows_them(tmp_path: Path, pack: str, block: int) -> None:
+    """Readers report fingerprints whatever becomes of a change, so no file is opened for one."""
+    for number in range(6):
+        write(tmp_path / "in" / str(number), b"%d\n" % number)
+    once(tmp_path, pack, block, "reread")
+    (tmp_path / "in" / "3").write_bytes(b"7\n8\n")
+    summary, _ = once(tmp_path, pack, block)
+    assert (summary.counts["splitter:files_replaced"], summary.files) == (1, 1)
 
 
 @WAYS

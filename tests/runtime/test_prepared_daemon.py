@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -33,6 +34,15 @@ def asked(path: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.fixture(autouse=True)
+def module_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The module search path of a process that begins: a Spark in this process may have left archives on its own."""
+    told = subprocess.run(
+        [sys.executable, "-c", "import sys; print(*sys.path, sep='\\n')"], capture_output=True, text=True
+    )
+    monkeypatch.setattr(sys, "path", told.stdout.removesuffix("\n").split("\n"))
+
+
 @pytest.fixture
 def path() -> Iterator[Path]:
     """Where the socket is; its path is short enough for one."""
@@ -43,18 +53,28 @@ def path() -> Iterator[Path]:
 
 def test_a_prepared_process_is_the_daemon_that_spark_asked_for(path: Path) -> None:
     """It tells its socket on the standard output of the process that Spark started, and ends with its input."""
-    prepared = PreparedDaemon(path, os.environ)
-    done = asked(path, PYTHON_UNIX_DOMAIN_ENABLED="true", PYTHON_WORKER_FACTORY_SOCK_DIR=str(path.parent))
+    with contextlib.closing(PreparedDaemon(path, os.environ)):
+        done = asked(path, PYTHON_UNIX_DOMAIN_ENABLED="true", PYTHON_WORKER_FACTORY_SOCK_DIR=str(path.parent))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout[4:].startswith(f"{path.parent}/.") and done.stdout.endswith(".sock")
-    prepared.close()
+
+
+def test_a_driver_may_have_many_files_open(path: Path) -> None:
+    """Its descriptors have the same numbers in the prepared process, also those that select() does not take."""
+    with contextlib.ExitStack() as opened:
+        while opened.enter_context(open(os.devnull)).fileno() < 1024:
+            pass
+        opened.enter_context(contextlib.closing(PreparedDaemon(path, os.environ)))
+        assert (
+            asked(path, PYTHON_UNIX_DOMAIN_ENABLED="true", PYTHON_WORKER_FACTORY_SOCK_DIR=str(path.parent)).returncode
+            == 0
+        )
 
 
 def test_a_process_that_started_with_other_variables_is_not_taken(path: Path) -> None:
     """Libraries read some of them only once."""
-    prepared = PreparedDaemon(path, {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"})
-    assert asked(path).returncode == 3
-    prepared.close()
+    with contextlib.closing(PreparedDaemon(path, {**os.environ, "ARROW_DEFAULT_MEMORY_POOL": "system"})):
+        assert asked(path).returncode == 3
 
 
 def test_where_nothing_is_prepared_spark_gets_the_process_that_it_started(path: Path) -> None:
