@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import subprocess
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +18,8 @@ from dagflow.web.checkpoints import CheckpointLocation
 from dagflow.web.report_data import report_data
 from dagflow.web.server import Server
 from dagflow.web.single_page import single_page
-from tests.cli.processes import ENTRY, environment
 from tests.web.conftest import APP, ROWS, finish
+from tests.web.following import await_window, following
 
 CHROMIUM = shutil.which("chromium")
 pytestmark = [
@@ -51,27 +49,11 @@ class Site:
         return f"{self.url}#/apps/{app}/{screen}{query}" if app else f"{self.url}#/"
 
 
-@contextlib.contextmanager
-def _following(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A following run, from its first window on; killed at the end."""
-    command = [*ENTRY, "run", "app.yaml", "--follow", "--local", "-v", "--set", "splitter.scan_interval_millis=100"]
-    with subprocess.Popen(
-        command, cwd=folder, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    ) as process:
-        assert process.stdout is not None
-        first = next((line for line in process.stdout if b"window committed" in line), b"")
-        assert first, "the run ended before its first window"
-        # What it says later is read and forgotten: a full pipe would stop it.
-        reader = threading.Thread(target=process.stdout.read)
-        reader.start()
-        yield process
-        process.kill()
-        reader.join()
-
-
 def _prepare(folder: Path, app: str, names: tuple[str, ...]) -> Path:
     folder.mkdir()
-    (folder / "app.yaml").write_text(APP.replace("name: sample", f"name: {app}").replace("out/sample", f"out/{app}"))
+    text = APP.replace("name: sample", f"name: {app}").replace("out/sample", f"out/{app}")
+    # Some windows for each file, and not the hundred that blocks of 16 bytes would make.
+    (folder / "app.yaml").write_text(text.replace("block_size: 16,", "block_size: 600,"))
     (folder / "in").mkdir()
     for name in names:
         (folder / "in" / name).write_bytes(ROWS + b"<b>fox</b>,<script>alert(1)</script>\n" + b"y" * 4096 + b",no\n")
@@ -84,15 +66,18 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     root = tmp_path_factory.mktemp("site")
     places = {app: _prepare(root / app, app, ("a.csv",)) for app in ("finished", "killed", "running")}
     places["hostile"] = _prepare(root / "hostile", "hostile", HOSTILE)
-    for app in ("finished", "hostile"):
-        with contextlib.chdir(places[app]):
-            finish()
-    with _following(places["killed"]) as killed:
-        killed.send_signal(signal.SIGKILL)
     checkpoints = {app: place / "out" / f"{app}.journal" for app, place in places.items()}
     locations = [CheckpointLocation(str(each), StorageContext.default()) for each in checkpoints.values()]
-    with _following(places["running"]), Server(locations).running() as address:
-        yield Site(address.url, checkpoints)
+    with following(places["running"]) as running:
+        with following(places["killed"]) as killed:
+            # These are run while the other two start.
+            for app in ("finished", "hostile"):
+                with contextlib.chdir(places[app]):
+                    finish()
+            await_window(places["killed"], killed)
+        await_window(places["running"], running)
+        with Server(locations).running() as address:
+            yield Site(address.url, checkpoints)
 
 
 @pytest.fixture(scope="module")
@@ -127,25 +112,34 @@ def page(browser: Any) -> Iterator[Any]:
     assert errors == []
 
 
+# The navigation changes with the screen: what is drawn beside it is the new screen, and not the one before.
+DRAWN = """() => document.querySelector("nav [aria-current]")?.hash === location.hash.split("?")[0]
+    && document.querySelector("main") && !document.querySelector(".skeleton")"""
+
+
 def show(page: Any, address: str) -> None:
     """Open an address, and wait until its content is drawn."""
     page.goto(address)
-    page.wait_for_selector("main")
-    playwright.expect(page.locator(".skeleton")).to_have_count(0, timeout=30_000)
+    page.wait_for_function(DRAWN, timeout=30_000)
+
+
+def require_sound(page: Any, screen: str) -> None:
+    """Refuse a screen with an error, without content, or with something beyond the edge of the page."""
+    assert page.locator("[role=alert]").count() == 0, screen
+    assert page.locator("main").inner_text().strip(), screen
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), screen
 
 
 @pytest.mark.parametrize("app", ["finished", "killed", "running", "hostile"])
 def test_each_screen_is_drawn_at_both_sizes(site: Site, page: Any, app: str) -> None:
     """Each screen has content, no error, and nothing beyond the edge of a narrow or a wide page."""
-    for size in SIZES.values():
-        page.set_viewport_size(size)
-        show(page, site.address(""))
-        assert page.locator("tr.linked").count() == 4
-        for screen in SCREENS:
-            show(page, site.address(app, screen))
-            assert page.locator("[role=alert]").count() == 0, screen
-            assert page.locator("main").inner_text().strip(), screen
-            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), screen
+    show(page, site.address(""))
+    assert page.locator("tr.linked").count() == 4
+    for screen in SCREENS:
+        show(page, site.address(app, screen))
+        for size in SIZES.values():
+            page.set_viewport_size(size)
+            require_sound(page, screen)
 
 
 def test_states_of_apps_are_said_in_words(site: Site, page: Any) -> None:
@@ -252,16 +246,17 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     return (folder / "package" / "axe.min.js").read_text()
 
 
-@pytest.mark.parametrize("theme", ["dark", "light"])
-def test_no_screen_violates_a_rule_of_accessibility(site: Site, browser: Any, axe: str, theme: str) -> None:
+@pytest.mark.parametrize(("theme", "size"), [("dark", "1280"), ("light", "390")])
+def test_no_screen_violates_a_rule_of_accessibility(site: Site, browser: Any, axe: str, theme: str, size: str) -> None:
     """Axe finds nothing on any screen, with details open."""
-    context = browser.new_context(viewport=SIZES["1280"], color_scheme=theme, bypass_csp=True)
+    context = browser.new_context(viewport=SIZES[size], color_scheme=theme, bypass_csp=True)
     page = context.new_page()
+    show(page, site.address(""))
+    page.evaluate(axe)
     details = {"windows": "?window=1", "graph": "?node=reader"}
     found = []
     for app, screen in [("", ""), *(("hostile", screen) for screen in SCREENS)]:
         show(page, site.address(app, screen, details.get(screen, "")))
-        page.evaluate(axe)
         for each in page.evaluate("axe.run()")["violations"]:
             found.append((screen, each["id"], each["nodes"][0]["html"]))
     context.close()
