@@ -201,18 +201,23 @@ class Prefetcher(Capability):
 
 
 class Seekable(Capability):
-    """Declares an operator that reads files, and can tell what it need not read to reach an offset of one."""
+    """Declares an operator that reads files, and can begin in the middle of one."""
 
     @abstractmethod
-    def lies_before(self, item: Any, offset: int) -> bool:
-        """Called after setup: whether no record of a tuple begins at an offset of its file, or behind it.
+    def seek(self, items: Sequence[Any], offset: int, storage: StorageContext) -> list[Any]:
+        """Called on an instance that is not set up, before tuples are pre-scanned, and once more behind that.
 
         Args:
-            item: A tuple that waits to be read.
-            offset: An offset as the records of the file have it.
+            items: Tuples that wait to be read.
+            offset: An offset as the records of a file have it.
+            storage: Reaches the stores of the app.
+
+        Returns:
+            The tuples in which records may begin at the offset or behind it, as they have to be read where those
+            before them are not.
 
         Raises:
-            DagflowError: The file cannot be looked at.
+            DagflowError: A file cannot be looked at.
         """
 
 

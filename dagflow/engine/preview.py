@@ -155,7 +155,7 @@ def preview(app: LogicalPlan, options: PreviewOptions = PreviewOptions()) -> Pre
         for operator in placed.operators.values():
             operator.prepare(Places(placed.storage))
         program = Program.of(app.name, placed.plan, placed.operators, placed.storage)
-        with PreviewInput(placed, program) as source:
+        with PreviewInput(placed, program, options.offset) as source:
             return _Run(app, placed, program, port, options).run(source)
 
 

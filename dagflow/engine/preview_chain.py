@@ -16,7 +16,7 @@ import pyarrow as pa
 from typing_extensions import Buffer
 
 from dagflow.api.context import Counts, OperatorContext, Progress
-from dagflow.api.operator import PreScanner, Seekable
+from dagflow.api.operator import PreScanner
 from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.api.side_input import loaded_side_data
 from dagflow.api.sources import FileSources
@@ -276,14 +276,6 @@ class PreviewChain:
         Raises:
             DagflowError: An operator failed.
         """
-        operator = self._chain.operators[target.operator]
-        offset = self._limits.offset
-        if (
-            offset
-            and isinstance(operator, Seekable)
-            and self._chain.call(target.operator, operator.lies_before, item, offset)
-        ):
-            return True
         with contextlib.closing(self._chain.feed(target, [item])) as steps:
             for _ in steps:
                 self._pass_on()

@@ -6,12 +6,14 @@ import contextlib
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
 from dagflow.api.context import WindowBudget
+from dagflow.api.operator import Seekable
 from dagflow.api.ports import unbatched
-from dagflow.engine.control_graph import ControlGraph, index_operators
+from dagflow.engine.control_graph import ControlGraph, Emission, index_operators
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.prescan import PreScans
 from dagflow.errors import DagflowError
@@ -62,10 +64,12 @@ class PreviewInput:
     Args:
         app: The part of an app that is looked at.
         program: The same for tasks.
+        offset: What ends before this offset of a file is left out, as far as its operator can tell.
     """
 
-    def __init__(self, app: PlacedApp, program: Program) -> None:
+    def __init__(self, app: PlacedApp, program: Program, offset: int = 0) -> None:
         self._app = app
+        self._offset = offset
         self._directory = tempfile.TemporaryDirectory(prefix="dagflow-preview-")
         index = index_operators(app.plan.control, {})
         self._services = {
@@ -100,9 +104,27 @@ class PreviewInput:
         """
         step = 0
         while (emission := self._control.emit(step := step + 1)) is not None:
-            yield self._prescans.complete(emission).tuples
+            for part in self._parts(emission) if self._offset else [emission]:
+                yield self._sought(self._prescans.complete(part).tuples)
             for services in self._services.values():
                 services.tuples = min(2 * services.tuples, _MOST_TUPLES)
+
+    def _parts(self, emission: Emission) -> Iterator[Emission]:
+        """A step on its way to the offset is large, and what is left of it begins with little again."""
+        for target, items in self._sought(emission.tuples).items():
+            start, size = 0, 1
+            while start < len(items):
+                yield replace(emission, tuples={target: items[start : start + size]})
+                start, size = start + size, 2 * size
+
+    def _sought(self, tuples: Mapping[PortRef, list[Any]]) -> Mapping[PortRef, list[Any]]:
+        """The tuples without those that lie before the offset."""
+        found = dict(tuples)
+        for target, items in tuples.items() if self._offset else ():
+            operator = self._app.operators[target.operator]
+            if isinstance(operator, Seekable):
+                found[target] = operator.seek(items, self._offset, self._app.storage)
+        return found
 
     def prescan_states(self) -> dict[str, SavedState]:
         """What the pre-scans of the steps so far keep, by operator."""

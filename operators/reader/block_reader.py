@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -16,6 +17,7 @@ from dagflow.api.operator import Prefetcher, PreScanner, RejectRetrier, Seekable
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Size, Tuning
 from dagflow.api.refused_records import RefusedRecords
+from dagflow.storage.context import StorageContext
 from operators.files.metadata import BlockMetadata
 from operators.files.refused_blocks import RefusedBlocks
 from operators.files.small_file_batch import SmallFileBatch
@@ -23,7 +25,7 @@ from operators.reader.backlog_scaling import BacklogScaled
 from operators.reader.block_files import BlockFiles
 from operators.reader.block_processor import BlockProcessor, ReadStep
 from operators.reader.byte_accounting import TaskAccounting
-from operators.reader.compression.recognition import CompressionSetting, recognised_compression
+from operators.reader.compression.recognition import CompressionSetting
 from operators.reader.content import ContentReader
 from operators.reader.formats import RecordFormatSpec
 from operators.reader.on_error import ErrorPolicy, OnError, OnVanished
@@ -32,6 +34,7 @@ from operators.reader.prescan import BlockPreScan, PreScanState
 from operators.reader.rate_limit import RateLimiter
 from operators.reader.refused_block_reader import RefusedBlockReader
 from operators.reader.reject_limit import RejectLimited
+from operators.reader.seeking import blocks_from
 from operators.reader.small_file_batch_reader import SmallFileBatchReader
 
 
@@ -167,18 +170,14 @@ class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher, Seekable
         if self._readers is not None:
             self._readers.files.prefetch(block for block in tuples if isinstance(block, BlockMetadata))
 
-    def lies_before(self, item: Any, offset: int) -> bool:
-        """Whether a block ends before an offset, as far as that is known of a compressed file.
+    def seek(self, items: Sequence[Any], offset: int, storage: StorageContext) -> list[Any]:
+        """The blocks in which records may begin at an offset or behind it.
 
         Raises:
-            StorageError: The file cannot be opened.
+            StorageError: A file cannot be read.
         """
-        if not isinstance(item, BlockMetadata):
-            return False
-        if item.decompressed is not None:
-            return item.decompressed.end <= offset
-        readers = self._readers or self._set_up_alone()
-        return item.end <= offset and recognised_compression(readers.files.open(item), item, self.compression) is None
+        with contextlib.closing(BlockFiles(storage)) as files:
+            return list(blocks_from(offset, items, files, self.format, self.compression))
 
     def retry_batch(
         self, blocks: Mapping[int, Any], refused: RefusedRecords, is_tried: npt.NDArray[np.bool_], first_id: int

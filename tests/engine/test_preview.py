@@ -124,6 +124,7 @@ def test_a_preview_leaves_the_app_as_it_is() -> None:
     }
 
 
+@pytest.mark.parametrize("block_size", [5, 1024])
 @pytest.mark.parametrize(
     ("format", "name"),
     [
@@ -133,12 +134,12 @@ def test_a_preview_leaves_the_app_as_it_is() -> None:
         ("lines", "a"),
     ],
 )
-def test_an_offset_begins_at_the_next_record(format: str, name: str) -> None:
+def test_an_offset_begins_at_the_next_record(format: str, name: str, block_size: int) -> None:
     """Whatever the offset, also within quotes, the records are those of the whole file from there on."""
     content = CSV + b"." * (-len(CSV) % 4)
     Path("in", name).write_bytes(content if name == "a.csv" else gzip.compress(content, mtime=0))
     path = app(format, PASSING)
-    plan = load_app(path)
+    plan = load_app(path, [f"splitter.block_size={block_size}"])
     whole = preview(plan, PreviewOptions(at="reader.messages"))
     assert whole.records
     for offset in range(1, len(content) + 2):

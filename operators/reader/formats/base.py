@@ -170,6 +170,14 @@ class RecordFormat(HasProperties, ABC):
         """
         return 0
 
+    def entry_state(self, source: ByteSource, block: BlockMetadata) -> int:
+        """The state in which a block begins, where those before it have not been pre-scanned.
+
+        The default pre-scans all that lies before the block; a format that can tell from less reads less.
+        """
+        before = replace(block, start=0, end=block.start, is_last=False)
+        return self.exit_state(0, self.prescan(source, before))
+
     @property
     def needs_decision(self) -> bool:
         """Whether all files are read by what the first one that has records decides, such as the types of columns."""
@@ -241,8 +249,7 @@ class Unheard:
 
 
 def with_entry_state(format: RecordFormat, source: ByteSource, block: BlockMetadata) -> BlockMetadata:
-    """The block with the state in which it begins, found by a pre-scan of all that lies before it."""
+    """The block with the state in which it begins, found without a pre-scan of the blocks before it."""
     if block.start == 0 or not format.needs_prescan:
         return block
-    before = replace(block, start=0, end=block.start, is_last=False)
-    return replace(block, entry_state=format.exit_state(0, format.prescan(source, before)))
+    return replace(block, entry_state=format.entry_state(source, block))

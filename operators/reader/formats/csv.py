@@ -218,6 +218,11 @@ class Csv(Delimited):
         """The state behind a block."""
         return int(result.applied(entry_state))
 
+    def entry_state(self, source: ByteSource, block: BlockMetadata) -> int:
+        """The state in which a block begins, as the nearest quotes before it tell; a longer row ends the run."""
+        longest = self.max_record + self.reach if self.on_long == "fail" else block.start
+        return self._quotes(source).state_at(block.start, self.begin(source), longest)
+
     def _quotes(self, source: ByteSource) -> QuoteScan:
         return QuoteScan(source, self._dialect, self.probe_bytes, self.chunk_bytes)
 

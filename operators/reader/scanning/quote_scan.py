@@ -127,6 +127,29 @@ class QuoteScan:
             done = done.then(quoting.transition(min(decided, end - place)))
         return done
 
+    def state_at(self, place: int, floor: int, longest: int) -> int:
+        """Whether a place is OUTSIDE or INSIDE of quotes, as what lies before it tells, read backwards.
+
+        A quote that no field begins with leads outside, whatever the state before it; so a file that has quoted
+        fields is read back to the nearest of these, and not to its beginning.
+
+        Args:
+            place: The place; what belongs to a run of quotes before it counts as before it.
+            floor: Where the file's first row begins, outside of quotes.
+            longest: Bytes that a row may have: so many without any quote are not inside of one.
+        """
+        effect = Transition()
+        high, step, has_quotes = place, min(self.probe_bytes, self.chunk_bytes), False
+        while high > floor:
+            low = max(floor, high - step)
+            if contains(read_exactly(self.source, low, high), self.dialect.quote):
+                has_quotes = True
+                effect = self.transition(self.entry(low, floor), high).then(effect)
+            if effect.after_outside == effect.after_inside or (not has_quotes and place - low > longest):
+                return effect.after_outside
+            high, step = low, min(2 * step, self.chunk_bytes)
+        return effect.after_outside
+
     def _stretches(self, entry: RowEntry, end: int) -> Iterator[tuple[int, Bytes, bool, Quoting, int]]:
         """Position, bytes, whether the file ends there, quotes, and length that is decided, up to end at least."""
         view = FileView(self.source)

@@ -211,14 +211,14 @@ def test_blocks_of_formats_without_prescan_are_unchanged() -> None:
     assert prescan.resolve([block], [None])[0] is block
 
 
-def test_a_block_lies_before_an_offset_if_no_record_begins_behind_it(tmp_path: Path) -> None:
+def test_blocks_before_an_offset_are_not_read(tmp_path: Path) -> None:
     """Of a compressed file, whatever its name, the first block has all records."""
     (plain := tmp_path / "plain").write_bytes(b"aa\n" * 8)
     (packed := tmp_path / "packed").write_bytes(gzip.compress(b"aa\n" * 800))
     (first, second) = blocks_of(plain, 12)
-    reader = BlockReader()
-    assert [reader.lies_before(block, 12) for block in (first, second)] == [True, False]
-    assert not reader.lies_before(blocks_of(packed, 1000)[0], 2000)
+    whole = blocks_of(packed, 1000)
+    found = BlockReader().seek([first, second, *whole], 12, StorageContext.default())
+    assert found == [second, *whole]
 
 
 def test_block_reader_has_under_ten_methods_of_its_own() -> None:
@@ -226,6 +226,6 @@ def test_block_reader_has_under_ten_methods_of_its_own() -> None:
     own = [name for name in dir(BlockReader) if name[0] != "_" and not hasattr(Operator, name)]
     methods = {name for name in own if inspect.isfunction(getattr(BlockReader, name))}
     assert methods == {
-        *("columns_at", "read", "prefetch", "prescan", "lies_before"),
+        *("columns_at", "read", "prefetch", "prescan", "seek"),
         *("check_limits", "process_stats", "define_partitions", "retry_batch"),
     }

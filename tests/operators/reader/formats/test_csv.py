@@ -134,6 +134,41 @@ def test_a_quote_over_many_blocks_is_known_in_each() -> None:
     assert columns_of(RECORD_FORMATS.make("csv"), content, 4099) == [{"a": "x\n" * 20_000}, {"a": "b"}]
 
 
+class CountedSource(MemorySource):
+    """Counts what is read of a file, from its first bytes on."""
+
+    count = 0
+
+    def read_into(self, offset: int, buffer: memoryview) -> int:
+        """Fill a buffer from an offset on."""
+        length = super().read_into(offset, buffer)
+        self.count += length if offset else 0
+        return length
+
+
+@pytest.mark.parametrize(
+    ("row", "on_long", "share"),
+    [
+        (b'1,"one\ntwo"\n', "fail", 0.01),
+        (b"1,one\n", "fail", 0.2),
+        # A field of any length may have begun anywhere before.
+        (b"1,one\n", "skip", 1),
+        # These quotes swap inside and outside, and either may be right.
+        (b'1,"one,"\n', "fail", 2.5),
+    ],
+)
+def test_the_state_in_the_middle_is_told_by_the_nearest_quotes(row: bytes, on_long: str, share: float) -> None:
+    """What lies further back is read only where nothing nearer decides; the state is that of a whole pre-scan."""
+    made = RECORD_FORMATS.make({"type": "csv", "columns": ["a", "b"], "max_record": 400_000, "on_long": on_long})
+    content = b"a,b\n" + row * (4_000_000 // len(row))
+    made.chunk_bytes = 1 << 14
+    for place in range(len(content) // 2, len(content) // 2 + len(row)):
+        source, block = CountedSource(content), block_of(content, place, len(content))
+        state = made.entry_state(source, block)
+        assert source.count <= share * place + 10 * made.chunk_bytes
+        assert state == RecordFormat.entry_state(made, source, block)
+
+
 @pytest.mark.parametrize("block_size", [1, 4, 7, 100])
 def test_a_byte_order_mark_behind_the_beginning_is_text(block_size: int) -> None:
     """As where files were put one behind another; wherever blocks are cut, only the file's own is left out."""
