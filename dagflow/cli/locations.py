@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -32,15 +34,27 @@ def load(app: str, settings: Settings, overrides: Sequence[str] = ()) -> Logical
 
 
 def note_beside(error: BaseException, app: str) -> None:
-    """Add to the error of a missing file that one of its name lies beside the app, where that is so."""
+    """Add to the error of a missing file that one of its name lies beside the app, or around it, where that is so."""
     if not isinstance(error, MissingError) or not app or not is_local(error.url) or Path(error.url).is_absolute():
         return
-    folder = Path(app).parent
-    if folder.resolve() != Path.cwd() and (folder / error.url).exists():
-        error.add_note(
-            f"    {error.url} was looked for in {Path.cwd()}, and one is beside the app: start dagflow in {folder}, or "
+    folder = _folder_with(error.url, app)
+    if folder is not None:
+        place = "beside the app" if folder == Path(app).parent else f"in {folder.resolve()}"
+        note = (
+            f"    {error.url} was looked for in {Path.cwd()}, and one is {place}: start dagflow in {folder}, or "
             f"name it {folder / error.url}"
         )
+        # What to do next with the error as it is comes behind what mends it.
+        error.__notes__ = [note, *getattr(error, "__notes__", ())]
+
+
+def _folder_with(path: str, app: str) -> Path | None:
+    """The directory of an app, or the one around it, where a relative path is there, and is another one than here."""
+    folder = Path(app).parent
+    for each in (folder, Path(os.path.relpath(folder / ".."))):
+        if each.resolve() != Path.cwd() and (each / path).exists():
+            return each
+    return None
 
 
 def storage_of(app: str | None, settings: Settings) -> StorageContext:
@@ -88,18 +102,43 @@ def require_no_file_above(checkpoint: str) -> None:
             raise click.UsageError(f"{checkpoint} is no checkpoint: {path} is a file{app}")
 
 
-def require_journal(checkpoint: str, storage: StorageContext) -> None:
-    """Refuse a location at which there is no journal.
+def require_journal(checkpoint: str, storage: StorageContext, given: str) -> None:
+    """Refuse a location at which there is no journal; see journal_required.
 
     Raises:
         UsageError: There is none.
         JournalError: It cannot be read.
         StorageError: The store failed.
     """
-    try:
+    with journal_required(given):
         read_state(storage.objects(checkpoint))
+
+
+@contextmanager
+def journal_required(given: str) -> Iterator[None]:
+    """Make a missing journal a mistake of the command line.
+
+    Args:
+        given: The app or the checkpoint that the command was given.
+
+    Raises:
+        UsageError: There is no journal.
+    """
+    try:
+        yield
     except MissingError as error:
-        raise click.UsageError(f"there is no journal at '{error.url}'") from error
+        raise click.UsageError(f"there is no journal at '{error.url}'{_instead_of(error.url, given)}") from error
+
+
+def _instead_of(journal: str, given: str) -> str:
+    """What to do where there is no journal: start in the directory that has it, or begin one."""
+    if not is_app_file(given):
+        return ""
+    path = os.path.relpath(journal) if is_local(journal) else ".."
+    folder = None if path.startswith("..") else _folder_with(path, given)
+    if folder is not None:
+        return f"; there is one at {(folder / path).resolve()}: start dagflow in {folder.resolve()}"
+    return f": {given} has not run yet, and `dagflow run {given}` begins one"
 
 
 def require_directory(checkpoint: str) -> None:

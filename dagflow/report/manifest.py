@@ -311,7 +311,9 @@ def unmatched(checkpoint: str, pattern: str, storage: StorageContext) -> str:
         if fnmatch.fnmatchcase(name_of(url), pattern.rpartition("/")[2]):
             return f"patterns are compared with whole locations; '*/{pattern.rpartition('/')[2]}' matches {url}"
         first = first or url
-    return f"patterns are compared with whole locations, such as {first}" if first else "it has read none"
+    if not first:
+        return "it has read none"
+    return f"patterns are compared with whole locations, such as {first}, which '*/{name_of(first)}' matches"
 
 
 def _matcher_of(pattern: str) -> Callable[[str], bool]:

@@ -18,6 +18,11 @@ from dagflow.spec.purpose import for_purpose
         ("DistinctRecords", "Deduplicator"),
         ("SaveToDisk", "RecordWriter"),
         ("WhereClause", "RecordFilter"),
+        ("Join", "Enrich"),
+        ("Dedup", "Deduplicator"),
+        ("SqlQuery", "Sql"),
+        ("RegexParser", "Parse"),
+        ("AssertRange", "Check"),
         ("Frobnicate", ""),
     ],
 )

@@ -14,7 +14,7 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.figures import count
-from dagflow.cli.locations import is_app_file, load, locate
+from dagflow.cli.locations import is_app_file, journal_required, load, locate
 from dagflow.cli.progress import display_for, logging_to
 from dagflow.cli.shared_options import (
     Settings,
@@ -30,7 +30,7 @@ from dagflow.engine.reprocess import app_file
 from dagflow.engine.run import RunOptions
 from dagflow.engine.run import run as engine_run
 from dagflow.engine.stop_request import StopRequest
-from dagflow.errors import MissingError, RunStoppedError
+from dagflow.errors import RunStoppedError
 from dagflow.plan.description import describe
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.open_rejects import RejectChoice, RejectGroup, ShownReject, grouped, open_rejects, shown
@@ -87,7 +87,7 @@ def command(
     replay does nothing. While a run is at work on the checkpoint, replay is refused.
     """
     choice = RejectChoice(reasons, pattern)
-    try:
+    with journal_required(checkpoint):
         if action == "replay":
             options = RunOptions(master=master, conf=conf, take_over=take_over, workers=workers, rejects=choice)
             return _replay(settings, checkpoint, app, overrides, options, as_json=as_json)
@@ -96,8 +96,6 @@ def command(
             _show(list(shown(open_rejects(location, storage), choice, most)), as_json=as_json)
         else:
             _list(grouped(open_rejects(location, storage), choice), as_json=as_json)
-    except MissingError as error:
-        raise click.UsageError(f"there is no journal at '{error.url}'") from error
     return 0
 
 

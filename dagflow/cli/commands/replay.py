@@ -12,7 +12,7 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.figures import count
-from dagflow.cli.locations import is_app_file, load, require_no_file_above
+from dagflow.cli.locations import is_app_file, journal_required, load, require_no_file_above
 from dagflow.cli.shared_options import (
     Settings,
     conf_option,
@@ -27,7 +27,7 @@ from dagflow.engine.file_changes import ReprocessedWindow
 from dagflow.engine.reprocess import app_file, reprocess
 from dagflow.engine.run import RunOptions
 from dagflow.engine.stop_request import StopRequest
-from dagflow.errors import MissingError, RunStoppedError
+from dagflow.errors import RunStoppedError
 from dagflow.report.manifest import matching_windows, unmatched
 from dagflow.spec.problems import quoted
 from dagflow.storage.context import StorageContext
@@ -83,15 +83,14 @@ def command(
     if bool(windows) == (pattern is not None):
         raise click.UsageError("give either --window, once or more, or --files")
     require_no_file_above(checkpoint)
+    given = checkpoint
     if is_app_file(checkpoint):
         app = app or checkpoint
         checkpoint = load(checkpoint, settings, overrides).attributes.checkpoint
-    try:
+    with journal_required(given):
         logical = load(app or app_file(checkpoint, StorageContext.default()), settings, overrides)
         storage = logical.attributes.storage_context()
         chosen = windows if pattern is None else list(matching_windows(checkpoint, pattern, storage))
-    except MissingError as error:
-        raise click.UsageError(f"there is no journal at '{error.url}'") from error
     replayed: list[ReprocessedWindow] = []
     options = RunOptions(checkpoint=checkpoint, master=master, conf=conf, take_over=take_over, workers=workers)
     if chosen:

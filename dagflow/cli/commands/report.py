@@ -36,7 +36,7 @@ def command(settings: Settings, checkpoint: str, file: Path, app: str | None) ->
     It holds the state of this moment, opens in any browser without a server, and asks nothing of any network.
     """
     location, storage = locate(checkpoint, app, settings)
-    require_journal(location, storage)
+    require_journal(location, storage, checkpoint)
     resources = report_data(
         CheckpointLocation(location, storage, app or (checkpoint if is_app_file(checkpoint) else ""))
     )

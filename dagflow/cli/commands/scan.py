@@ -8,10 +8,10 @@ import time
 import click
 
 from dagflow.cli import output
-from dagflow.cli.locations import locate
+from dagflow.cli.locations import journal_required, locate
 from dagflow.cli.shared_options import Settings, store_option, verbose_option
 from dagflow.engine.scan_requests import is_waiting, request_scan
-from dagflow.errors import DagflowError, MissingError
+from dagflow.errors import DagflowError
 from dagflow.storage.context import StorageContext
 
 _LOOK_S = 0.2
@@ -44,16 +44,14 @@ def command(settings: Settings, checkpoint: str, wait_s: float, app: str | None)
     request, and fails when none has in that time. Without a run the next one takes it.
     """
     location, storage = locate(checkpoint, app, settings)
-    output.note(_asked(location, wait_s, storage))
+    with journal_required(checkpoint):
+        request = request_scan(location, storage)
+    output.note(_answer(location, request, wait_s, storage))
     return 0
 
 
-def _asked(checkpoint: str, wait_s: float, storage: StorageContext) -> str:
-    """Ask, and say what became of it."""
-    try:
-        request = request_scan(checkpoint, storage)
-    except MissingError as error:
-        raise click.UsageError(f"there is no journal at '{error.url}'") from error
+def _answer(checkpoint: str, request: str, wait_s: float, storage: StorageContext) -> str:
+    """What became of a request."""
     deadline_s = time.monotonic() + wait_s
     while is_waiting(checkpoint, request, storage):
         if time.monotonic() >= deadline_s:

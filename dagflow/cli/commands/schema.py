@@ -11,10 +11,9 @@ import click
 
 from dagflow.api.transactions import ColumnChange
 from dagflow.cli import output
-from dagflow.cli.locations import locate
+from dagflow.cli.locations import journal_required, locate
 from dagflow.cli.shared_options import Settings, store_option, verbose_option
 from dagflow.engine.preview import type_name
-from dagflow.errors import MissingError
 from dagflow.journal import ColumnHistory, read_state_with_roots
 from dagflow.spec.json_schema import json_schema, module_schema
 from dagflow.spec.known_names import known_names
@@ -45,10 +44,8 @@ def command(
         raise click.UsageError("it takes APP, or history and a CHECKPOINT")
     if checkpoint is not None:
         location, storage = locate(checkpoint, app, settings)
-        try:
+        with journal_required(checkpoint):
             history = read_state_with_roots(storage, location).columns
-        except MissingError as error:
-            raise click.UsageError(f"there is no journal at '{error.url}'") from error
         output.result(json.dumps({"changes": _as_json(history)}) if as_json else _as_text(history))
         return 0
     with output.reserved_for_results():

@@ -12,11 +12,10 @@ import click
 from dagflow.cli import output
 from dagflow.cli.driver_text import describe_driver
 from dagflow.cli.figures import count, size
-from dagflow.cli.locations import locate
+from dagflow.cli.locations import journal_required, locate
 from dagflow.cli.output import definitions
 from dagflow.cli.render import left_out_lines
 from dagflow.cli.shared_options import Settings, store_option, verbose_option
-from dagflow.errors import MissingError
 from dagflow.journal import read_state
 from dagflow.report.input_ranges import InputRange
 from dagflow.report.manifest import Provenance, TrackedFile, WindowManifest, tracked_files, unmatched, window_manifest
@@ -58,10 +57,12 @@ def command(
     if sum((pattern is not None, window_id is not None, of_tables)) > 1:
         raise click.UsageError("--files, --window and --tables cannot be given together")
     location, storage = locate(checkpoint, app, settings)
-    if of_tables:
-        output.result(_told_of_tables(location, storage, as_json=as_json))
-        return 0
-    output.result(_told(location, storage, pattern, window_id, as_json=as_json))
+    with journal_required(checkpoint):
+        if of_tables:
+            told = _told_of_tables(location, storage, as_json=as_json)
+        else:
+            told = _told(location, storage, pattern, window_id, as_json=as_json)
+    output.result(told)
     return 0
 
 
@@ -69,15 +70,12 @@ def _told(
     checkpoint: str, storage: StorageContext, pattern: str | None, window_id: int | None, *, as_json: bool
 ) -> str:
     """What was asked for."""
-    try:
-        if pattern is None and window_id is None:
-            summary = status(checkpoint, storage)
-            _note_open(summary.reprocessing, summary.held_results)
-            return json.dumps(summary.status_json()) if as_json else _describe(summary)
-        journal = read_state(storage.objects(checkpoint))
-        _note_open(journal.reprocessing, journal.committed_state.held_results)
-    except MissingError as error:
-        raise click.UsageError(f"there is no journal at '{error.url}'") from error
+    if pattern is None and window_id is None:
+        summary = status(checkpoint, storage)
+        _note_open(summary.reprocessing, summary.held_results)
+        return json.dumps(summary.status_json()) if as_json else _describe(summary)
+    journal = read_state(storage.objects(checkpoint))
+    _note_open(journal.reprocessing, journal.committed_state.held_results)
     if pattern is not None:
         files = tracked_files(checkpoint, pattern, storage)
         if as_json:
@@ -90,10 +88,7 @@ def _told(
 
 def _told_of_tables(checkpoint: str, storage: StorageContext, *, as_json: bool) -> str:
     """What was added to tables."""
-    try:
-        found = tables_status(checkpoint, storage)
-    except MissingError as error:
-        raise click.UsageError(f"there is no journal at '{error.url}'") from error
+    found = tables_status(checkpoint, storage)
     if as_json:
         return json.dumps(found.to_json())
     if not found.tables:

@@ -43,7 +43,7 @@ def command(settings: Settings, checkpoints: tuple[str, ...], host: str, port: i
     for each in checkpoints:
         url, storage = locate(each, app, settings)
         named = app if app is not None else each if is_app_file(each) else ""
-        require_journal(url, storage)
+        require_journal(url, storage, each)
         places.append(CheckpointLocation(url, storage, named))
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

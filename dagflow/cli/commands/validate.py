@@ -12,6 +12,7 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.figures import count
+from dagflow.cli.locations import note_beside
 from dagflow.cli.shared_options import set_option, verbose_option
 from dagflow.engine.estimate import estimate
 from dagflow.engine.preparation import require_outside, target_problems
@@ -49,13 +50,18 @@ def command(app: str, overrides: tuple[str, ...]) -> int:
     operators = count(len({name.partition("/")[0] for name in logical.operators}), "operator")
     streams = count(len({edge.stream for edge in logical.edges if "/" not in edge.stream}), "stream")
     output.note(f"{app}: app '{logical.name}' is valid: {operators}, {streams}")
-    for warning in warnings_of(logical):
+    for warning in warnings_of(logical, app):
         output.note(f"warning: {warning}")
     return 0
 
 
-def warnings_of(logical: LogicalPlan) -> Iterator[str]:
-    """What is allowed, and perhaps not meant."""
+def warnings_of(logical: LogicalPlan, app: str) -> Iterator[str]:
+    """What is allowed, and perhaps not meant.
+
+    Args:
+        logical: The app.
+        app: Its file.
+    """
     storage = logical.attributes.storage_context()
     for name, operator in logical.instances.items():
         # Nothing but the paths is looked at: what operators do before a run may touch the world.
@@ -72,7 +78,7 @@ def warnings_of(logical: LogicalPlan) -> Iterator[str]:
             f"operator '{name}' takes its records through a shuffle, which its order and its files do not need; "
             "partition: parallel lets it work in the tasks that make them"
         )
-    yield from _input_warnings(logical)
+    yield from _input_warnings(logical, app)
 
 
 def _require_store(storage: StorageContext, url: str) -> None:
@@ -98,14 +104,16 @@ def needless_exchanges(logical: LogicalPlan) -> list[str]:
     return names
 
 
-def _input_warnings(logical: LogicalPlan) -> Iterator[str]:
+def _input_warnings(logical: LogicalPlan, app: str) -> Iterator[str]:
     """What stands in the way of the input that is there now; nothing of a store that takes long to answer."""
     parallelism = SparkMaster.parse(logical.attributes.master).parallelism
     try:
         found = in_time(lambda: estimate(logical, parallelism=parallelism, within_s=_WITHIN_S), _ANSWER_S)
     except DagflowError as error:
         # The app may be valid where its input is not.
-        yield f"the input cannot be read now: {error}"
+        note_beside(error, app)
+        notes = "".join(f"\n{note}" for note in getattr(error, "__notes__", ()))
+        yield f"the input cannot be read now: {error}{notes}"
         return
     if found is None:
         return

@@ -130,4 +130,4 @@ def _closest(path: bytes, lister: Lister) -> str:
         return ""
     location, missing = redacted(lister.url(parent)) or "/", lister.url(name)
     close = difflib.get_close_matches(missing, present, 1)
-    return f"did you mean {join(location, close[0])}?" if close else f"there is no {missing} in {location}"
+    return f"did you mean {join(location, close[0])}?" if close else f"there is no '{missing}' in {location}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 from pathlib import Path
@@ -86,8 +87,22 @@ def test_input_that_lies_beside_the_app_is_pointed_at(folder: Path) -> None:
     (folder / "app.yaml").rename(folder / "apps" / "app.yaml")
     (folder / "in").rename(folder / "apps" / "in")
     code, _, err = invoke("preview", "apps/app.yaml")
-    beside = f"in was looked for in {folder}, and one is beside the app: start dagflow in apps, or name it apps/in\n"
-    assert (code, err.endswith(f"    {beside}")) == (1, True)
+    place = f"in was looked for in {folder}, and one is beside the app"
+    beside = f"    {place}: start dagflow in apps, or name it apps/in\n"
+    assert (code, err.endswith(beside)) == (1, True)
+    assert beside in invoke("validate", "apps/app.yaml")[2]
+    code, _, err = invoke("run", "--local", "apps/app.yaml")
+    assert (code, err.index(beside) < err.index("    mend that, and continue with: ")) == (1, True)
+
+
+def test_input_that_lies_around_the_directory_of_the_app_is_pointed_at(folder: Path) -> None:
+    """As where dagflow is started in the directory of apps, and not in the one above."""
+    (folder / "apps").mkdir()
+    (folder / "app.yaml").rename(folder / "apps" / "app.yaml")
+    with contextlib.chdir(folder / "apps"):
+        code, _, err = invoke("preview", "app.yaml")
+    place = f"in was looked for in {folder}/apps, and one is in {folder}: start dagflow in .., or name it ../in\n"
+    assert (code, err.endswith(f"    {place}")) == (1, True)
 
 
 def test_looking_leaves_the_log_as_it_is(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -138,6 +139,18 @@ def test_a_checkpoint_that_is_not_there_is_a_mistake_on_the_command_line(folder:
     assert (code, out) == (2, "")
     assert "there is no journal at" in err
     assert not (folder / "jurnal").exists()
+
+
+def test_an_app_that_has_not_run_is_told_from_one_that_ran_elsewhere(folder: Path) -> None:
+    """What begins the journal, or the directory in which there is one."""
+    code, _, err = invoke("status", "app.yaml")
+    told = f"dagflow status: there is no journal at '{folder}/journal': app.yaml has not run yet"
+    assert (code, err.startswith(f"{told}, and `dagflow run app.yaml` begins one\n")) == (2, True)
+    (folder / "journal").mkdir()
+    (folder / "elsewhere").mkdir()
+    with contextlib.chdir(folder / "elsewhere"):
+        code, _, err = invoke("status", "../app.yaml")
+    assert (code, f"; there is one at {folder}/journal: start dagflow in {folder}\n" in err) == (2, True)
 
 
 def test_a_result_that_waits_for_the_end_of_the_run_is_told(folder: Path) -> None:

@@ -62,7 +62,7 @@ def test_an_app_that_is_not_there_is_a_mistake_on_the_command_line(folder: Path)
     [
         (
             ("files: [in]", "files: ni"),
-            "now: ni: no such file or directory\n    there is no ni in /",
+            "now: ni: no such file or directory\n    there is no 'ni' in /",
         ),
         (("files: [in]", "files: 'in/*.log'"), "the glob matches nothing in "),
         (("files: [in]", "files: in, file_pattern: never"), "there is no input now"),

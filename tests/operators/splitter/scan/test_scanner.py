@@ -343,7 +343,7 @@ def test_a_directory_that_may_not_be_read_is_an_error(open_directory: Path) -> N
     [
         ("z*", r"z\*: the glob matches nothing"),
         ("gone/z*", r"the glob begins in .*/gone, which is no directory"),
-        ("gone/a", r"gone/a: no such file or directory\n    there is no gone in"),
+        ("gone/a", r"gone/a: no such file or directory\n    there is no 'gone' in"),
         ("hulu/a", r"did you mean .*/lulu\?"),
     ],
 )
