@@ -256,6 +256,10 @@ class SourceChangedError(StorageError):
         self.has_other_bytes = has_other_bytes
 
 
+class ReplacedFilesGoneError(StorageError):
+    """A target does not show files any more that a replay would replace."""
+
+
 class LostOutputError(StorageError):
     """A file that a committed window is to publish is gone, or is not what was written."""
 

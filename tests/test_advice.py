@@ -117,6 +117,12 @@ FOLLOWED = {
     "use another checkpoint and another output": FRESH,
     "give the app operator '…' again, as it was, until a run": "runs/test_groups.py::"
     "test_an_app_without_the_operator_is_refused",
+    "give the app operator '…' again, as it was, for the replay": "crash/test_table_replays.py::"
+    "test_a_replay_goes_on_when_the_app_has_its_table_again",
+    "restore the table as it was before": "crash/test_table_replays.py::"
+    "test_a_replay_of_two_tables_goes_on_when_the_second_is_restored",
+    "the replay is decided and its files are kept": "crash/test_table_replays.py::"
+    "test_a_replay_that_dies_anywhere_is_done_once_or_not_at_all",
     "let the app name another table, and start over": "engine/test_publication.py::"
     "test_a_replay_into_a_target_is_refused",
     # files and records

@@ -31,6 +31,21 @@ class DecidedWindow:
 
 
 @dataclass(frozen=True, slots=True)
+class DecidedReplay:
+    """Files that take the place of others, because windows ran again; the journal holds it.
+
+    Attributes:
+        number: Which of the checkpoint's replays it is, counted from 1.
+        removed: Files that windows have added, and that the target shows.
+        added: New files; they are in their places.
+    """
+
+    number: int
+    removed: tuple[PendingFile, ...]
+    added: tuple[PendingFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ColumnChange:
     """A change of a target's columns that the files of a window bring.
 
@@ -97,6 +112,35 @@ class TargetState(ABC):
             DagflowError: It would fail for ever.
         """
 
+    @property
+    def replays(self) -> int:
+        """The newest replay of this writer that the target holds; 0 for none."""
+        return 0
+
+    def missing(self, files: Sequence[PendingFile]) -> list[PendingFile]:
+        """Those of the files of earlier windows that the target does not show, or not as they were written.
+
+        Raises:
+            StorageError: The target cannot be read.
+            DagflowError: It lets no files be replaced.
+        """
+        raise NotImplementedError
+
+    def replace(self, replay: DecidedReplay) -> None:
+        """Let files take the place of others, and set `replays` to the number: both in one transaction, or neither.
+
+        Guarantee, which the author gives: the transaction fails where the target has changed in any way since this
+        state was read, and leaves the marker as it is.
+
+        Args:
+            replay: The files; none of those that go is missing.
+
+        Raises:
+            StorageError: As for commit().
+            DagflowError: It would fail for ever.
+        """
+        raise NotImplementedError
+
 
 class Target(ABC):
     """A store that shows what windows made by transactions of its own; lives in the driver.
@@ -141,6 +185,11 @@ class Target(ABC):
         Raises:
             DagflowError: Why the window must not be committed; nothing of it is visible anywhere.
         """
+
+    @property
+    def why_not_replayed(self) -> str:
+        """Why what windows have added cannot be replaced; "" where states have missing() and replace()."""
+        return "what a window has added to it cannot be taken out"
 
     def rows(self) -> pa.Table | None:
         """Called by tests of an app: all records that the target shows now, in any order.

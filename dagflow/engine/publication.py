@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import time
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dagflow.api.operator import Operator
 from dagflow.api.transactions import (
     DecidedWindow,
-    Target,
     TargetDecision,
     TargetState,
     TransactionalSink,
     targets_of,
 )
+from dagflow.engine.target_access import ATTEMPTS, TargetAccess, writer_of
 from dagflow.engine.window_repair import repair_command
 from dagflow.errors import DagflowError, JournalError, LostOutputError, StorageError
 from dagflow.journal import Journal, JournalState
@@ -28,9 +27,7 @@ from dagflow.storage.publishing import discard_all_rivals, publish_all, publish_
 
 logger = logging.getLogger(__name__)
 
-ATTEMPTS = 7
-FIRST_PAUSE_S = 0.05
-"""A transaction is tried so often, with a pause after a failure that doubles each time: about six seconds in all."""
+_REPLAY = "dagflow replay CHECKPOINT"
 
 
 class Placement:
@@ -150,34 +147,23 @@ class TransactionPublisher(Publisher):
     and after each attempt, so that a lost answer is no answer at all.
 
     Args:
-        operator: The operator.
-        target: Its target.
+        access: Opens the target.
         placement: Puts files in their places.
         journal: Says which windows are decided, and whether another driver has taken over.
         durability: What windows survive.
-        pause: Waits for some seconds.
     """
 
-    def __init__(
-        self,
-        operator: str,
-        target: Target,
-        placement: Placement,
-        journal: Journal,
-        durability: Durability,
-        pause: Callable[[float], None] = time.sleep,
-    ) -> None:
-        self._operator = operator
-        self._target = target
+    def __init__(self, access: TargetAccess, placement: Placement, journal: Journal, durability: Durability) -> None:
+        self._access = access
+        self._operator = access.operator
+        self._target = access.target
         self._placement = placement
         self._journal = journal
-        self._writer = writer_of(journal.state, operator)
         self._durability = durability
-        self._pause = pause
 
     def require_not_ahead(self) -> None:
         """Read the marker, and compare it with the newest decided window; warn of a target that has lost windows."""
-        marker, receipt = self._state().marker, self._journal.state.receipts.get(self._operator)
+        marker, receipt = self._access.state().marker, self._journal.state.receipts.get(self._operator)
         if receipt is not None and marker < receipt.window_id:
             logger.warning(
                 "%s has lost windows %d to %d of operator '%s', which this checkpoint has written: it was removed, or "
@@ -207,7 +193,7 @@ class TransactionPublisher(Publisher):
         window = DecidedWindow(window_id, decision_of(files), tuple(files))
         failure: StorageError | None = None
         for attempt in range(ATTEMPTS + 1):
-            state = self._state()
+            state = self._access.state()
             if state.marker >= window_id:
                 self._require_own(window, state)
                 if self._durability == "power":
@@ -221,7 +207,7 @@ class TransactionPublisher(Publisher):
             self._journal.check_epoch()
             failure = self._failure_of(state, window)
             if failure is not None:
-                self._pause(_pause_s(attempt))
+                self._access.pause(attempt)
         raise StorageError(
             f"window {window_id} cannot be committed: {failure.message if failure else 'its marker does not appear'}",
             url=self._target.name,
@@ -237,36 +223,6 @@ class TransactionPublisher(Publisher):
             logger.info("transaction is looked at again window=%d error=%s", window.window_id, error)
             return error
 
-    def _state(self) -> TargetState:
-        """The target as it is now.
-
-        Raises:
-            FencedError: Another driver has taken over.
-            JournalError: It is ahead of the journal.
-            StorageError: It cannot be reached.
-        """
-        state = self._opened()
-        newest = self._journal.state.last_committed
-        if state.marker > newest:
-            self._journal.check_epoch()  # of two drivers of one checkpoint, the other one is to be named
-            raise JournalError(
-                f"{self._target.name} has window {state.marker} of operator '{self._operator}', and this checkpoint "
-                f"ends with window {newest}: it is an older copy of the one that has written the table",
-                url=redacted(self._journal.url),
-                hint="go on with the newest checkpoint",
-            )
-        return state
-
-    def _opened(self) -> TargetState:
-        for attempt in range(ATTEMPTS):
-            try:
-                return self._target.open(self._writer)
-            except StorageError as error:
-                logger.info("target is opened again target=%s error=%s", self._target.name, error)
-            self._pause(_pause_s(attempt))
-            self._journal.check_epoch()
-        return self._target.open(self._writer)
-
     def _require_own(self, window: DecidedWindow, state: TargetState) -> None:
         """Refuse a target in which another decision about the window stands.
 
@@ -281,10 +237,6 @@ class TransactionPublisher(Publisher):
                 url=redacted(self._journal.url),
                 hint="go on with the copy that has written the table",
             )
-
-
-def _pause_s(attempt: int) -> float:
-    return FIRST_PAUSE_S * 2.0**attempt
 
 
 class Publication:
@@ -308,7 +260,8 @@ class Publication:
         self._publishers: dict[str, Publisher] = {}
         targets = targets_of(operators, storage)
         for name, target in targets.items():
-            self._publishers[name] = TransactionPublisher(name, target, placement, journal, durability)
+            access = TargetAccess(name, target, journal)
+            self._publishers[name] = TransactionPublisher(access, placement, journal, durability)
         sinks = ((name, each) for name, each in operators.items() if isinstance(each, TransactionalSink))
         self._publishers[""] = FilePublisher(placement, {name: sink for name, sink in sinks if name not in targets})
 
@@ -358,11 +311,6 @@ class Publication:
         return receipts
 
 
-def writer_of(state: JournalState, operator: str) -> str:
-    """The name under which a target keeps the marker of an operator; another one after each --fresh."""
-    return f"dagflow/{state.app_uuid}.{state.generation}/{operator}"
-
-
 def decision_of(files: Iterable[PendingFile]) -> str:
     """What tells the decision about a window from others: its files have names that no other attempt gives."""
     names = "\n".join(sorted(file.final_url.rpartition("/")[2] for file in files))
@@ -379,7 +327,8 @@ def require_nothing_in_targets(operators: Mapping[str, Operator], state: Journal
         if marker := target.open(writer_of(state, name)).marker:
             raise DagflowError(
                 f"--fresh would write into {target.name} once more what windows 1 to {marker} have written",
-                hint="let the app name another table, or move this one away, and run again with --fresh",
+                hint="let the app name another table, or move this one away, and run again with --fresh"
+                + ("" if target.why_not_replayed else f"; or write its rows anew: {_REPLAY} --window 1-{marker}"),
             )
 
 

@@ -8,36 +8,46 @@ from __future__ import annotations
 import contextlib
 import logging
 import shlex
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from dagflow.errors import FencedError, JournalError, StorageError
-from dagflow.journal import Journal
+from dagflow.api.operator import Operator
+from dagflow.engine.target_replays import TargetReplays
+from dagflow.errors import FencedError, JournalError, ReplacedFilesGoneError, StorageError
+from dagflow.journal import Journal, Reprocess, ReprocessCancelled
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
-from dagflow.storage.publishing import find_lost, replace_all
+from dagflow.storage.publishing import discard_all, find_lost, replace_all
 
 logger = logging.getLogger(__name__)
 
 
-def finish_reprocess(journal: Journal, storage: StorageContext, again: Collection[int] = ()) -> None:
+def finish_reprocess(
+    journal: Journal, storage: StorageContext, operators: Mapping[str, Operator], again: Collection[int] = ()
+) -> None:
     """Replace the files of every window whose reprocessing is decided and not done.
 
     May be repeated: where a process dies in between, the next call goes on. All new files are looked for before the
-    first published file is replaced.
+    first published file is replaced. Targets come before files that their names make visible.
 
     Args:
         journal: Open, with its epoch claimed.
         storage: Reaches the stores of the files.
+        operators: The operators of the app.
         again: Windows that are about to be reprocessed. Lost files are no error where all decided windows are among
             them: the files will be made again.
 
     Raises:
         FencedError: Another driver has taken over.
+        ReplacedFilesGoneError: A target does not show the old files any more: what was decided is taken back.
         StorageError: A new file is lost, or the store refused.
     """
     decided = dict(sorted(journal.state.reprocessing.items()))
-    files = [file for window in decided.values() for file in window.intent.files]
-    if lost := find_lost(storage, files):
+    if not decided:
+        return
+    replays = TargetReplays(operators, journal, storage)
+    files = [(file, window.number) for window in decided.values() for file in window.made]
+    done = {each for each in {(file.target, number) for file, number in files if file.target} if replays.has(*each)}
+    if lost := find_lost(storage, [file for file, number in files if (file.target, number) not in done]):
         if decided.keys() <= set(again):
             return
         windows = " ".join(f"--window {window_id}" for window_id in decided)
@@ -47,11 +57,25 @@ def finish_reprocess(journal: Journal, storage: StorageContext, again: Collectio
             hint=f"another program removed them; make them again: dagflow replay {shlex.quote(redacted(journal.url))} "
             f"{windows}",
         )
-    if decided:
-        removed = {url for window in decided.values() for url in window.removed}
-        replace_all(storage, files, removed, journal.check_epoch)
-    for window_id in decided:
-        journal.end_reprocess(window_id)
+    try:
+        receipts = replays.finish(decided.values())
+    except ReplacedFilesGoneError:
+        _cancel(journal, storage, decided)
+        raise
+    removed = {url for window in decided.values() for url in window.removed}
+    replace_all(storage, [file for file, _ in files if not file.target], removed, journal.check_epoch)
+    for window_id, window in decided.items():
+        targets = {file.target for file in [*window.replaced, *window.made]}
+        journal.end_reprocess(window_id, {name: receipts[name] for name in sorted(targets & receipts.keys())})
+
+
+def _cancel(journal: Journal, storage: StorageContext, decided: Mapping[int, Reprocess]) -> None:
+    """Take a decided replay back, nothing of which is visible anywhere."""
+    published = {window_id: journal.window(window_id).intent for window_id in decided}
+    journal.append(
+        *(ReprocessCancelled(window_id, intent.counters) for window_id, intent in published.items() if intent)
+    )
+    discard_all(storage, [file for window in decided.values() for file in window.made])
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from dagflow.engine.live_run import live_run
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import prepare
 from dagflow.engine.recovery import finish_reprocess, pending_files_swept
+from dagflow.engine.replayed_groups import ReplayedWindows, with_their_groups
 from dagflow.engine.reprocessor import Reprocessor
 from dagflow.engine.run import RunOptions, RuntimeFactory, SilentObserver, gate_of, lazy_runtime, stall_limits
 from dagflow.engine.side_inputs import SideInputs
@@ -68,6 +69,13 @@ def _open_journal(app: LogicalPlan, store: ObjectStore) -> Journal:
     return Journal.open(store, app=app.name, retention=retention, roots=located)
 
 
+def _chosen(journal: Journal, windows: Sequence[int], notice: Callable[[str], None]) -> ReplayedWindows:
+    chosen = with_their_groups(journal, windows)
+    if more := len(chosen.again - set(windows)):
+        notice(f"{more:,} more windows run again: their rows are in the same files of a table")
+    return chosen
+
+
 def reprocess(
     app: LogicalPlan,
     options: RunOptions,
@@ -104,8 +112,9 @@ def reprocess(
     with live_run(app, gate, "replay") as live, contextlib.closing(_open_journal(app, gate.store)) as journal:
         live.holds(journal.epoch)
         live.says("running")
-        finish_reprocess(journal, storage, windows)
         placed = PlacedApp.of(app, storage)
+        chosen = _chosen(journal, windows, notice)
+        finish_reprocess(journal, storage, placed.operators, chosen.all)
         locations = prepare(placed.operators, journal, checkpoint, storage)
         live.publishes(locations.outputs)
         _require_same_locations(locations.outputs, journal)
@@ -118,11 +127,11 @@ def reprocess(
         reprocessor = Reprocessor(journal, placed, tasks.get, stop, parallelism, side_inputs)
         with pending_files_swept(locations.outputs, journal, storage):
             try:
-                changed = reprocessor.reprocess(windows)
+                changed = reprocessor.reprocess(chosen)
             finally:
                 tasks.close()
                 side_inputs.sweep(journal.state.planned.values())
-            if set(windows) >= set(range(journal.state.forgotten + 1, journal.state.last_committed + 1)):
+            if set(chosen.all) >= set(range(journal.state.forgotten + 1, journal.state.last_committed + 1)):
                 # All output is by this app: the next run has nothing to tell.
                 journal.note_app(placed.facts)
                 journal.flush()

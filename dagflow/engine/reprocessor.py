@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence, Set
 from concurrent.futures import wait
 from dataclasses import dataclass, replace
 
@@ -12,9 +13,11 @@ from dagflow.engine.file_changes import ReprocessedWindow, file_changes
 from dagflow.engine.operator_state import is_stateful
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.recovery import finish_reprocess
+from dagflow.engine.replayed_groups import ReplayedWindows
 from dagflow.engine.scaling import Scaling
 from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.stop_request import TICK_S, StopRequest, abandon
+from dagflow.engine.target_replays import ANOTHER_TABLE, TargetReplays
 from dagflow.engine.window_codec import WindowCodec, require_names_apart, require_takers
 from dagflow.engine.window_committer import intent_of
 from dagflow.errors import (
@@ -27,9 +30,11 @@ from dagflow.errors import (
     StorageError,
 )
 from dagflow.execution.messages import TaskResult
-from dagflow.journal import ControlState, Journal, JournalState, Reprocess, WindowIntent, WindowPlan
+from dagflow.journal import ControlState, Journal, JournalState, ProducedFiles, Reprocess, WindowIntent, WindowPlan
+from dagflow.plan.groups import merger_name
 from dagflow.runtime.base import Runtime
 from dagflow.storage.context import StorageContext
+from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.location import redacted
 from dagflow.storage.pending import PendingFile, pending_tag
 from dagflow.storage.publishing import discard_all
@@ -44,26 +49,60 @@ class _Published:
     Attributes:
         planned: Its plan.
         intent: Its intent, of the newest reprocessing if that could not be finished.
-        files: The files that it published.
+        files: The files that it published, or that targets show of it.
+        produced: Where these come from, in their order.
         lost: Files that an earlier reprocessing made, and that were lost before they were in their places.
     """
 
     planned: WindowPlan
     intent: WindowIntent
     files: list[PendingFile]
+    produced: list[ProducedFiles]
     lost: list[PendingFile]
 
     @property
     def urls(self) -> set[str]:
-        return {file.final_url for file in [*self.files, *self.lost]}
+        """The names under which readers may find something."""
+        return {file.final_url for file in [*self.files, *self.lost] if not file.target}
+
+    def kept(self, kept: Callable[[ProducedFiles], bool]) -> tuple[list[PendingFile], list[ProducedFiles]]:
+        """The files of some partitions, and where they come from."""
+        files = iter(self.files)
+        own = [(each, list(itertools.islice(files, each.files))) for each in self.produced]
+        chosen = [(each, made) for each, made in own if kept(each)]
+        return [file for _, made in chosen for file in made], [each for each, _ in chosen]
 
 
 @dataclass(frozen=True, slots=True)
 class _Rerun:
-    """A window that ran again; the files of its new intent are pending."""
+    """A window that ran again; the files of its new intent are pending, but for those that are kept."""
 
     published: _Published
     intent: WindowIntent
+    kept: frozenset[str]
+
+    @property
+    def made(self) -> list[PendingFile]:
+        """The new files."""
+        return [file for file in self.intent.files if file.final_url not in self.kept]
+
+    def as_event(self, number: int, new: Set[str]) -> Reprocess:
+        """What the journal has to know.
+
+        Args:
+            number: The number of the replay.
+            new: The names of all files that the replay makes.
+        """
+        before = self.published
+        replaced = [file for file in before.files if file.target and file.final_url not in self.kept]
+        return Reprocess(
+            self.intent,
+            sorted(before.urls - self.kept - new),
+            before.intent.counters,
+            number,
+            sorted(self.kept),
+            [replace(file, pending_url="", token="", facts=_what_and_where(file)) for file in replaced],
+        )
 
 
 class Reprocessor:
@@ -106,8 +145,11 @@ class Reprocessor:
         self._side_inputs = side_inputs
         self._codec = WindowCodec(app.plan, app.operators, pending_tag(journal.state.app_uuid, journal.epoch))
         self._counts = Scaling(app.plan, app.deciders, parallelism).counts
+        self._operators = app.operators
+        self._targets = TargetReplays(app.operators, journal, app.storage)
+        self._decided: dict[str, str] = {}
 
-    def reprocess(self, window_ids: Iterable[int]) -> list[ReprocessedWindow]:
+    def reprocess(self, windows: ReplayedWindows) -> list[ReprocessedWindow]:
         """Run windows again, then replace the files of all of them.
 
         Raises:
@@ -116,27 +158,25 @@ class Reprocessor:
             DagflowError: A window failed; nothing was replaced.
             RunStoppedError: A stop was requested before the record was written; nothing was replaced.
         """
-        published = [self._published(window_id) for window_id in sorted(set(window_ids))]
+        published = [self._published(window_id) for window_id in windows.all]
         reruns: list[_Rerun] = []
         try:
             for window in published:
-                reruns.append(self._run_again(window))
+                reruns.append(self._run_again(window, windows, [file for rerun in reruns for file in rerun.made]))
             self._raise_if_stopped()
-            new = [file for rerun in reruns for file in rerun.intent.files]
+            new = [file for rerun in reruns for file in rerun.made]
             require_names_apart(new)
             taken = {url for window in published for url in window.urls}
             _require_free(self._storage, {file.final_url for file in new} - taken)
+            self._targets.check(new)
+            names = {file.final_url for file in new}
+            events = [rerun.as_event(self._journal.state.replays + 1, names) for rerun in reruns]
+            self._targets.require_shown(file for event in events for file in event.replaced)
         except DagflowError:
-            discard_all(self._storage, [file for rerun in reruns for file in rerun.intent.files])
+            discard_all(self._storage, [file for rerun in reruns for file in rerun.made])
             raise
-        kept = {file.final_url for file in new}
-        self._journal.append(
-            *(
-                Reprocess(rerun.intent, sorted(rerun.published.urls - kept), rerun.published.intent.counters)
-                for rerun in reruns
-            )
-        )
-        finish_reprocess(self._journal, self._storage)
+        self._journal.append(*events)
+        finish_reprocess(self._journal, self._storage, self._operators)
         return [
             ReprocessedWindow(rerun.intent.window_id, tuple(file_changes(rerun.published.files, rerun.intent.files)))
             for rerun in reruns
@@ -160,31 +200,61 @@ class Reprocessor:
             )
         # A reprocessing whose files were lost may have replaced some of the published files, and removed some.
         unfinished = self._journal.state.reprocessing.get(window_id)
-        return _Published(
-            planned,
-            unfinished.intent if unfinished else intent,
-            intent.files,
-            unfinished.intent.files if unfinished else [],
-        )
+        if unfinished is None:
+            return _Published(planned, intent, intent.files, intent.produced, [])
+        # Of its files only those of targets can be where readers see them: they come first.
+        is_shown = any(self._targets.has(file.target, unfinished.number) for file in unfinished.made if file.target)
+        shown = unfinished.intent if is_shown else intent
+        return _Published(planned, unfinished.intent, shown.files, shown.produced, unfinished.intent.files)
 
-    def _run_again(self, window: _Published) -> _Rerun:
-        """Run one window; its files are pending when this returns.
+    def _run_again(self, window: _Published, windows: ReplayedWindows, earlier: Sequence[PendingFile]) -> _Rerun:
+        """Run one window, where it is to run; its files are pending when this returns.
 
         Raises:
             DagflowError: The window failed; no file of it is pending.
         """
-        results = self._run(window.planned)
-        intent = intent_of(window.planned.window_id, self._plan, results)
+        planned = window.planned
+        mergers = {merger_name(name): name for name in planned.takes}
+        replaced = windows.merged.get(planned.window_id, frozenset())
+        is_again = planned.window_id in windows.again
+
+        def is_kept(part: ProducedFiles) -> bool:
+            """Files of a group that is not replayed stay, and so does what a window made that merges only."""
+            return mergers[part.stage] not in replaced if part.stage in mergers else not is_again
+
+        files, produced = window.kept(is_kept)
+        kept = frozenset(file.final_url for file in files)
+        if not is_again:
+            return _Rerun(window, replace(window.intent, files=files, produced=produced), kept)
+        own = {name: given for name, given in planned.inputs.items() if name.rpartition(".")[0] not in mergers}
+        results = self._run_to_fit(replace(planned, inputs=own), earlier)
+        did = intent_of(planned.window_id, self._plan, results)
         failure = _failure_of(results, window)
         if failure is not None:
-            discard_all(self._storage, intent.files)
+            discard_all(self._storage, did.files)
             raise failure
-        return _Rerun(window, intent)
+        return _Rerun(window, replace(did, files=[*files, *did.files], produced=[*produced, *did.produced]), kept)
+
+    def _run_to_fit(self, planned: WindowPlan, earlier: Sequence[PendingFile]) -> list[TaskResult]:
+        """Run a window, once more where targets do not take its files as they are."""
+        results = self._run(planned)
+        files = [file for result in results for file in result.files]
+        if any(result.error is not None for result in results):
+            return results
+        decisions = self._targets.decide(earlier, files)
+        known = {name: self._decided.get(name) for name in decisions}
+        self._decided.update((name, decision.text) for name, decision in decisions.items())
+        if all(decision.fits or known[name] == decision.text for name, decision in decisions.items()):
+            return results
+        discard_all(self._storage, files)
+        return self._run(planned)
 
     def _run(self, planned: WindowPlan) -> list[TaskResult]:
         heads = {stage.head for stage in self._plan.stages}
         ports = {str(exchange.edge.target) for stage in self._plan.stages for exchange in stage.inputs}
         require_takers(planned, ports)
+        if not planned.inputs:
+            return []  # it has merged what other windows held back, and nothing else
         counts = {**self._counts, **{head: n for head, n in planned.partitions.items() if head in heads}}
         # A plan in an archive has no state; what a pre-scan has decided once holds for all windows.
         state = ControlState(prescans=self._journal.state.control_state.prescans)
@@ -192,7 +262,8 @@ class Reprocessor:
         side_inputs = self._side_inputs.data_of(self._side_inputs.current())
         runtime = self._runtime()
         self._raise_if_stopped()
-        running = runtime.submit(replace(task, is_reprocessed=True, side_inputs=side_inputs))
+        task = replace(task, is_reprocessed=True, side_inputs=side_inputs, decided=dict(self._decided))
+        running = runtime.submit(task)
         while wait([running], timeout=TICK_S).not_done:
             if self._stop.is_requested:
                 abandon(self._storage, runtime, [running])
@@ -202,6 +273,11 @@ class Reprocessor:
     def _raise_if_stopped(self) -> None:
         if self._stop.is_requested:
             raise RunStoppedError("reprocessing was asked to stop; nothing was replaced")
+
+
+def _what_and_where(file: PendingFile) -> FileFacts:
+    """The facts of a file without those of its values."""
+    return FileFacts(file.target, partition={} if file.facts is None else file.facts.partition)
 
 
 def why_not_again(state: JournalState, windows: Iterable[int]) -> JournalError | None:
@@ -228,11 +304,8 @@ def why_not_reprocessed(app: PlacedApp) -> JournalError | None:
                     hint=START_OVER,
                 )
     for name, target in targets_of(app.operators, app.storage).items():
-        return JournalError(
-            f"operator '{name}' writes to {target.name}, and what a window has added to it is not replaced yet",
-            url="journal",
-            hint="let the app name another table, and start over with --fresh; this one stays as it is",
-        )
+        if why := target.why_not_replayed:
+            return JournalError(f"operator '{name}' writes to {target.name}: {why}", url="journal", hint=ANOTHER_TABLE)
     for name in waits_for_results(app.plan, app.operators):
         return JournalError(
             f"operator '{name}' works on the results of all windows in order, and cannot process one of them again",

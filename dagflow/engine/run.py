@@ -198,7 +198,7 @@ def run(
     ):
         live.asks(watch.stalls)
         live.holds(journal.epoch)
-        finish_reprocess(journal, storage)
+        finish_reprocess(journal, storage, app.instances)
         placed = PlacedApp.of(app, storage)
         with watch.doing("the preparation of the run"):
             locations = prepare(placed.operators, journal, checkpoint, storage)

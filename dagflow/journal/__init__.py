@@ -1,7 +1,7 @@
 """The durable record of every window: planned, then committed, then published."""
 
 from dagflow.journal.app_facts import AppFacts, OperatorFacts
-from dagflow.journal.events import Repair, Replan, Reprocess
+from dagflow.journal.events import Repair, Replan, Reprocess, ReprocessCancelled
 from dagflow.journal.journal import Journal
 from dagflow.journal.left_out import LeftOut
 from dagflow.journal.reader import (
@@ -57,6 +57,7 @@ __all__ = [
     "Repair",
     "Replan",
     "Reprocess",
+    "ReprocessCancelled",
     "SavedPart",
     "SavedParts",
     "SavedSegment",

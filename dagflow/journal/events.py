@@ -13,6 +13,7 @@ from dagflow.journal.app_facts import AppFacts
 from dagflow.journal.typed_json import from_json, to_json
 from dagflow.journal.windows import WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters
+from dagflow.storage.pending import PendingFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +131,9 @@ class Reprocess:
         intent: What it did; without state.
         removed: Files that the window no longer makes, and no other window that is reprocessed with it.
         before: What the window had counted.
+        number: Which of the checkpoint's replays it is part of, counted from 1.
+        kept: Files of the intent that are in their places, and that targets show, as they are.
+        replaced: Files of targets that take no part any more; of their facts operator and partition.
     """
 
     kind: ClassVar[str] = "REPROCESS"
@@ -137,6 +141,15 @@ class Reprocess:
     intent: WindowIntent
     removed: list[str]
     before: Counters
+    number: int = 0
+    kept: list[str] = field(default_factory=list)
+    replaced: list[PendingFile] = field(default_factory=list)
+
+    @property
+    def made(self) -> list[PendingFile]:
+        """The files of the intent that are new."""
+        kept = set(self.kept)
+        return [file for file in self.intent.files if file.final_url not in kept]
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +165,21 @@ class Reprocessed:
 
     window_id: int
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReprocessCancelled:
+    """What was decided about a reprocessed window is taken back, before anything of it was replaced.
+
+    Attributes:
+        window_id: The window.
+        before: What the window has counted as it is published.
+    """
+
+    kind: ClassVar[str] = "CANCELLED"
+
+    window_id: int
+    before: Counters
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,6 +239,7 @@ Event = (
     | Repair
     | Reprocess
     | Reprocessed
+    | ReprocessCancelled
     | Outputs
     | Operators
     | NewApp

@@ -16,6 +16,7 @@ from dagflow.journal.events import Done, Event, Fence, NewApp, Operators, Output
 from dagflow.journal.log import DIRECTORIES, Log, Replay, SlotTakenError, apply_record, load
 from dagflow.journal.retention import (
     JournalRetention,
+    all_windows,
     archive,
     archive_directory,
     find_window,
@@ -227,15 +228,20 @@ class Journal:
         take_snapshot(self._log, self.state, self._seq)
         return count
 
-    def end_reprocess(self, window_id: int) -> None:
+    def end_reprocess(self, window_id: int, receipts: Mapping[str, str] = MappingProxyType({})) -> None:
         """Note that all files of a reprocessed window are in their places.
+
+        Args:
+            window_id: The window.
+            receipts: What transactional targets call their states with it, by operator.
 
         Raises:
             FencedError: Another driver has taken over.
             StorageError: The store failed.
         """
         before = find_window(self._store, self.state, window_id)
-        now = replace(before, intent=self.state.reprocessing[window_id].intent.without_state(), published_ms=now_ms())
+        intent = self.state.reprocessing[window_id].intent.without_state()
+        now = replace(before, intent=intent, published_ms=now_ms(), receipts={**before.receipts, **receipts})
         name = keep_reprocessed(self._log, self.state, self._seq, now)
         self.append(Reprocessed(window_id, name))
 
@@ -247,6 +253,15 @@ class Journal:
             StorageError: The store failed.
         """
         return find_window(self._store, self.state, window_id)
+
+    def windows(self) -> Iterator[Window]:
+        """All committed windows that are kept, in their order.
+
+        Raises:
+            JournalError: The archive is damaged.
+            StorageError: The store failed.
+        """
+        return all_windows(self._store, self.state)
 
     def mark_done(self, window_id: int, receipts: Mapping[str, str] = MappingProxyType({})) -> None:
         """Note that all files of a committed window are published.

@@ -18,6 +18,7 @@ from dagflow.journal.events import (
     Repair,
     Replan,
     Reprocess,
+    ReprocessCancelled,
     Reprocessed,
     SetAside,
     Start,
@@ -88,6 +89,7 @@ class JournalState:
         decisions: The newest decisions of the plans.
         left_out: What windows have left out.
         reprocessing: Done windows whose files are being replaced, by window id.
+        replays: How many replays were decided.
         reprocessed: The objects that say what windows did when they were reprocessed, by window id.
         receipts: What transactional targets have, by operator.
         retried: Windows whose refused records a later window has taken over.
@@ -128,6 +130,7 @@ class JournalState:
     decisions: list[PartitionDecision] = field(default_factory=list)
     left_out: LeftOut = field(default_factory=LeftOut)
     reprocessing: dict[int, Reprocess] = field(default_factory=dict)
+    replays: int = 0
     reprocessed: dict[int, str] = field(default_factory=dict)
     receipts: dict[str, Receipt] = field(default_factory=dict)
     retried: list[int] = field(default_factory=list)
@@ -179,6 +182,8 @@ class JournalState:
                 self._begin_reprocess(event)
             case Reprocessed():
                 self._end_reprocess(event)
+            case ReprocessCancelled():
+                self._cancel_reprocess(event)
             case Outputs():
                 self.outputs = sorted({*self.outputs, *event.urls})
             case Operators():
@@ -287,6 +292,7 @@ class JournalState:
             raise ValueError(f"window {window_id} is reprocessed, but windows 1 to {self.last_done} are done")
         # A window whose new files were lost before they were in their places is reprocessed once more.
         self.reprocessing[window_id] = event
+        self.replays = max(self.replays, event.number)
         self.totals.subtract(event.before)
         self.totals.add(event.intent.counters)
 
@@ -294,6 +300,13 @@ class JournalState:
         if self.reprocessing.pop(event.window_id, None) is None:
             raise ValueError(f"the reprocessing of window {event.window_id} ends without having begun")
         self.reprocessed[event.window_id] = event.name
+
+    def _cancel_reprocess(self, event: ReprocessCancelled) -> None:
+        cancelled = self.reprocessing.pop(event.window_id, None)
+        if cancelled is None:
+            raise ValueError(f"the reprocessing of window {event.window_id} is taken back without having begun")
+        self.totals.subtract(cancelled.intent.counters)
+        self.totals.add(event.before)
 
     def _set_aside(self, name: str) -> None:
         fresh = JournalState(app_uuid=self.app_uuid, generation=self.generation + 1, setting_aside=name)

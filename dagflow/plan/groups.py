@@ -16,6 +16,11 @@ def grouper_name(operator: str) -> str:
     return f"{operator}{_SUFFIX}"
 
 
+def merger_name(operator: str) -> str:
+    """The name of the operator that merges what an operator's windows have held back."""
+    return f"{operator}/merger"
+
+
 def holder_of(grouper: str) -> str:
     """The operator that grouper_name() was given."""
     return grouper.removesuffix(_SUFFIX)
@@ -26,7 +31,7 @@ def grouped(logical: LogicalPlan) -> LogicalPlan:
     nodes, edges = dict(logical.operators), list(logical.edges)
     for name, node in logical.operators.items():
         if isinstance(node.operator, HoldsFiles):
-            groups, merger = grouper_name(name), f"{name}/merger"
+            groups, merger = grouper_name(name), merger_name(name)
             nodes[groups] = OperatorNode(groups, node.operator.grouper())
             nodes[merger] = OperatorNode(merger, node.operator.merger())
             edges.append(Edge(groups, PortRef(groups, "jobs"), PortRef(merger, "jobs")))

@@ -17,7 +17,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 import pyarrow as pa
 from typing_extensions import override
 
-from dagflow.api.transactions import DecidedWindow, Target, TargetState
+from dagflow.api.transactions import DecidedReplay, DecidedWindow, Target, TargetState
 from dagflow.errors import TransientStorageError
 from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import PendingFile
@@ -183,6 +183,11 @@ class FaultyTarget(Target):
     def check(self, files: Sequence[PendingFile]) -> None:
         self._inner.check(files)
 
+    @property
+    @override
+    def why_not_replayed(self) -> str:
+        return self._inner.why_not_replayed
+
     @override
     def rows(self) -> pa.Table | None:
         return self._inner.rows()
@@ -214,6 +219,19 @@ class _FaultyState(TargetState):
     @override
     def commit(self, windows: Sequence[DecidedWindow]) -> None:
         self._faults.call(lambda: self._inner.commit(windows))
+
+    @property
+    @override
+    def replays(self) -> int:
+        return self._inner.replays
+
+    @override
+    def missing(self, files: Sequence[PendingFile]) -> list[PendingFile]:
+        return self._inner.missing(files)
+
+    @override
+    def replace(self, replay: DecidedReplay) -> None:
+        self._faults.call(lambda: self._inner.replace(replay))
 
 
 _CHANGES = {"os.link", "os.rename", "os.remove", "os.mkdir", "os.rmdir"}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dagflow.api.transactions import DecidedWindow, Target
+from dagflow.api.transactions import DecidedReplay, DecidedWindow, Target
 from dagflow.errors import StorageError
 from dagflow.storage.pending import PendingFile
 
@@ -111,3 +111,32 @@ class TargetContract(ABC):
         self._commit(tmp_path, 2, _OTHER)
         assert self.target(tmp_path).open(_WRITER).marker == 7
         assert self.target(tmp_path).open(_OTHER).marker == 2
+
+    def test_files_take_the_place_of_others(self, tmp_path: Path) -> None:
+        """In one transaction, which leaves the marker and sets the number of the replay."""
+        first, target = self._window(tmp_path, 1), self._replaceable(tmp_path)
+        target.open(_WRITER).commit([first])
+        self._commit(tmp_path, 2)
+        state = self.target(tmp_path).open(_WRITER)
+        assert (state.replays, state.missing(first.files)) == (0, [])
+        state.replace(DecidedReplay(4, first.files, self._window(tmp_path, 3).files))
+        state = self.target(tmp_path).open(_WRITER)
+        assert (state.marker, state.decision(), state.replays) == (2, "decision 2", 4)
+        assert state.missing(first.files) == [*first.files]
+        assert self.rows(tmp_path) == self.rows_of([2, 3])
+
+    def test_a_state_that_has_moved_replaces_nothing(self, tmp_path: Path) -> None:
+        """Whatever has changed: another program may have changed what goes."""
+        first, target = self._window(tmp_path, 1), self._replaceable(tmp_path)
+        target.open(_WRITER).commit([first])
+        stale = self.target(tmp_path).open(_WRITER)
+        self.change_by_others(tmp_path)
+        with pytest.raises(StorageError, match=r".+"):
+            stale.replace(DecidedReplay(1, first.files, self._window(tmp_path, 3).files))
+        assert self.rows(tmp_path) == sorted([*self.rows_of([1]), *self.others_rows()])
+
+    def _replaceable(self, root: Path) -> Target:
+        target = self.target(root)
+        if target.why_not_replayed:
+            pytest.skip(f"{target.name} takes no replays")
+        return target

@@ -8,8 +8,8 @@ import pyarrow as pa
 from deltalake import DeltaTable as Handle
 
 from dagflow.errors import DagflowError
+from operators.sink.tables.delta_log import columns_of, refusals
 from operators.sink.tables.delta_table import DeltaTable
-from operators.sink.tables.delta_target import columns_of, refusals
 
 
 class DeltaReader:

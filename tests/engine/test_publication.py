@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dagflow.api.transactions import Target
-from dagflow.engine import publication
+from dagflow.engine import target_access
 from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import RunOptions
 from dagflow.engine.window_repair import repair
@@ -28,7 +28,7 @@ from tests.visitors.sqlite_table import SqliteTable
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for nothing between two attempts."""
-    monkeypatch.setattr(publication, "FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(target_access, "FIRST_PAUSE_S", 0.0)
 
 
 def test_windows_become_transactions_in_order(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_a_target_that_never_answers_ends_the_run(monkeypatch: pytest.MonkeyPatc
     faults = with_faults(monkeypatch, Down())
     with pytest.raises(StorageError, match=r"window 1 cannot be committed: the store is down\n +the window is decided"):
         work(app(tmp_path, TEXTS))
-    assert faults.calls == publication.ATTEMPTS
+    assert faults.calls == target_access.ATTEMPTS
     with_faults(monkeypatch, Faults())
     work(app(tmp_path, TEXTS))
     assert rows(tmp_path / "db") == words(TEXTS)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from dagflow.engine import publication
+from dagflow.engine import target_access
+from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import RunOptions, run
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_repair import repair
-from dagflow.errors import DagflowError, LostOutputError
+from dagflow.errors import DagflowError, JournalError, LostOutputError
 from dagflow.execution.messages import WindowTask
 from dagflow.journal import JournalState, read_state, read_window
 from dagflow.plan.groups import grouped
@@ -36,7 +38,7 @@ MORE = [b"%d" % number for number in range(20)]
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for nothing between two attempts."""
-    monkeypatch.setattr(publication, "FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(target_access, "FIRST_PAUSE_S", 0.0)
 
 
 def group_app(root: Path, texts: list[bytes], limits: GroupLimits | None = None) -> LogicalPlan:
@@ -226,3 +228,40 @@ def test_a_group_is_due_by_the_clock_of_its_first_window(monkeypatch: pytest.Mon
     monkeypatch.setattr(TableGroups, "clock", lambda: 4e9)
     work(group_app(tmp_path, MORE))
     assert versions(tmp_path) == 1
+
+
+def test_a_group_is_replayed_as_a_whole(tmp_path: Path) -> None:
+    """A file has rows of all of its windows; the window that had merged them has no files then."""
+    work(group_app(tmp_path, MORE[:6]))
+    work(group_app(tmp_path, MORE[:8]))
+    notices: list[str] = []
+    app = group_app(tmp_path, MORE[:8])
+    replayed = reprocess(app, RunOptions(), [2], runtime=InlineRuntime, notice=notices.append)
+    assert notices == ["2 more windows run again: their rows are in the same files of a table"]
+    assert [window.window_id for window in replayed] == [1, 2, 3, 4]
+    assert delta_rows(tmp_path / "db") == words(MORE[:8])
+    assert [len(manifest_of(tmp_path, n).outputs) for n in (1, 4)] == [2, 0]
+    assert [window.window_id for window in reprocess(app, RunOptions(), [2], runtime=InlineRuntime)] == [2]
+    assert [window.window_id for window in reprocess(app, RunOptions(), [6], runtime=InlineRuntime)] == [5, 6]
+    assert delta_rows(tmp_path / "db") == words(MORE[:8])
+
+
+def test_a_window_that_waits_for_its_group_is_replayed_behind_it(tmp_path: Path) -> None:
+    """Its rows are in no file of the table before."""
+    die_in_window(tmp_path, group_app(tmp_path, MORE), 9)
+    with pytest.raises(JournalError, match="window 2 waits for its group to be merged"):
+        reprocess(group_app(tmp_path, MORE), RunOptions(), [2], runtime=InlineRuntime)
+    work(group_app(tmp_path, MORE))
+    reprocess(group_app(tmp_path, MORE), RunOptions(), [2], runtime=InlineRuntime)
+    assert delta_rows(tmp_path / "db") == words(MORE)
+
+
+def test_a_group_whose_first_windows_are_forgotten_is_not_replayed(tmp_path: Path) -> None:
+    """The journal does not know what they had read."""
+    texts = [b"%d" % number for number in range(100)]
+    logical = group_app(tmp_path, texts)
+    logical = replace(logical, attributes=replace(logical.attributes, retain_windows=20))
+    assert work(logical) == 51
+    with pytest.raises(JournalError, match=r"window 40 is part of a group .* before window \d+ are no longer kept"):
+        reprocess(logical, RunOptions(), [40], runtime=InlineRuntime)
+    assert delta_rows(tmp_path / "db") == words(texts)

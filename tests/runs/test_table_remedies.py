@@ -15,7 +15,7 @@ from deltalake import DeltaTable, Field, Schema, write_deltalake
 from deltalake.schema import PrimitiveType
 from pyiceberg.catalog.sql import SqlCatalog
 
-from dagflow.engine import publication
+from dagflow.engine import target_access
 from dagflow.engine.run import RuntimeFactory, run
 from dagflow.execution.messages import WindowTask
 from dagflow.runtime.inline import InlineRuntime
@@ -44,7 +44,7 @@ ONE, TWO = columns(n=[1]), columns(n=[2])
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for nothing between two attempts."""
-    monkeypatch.setattr(publication, "FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr(target_access, "FIRST_PAUSE_S", 0.0)
 
 
 def catalog_in(root: Path) -> dict[str, str]:

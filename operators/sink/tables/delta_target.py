@@ -3,51 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
-import time
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-import msgspec
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import DeltaError
-from deltalake.transaction import AddAction, create_table_with_add_actions
+from deltalake import DeltaTable
 
-from dagflow.api.transactions import DecidedWindow, Target, TargetDecision, TargetState
-from dagflow.errors import DagflowError, StorageError
-from dagflow.storage.file_facts import FileFacts
-from dagflow.storage.location import join, redacted
+from dagflow.api.transactions import Target, TargetDecision, TargetState
+from dagflow.errors import DagflowError
 from dagflow.storage.pending import PendingFile
 from operators.sink.tables.base import Table, TableShape
-from operators.sink.tables.delta_upserts import newest_rows, remove, upsert
-from operators.sink.tables.merged_columns import (
-    ColumnDecider,
-    facts_of_file,
-    merged_columns,
-    require_same_partitioning,
-)
+from operators.sink.tables.delta_log import LOG, columns_of, opened, refusals, require_writable
+from operators.sink.tables.delta_replays import REPLACED_BY_KEYS
+from operators.sink.tables.delta_state import DeltaState
+from operators.sink.tables.merged_columns import ColumnDecider, merged_columns
 from operators.sink.tables.partition_fields import PartitionField
-from operators.sink.tables.table_columns import plain_schema, schema_of_text
-
-logger = logging.getLogger(__name__)
-
-_LOG = "_delta_log"
-_HISTORY = 200
-"""Versions in which the decision of a window is looked for: it is asked for right after a crash."""
-
-_RESPECTED = frozenset(
-    ["appendOnly", "timestampNtz", "deletionVectors", "v2Checkpoint", "vacuumProtocolCheck", "changeDataFeed"]
-)
-"""Features of a table that files which are added to it cannot violate."""
-
-_UNUSED = frozenset(
-    ["invariants", "checkConstraints", "generatedColumns", "identityColumns", "columnMapping", "domainMetadata"]
-)
-"""Features that a table may declare; whether it uses them is in its columns and properties."""
-
-_RETENTION = "delta.setTransactionRetentionDuration"
 
 
 def shape_of(table: Table) -> TableShape:
@@ -75,103 +45,6 @@ def _require_no_others(table: Table) -> None:
                 f"{table.name}: the directory holds {len(others)} files, such as {min(others)}, and no Delta table",
                 hint="let table name an empty directory, or a table",
             )
-
-
-@contextlib.contextmanager
-def refusals(table: Table) -> Iterator[None]:
-    """Turn what deltalake raises into a StorageError: a transaction failed, or its outcome is not known."""
-    try:
-        yield
-    except (DeltaError, OSError) as error:
-        if isinstance(error, StorageError):
-            raise
-        raise StorageError(f"deltalake: {error}", url=table.name) from error
-
-
-def opened(table: Table) -> DeltaTable | None:
-    """The newest version of a table; None where there is no table.
-
-    Raises:
-        DagflowError: The table is of a form that cannot be written to.
-        StorageError: It cannot be read.
-    """
-    with refusals(table):
-        if not os.path.isdir(os.path.join(table.location, _LOG)) or not DeltaTable.is_deltatable(table.location):
-            return None
-        handle = DeltaTable(table.location)
-    require_writable(table, handle)
-    return handle
-
-
-def columns_of(handle: DeltaTable) -> pa.Schema:
-    """The columns of a table, in plain types."""
-    found = pa.schema(handle.schema().to_arrow())
-    plain = plain_schema(found)
-    return pa.schema([field.with_nullable(found.field(field.name).nullable) for field in plain])
-
-
-def require_writable(table: Table, handle: DeltaTable) -> None:
-    """Refuse a table in which files would break a rule that only its own writers know.
-
-    Raises:
-        DagflowError: Which.
-    """
-    unknown = sorted(set(handle.protocol().writer_features or ()) - _RESPECTED - _UNUSED)
-    if unknown:
-        raise DagflowError(f"{table.name} has the feature {unknown[0]}, which dagflow does not write")
-    configuration = handle.metadata().configuration
-    rules = [key for key in configuration if key.startswith("delta.constraints.")]
-    if configuration.get("delta.columnMapping.mode", "none") != "none":
-        rules.append("delta.columnMapping.mode")
-    for field in handle.schema().fields:
-        rules += [
-            f"{key} of column {field.name}"
-            for key in field.metadata
-            if key in ("delta.invariants", "delta.generationExpression") or key.startswith("delta.identity")
-        ]
-    if table.upsert_by:
-        _require_replaceable(table, handle)
-    if rules:
-        raise DagflowError(
-            f"{table.name} has {rules[0]}, which files that are added to it would not respect",
-            hint="write into another table, and copy from there",
-        )
-    partition_by = list(handle.metadata().partition_columns)
-    require_same_partitioning(table, partition_by)
-    if _RETENTION in configuration:
-        logger.warning(
-            "%s forgets which windows it has after %s (%s): no run on it may be interrupted for as long",
-            table.name,
-            configuration[_RETENTION],
-            _RETENTION,
-        )
-
-
-def _require_replaceable(table: Table, handle: DeltaTable) -> None:
-    """Refuse a table whose rows must not be replaced, or cannot be.
-
-    Raises:
-        DagflowError: Why.
-    """
-    features, configuration = handle.protocol().writer_features or (), handle.metadata().configuration
-    rules = [key for key in ("delta.appendOnly",) if configuration.get(key) == "true"]
-    if configuration.get("delta.enableDeletionVectors") == "true" or "deletionVectors" in features:
-        rules.append("deletion vectors")
-    if rules:
-        raise DagflowError(
-            f"{table.name} has {rules[0]}, with which upsert_by cannot replace rows",
-            hint="let upsert_by name columns for another table, or leave it out to add rows",
-        )
-    missing = [name for name in table.upsert_by if name not in columns_of(handle).names]
-    if missing:
-        raise DagflowError(
-            f"{table.name} has no column '{missing[0]}' for upsert_by; it has {', '.join(columns_of(handle).names)}",
-            hint="let upsert_by name columns of the table, or let table name another one",
-        )
-    try:
-        table.require_keys_of([PartitionField(name) for name in handle.metadata().partition_columns])
-    except ValueError as error:
-        raise DagflowError(f"{table.name}: {error}") from error
 
 
 class DeltaTarget(Target):
@@ -210,7 +83,7 @@ class DeltaTarget(Target):
         return self._handle
 
     def _entry_path(self, version: int) -> str:
-        return os.path.join(self.table.location, _LOG, f"{version:020}.json")
+        return os.path.join(self.table.location, LOG, f"{version:020}.json")
 
     def _entry_of(self, version: int) -> tuple[int, ...]:
         """What tells the log's entry of a version from any other file; empty where there is none."""
@@ -235,6 +108,11 @@ class DeltaTarget(Target):
                     hint="give the column a type upstream, or make the table before",
                 )
 
+    @property
+    def why_not_replayed(self) -> str:
+        """Nothing, but that of rows with keys later windows may have taken the place."""
+        return REPLACED_BY_KEYS if self.table.upsert_by else ""
+
     def rows(self) -> pa.Table | None:
         """The rows of the newest version."""
         handle = opened(self.table)
@@ -251,148 +129,3 @@ class DeltaTarget(Target):
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
-
-
-class DeltaState(TargetState):
-    """A version of a table, or none yet."""
-
-    def __init__(self, table: Table, writer: str, handle: DeltaTable | None) -> None:
-        self._table = table
-        self._writer = writer
-        self._handle = handle
-        # Of this moment: the target goes on with the handle when it looks again.
-        self._marker = 0 if handle is None else handle.transaction_version(writer) or 0
-        self._version = -1 if handle is None else handle.version()
-
-    @property
-    def marker(self) -> int:
-        """The version of the writer's transactions."""
-        return self._marker
-
-    @property
-    def version(self) -> str:
-        """The version of the table."""
-        return "" if self._handle is None else f"version {self._version}"
-
-    def decision(self) -> str | None:
-        """What the commit of the newest window says; None where it is among the newest versions no more."""
-        if self._handle is None:
-            return None
-        # Mostly it is the newest version, and nothing else is read.
-        for versions in (1, _HISTORY):
-            with refusals(self._table):
-                entries = self._handle.history(versions)
-            for entry in entries:
-                if entry.get("dagflow.writer") == self._writer:
-                    found: str | None = entry.get("dagflow.decision")
-                    return found
-        return None
-
-    def commit(self, windows: Sequence[DecidedWindow]) -> None:
-        """Add the files in one version; the first one makes the table."""
-        table, files = self._table, [file for window in windows for file in window.files]
-        last, keys = windows[-1], facts_of_file(windows[-1].files[0]).keys
-        if self._handle is not None and self._handle.version() != self._version:
-            raise StorageError(f"it has gone on from {self.version}", url=table.name)
-        properties = CommitProperties(
-            app_transactions=[Transaction(self._writer, last.window_id)],
-            custom_metadata={
-                "dagflow.writer": self._writer,
-                "dagflow.window": str(last.window_id),
-                "dagflow.decision": last.decision,
-            },
-            # Rows of other writers are read again before they are replaced.
-            max_commit_retries=0 if keys else None,
-        )
-        known = pa.schema([]) if self._handle is None else columns_of(self._handle)
-        # What was decided is done, also where the app has changed since.
-        columns = merged_columns(table, files, known, may_grow=True)
-        actions = [_add_action(table, file) for file in files]
-        partition_by = list(facts_of_file(files[0]).partition)
-        if self._handle is None and keys:
-            with refusals(table):
-                self._handle = DeltaTable.create(
-                    table.location, Schema.from_arrow(columns), mode="error", partition_by=partition_by
-                )
-            known = columns
-        if self._handle is None:
-            with refusals(table):
-                create_table_with_add_actions(
-                    table.location,
-                    Schema.from_arrow(columns),
-                    actions,
-                    mode="error",
-                    partition_by=partition_by,
-                    commit_properties=properties,
-                )
-            return
-        handle = self._handle if len(columns) == len(known) else self._grown(columns, len(known))
-        partition_by = list(handle.metadata().partition_columns)
-        if other := [file for file in files if list(facts_of_file(file).partition) != partition_by]:
-            decided = ", ".join(facts_of_file(other[0]).partition)
-            raise DagflowError(
-                f"{table.name} is partitioned by {', '.join(partition_by) or 'nothing'}, and "
-                f"{redacted(other[0].final_url)} was decided for {decided or 'nothing'}"
-            )
-        if keys:
-            with refusals(table):
-                upsert(handle, newest_rows(files, keys, columns_of(handle), partition_by), keys, properties)
-            remove(files)
-            return
-        with refusals(table):
-            # By the table's own schema: columns that it does not know would be dropped without a word.
-            handle.create_write_transaction(
-                [*actions], "append", handle.schema(), partition_by=partition_by, commit_properties=properties
-            )
-
-    def _grown(self, columns: pa.Schema, known: int) -> DeltaTable:
-        """Add the columns behind the known ones to the table, and open it anew.
-
-        Raises:
-            StorageError: They could not be added, or the marker has changed meanwhile.
-        """
-        with refusals(self._table):
-            fields = Schema.from_arrow(pa.schema(list(columns)[known:])).fields
-            DeltaTable(self._table.location).alter.add_columns(fields)
-        logger.info("columns were added table=%s columns=%s", self._table.name, [field.name for field in fields])
-        handle = opened(self._table)
-        if handle is None or (handle.transaction_version(self._writer) or 0) != self.marker:
-            raise StorageError("another driver has added a window meanwhile", url=self._table.name)
-        if any(columns_of(handle).field(field.name).type != field.type for field in columns):
-            raise StorageError("another program has added a column of another type", url=self._table.name)
-        return handle
-
-
-def _add_action(table: Table, file: PendingFile) -> AddAction:
-    """What the log says of a file.
-
-    Raises:
-        DagflowError: It lies outside the table.
-    """
-    root, facts = join(table.location, ""), facts_of_file(file)
-    if not file.final_url.startswith(root):
-        raise DagflowError(
-            f"{redacted(file.final_url)} was decided for another table than {table.name}",
-            hint="let the app name the table that it named before, until the window is published",
-        )
-    path = file.final_url.removeprefix(root)  # deltalake escapes the escapes of names
-    return AddAction(
-        path, file.size_bytes, facts.partition, time.time_ns() // 1_000_000, True, _statistics(file, facts)
-    )
-
-
-def _statistics(file: PendingFile, facts: FileFacts) -> str:
-    columns = schema_of_text(facts.schema)
-
-    def bounds(values: dict[str, Any]) -> dict[str, Any]:
-        decimals = {name for name in values if pa.types.is_decimal(columns.field(name).type)}
-        # A number with all its digits; a float would have some of them.
-        return {name: msgspec.Raw(value.encode()) if name in decimals else value for name, value in values.items()}
-
-    statistics = {
-        "numRecords": file.records,
-        "minValues": bounds(facts.least),
-        "maxValues": bounds(facts.greatest),
-        "nullCount": facts.nulls,
-    }
-    return msgspec.json.encode(statistics).decode()

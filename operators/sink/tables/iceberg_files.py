@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+from collections.abc import Iterable
 from typing import Any
 
 from pyiceberg.conversions import to_bytes
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
@@ -23,6 +25,8 @@ from pyiceberg.types import (
 )
 from pyiceberg.utils.datetime import date_to_days, datetime_to_micros
 
+from dagflow.errors import DagflowError
+from dagflow.storage.location import name_of
 from dagflow.storage.pending import PendingFile
 from operators.sink.tables.merged_columns import facts_of_file
 
@@ -62,6 +66,30 @@ def data_file(metadata: TableMetadata, file: PendingFile, url: str) -> DataFile:
         sort_order_id=None,
         spec_id=spec.spec_id,
     )
+
+
+def shown_files(name: str, handle: Table, files: Iterable[PendingFile]) -> dict[str, DataFile]:
+    """Those of some files that the newest snapshot of a table has, by their names.
+
+    Args:
+        name: What messages call the table.
+        handle: The table.
+        files: The files; no other ones have their names.
+
+    Raises:
+        DagflowError: The table has rows that are deleted beside its files: others in the place of these would
+            bring them back.
+    """
+    wanted = {name_of(file.final_url) for file in files}
+    snapshot = handle.current_snapshot()
+    manifests = [] if snapshot is None or not wanted else snapshot.manifests(handle.io)
+    if any(manifest.content == ManifestContent.DELETES for manifest in manifests):
+        raise DagflowError(
+            f"{name} has deletes of rows beside its data files, which other files would bring back",
+            hint="let the app name another table, and start over with --fresh; this one stays as it is",
+        )
+    entries = (entry.data_file for each in manifests for entry in each.fetch_manifest_entry(handle.io))
+    return {name_of(file.file_path): file for file in entries if name_of(file.file_path) in wanted}
 
 
 def _value(kind: IcebergType, text: str | None) -> Any:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionField as IcebergField
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.table import Table as Handle
@@ -14,14 +15,14 @@ from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.name_mapping import MappedField, NameMapping
 from pyiceberg.transforms import parse_transform
 
-from dagflow.api.transactions import DecidedWindow, Target, TargetDecision, TargetState
+from dagflow.api.transactions import DecidedReplay, DecidedWindow, Target, TargetDecision, TargetState
 from dagflow.errors import DagflowError
-from dagflow.storage.location import absolute, is_local, join, redacted
+from dagflow.storage.location import absolute, is_local, join, name_of, redacted
 from dagflow.storage.pending import PendingFile
 from operators.sink.tables.base import TableShape
 from operators.sink.tables.catalog_table import DATA, CatalogTable
 from operators.sink.tables.iceberg_catalog import TableCatalog, is_missing, refusals
-from operators.sink.tables.iceberg_files import data_file
+from operators.sink.tables.iceberg_files import data_file, shown_files
 from operators.sink.tables.merged_columns import (
     ColumnDecider,
     facts_of_file,
@@ -154,6 +155,11 @@ class IcebergTarget(Target):
         if self._handle is not None:
             _new_columns(self.table, self._handle, columns)
 
+    @property
+    def why_not_replayed(self) -> str:
+        """Nothing."""
+        return ""
+
     def rows(self) -> pa.Table | None:
         """The rows of the newest snapshot."""
         handle = TableCatalog(self.table).load()
@@ -191,21 +197,52 @@ class IcebergState(TargetState):
     def commit(self, windows: Sequence[DecidedWindow]) -> None:
         """Add the files in one snapshot; the first one makes the table."""
         files, last = [file for window in windows for file in window.files], windows[-1]
+        with refusals(self._table):
+            transaction = self._transaction(files)
+            summary = self._mark(transaction, {"window": str(last.window_id), "decision": last.decision})
+            with transaction.update_snapshot(snapshot_properties=summary).merge_append() as append:
+                for added in _data_files(transaction, files):
+                    append.append_data_file(added)
+            transaction.commit_transaction()
+
+    def _transaction(self, files: Sequence[PendingFile]) -> Transaction:
+        """A transaction that takes files: it has their columns, and makes the table where there is none."""
         known = pa.schema([]) if self._handle is None else columns_of(self._handle)
         # What was decided is done, also where the app has changed since.
         columns = merged_columns(self._table, files, known, may_grow=True)
+        if self._handle is None:
+            return self._creation(columns, files)
+        return self._change(self._handle, columns, files)
+
+    def _mark(self, transaction: Transaction, properties: Mapping[str, str]) -> dict[str, str]:
+        """Set properties of this writer, and return what the snapshot says of them."""
+        transaction.set_properties({f"{self._key}.{name}": value for name, value in properties.items()})
+        return {"dagflow.writer": self._writer, **{f"dagflow.{name}": value for name, value in properties.items()}}
+
+    @property
+    def replays(self) -> int:
+        """The property of this writer."""
+        return int(self._property("replay") or 0)
+
+    def missing(self, files: Sequence[PendingFile]) -> list[PendingFile]:
+        """Those that are not in the newest snapshot."""
+        if self._handle is None:
+            return list(files)
         with refusals(self._table):
-            if self._handle is None:
-                transaction = self._creation(columns, files)
-            else:
-                transaction = self._change(self._handle, columns, files)
-            marker = {"window": str(last.window_id), "decision": last.decision}
-            transaction.set_properties({f"{self._key}.{name}": value for name, value in marker.items()})
-            summary = {"dagflow.writer": self._writer, **{f"dagflow.{name}": value for name, value in marker.items()}}
-            metadata = transaction.table_metadata
-            with transaction.update_snapshot(snapshot_properties=summary).merge_append() as append:
-                for file in files:
-                    append.append_data_file(data_file(metadata, file, _url(metadata.location, file.final_url)))
+            shown = shown_files(self._table.name, self._handle, files)
+            return [file for file in files if name_of(file.final_url) not in shown]
+
+    def replace(self, replay: DecidedReplay) -> None:
+        """Replace the files in one snapshot."""
+        with refusals(self._table):
+            transaction = self._transaction(replay.added)
+            summary = self._mark(transaction, {"replay": str(replay.number)})
+            shown = {} if self._handle is None else shown_files(self._table.name, self._handle, replay.removed)
+            with transaction.update_snapshot(snapshot_properties=summary).overwrite() as overwrite:
+                for removed in shown.values():
+                    overwrite.delete_data_file(removed)
+                for added in _data_files(transaction, replay.added):
+                    overwrite.append_data_file(added)
             transaction.commit_transaction()
 
     def _creation(self, columns: pa.Schema, files: Sequence[PendingFile]) -> Transaction:
@@ -339,6 +376,12 @@ def _new_columns(table: CatalogTable, handle: Handle, columns: pa.Schema) -> lis
                 hint="give the column of the records another name",
             )
     return new
+
+
+def _data_files(transaction: Transaction, files: Sequence[PendingFile]) -> Iterator[DataFile]:
+    """Files as entries of the manifests of a table that takes them."""
+    metadata = transaction.table_metadata
+    return (data_file(metadata, file, _url(metadata.location, file.final_url)) for file in files)
 
 
 def _url(like: str, path: str) -> str:

@@ -95,6 +95,12 @@ class TestUpsertingDeltaTarget(TestDeltaTarget):
         assert file.facts is not None
         return [replace(file, facts=replace(file.facts, keys=["n"]))]
 
+    def target(self, root: Path) -> Target:
+        """A table in a directory."""
+        table = DeltaTable(str(root / "table"), ())
+        table.replace_by(["n"])
+        return table.target(STORAGE)
+
 
 def refused(path: Path, partition_by: Sequence[str] = ()) -> str:
     """Why a table cannot be written to."""

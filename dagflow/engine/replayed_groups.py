@@ -1,0 +1,119 @@
+"""Which windows a replay takes together, because a later window has merged what they held back."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from dagflow.errors import JournalError
+from dagflow.journal import Journal
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayedWindows:
+    """What a replay works on.
+
+    Attributes:
+        again: Windows that run again.
+        merged: By window that has merged groups: the operators whose merged files the replay replaces.
+    """
+
+    again: frozenset[int]
+    merged: Mapping[int, frozenset[str]] = field(default_factory=dict)
+
+    @property
+    def all(self) -> list[int]:
+        """All windows that the replay changes, in order."""
+        return sorted({*self.again, *self.merged})
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Windows whose held files one window has merged.
+
+    Attributes:
+        operator: The operator that held them.
+        first: The first window that may be part of it.
+        last: The last one.
+        merged_by: The window that has merged it.
+    """
+
+    operator: str
+    first: int
+    last: int
+    merged_by: int
+
+
+def with_their_groups(journal: Journal, chosen: Iterable[int]) -> ReplayedWindows:
+    """Windows with all others of their groups: a file of a group holds rows of all of its windows.
+
+    Args:
+        journal: Open.
+        chosen: Ids of windows.
+
+    Raises:
+        MissingError: There is no such window.
+        JournalError: A window waits for its group, or the journal does not keep all windows of a group.
+        StorageError: The store failed.
+    """
+    ids = set(chosen)
+    windows = [journal.window(window_id) for window_id in sorted(ids)]
+    if not any(window.plan.takes or (window.intent is not None and window.intent.held) for window in windows):
+        return ReplayedWindows(frozenset(ids))
+    groups, holders = _groups(journal)
+    merged: dict[int, set[str]] = defaultdict(set)
+    waiting = sorted(ids)
+    while waiting:
+        window_id = waiting.pop()
+        _require_merged(journal, window_id)
+        for group in groups:
+            is_member = window_id in holders and group.first <= window_id <= group.last
+            # Of a window that has merged others, what it holds itself is part of the next group.
+            is_asked_for = group.merged_by == window_id and window_id in chosen
+            if is_member or is_asked_for:
+                _require_kept(journal, group, window_id)
+                members = {each for each in holders if group.first <= each <= group.last}
+                if members:
+                    merged[group.merged_by].add(group.operator)
+                waiting += members - ids
+                ids |= members
+    return ReplayedWindows(frozenset(ids), {key: frozenset(names) for key, names in merged.items()})
+
+
+def _groups(journal: Journal) -> tuple[list[_Group], set[int]]:
+    """All groups that were merged, and the windows that have held files back."""
+    groups: list[_Group] = []
+    holders: set[int] = set()
+    newest: dict[str, int] = defaultdict(int)
+    for window in journal.windows():
+        window_id = window.plan.window_id
+        if window.intent is not None and window.intent.held:
+            holders.add(window_id)
+        for operator, last in window.plan.takes.items():
+            groups.append(_Group(operator, newest[operator] + 1, last, window_id))
+            newest[operator] = last
+    return groups, holders
+
+
+def _require_merged(journal: Journal, window_id: int) -> None:
+    """Refuse a window whose rows are in no file of a table yet."""
+    held = journal.state.held
+    waiting = [*held.waiting.values(), *(files for taken in held.taken.values() for files in taken.values())]
+    if any(each.window_id == window_id for files in waiting for each in files):
+        raise JournalError(
+            f"window {window_id} waits for its group to be merged",
+            url="journal",
+            hint="finish it first, with dagflow run",
+        )
+
+
+def _require_kept(journal: Journal, group: _Group, window_id: int) -> None:
+    """Refuse a group whose first windows the journal does not know any more."""
+    if group.first <= journal.state.forgotten:
+        raise JournalError(
+            f"window {window_id} is part of a group of windows, of which those before window "
+            f"{journal.state.forgotten + 1} are no longer kept",
+            url="journal",
+            hint="attributes: {retain_windows: all} keeps those to come for ever",
+        )

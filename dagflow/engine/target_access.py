@@ -1,0 +1,91 @@
+"""Opens transactional targets: tries again where one does not answer, and refuses one that is ahead of the journal."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from dagflow.api.transactions import Target, TargetState
+from dagflow.errors import JournalError, StorageError
+from dagflow.journal import Journal, JournalState
+from dagflow.storage.location import redacted
+
+logger = logging.getLogger(__name__)
+
+ATTEMPTS = 7
+FIRST_PAUSE_S = 0.05
+"""A transaction is tried so often, with a pause after a failure that doubles each time: about six seconds in all."""
+
+
+def writer_of(state: JournalState, operator: str) -> str:
+    """The name under which a target keeps the marker of an operator; another one after each --fresh."""
+    return f"dagflow/{state.app_uuid}.{state.generation}/{operator}"
+
+
+class TargetAccess:
+    """The target of one operator.
+
+    Args:
+        operator: The operator.
+        target: Its target.
+        journal: Says which windows are decided, and whether another driver has taken over.
+        wait: Waits for some seconds.
+    """
+
+    def __init__(
+        self, operator: str, target: Target, journal: Journal, wait: Callable[[float], None] = time.sleep
+    ) -> None:
+        self.operator = operator
+        self.target = target
+        self._journal = journal
+        self._writer = writer_of(journal.state, operator)
+        self._wait = wait
+
+    def state(self) -> TargetState:
+        """The target as it is now.
+
+        Raises:
+            FencedError: Another driver has taken over.
+            JournalError: It is ahead of the journal.
+            StorageError: It cannot be reached.
+        """
+        state = self._opened()
+        newest = self._journal.state.last_committed
+        if state.marker > newest:
+            raise self._ahead(f"window {state.marker}", f"window {newest}")
+        return state
+
+    def state_with_replays(self) -> TargetState:
+        """The same where replays are about to be looked at; a target may have to read more for them.
+
+        Raises:
+            DagflowError: As for state().
+        """
+        state, newest = self.state(), self._journal.state.replays
+        if state.replays > newest:
+            raise self._ahead(f"replay {state.replays}", f"replay {newest}")
+        return state
+
+    def _ahead(self, there: str, here: str) -> JournalError:
+        self._journal.check_epoch()  # of two drivers of one checkpoint, the other one is to be named
+        return JournalError(
+            f"{self.target.name} has {there} of operator '{self.operator}', and this checkpoint "
+            f"ends with {here}: it is an older copy of the one that has written the table",
+            url=redacted(self._journal.url),
+            hint="go on with the newest checkpoint",
+        )
+
+    def _opened(self) -> TargetState:
+        for attempt in range(ATTEMPTS):
+            try:
+                return self.target.open(self._writer)
+            except StorageError as error:
+                logger.info("target is opened again target=%s error=%s", self.target.name, error)
+            self.pause(attempt)
+            self._journal.check_epoch()
+        return self.target.open(self._writer)
+
+    def pause(self, attempt: int) -> None:
+        """Wait after an attempt that failed, counted from 0."""
+        self._wait(FIRST_PAUSE_S * 2.0**attempt)

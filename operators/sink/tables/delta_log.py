@@ -1,0 +1,131 @@
+"""Delta tables that are there: opened, and refused where added files would break their rules; the driver's alone."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from dagflow.errors import DagflowError, StorageError
+from operators.sink.tables.base import Table
+from operators.sink.tables.merged_columns import require_same_partitioning
+from operators.sink.tables.partition_fields import PartitionField
+from operators.sink.tables.table_columns import plain_schema
+
+logger = logging.getLogger(__name__)
+
+LOG = "_delta_log"
+
+_RESPECTED = frozenset(
+    ["appendOnly", "timestampNtz", "deletionVectors", "v2Checkpoint", "vacuumProtocolCheck", "changeDataFeed"]
+)
+"""Features of a table that files which are added to it cannot violate."""
+
+_UNUSED = frozenset(
+    ["invariants", "checkConstraints", "generatedColumns", "identityColumns", "columnMapping", "domainMetadata"]
+)
+"""Features that a table may declare; whether it uses them is in its columns and properties."""
+
+_RETENTION = "delta.setTransactionRetentionDuration"
+
+
+@contextlib.contextmanager
+def refusals(table: Table) -> Iterator[None]:
+    """Turn what deltalake raises into a StorageError: a transaction failed, or its outcome is not known."""
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        if isinstance(error, StorageError):
+            raise
+        raise StorageError(f"deltalake: {error}", url=table.name) from error
+
+
+def opened(table: Table) -> DeltaTable | None:
+    """The newest version of a table; None where there is no table.
+
+    Raises:
+        DagflowError: The table is of a form that cannot be written to.
+        StorageError: It cannot be read.
+    """
+    with refusals(table):
+        if not os.path.isdir(os.path.join(table.location, LOG)) or not DeltaTable.is_deltatable(table.location):
+            return None
+        handle = DeltaTable(table.location)
+    require_writable(table, handle)
+    return handle
+
+
+def columns_of(handle: DeltaTable) -> pa.Schema:
+    """The columns of a table, in plain types."""
+    found = pa.schema(handle.schema().to_arrow())
+    plain = plain_schema(found)
+    return pa.schema([field.with_nullable(found.field(field.name).nullable) for field in plain])
+
+
+def require_writable(table: Table, handle: DeltaTable) -> None:
+    """Refuse a table in which files would break a rule that only its own writers know.
+
+    Raises:
+        DagflowError: Which.
+    """
+    unknown = sorted(set(handle.protocol().writer_features or ()) - _RESPECTED - _UNUSED)
+    if unknown:
+        raise DagflowError(f"{table.name} has the feature {unknown[0]}, which dagflow does not write")
+    configuration = handle.metadata().configuration
+    rules = [key for key in configuration if key.startswith("delta.constraints.")]
+    if configuration.get("delta.columnMapping.mode", "none") != "none":
+        rules.append("delta.columnMapping.mode")
+    for field in handle.schema().fields:
+        rules += [
+            f"{key} of column {field.name}"
+            for key in field.metadata
+            if key in ("delta.invariants", "delta.generationExpression") or key.startswith("delta.identity")
+        ]
+    if table.upsert_by:
+        _require_replaceable(table, handle)
+    if rules:
+        raise DagflowError(
+            f"{table.name} has {rules[0]}, which files that are added to it would not respect",
+            hint="write into another table, and copy from there",
+        )
+    partition_by = list(handle.metadata().partition_columns)
+    require_same_partitioning(table, partition_by)
+    if _RETENTION in configuration:
+        logger.warning(
+            "%s forgets which windows it has after %s (%s): no run on it may be interrupted for as long",
+            table.name,
+            configuration[_RETENTION],
+            _RETENTION,
+        )
+
+
+def _require_replaceable(table: Table, handle: DeltaTable) -> None:
+    """Refuse a table whose rows must not be replaced, or cannot be.
+
+    Raises:
+        DagflowError: Why.
+    """
+    features, configuration = handle.protocol().writer_features or (), handle.metadata().configuration
+    rules = [key for key in ("delta.appendOnly",) if configuration.get(key) == "true"]
+    if configuration.get("delta.enableDeletionVectors") == "true" or "deletionVectors" in features:
+        rules.append("deletion vectors")
+    if rules:
+        raise DagflowError(
+            f"{table.name} has {rules[0]}, with which upsert_by cannot replace rows",
+            hint="let upsert_by name columns for another table, or leave it out to add rows",
+        )
+    missing = [name for name in table.upsert_by if name not in columns_of(handle).names]
+    if missing:
+        raise DagflowError(
+            f"{table.name} has no column '{missing[0]}' for upsert_by; it has {', '.join(columns_of(handle).names)}",
+            hint="let upsert_by name columns of the table, or let table name another one",
+        )
+    try:
+        table.require_keys_of([PartitionField(name) for name in handle.metadata().partition_columns])
+    except ValueError as error:
+        raise DagflowError(f"{table.name}: {error}") from error

@@ -1,0 +1,65 @@
+"""Files of a Delta table whose place others take; only the driver imports it, for it needs deltalake."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+from deltalake import DeltaTable
+from deltalake.transaction import RemoveAction
+
+from dagflow.errors import DagflowError
+from dagflow.storage.location import join, name_of
+from dagflow.storage.pending import PendingFile
+from operators.sink.tables.base import Table
+
+REPLACED_BY_KEYS = "with upsert_by, later windows may have taken the place of its rows"
+
+
+def replays_of(writer: str) -> str:
+    """The application under which a table keeps the newest replay of a writer."""
+    return f"{writer}/replays"
+
+
+def missing_in(table: Table, handle: DeltaTable, files: Sequence[PendingFile]) -> list[PendingFile]:
+    """Those of some files that a version of a table does not have as they were written.
+
+    Raises:
+        DeltaError: The table cannot be read.
+        DagflowError: No files of it may be replaced.
+    """
+    if files and handle.metadata().configuration.get("delta.appendOnly") == "true":
+        raise DagflowError(
+            f"{table.name} has delta.appendOnly: no files of it may be replaced",
+            hint="let the app name another table, and start over with --fresh; this one stays as it is",
+        )
+    actions = pa.table(handle.get_add_actions())
+    sizes = dict(zip(map(name_of, actions["path"].to_pylist()), actions["size_bytes"].to_pylist(), strict=True))
+    for path in _with_deleted_rows(handle):
+        sizes.pop(name_of(path), None)
+    # Their names are unique, and the log escapes the directories.
+    return [file for file in files if sizes.get(name_of(file.final_url)) != file.size_bytes]
+
+
+def _with_deleted_rows(handle: DeltaTable) -> list[str]:
+    """The files of which another program has deleted rows without writing them anew."""
+    if "deletionVectors" not in (handle.protocol().writer_features or ()):
+        return []
+    paths: list[str] = pa.table(handle.deletion_vectors())["filepath"].to_pylist()
+    return paths
+
+
+def removals(table: Table, files: Iterable[PendingFile]) -> list[RemoveAction]:
+    """What the log says of files that go; they stay where they are until a vacuum."""
+    now_ms, root = time.time_ns() // 1_000_000, join(table.location, "")
+    return [
+        RemoveAction(
+            file.final_url.removeprefix(root),
+            True,
+            now_ms,
+            file.size_bytes,
+            {} if file.facts is None else file.facts.partition,
+        )
+        for file in files
+    ]

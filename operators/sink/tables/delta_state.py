@@ -1,0 +1,230 @@
+"""A version of a Delta table, and the transactions that it takes; the driver's alone, for it needs deltalake."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+
+from dagflow.api.transactions import DecidedReplay, DecidedWindow, TargetState
+from dagflow.errors import DagflowError, StorageError
+from dagflow.storage.file_facts import FileFacts
+from dagflow.storage.location import join, redacted
+from dagflow.storage.pending import PendingFile
+from operators.sink.tables.base import Table
+from operators.sink.tables.delta_log import columns_of, opened, refusals
+from operators.sink.tables.delta_replays import missing_in, removals, replays_of
+from operators.sink.tables.delta_upserts import newest_rows, remove, upsert
+from operators.sink.tables.merged_columns import facts_of_file, merged_columns
+from operators.sink.tables.table_columns import schema_of_text
+
+logger = logging.getLogger(__name__)
+
+_HISTORY = 200
+"""Versions in which the decision of a window is looked for: it is asked for right after a crash."""
+
+
+class DeltaState(TargetState):
+    """A version of a table, or none yet."""
+
+    def __init__(self, table: Table, writer: str, handle: DeltaTable | None) -> None:
+        self._table = table
+        self._writer = writer
+        self._handle = handle
+        # Of this moment: the target goes on with the handle when it looks again.
+        self._marker = 0 if handle is None else handle.transaction_version(writer) or 0
+        self._version = -1 if handle is None else handle.version()
+
+    @property
+    def marker(self) -> int:
+        """The version of the writer's transactions."""
+        return self._marker
+
+    @property
+    def version(self) -> str:
+        """The version of the table."""
+        return "" if self._handle is None else f"version {self._version}"
+
+    def decision(self) -> str | None:
+        """What the commit of the newest window says; None where it is among the newest versions no more."""
+        if self._handle is None:
+            return None
+        # Mostly it is the newest version, and nothing else is read.
+        for versions in (1, _HISTORY):
+            with refusals(self._table):
+                entries = self._handle.history(versions)
+            for entry in entries:
+                found: str | None = entry.get("dagflow.decision")
+                if found is not None and entry.get("dagflow.writer") == self._writer:
+                    return found
+        return None
+
+    def commit(self, windows: Sequence[DecidedWindow]) -> None:
+        """Add the files in one version; the first one makes the table."""
+        table, files = self._table, [file for window in windows for file in window.files]
+        last, keys = windows[-1], facts_of_file(windows[-1].files[0]).keys
+        self._require_unmoved()
+        properties = CommitProperties(
+            app_transactions=[Transaction(self._writer, last.window_id)],
+            custom_metadata={
+                "dagflow.writer": self._writer,
+                "dagflow.window": str(last.window_id),
+                "dagflow.decision": last.decision,
+            },
+            # Rows of other writers are read again before they are replaced.
+            max_commit_retries=0 if keys else None,
+        )
+        known = pa.schema([]) if self._handle is None else columns_of(self._handle)
+        # What was decided is done, also where the app has changed since.
+        columns = merged_columns(table, files, known, may_grow=True)
+        actions = [_add_action(table, file) for file in files]
+        partition_by = list(facts_of_file(files[0]).partition)
+        if self._handle is None and keys:
+            with refusals(table):
+                self._handle = DeltaTable.create(
+                    table.location, Schema.from_arrow(columns), mode="error", partition_by=partition_by
+                )
+            known = columns
+        if self._handle is None:
+            with refusals(table):
+                create_table_with_add_actions(
+                    table.location,
+                    Schema.from_arrow(columns),
+                    actions,
+                    mode="error",
+                    partition_by=partition_by,
+                    commit_properties=properties,
+                )
+            return
+        handle = self._handle if len(columns) == len(known) else self._grown(columns, len(known))
+        partition_by = self._require_partitioning(handle, files)
+        if keys:
+            with refusals(table):
+                upsert(handle, newest_rows(files, keys, columns_of(handle), partition_by), keys, properties)
+            remove(files)
+            return
+        with refusals(table):
+            # By the table's own schema: columns that it does not know would be dropped without a word.
+            handle.create_write_transaction(
+                [*actions], "append", handle.schema(), partition_by=partition_by, commit_properties=properties
+            )
+
+    def _require_unmoved(self) -> None:
+        if self._handle is not None and self._handle.version() != self._version:
+            raise StorageError(f"it has gone on from {self.version}", url=self._table.name)
+
+    def _require_partitioning(self, handle: DeltaTable, files: Sequence[PendingFile]) -> list[str]:
+        """What the table is partitioned by.
+
+        Raises:
+            DagflowError: Some files were decided for another partitioning.
+        """
+        partition_by = list(handle.metadata().partition_columns)
+        if other := [file for file in files if list(facts_of_file(file).partition) != partition_by]:
+            decided = ", ".join(facts_of_file(other[0]).partition)
+            raise DagflowError(
+                f"{self._table.name} is partitioned by {', '.join(partition_by) or 'nothing'}, and "
+                f"{redacted(other[0].final_url)} was decided for {decided or 'nothing'}"
+            )
+        return partition_by
+
+    @property
+    def replays(self) -> int:
+        """The version of the writer's transactions that replace files; where there are none, all of the log is read."""
+        self._require_unmoved()
+        return 0 if self._handle is None else self._handle.transaction_version(replays_of(self._writer)) or 0
+
+    def missing(self, files: Sequence[PendingFile]) -> list[PendingFile]:
+        """Those that are not in the version, have another length, or rows that are deleted."""
+        if self._handle is None:
+            return list(files)
+        with refusals(self._table):
+            return missing_in(self._table, self._handle, files)
+
+    def replace(self, replay: DecidedReplay) -> None:
+        """Replace the files in one version."""
+        table, files = self._table, list(replay.added)
+        self._require_unmoved()
+        known = pa.schema([]) if self._handle is None else columns_of(self._handle)
+        columns = merged_columns(table, files, known, may_grow=True)
+        with refusals(table):
+            if self._handle is None:
+                fields, partition_by = Schema.from_arrow(columns), list(facts_of_file(files[0]).partition)
+                self._handle = DeltaTable.create(table.location, fields, mode="error", partition_by=partition_by)
+                known = columns
+            handle = self._handle if len(columns) == len(known) else self._grown(columns, len(known))
+            had = handle.transaction_version(replays_of(self._writer)) or 0
+            if had >= replay.number or missing_in(table, handle, replay.removed):
+                raise StorageError("another program has changed it meanwhile", url=table.name)
+            partition_by = self._require_partitioning(handle, files)
+            actions: list[AddAction | RemoveAction] = [*removals(table, replay.removed)]
+            actions += [_add_action(table, file) for file in files]
+            handle.create_write_transaction(
+                actions,
+                "append",
+                handle.schema(),
+                partition_by=partition_by,
+                commit_properties=CommitProperties(
+                    app_transactions=[Transaction(replays_of(self._writer), replay.number)],
+                    custom_metadata={"dagflow.writer": self._writer, "dagflow.replay": str(replay.number)},
+                    max_commit_retries=0,  # another program may have changed what goes
+                ),
+            )
+
+    def _grown(self, columns: pa.Schema, known: int) -> DeltaTable:
+        """Add the columns behind the known ones to the table, and open it anew.
+
+        Raises:
+            StorageError: They could not be added, or the marker has changed meanwhile.
+        """
+        with refusals(self._table):
+            fields = Schema.from_arrow(pa.schema(list(columns)[known:])).fields
+            DeltaTable(self._table.location).alter.add_columns(fields)
+        logger.info("columns were added table=%s columns=%s", self._table.name, [field.name for field in fields])
+        handle = opened(self._table)
+        if handle is None or (handle.transaction_version(self._writer) or 0) != self.marker:
+            raise StorageError("another driver has added a window meanwhile", url=self._table.name)
+        if any(columns_of(handle).field(field.name).type != field.type for field in columns):
+            raise StorageError("another program has added a column of another type", url=self._table.name)
+        return handle
+
+
+def _add_action(table: Table, file: PendingFile) -> AddAction:
+    """What the log says of a file.
+
+    Raises:
+        DagflowError: It lies outside the table.
+    """
+    root, facts = join(table.location, ""), facts_of_file(file)
+    if not file.final_url.startswith(root):
+        raise DagflowError(
+            f"{redacted(file.final_url)} was decided for another table than {table.name}",
+            hint="let the app name the table that it named before, until the window is published",
+        )
+    path = file.final_url.removeprefix(root)  # deltalake escapes the escapes of names
+    return AddAction(
+        path, file.size_bytes, facts.partition, time.time_ns() // 1_000_000, True, _statistics(file, facts)
+    )
+
+
+def _statistics(file: PendingFile, facts: FileFacts) -> str:
+    columns = schema_of_text(facts.schema)
+
+    def bounds(values: dict[str, Any]) -> dict[str, Any]:
+        decimals = {name for name in values if pa.types.is_decimal(columns.field(name).type)}
+        # A number with all its digits; a float would have some of them.
+        return {name: msgspec.Raw(value.encode()) if name in decimals else value for name, value in values.items()}
+
+    statistics = {
+        "numRecords": file.records,
+        "minValues": bounds(facts.least),
+        "maxValues": bounds(facts.greatest),
+        "nullCount": facts.nulls,
+    }
+    return msgspec.json.encode(statistics).decode()
