@@ -54,8 +54,8 @@ def duration(seconds: float) -> str:
 
 def _scaled(number: float, step: int, units: tuple[str, ...]) -> str:
     index = 0
-    # Rounding up to the step itself would print "1024.0 KiB", hence the half of the last digit.
-    while number >= step - 0.05 and index < len(units) - 1:
+    # Rounding up to the step itself would print "1024 KiB", hence the half of the last digit.
+    while number >= step - 0.5 and index < len(units) - 1:
         number /= step
         index += 1
     return f"{number:.0f} {units[index]}" if index == 0 or number >= 99.95 else f"{number:.1f} {units[index]}"

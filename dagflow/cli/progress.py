@@ -18,7 +18,7 @@ from rich.text import Text
 from dagflow.api.operator_log import OPERATOR_LOGGER
 from dagflow.cli import output
 from dagflow.cli.json_log import json_line
-from dagflow.cli.render import account, progress_line, table
+from dagflow.cli.render import account, activity, progress_line, table
 from dagflow.cli.shared_options import Redact
 from dagflow.execution.breakpoints import is_debugging
 from dagflow.report.snapshot import RunRates, RunSnapshot
@@ -216,7 +216,7 @@ class LiveDisplay(Display):
         output.note(account(snapshot))
 
     def _render(self) -> RenderableType:
-        status = self._status or "running"
+        status = self._status or activity(self.last)
         if self._waits_for and not self._status:
             status = f"{self._waits_for} … {self._now() - self._since_s:.0f} s"
         return table(self.app, self.last, self._spinner, status, self._console.width)

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dagflow.cli.figures import brief, clock, count, duration, part, size
+from dagflow.metrics.names import BYTE_ACCOUNTING
 from dagflow.report.snapshot import OperatorFigures, RunningWindow, RunSnapshot
 
 MIN_BUSY_S = 1.0
@@ -70,6 +71,19 @@ def progress_line(snapshot: RunSnapshot) -> str:
     return f"{snapshot.app}: " + ", ".join(filter(None, parts))
 
 
+def activity(snapshot: RunSnapshot | None) -> str:
+    """What a run is doing, in a few words."""
+    if snapshot is None or is_busy(snapshot):
+        return "running"
+    return "up to date, looking for new files" if snapshot.windows else "looking for files"
+
+
+def is_busy(snapshot: RunSnapshot) -> bool:
+    """Whether a run has anything in hand: a window that is not published, or something for the next one."""
+    is_unpublished = snapshot.all_runs is not None and snapshot.all_runs.oldest_unpublished_ms > 0
+    return bool(snapshot.running or is_unpublished or any(snapshot.backlog.values()))
+
+
 def bottleneck(snapshot: RunSnapshot) -> str:
     """Which operator most of the tasks' time goes to, in words; "" before any has worked for long."""
     # What the driver does, it does beside the tasks, and it may wait in it for Java to start.
@@ -100,7 +114,11 @@ def account(snapshot: RunSnapshot) -> str:
         f"    published {count(snapshot.windows, 'window')}, read from {count(snapshot.files, 'file')},"
         f" {count(snapshot.blocks, 'block')}, {size(snapshot.bytes)}{speed}",
     ]
-    others = [f"{name} {number:,}" for name, number in snapshot.counts.items() if number]
+    others = [
+        f"{name} {number:,}"
+        for name, number in snapshot.counts.items()
+        if number and name.rpartition(":")[2] not in BYTE_ACCOUNTING
+    ]
     emitted = [
         f"{each.name}.{port.name} {port.records:,}"
         for each in snapshot.operators
@@ -162,7 +180,7 @@ def table(name: str, snapshot: RunSnapshot | None, spinner: Spinner, status: str
         return spinner
     is_wide = columns >= WIDE_COLUMNS
     words = [Text(stall, "yellow", overflow="ellipsis", no_wrap=True) for stall in snapshot.stalls[:MAX_STALLS]]
-    if most := bottleneck(snapshot):
+    if is_busy(snapshot) and (most := bottleneck(snapshot)):
         words.insert(0, Text(most, "dim", overflow="ellipsis", no_wrap=True))
     windows = [_window(window) for window in snapshot.running] if is_wide else []
     return Group(spinner, _bar(snapshot), *windows, _figures(snapshot), _operators(snapshot, is_wide=is_wide), *words)
@@ -196,6 +214,9 @@ def _figures(snapshot: RunSnapshot) -> RenderableType:
         ("records", f"{snapshot.records_read:,}", _record_rate(snapshot)),
         ("rejected", f"{snapshot.rejected:,}", ""),
     ]
+    if not snapshot.windows:
+        # These count when their window is committed, and no zeros are shown beside records that were read.
+        cells = cells[3:4]
     for _ in cells:
         grid.add_column(justify="right", no_wrap=True)
     grid.add_row(*(Text(title, "dim") for title, _, _ in cells))

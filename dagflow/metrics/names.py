@@ -80,6 +80,9 @@ IGNORED_VALUES = "ignored_values"
 FAILED_SCANS = "failed_scans"
 """Scans that a store broke off and that are made again."""
 
+BYTE_ACCOUNTING = frozenset((CONTENT_BYTES, RECORD_BYTES, DELIMITER_BYTES))
+"""What adds up where all is well: the summary of a run says nothing of these counts, --json all."""
+
 
 def changed(change: str) -> str:
     """The count of files that were found changed in that way after they had been taken."""

@@ -35,7 +35,7 @@ def test_a_size_is_never_longer_than_a_column(size_bytes: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "text"), [(0, "0"), (999, "999"), (1000, "1.0 k"), (4_100_000, "4.1 M"), (999_999, "1.0 M")]
+    ("number", "text"), [(0, "0"), (999, "999"), (1000, "1.0 k"), (4_100_000, "4.1 M"), (999_600, "1.0 M")]
 )
 def test_a_brief_count_keeps_two_or_three_digits(number: float, text: str) -> None:
     """Rates are read at a glance, hence without all their digits."""

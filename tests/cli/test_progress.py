@@ -149,6 +149,29 @@ def test_a_live_display_counts_the_seconds_of_a_start() -> None:
     assert heads == ["starting … 1 s", "starting Java … 3 s", "running  6.0 s"]
 
 
+def test_a_live_display_tells_work_from_waiting() -> None:
+    """Before the first window no zeros stand beside the records; with nothing in hand no operator is a bottleneck."""
+    begun = RunningWindow(1, 20 << 20, 64 << 20, 0, 4, operators={"reader": OperatorReport(2.5, {"messages": 5})})
+    first = replace(summary(2.0), windows=0, files=0, blocks=0, running=(begun,))
+    console = Console(file=io.StringIO(), width=80, height=24)
+    display = LiveDisplay(APP, console)
+    shown = []
+    for figures in (
+        replace(first, backlog={}, running=(), operators=()),
+        first,
+        replace(summary(6.0), backlog={"reader": 0}, all_runs=RunSnapshot(APP, oldest_unpublished_ms=1)),
+        replace(summary(7.0), backlog={"reader": 0}, all_runs=RunSnapshot(APP)),
+    ):
+        before = len(screen_of(console))
+        display.progress(figures)
+        console.print(display._render())
+        shown.append(screen_of(console)[before:])
+    heads = [text.splitlines()[0].split("  ")[1] for text in shown]
+    assert heads == ["looking for files", "running", "running", "up to date, looking for new files"]
+    assert ["files" in text.splitlines()[2] for text in shown] == [False, False, True, True]
+    assert ["bottleneck" in text for text in shown] == [False, True, False, False]
+
+
 def test_the_operator_that_takes_most_time_is_told_in_words() -> None:
     """Of the tasks' time, also of windows that run; what the driver does, it does beside them."""
     worked = (
