@@ -94,7 +94,8 @@ def failures_of(case: AppCase) -> list[CaseFailure]:
         with folder:
             done = folder.outputs(folder.run())
             schemas = {port: _schema_at(folder, port) for port in case.schema}
-            reasons = _reasons(folder) if case.rejected is not None else []
+            asks_why = case.rejected is not None and isinstance(case.rejected.value, list)
+            reasons = _reasons(folder) if asks_why else []
     except (DagflowError, ValueError) as error:
         why = folder.as_in_test(str(error))
         if case.error is None:
