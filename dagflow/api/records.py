@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from dagflow.api.mappings import columns_of, mappings_of, require_columns
 
 RECORD = "record"
 """The column of a raw record batch: the bytes of each record, without its delimiter."""
@@ -182,7 +182,9 @@ class RecordBatch:
         if kinds <= {bytes}:
             return cls.raw(records, delimiters, origin)
         if kinds == {dict}:
-            return cls(pa.RecordBatch.from_pydict(_values_by_column(records)), origin=origin)
+            columns = columns_of(records)
+            require_columns(columns)
+            return cls(pa.RecordBatch.from_pydict(columns), origin=origin)
         names = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise TypeError(f"records must all be bytes, or all dicts of column to value; got {names}")
 
@@ -273,7 +275,7 @@ class RecordBatch:
     def to_pylist(self) -> list[Any]:
         """The records one by one: bytes where they are raw, otherwise mappings of column to value."""
         if not self.is_raw:
-            return list(self._arrow.to_pylist())
+            return mappings_of(self._arrow)
         delimiter = self.delimiters.uniform
         if self._framed is not None and delimiter and len(delimiter) == 1 and len(self):
             offsets = np.frombuffer(self._framed.buffers()[1], np.int32)[self._framed.offset :][: len(self) + 1]
@@ -404,23 +406,6 @@ def _concatenated(records: Sequence[bytes], delimiter: bytes) -> pa.BinaryArray:
     return pa.BinaryArray.from_buffers(
         pa.binary(), len(records), [None, pa.py_buffer(borders.astype(np.int32)), content]
     )
-
-
-def _values_by_column(records: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
-    """The values of mappings by column, null where a mapping lacks one.
-
-    Raises:
-        ValueError: There is no column.
-    """
-    names = list(records[0])
-    if names and sum(map(len, records)) == len(names) * len(records):
-        with contextlib.suppress(KeyError):  # then they have other columns
-            return {name: [record[name] for record in records] for name in names}
-    # Not from_pylist, which takes the columns of the first record and drops those that only others have.
-    columns = dict.fromkeys(itertools.chain.from_iterable(records))
-    if not columns:
-        raise ValueError("records have at least one column; got mappings without any")
-    return {name: [record.get(name) for record in records] for name in columns}
 
 
 def _unpickled(stream: bytes, is_framed: bool, delimiters: Delimiters, origin: Origin | None) -> RecordBatch:

@@ -15,7 +15,7 @@ from dagflow.api.operator import ASYNCHRONOUS, GENERATOR, Operator, Prefetcher
 from dagflow.api.ports import unbatched
 from dagflow.api.records import RecordBatch
 from dagflow.errors import DagflowError, OperatorError
-from dagflow.execution.emitted_records import PIECE_RECORDS, ends_of_calls
+from dagflow.execution.emitted_records import PIECE_RECORDS, RecordPiece, ends_of_calls
 from dagflow.execution.failures import (
     FAILURES,
     INTERRUPTIONS,
@@ -265,9 +265,9 @@ class Chain:
     def _feed_piece(self, at_hand: AtHand, start: int, watched: list[PortBuffer]) -> None:
         """Call a per-record method with the records of a piece of a batch, from a position on."""
         method, batch = at_hand.method, at_hand.payload
-        records = batch.slice(start, PIECE_RECORDS).to_pylist()
-        iterator = iter(records)
-        at_hand.piece = iterator, start + len(records)
+        piece = RecordPiece.of(batch, start)
+        iterator = iter(piece.records)
+        at_hand.piece = iterator, start + len(piece.records)
 
         def end(result: object) -> None:
             for _ in self._steps(at_hand.operator, result):
@@ -279,10 +279,10 @@ class Chain:
             if self._is_complete(error):
                 raise
             at = at_hand.taken - 1
-            failed = replace(FailedInput.of(batch, at), record=shown_record(records[at - start]))
+            failed = replace(FailedInput.of(batch, at), record=shown_record(piece.records[at - start]))
             raise self._failure(at_hand.operator, method, error, failed) from error
         for buffer in watched:
-            buffer.take_piece(start, records, next(ends) if buffer.consumers else ())
+            buffer.take_piece(piece, next(ends) if buffer.consumers else ())
 
     def _is_complete(self, error: BaseException) -> bool:
         """Whether an error is raised as it is, without the operator's place."""

@@ -5,14 +5,17 @@ from __future__ import annotations
 import contextlib
 import itertools
 import operator
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dagflow.api.mappings import mappings_with, values_by_column
 from dagflow.api.records import BatchTooLargeError, Delimiters, RecordBatch
+from dagflow.execution.emitted_mappings import EmittedMappings
 
 BATCH_BYTES = 8 << 20
 """Records that an operator emits one by one go on in batches of about this many bytes at most, or of one longer record:
@@ -60,11 +63,33 @@ def ends_of_calls(
     return iter(ends)
 
 
+@dataclass(frozen=True, slots=True)
+class RecordPiece:
+    """Some records of a batch, as a per-record method is called with them.
+
+    Attributes:
+        start: The position of the first one in the batch.
+        records: The records.
+        values: The values by column, of which the records were made; empty for raw records.
+    """
+
+    start: int
+    records: Sequence[Any]
+    values: Mapping[str, list[Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, batch: RecordBatch, start: int) -> Self:
+        """The records from a position on, at most PIECE_RECORDS."""
+        part = batch.slice(start, PIECE_RECORDS)
+        values = {} if part.is_raw else values_by_column(part.to_arrow())
+        return cls(start, mappings_with(values) or part.to_pylist(), values)
+
+
 class EmittedRecords:
     """Gathers what a per-record method emits for a batch.
 
     As long as the method emits records that it was given, only their positions are kept. Other raw records are
-    brought into Arrow's form piece by piece, so that few objects of Python live at a time.
+    brought into Arrow's form piece by piece, and mappings into columns, so that few objects of Python live at a time.
 
     Args:
         batch: The batch that the method is called with, record by record.
@@ -78,33 +103,41 @@ class EmittedRecords:
         self._is_selection = batch.is_raw and not batch.framed().null_count
         self._counts: list[npt.NDArray[np.int64]] = []
         self._parts: list[RecordBatch] = []
+        self._mappings: EmittedMappings | None = None
         self._items: list[Any] = []
         self.count = 0
 
-    def add(self, items: list[Any], start: int, records: Sequence[Any], ends: Sequence[int]) -> None:
+    def add(self, items: list[Any], piece: RecordPiece, ends: Sequence[int]) -> None:
         """Take what was emitted for a piece of the batch, which follows the piece before.
 
         Args:
             items: What was emitted.
-            start: The position of the piece's first record in the batch.
-            records: The piece's records, as the method was called with them.
+            piece: The piece.
             ends: For each record of the piece, how many of items had been emitted after it.
         """
         counts = np.fromiter(ends, np.int64, len(ends))
         counts[1:] -= counts[:-1].copy()
-        if self._is_selection and not _is_selection(items, records, counts):
-            if start:
-                self._parts.append(self._selected(start))
+        if self._is_selection and not _is_selection(items, piece.records, counts):
+            if piece.start:
+                self._parts.append(self._selected(piece.start))
             self._is_selection = False
         self._counts.append(counts)
         self.count += len(items)
-        if self._is_selection:
-            return
-        if self._items or not set(map(type, items)) <= {bytes}:
-            self._items += items
-        else:
-            sources = start + np.repeat(np.arange(len(records)), counts)
+        if items and not self._is_selection:
+            self._add_made(items, piece, counts)
+
+    def _add_made(self, items: list[Any], piece: RecordPiece, counts: npt.NDArray[np.int64]) -> None:
+        """Take items that are not all records of the batch."""
+        kinds = set(map(type, items))
+        if kinds == {bytes} and self._mappings is None and not self._items:
+            sources = piece.start + np.repeat(np.arange(len(counts)), counts)
             self._parts += _raw_batches(items, self._batch.delimiters.take(sources))
+        elif kinds == {dict} and not self._parts and not self._items:
+            if self._mappings is None:
+                self._mappings = EmittedMappings(self._batch.to_arrow())
+            self._mappings.add(items, piece.values, counts)
+        else:
+            self._items += items
 
     def _selected(self, end: int) -> RecordBatch:
         """The records before a position that were emitted, if only such records were."""
@@ -122,12 +155,14 @@ class EmittedRecords:
         if self._is_selection:
             yield self._selected(len(self._batch)) if self._counts else self._batch
             return
-        origin = self._batch.origin
-        sources = np.repeat(np.arange(len(self._batch)), np.concatenate(self._counts or [np.empty(0, np.int64)]))
+        origin, sources = self._batch.origin, self._sources()
         if self._items or not self._parts:
             if len(sources) != len(self._batch) or not np.array_equal(sources, np.arange(len(sources))):
                 origin = None if origin is None else origin.select(sources)
-            yield RecordBatch.from_records(self.items(), self._batch.delimiters.take(sources), origin)
+            if self._mappings is not None and not self._items:
+                yield RecordBatch(self._mappings.to_arrow(sources), origin=origin)
+            else:
+                yield RecordBatch.from_records(self.items(), self._batch.delimiters.take(sources), origin)
             return
         start = 0
         for parts in _grouped(self._parts):
@@ -136,9 +171,16 @@ class EmittedRecords:
             yield RecordBatch.joined(parts, self._batch.delimiters.take(sources[start:end]), part_origin)
             start = end
 
+    def _sources(self) -> npt.NDArray[np.int64]:
+        """For each item the position in the batch of the record for which it was emitted."""
+        return np.repeat(np.arange(len(self._batch)), np.concatenate(self._counts or [np.empty(0, np.int64)]))
+
     def items(self) -> list[Any]:
-        """All that was emitted, one by one, where something other than raw records was among it."""
-        return [*itertools.chain.from_iterable(part.to_pylist() for part in self._parts), *self._items]
+        """All that was emitted, one by one, where something other than raw records or mappings was among it."""
+        items = [*itertools.chain.from_iterable(part.to_pylist() for part in self._parts)]
+        if self._mappings is not None:
+            items += self._mappings.mappings(self._sources())
+        return items + self._items
 
     def has_batches(self) -> bool:
         """Whether whole batches were emitted, too, which have an origin of their own."""

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dagflow.api.ports import Emitter, TupleBatch
 from dagflow.api.records import LINE_FEED, RecordBatch
-from dagflow.execution.emitted_records import BATCH_BYTES, EmittedRecords, batches_of
+from dagflow.execution.emitted_records import BATCH_BYTES, EmittedRecords, RecordPiece, batches_of
 from dagflow.execution.failures import BrokenContractError
 
 Consumer = Callable[[Any], None]
@@ -114,11 +114,11 @@ class PortBuffer:
         # The list's own append: a call into Python for each record would double the cost of small operators.
         self.emitter.emit = self.gathered.append
 
-    def take_piece(self, start: int, records: Sequence[Any], ends: Sequence[int]) -> None:
+    def take_piece(self, piece: RecordPiece, ends: Sequence[int]) -> None:
         """Take what was emitted for a piece of the batch; see EmittedRecords.add."""
         items = self._taken()
         if self.records is not None:
-            self.records.add(items, start, records, ends)
+            self.records.add(items, piece, ends)
         else:
             self.emitted += len(items)
             self.emitted_bytes += sum(len(item) for item in items if isinstance(item, bytes))

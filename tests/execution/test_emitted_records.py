@@ -16,7 +16,7 @@ from dagflow.api.context import Counts
 from dagflow.api.records import Delimiters, Origin, RecordBatch
 from dagflow.errors import OperatorError
 from dagflow.execution.chain import Chain
-from dagflow.execution.emitted_records import BATCH_BYTES, PIECE_RECORDS, EmittedRecords
+from dagflow.execution.emitted_records import BATCH_BYTES, PIECE_RECORDS, EmittedRecords, RecordPiece
 from dagflow.plan.physical import PortRef
 from dagflow.testing.operators import OperatorHarness
 from tests.execution.sample_operators import Sample
@@ -54,7 +54,7 @@ def test_pieces_of_any_size_give_the_same_records(plan: list[tuple[bytes, str]],
     for start in range(0, len(batch), piece):
         part = made[start : start + piece]
         ends = np.cumsum([len(each) for each in part]).tolist()
-        gathered.add([*itertools.chain.from_iterable(part)], start, records[start : start + piece], ends)
+        gathered.add([*itertools.chain.from_iterable(part)], RecordPiece(start, records[start : start + piece]), ends)
     (out,) = gathered.batches()
     framed = batch.framed().to_pylist()
     ending = [whole[len(record) :] for whole, record in zip(framed, records, strict=True)]
@@ -68,7 +68,7 @@ def test_records_that_are_passed_on_are_not_built_anew() -> None:
     batch = batch_of([b"a", b"b", b"c"], is_mixed=False)
     records = batch.to_pylist()
     gathered = EmittedRecords(batch)
-    gathered.add(records, 0, records, [1, 2, 3])
+    gathered.add(records, RecordPiece(0, records), [1, 2, 3])
     assert next(gathered.batches()) is batch
     assert gathered.count == 3
 

@@ -1,0 +1,168 @@
+"""Mappings of column to value that a per-record method emits for one batch, gathered as columns."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyarrow import types
+
+from dagflow.api.mappings import columns_of, mappings_with, require_columns, values_by_column
+
+_CLASSES: Sequence[tuple[Callable[[pa.DataType], bool], type]] = (
+    (types.is_integer, int),
+    (types.is_floating, float),
+    (types.is_boolean, bool),
+    (types.is_decimal, Decimal),
+    (types.is_string, str),
+    (types.is_large_string, str),
+    (types.is_binary, bytes),
+    (types.is_large_binary, bytes),
+    (types.is_fixed_size_binary, bytes),
+    (types.is_timestamp, datetime),
+    (types.is_date, date),
+    (types.is_time, time),
+    (types.is_duration, timedelta),
+)
+"""The class of the values of a type, which nothing can change in place."""
+
+
+class EmittedMappings:
+    """Gathers mappings, piece by piece.
+
+    A column whose values are the very objects with which the method was called is taken from the batch, so it has the
+    batch's type, and is not built anew. A column of another content that has a name of the batch keeps the type as
+    well if all values are of its class and fit; all other types are inferred.
+
+    Args:
+        batch: The columns that the method is called with, record by record.
+    """
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+        # By column, for each piece its values, or None where they are those of the batch.
+        self._parts: dict[str, list[list[Any] | None]] = {}
+        self._lengths: list[int] = []
+
+    def add(
+        self, mappings: list[dict[str, Any]], values: Mapping[str, list[Any]], counts: npt.NDArray[np.int64]
+    ) -> None:
+        """Take what was emitted for a piece of the batch, which follows the piece before.
+
+        Args:
+            mappings: What was emitted, at least one.
+            values: The values by column, of which the piece's records were made.
+            counts: For each record of the piece, how many mappings were emitted for it.
+        """
+        columns = columns_of(mappings)
+        for name in columns:
+            if name not in self._parts:
+                self._parts[name] = [[None] * length for length in self._lengths]
+        given_to = _picker(counts)
+        for name, parts in self._parts.items():
+            made = columns.get(name) or [None] * len(mappings)
+            is_same = name in values and self._is_same(name, made, given_to(values[name]))
+            parts.append(None if is_same else made)
+        self._lengths.append(len(mappings))
+
+    def _is_same(self, name: str, made: list[Any], given: list[Any]) -> bool:
+        """Whether a column's values are those with which the method was called."""
+        kind = self._batch.schema.field(name).type
+        if _class_of(kind) is None:
+            return False
+        if types.is_string(kind) or types.is_binary(kind):
+            return made == given
+        # Not by ==, to which 1, 1.0 and True are the same.
+        return all(map(operator.is_, made, given))
+
+    def mappings(self, sources: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
+        """What was gathered, one by one; see to_arrow."""
+        return mappings_with({name: self._values(name, parts, sources) for name, parts in self._parts.items()})
+
+    def to_arrow(self, sources: npt.NDArray[np.int64]) -> pa.RecordBatch:
+        """What was gathered, as columns.
+
+        Args:
+            sources: For each mapping the position in the batch of the record for which it was emitted.
+
+        Raises:
+            ValueError: There is no column, or the values of one do not go together.
+        """
+        require_columns(self._parts)
+        passed = [name for name, parts in self._parts.items() if all(part is None for part in parts)]
+        taken = self._taken(passed, sources)
+        arrays, fields = [], []
+        for name, parts in self._parts.items():
+            if name in passed:
+                arrays.append(taken.column(name))
+                fields.append(taken.schema.field(name))
+            else:
+                arrays.append(self._built(name, self._values(name, parts, sources)))
+                fields.append(pa.field(name, arrays[-1].type))
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+    def _taken(self, names: Iterable[str], sources: npt.NDArray[np.int64]) -> pa.RecordBatch:
+        """Columns of the batch, for some of its records."""
+        columns = self._batch.select(list(names))
+        is_all = len(sources) == len(columns) and np.array_equal(sources, np.arange(len(sources)))
+        return columns if is_all else columns.take(pa.array(sources))
+
+    def _values(self, name: str, parts: Sequence[list[Any] | None], sources: npt.NDArray[np.int64]) -> list[Any]:
+        values: list[Any] = []
+        for part, length in zip(parts, self._lengths, strict=True):
+            if part is None:
+                taken = self._taken([name], sources[len(values) :][:length])
+                values += values_by_column(taken)[name]
+            else:
+                values += part
+        return values
+
+    def _built(self, name: str, values: list[Any]) -> pa.Array:
+        at = self._batch.schema.get_field_index(name)
+        if at >= 0 and (array := _with_type(values, self._batch.schema.field(at).type)) is not None:
+            return array
+        return pa.array(values)
+
+
+def _picker(counts: npt.NDArray[np.int64]) -> Callable[[list[Any]], list[Any]]:
+    """A function that repeats each value of a list as often as is said for it."""
+    most = counts.max()
+    if most == counts.min() == 1:
+        return lambda values: values
+    if most == 1:
+        chosen = counts.astype(np.uint8).tobytes()
+        return lambda values: [*itertools.compress(values, chosen)]
+    times = counts.tolist()
+    return lambda values: [*itertools.chain.from_iterable(map(itertools.repeat, values, times))]
+
+
+@functools.cache
+def _class_of(kind: pa.DataType) -> type | None:
+    return next((cls for is_kind, cls in _CLASSES if is_kind(kind)), None)
+
+
+def _with_type(values: list[Any], kind: pa.DataType) -> pa.Array | None:
+    """Values as a type; None where they are not of its class, or do not fit."""
+    classes = set(map(type, values)) - {type(None)}
+    if not classes:
+        return pa.array(values, kind)
+    if not classes <= {_class_of(kind)} or types.is_float32(kind) or types.is_float16(kind):
+        return None
+    with contextlib.suppress(pa.ArrowInvalid, OverflowError):
+        if not types.is_temporal(kind):
+            return pa.array(values, kind)
+        array = pa.array(values)
+        # Arrow cuts off what does not fit when it makes an array, and says so when it casts one.
+        has_zone = types.is_timestamp(array.type) and array.type.tz is not None
+        if has_zone == (types.is_timestamp(kind) and kind.tz is not None):
+            return array.cast(kind)
+    return None
