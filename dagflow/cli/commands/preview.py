@@ -22,6 +22,9 @@ from dagflow.cli.record_table import Column, listed_columns, place, table
 from dagflow.cli.shared_options import Settings, set_option, verbose_option
 from dagflow.engine.preview import DEFAULT_READ_BYTES, DEFAULT_RECORDS, Preview, PreviewOptions, preview
 
+_MOST_BYTES = 72
+"""Columns of the screen that the bytes of a record that was refused take at most."""
+
 
 def _size(context: click.Context, option: click.Parameter, value: str) -> int:
     try:
@@ -116,12 +119,10 @@ def _lines(found: Preview) -> Iterator[str]:
     yield from (f"    {line}" for line in _operator_lines(found))
     if found.rejects:
         yield f"refused: {_of(len(found.rejects), found.reject_count, 'record')}"
-        columns = [
-            Column("file:offset", "", [place(each.file, each.offset) for each in found.rejects], is_place=True),
-            Column("reason", "", [each.reason for each in found.rejects]),
-            Column("bytes", "", [each.raw for each in found.rejects]),
-        ]
-        yield table(columns, width)[0]
+        for each in found.rejects:
+            # Whole, on lines of its own: its end says most, and a table would cut it.
+            yield f"    {place(each.file, each.offset)}: {output.printable(each.reason)}"
+            yield f"        {table([Column('', '', [each.raw])], _MOST_BYTES)[0].strip()}"
     for left in found.left_out:
         yield f"left out: {place(left.url)} [{left.start}, {left.end}): {left.reason}"
 

@@ -58,7 +58,12 @@ def test_what_is_refused_stands_below_the_records(folder: Path) -> None:
         "             int64  decimal(9, 2)",
         "in/a.txt:4       1           2.50",
     ]
-    assert "\nin/a.txt:11  column 'n' (int64): 'one' is no whole number, in: one,3  one,3\n" in out
+    why = "column 'n' (int64): 'one' is no whole number, in: one,3"
+    assert out.endswith(f"refused: 1 record\n    in/a.txt:11: {why}\n        one,3\n")
+    # The end of a long reason says what there is instead.
+    (folder / "in" / "a.txt").write_text("a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p\n")
+    found = ", ".join("abcdefghijklmnop")
+    assert f": there is no column 'x'; got {found}\n" in invoke("preview", "app.yaml", "--at", "reader.messages")[1]
     assert err == "operator 'reader': a run ends at the first record that is refused; connect its port errors\n"
 
 
