@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pydantic import Field, PlainValidator, WithJsonSchema
 
 from dagflow.api.column_typing import ColumnTraced, StreamColumns
@@ -14,8 +15,8 @@ from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import InputPort
 from dagflow.api.records import RecordBatch
 from operators.aggregate.aggregate_base import AggregateBase
-from operators.aggregate.aggregate_calls import COMBINED_BY, Aggregation
-from operators.aggregate.ordering import ordered, with_equal_keys
+from operators.aggregate.aggregate_calls import COMBINED_BY, Aggregation, combined_schema, kind_of, with_room
+from operators.aggregate.ordering import with_equal_keys
 from operators.expressions.bound import Bound
 from operators.expressions.expression import Expression
 from operators.expressions.syntax import ColumnName, Node, columns_in
@@ -89,14 +90,15 @@ class _Grouped(AggregateBase):
 
     def combined(self, partial: pa.Table) -> pa.Table:
         """Each group once, with its parts combined."""
-        parts = [name for name in partial.schema.names if name not in self.by]
-        functions = [(name, COMBINED_BY[name.rpartition(":")[2]]) for name in parts]
         keys = list(self.by)
+        parts = [name for name in partial.schema.names if name not in self.by]
+        partial = with_room(partial.select([*keys, *parts]), parts)
+        functions = [(name, COMBINED_BY[kind_of(name)]) for name in parts]
         # Threads would double the work, and give the groups in another order each time: tasks keep the cores busy.
         found = partial.group_by(keys, use_threads=False).aggregate(functions)
         found = found.rename_columns([*keys, *parts] if found.schema.names[0] in keys else [*parts, *keys])
         # A sum of decimals has more digits than it needs.
-        return found.select([*keys, *parts]).cast(partial.select([*keys, *parts]).schema)
+        return found.select([*keys, *parts]).cast(combined_schema(partial.schema, parts))
 
     def finished(self, combined: pa.Table) -> pa.Table:
         """Keys and results, in order of keys.
@@ -104,7 +106,9 @@ class _Grouped(AggregateBase):
         Raises:
             ValueError: A result cannot be computed.
         """
-        table = ordered(combined, [(name, "ascending") for name in self.by]).combine_chunks()
+        # Each key is there once, so no other column has a say in the order.
+        order = pc.sort_indices(combined, [(name, "ascending") for name in self.by]) if self.by else [0]
+        table = combined.take(order).combine_chunks()
         (batch,) = table.to_batches()
         rows = Rows(batch)
         columns = {name: batch.column(name) for name in self.by}
@@ -194,7 +198,7 @@ class Aggregate(_Grouped, ColumnOperator[_Grouping], Unified):
         parts = {name: rows.spread(bound.compute(rows).values) for name, bound in plan.keys.items()}
         for aggregation in self.columns.values():
             parts |= aggregation.contributed(rows, plan.arguments)[0]
-        schema = pa.table(parts).schema
+        schema = combined_schema(pa.table(parts).schema, [name for name in parts if name not in self.by])
         results = [(name, aggregation.bind(schema).type) for name, aggregation in self.columns.items()]
         return StreamColumns(pa.schema([*((name, schema.field(name).type) for name in self.by), *results]))
 

@@ -20,6 +20,9 @@ from operators.aggregate.ordering import concatenated
 _COMPACT_ROWS = 1 << 16
 """Partial results are combined when they have so many rows: memory grows with the results, not with the records."""
 
+_COMPACT_BYTES = 64 << 20
+"""Where combining has not halved the rows, which is most of the work, it waits for so many bytes more."""
+
 _PROPERTIES = b"dagflow.properties"
 
 
@@ -50,20 +53,35 @@ class AggregateBase(Operator, Accumulator):
     def begin_window(self, window_id: int) -> None:
         """Start without partial results."""
         self._partial: list[pa.Table] = []
-        self._rows = 0
-        self._limit = _COMPACT_ROWS
+        self._is_combined = False
+        self._begin_compaction(0)
 
-    def add(self, partial: pa.Table) -> None:
-        """Take in a partial result."""
+    def _begin_compaction(self, rows: int, *, least_bytes: int = 0) -> None:
+        self._rows = rows
+        self._limit = max(_COMPACT_ROWS, 2 * rows)
+        self._new_bytes = 0
+        self._least_bytes = least_bytes
+
+    def add(self, partial: pa.Table, *, is_combined: bool = False) -> None:
+        """Take in a partial result.
+
+        Args:
+            partial: The result.
+            is_combined: Whether combining it alone would change nothing.
+        """
+        self._is_combined = is_combined and not self._partial
         self._partial.append(partial)
         self._rows += partial.num_rows
-        if self._rows > self._limit:
-            self._partial = [self._combined()]
-            self._rows = self._partial[0].num_rows
-            self._limit = max(_COMPACT_ROWS, 2 * self._rows)
+        self._new_bytes += partial.nbytes
+        # One alone has likely been combined where it comes from.
+        if len(self._partial) > 1 and self._rows > self._limit and self._new_bytes >= self._least_bytes:
+            before, combined = self._rows, self._combined()
+            self._partial, self._is_combined = [combined], True
+            is_halved = 2 * combined.num_rows <= before
+            self._begin_compaction(combined.num_rows, least_bytes=0 if is_halved else _COMPACT_BYTES)
 
     def _combined(self) -> pa.Table:
-        return self.combined(concatenated(self._partial))
+        return self._partial[0] if self._is_combined else self.combined(concatenated(self._partial))
 
     def end_window(self) -> None:
         """Emit the result."""
@@ -85,7 +103,7 @@ class AggregateBase(Operator, Accumulator):
                 f"the result that is held back was begun with {had}, and the operator has {has} now; set them back, "
                 f"and change them when the result is published, or {START_OVER}"
             )
-        self.add(table.replace_schema_metadata())
+        self.add(table.replace_schema_metadata(), is_combined=True)
 
     def take_part(self) -> bytes | None:
         """The combined result as an Arrow stream."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -32,6 +32,12 @@ COMBINED_BY: Mapping[str, str] = MappingProxyType(
     {"count": "sum", "whole": "sum", "decimal": "sum", "double": "sum", "nan": "sum", "min": "min", "max": "max"}
 )
 """How Arrow combines two values of a part, by the kind of the part, with which its name ends."""
+
+_ONE = pa.scalar(1, pa.int8())
+"""What a record counts for, in the type that takes the least memory; its sums are of 64 bits."""
+
+_WHOLE_DIGITS = pa.decimal128(38, 0)
+"""Has room for the sum of any whole numbers of 64 bits."""
 
 _MORE_DIGITS = 10
 """Digits that a sum of decimals has more than what is added up: that of ten billion records fits."""
@@ -80,10 +86,10 @@ class AggregateCall:
             count: The number of records.
         """
         if values is None:
-            return {f"{self.name}:count": pa.repeat(pa.scalar(1, BIGINT), count)}
+            return {f"{self.name}:count": pa.repeat(_ONE, count)}
         found: dict[str, Any] = {}
         if self.call.name in ("count", "avg"):
-            found[f"{self.name}:count"] = pc.cast(pc.is_valid(values), BIGINT)
+            found[f"{self.name}:count"] = pc.cast(pc.is_valid(values), _ONE.type)
         if self.call.name in ("sum", "avg"):
             kind, summand = _summand(values)
             found[f"{self.name}:{kind}"] = summand
@@ -91,15 +97,16 @@ class AggregateCall:
             if pa.types.is_floating(values.type):
                 # NaN is larger than every number, and Arrow passes over it.
                 is_nan = pc.fill_null(pc.is_nan(values), False)
-                found[f"{self.name}:nan"] = pc.cast(is_nan, BIGINT)
-                values = pc.if_else(is_nan, pa.scalar(None, values.type), values)
+                if pc.any(is_nan).as_py():
+                    found[f"{self.name}:nan"] = pc.cast(is_nan, _ONE.type)
+                    values = pc.if_else(is_nan, pa.scalar(None, values.type), values)
             found[f"{self.name}:{self.call.name}"] = values
         return found
 
     def result(self, schema: pa.Schema) -> Node:
         """What the parts come to, as an expression over their columns."""
         at, function = self.call.position, self.call.name
-        parts = {name.rpartition(":")[2]: name for name in schema.names if name.startswith(f"{self.name}:")}
+        parts = {kind_of(name): name for name in schema.names if name.startswith(f"{self.name}:")}
         column = {kind: ColumnName(at, name) for kind, name in parts.items()}
         if function == "count":
             return column["count"]
@@ -136,8 +143,34 @@ def _summand(values: Any) -> tuple[str, Any]:
         digits = kind.precision + _MORE_DIGITS
         wide = pa.decimal128(digits, kind.scale) if digits <= MAX_DIGITS else pa.decimal256(digits, kind.scale)
         return "decimal", pc.cast(values, wide)
-    whole = pc.cast(values, BIGINT) if not is_whole(kind) else values
-    return "whole", pc.cast(pc.cast(whole, as_decimal(whole.type)), pa.decimal128(38, 0))
+    return "whole", values if is_whole(kind) else pc.cast(values, BIGINT)
+
+
+def kind_of(part: str) -> str:
+    """The kind of a part, by its name."""
+    return part.rpartition(":")[2]
+
+
+def with_room(partial: pa.Table, parts: Iterable[str]) -> pa.Table:
+    """The parts of groups, in types in which they can be added up: Arrow does not say where a sum has 65 bits."""
+    for name in parts:
+        column = partial.column(name)
+        if kind_of(name) == "whole" and pa.types.is_integer(column.type) and column.type.bit_width > 32:
+            limits = pc.min_max(column).as_py()
+            largest = max(abs(limits["min"] or 0), abs(limits["max"] or 0))
+            if largest * len(column) >= 1 << 63:
+                wide = column.cast(as_decimal(column.type)).cast(_WHOLE_DIGITS)
+                partial = partial.set_column(partial.schema.get_field_index(name), name, wide)
+    return partial
+
+
+def combined_schema(schema: pa.Schema, parts: Iterable[str]) -> pa.Schema:
+    """The columns that combined parts have."""
+    for name in parts:
+        at = schema.get_field_index(name)
+        if COMBINED_BY[kind_of(name)] == "sum" and pa.types.is_integer(schema.field(at).type):
+            schema = schema.set(at, pa.field(name, BIGINT))
+    return schema
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ class CountBy(_Summing, Unified):
             require_columns(arrived, self.by)
             keys = with_equal_keys(arrived.select(self.by), self.by)
             counted = keys.group_by(self.by, use_threads=False).aggregate([([], "count_all")])
-            self.add(counted.rename_columns([*self.by, COUNT]))
+            self.add(counted.rename_columns([*self.by, COUNT]), is_combined=True)
 
     def unifier(self, port: str) -> Operator:
         """Adds up the partitions' counts."""

@@ -69,7 +69,7 @@ class TopN(AggregateBase, Unified, ColumnTraced):
             require_columns(arrived, [name for name, _ in self._order])
             self.add(arrived)
 
-    def add(self, partial: pa.Table) -> None:
+    def add(self, partial: pa.Table, *, is_combined: bool = False) -> None:
         """Take in records, of which only the best are kept."""
         super().add(self._candidates(partial, self._partial[0]) if self._partial else partial)
         self._partial = [self._combined()]

@@ -192,3 +192,43 @@ def test_a_sum_of_long_decimals_has_38_digits_or_ends_the_run() -> None:
     most = "9" * 38
     with pytest.raises(OperatorError, match="column 't' of all records: it has more than 38 digits"):
         run_operator(Aggregate(columns={"t": f"sum({most})"}), rows)
+
+
+def test_a_part_of_a_sum_may_have_more_digits_than_a_sum() -> None:
+    """Parts that fit 64 bits, and parts that do not, add up: what is rounded to 64 bits is the result."""
+    large = 1 << 62
+    partial = Aggregate(by="k", columns={"total": "sum(n)", "mean": "avg(n)"})
+    unifier = partial.unifier("output")
+    shares = [[large] * 3, [-large], [-large + 6]]
+    rows = [[{"k": "a", "n": value} for value in share] for share in shares]
+    parts = [each for share in rows for each in emitted(partition_of(partial), [batch(share)])]
+    kinds = {each.to_arrow().column(each.to_arrow().schema.names[1]).type for each in parts}
+    assert kinds == {pa.int64(), pa.decimal128(38, 0)}
+    (made,) = emitted(unifier, parts)
+    assert made.to_pylist() == [{"k": "a", "total": large + 6, "mean": (large + 6) / 5}]
+
+
+@pytest.mark.parametrize(("keys", "most"), [(2, 40), (1000, 3)])
+def test_groups_that_are_nearly_as_many_as_records_are_combined_seldom(
+    keys: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where combining saves little it waits for memory to fill; the result is the same."""
+    calls: list[int] = []
+
+    class Counts(Aggregate):
+        """Notes how many rows are combined."""
+
+        def combined(self, partial: pa.Table) -> pa.Table:
+            calls.append(partial.num_rows)
+            return super().combined(partial)
+
+    monkeypatch.setattr("operators.aggregate.aggregate_base._COMPACT_ROWS", 16)
+    batches = [
+        batch([{"k": f"{(10 * at + row) % keys}", "d": math.nan if at == 7 else 1.0} for row in range(10)])
+        for at in range(40)
+    ]
+    (made,) = emitted(Counts(by="k", columns={"records": "count(*)", "most": "max(d)"}), batches)
+    rows = made.to_pylist()
+    assert sum(row["records"] for row in rows) == 400 and len(rows) == min(keys, 400)
+    assert sum(math.isnan(row["most"]) for row in rows) == min(keys, 10)
+    assert len(calls) <= most and (most == 3 or max(calls) < 60)
