@@ -143,12 +143,13 @@ def account(snapshot: RunSnapshot) -> str:
 
 
 def faster_locally(snapshot: RunSnapshot) -> list[str]:
-    """What to tell of a run that waited longer for Spark than all operators worked; nothing of another one."""
-    busy_s = sum(operator.busy_s for operator in snapshot.operators)
+    """What to tell of a run that waited longer for Spark than its tasks worked; nothing of another one."""
+    # An operator of the driver may have waited for Spark itself, as for a pre-scan of blocks.
+    busy_s = sum(operator.busy_s for operator in snapshot.operators if operator.stage)
     if snapshot.state != "completed" or busy_s >= snapshot.spark_start_s:
         return []
     waited, work = duration(snapshot.spark_start_s), duration(busy_s)
-    return [f"the run waited {waited} for Spark, and its operators worked for {work}: it would be faster with --local"]
+    return [f"the run waited {waited} for Spark, and its tasks worked for {work}: it would be faster with --local"]
 
 
 def left_out_lines(snapshot: RunSnapshot, most: int = 5) -> list[str]:

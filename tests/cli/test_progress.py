@@ -85,14 +85,21 @@ def test_the_end_names_where_the_output_is(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_a_start_that_took_longer_than_the_work_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """With both figures; not where the work took longer, nor where no Spark was started."""
-    worked = (OperatorFigures("reader", busy_s=3.0), OperatorFigures("filter", busy_s=2.0))
+    """With both figures; not where the work took longer, nor where no Spark was started.
+
+    The driver's operators do not count: one that has blocks pre-scanned waits for Spark itself.
+    """
+    worked = (
+        OperatorFigures("splitter", busy_s=9.5),
+        OperatorFigures("reader", "reader", busy_s=3.0),
+        OperatorFigures("filter", "reader", busy_s=2.0),
+    )
     for start_s in (0.0, 4.0, 9.0):
         snapshot = replace(summary(20.0, state="completed"), operators=worked, spark_start_s=start_s)
         LineDisplay(APP).finish(snapshot)
     told = [line for line in capsys.readouterr().err.splitlines() if "--local" in line]
     assert told == [
-        "    the run waited 9.0 s for Spark, and its operators worked for 5.0 s: it would be faster with --local"
+        "    the run waited 9.0 s for Spark, and its tasks worked for 5.0 s: it would be faster with --local"
     ]
 
 
