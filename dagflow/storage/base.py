@@ -50,6 +50,17 @@ class Backend(ABC):
         """Whether several calls at a time, from several threads, are allowed, and faster than one after the other."""
         return False
 
+    def object_store_options(self, url: str) -> dict[str, str] | None:
+        """What clients by Rust's object_store, such as deltalake, need to reach a location as this backend does.
+
+        Returns:
+            The options by their names there, credentials among them; None where such clients cannot reach it.
+
+        Raises:
+            StorageError: The store cannot be reached.
+        """
+        return {} if self.is_local else None
+
     @abstractmethod
     def objects(self, url: str, roots: Roots) -> ObjectStore:
         """The objects below a URL; nothing is created before the first of them.

@@ -8,7 +8,8 @@ import pyarrow as pa
 from deltalake import DeltaTable as Handle
 
 from dagflow.errors import DagflowError
-from operators.sink.tables.delta_log import columns_of, refusals
+from dagflow.storage.context import StorageContext
+from operators.sink.tables.delta_log import DeltaLog, columns_of, refusals
 from operators.sink.tables.delta_table import DeltaTable
 
 
@@ -17,20 +18,22 @@ class DeltaReader:
 
     Args:
         table: The table.
+        storage: Reaches its store.
 
     Raises:
         DagflowError: It is not there.
         StorageError: It cannot be read.
     """
 
-    def __init__(self, table: DeltaTable) -> None:
+    def __init__(self, table: DeltaTable, storage: StorageContext) -> None:
         self._table = table
+        options = DeltaLog(table, storage).options
         with refusals(table):
-            if not Handle.is_deltatable(table.location):
+            if not Handle.is_deltatable(table.location, options):
                 raise DagflowError(
                     f"{table.name} is not there", hint="check the path: something must have written to it"
                 )
-            self._handle = Handle(table.location)
+            self._handle = Handle(table.location, storage_options=options)
 
     def version(self) -> str:
         """The version, and the id of the table."""

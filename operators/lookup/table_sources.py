@@ -9,6 +9,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from dagflow.storage.context import StorageContext
+from dagflow.storage.location import is_local
 from operators.lookup.source import LookupSource
 from operators.sink.tables.delta_table import DeltaTable
 from operators.sink.tables.iceberg_table import IcebergTable
@@ -31,7 +32,7 @@ class VersionedSource(LookupSource):
     """A table that has versions of its own."""
 
     @abstractmethod
-    def reader(self) -> TableReader:
+    def reader(self, storage: StorageContext) -> TableReader:
         """Reads the newest version.
 
         Raises:
@@ -40,25 +41,25 @@ class VersionedSource(LookupSource):
 
     def version(self, storage: StorageContext) -> str:
         """The newest version."""
-        return self.reader().version()
+        return self.reader(storage).version()
 
     def columns(self, storage: StorageContext) -> pa.Schema:
         """Those of the newest version."""
-        return self.reader().columns()
+        return self.reader(storage).columns()
 
     def batches(self, storage: StorageContext, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """The rows of the newest version."""
-        return self.reader().batches(names)
+        return self.reader(storage).batches(names)
 
 
 class DeltaSource(VersionedSource):
     """A table of Delta Lake.
 
     Args:
-        location: Its directory, on a local disk.
+        location: Its directory, on a local disk or in a bucket of S3.
 
     Raises:
-        ValueError: The package is missing, or the location is not on a local disk.
+        ValueError: The package is missing, or the location is elsewhere.
     """
 
     def __init__(self, location: str) -> None:
@@ -67,15 +68,15 @@ class DeltaSource(VersionedSource):
 
     @property
     def is_near(self) -> bool:
-        """It is on a disk of this machine."""
-        return True
+        """Whether it is on a disk of this machine."""
+        return is_local(self._table.location)
 
-    def reader(self) -> TableReader:
+    def reader(self, storage: StorageContext) -> TableReader:
         """Reads the newest version."""
         # Optional, and the driver's alone: tasks get the rows.
         from operators.lookup.delta_reader import DeltaReader
 
-        return DeltaReader(self._table)
+        return DeltaReader(self._table, storage)
 
 
 class IcebergSource(VersionedSource):
@@ -98,7 +99,7 @@ class IcebergSource(VersionedSource):
         """Whether the catalog is a database in a file."""
         return self._table.catalog.get("uri", "").startswith("sqlite")
 
-    def reader(self) -> TableReader:
+    def reader(self, storage: StorageContext) -> TableReader:
         """Reads the current snapshot."""
         # As above.
         from operators.lookup.iceberg_reader import IcebergReader

@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 
-from dagflow.errors import DagflowError, StorageError
+from dagflow.errors import DagflowError, MissingError, StorageError
+from dagflow.storage.context import StorageContext
+from dagflow.storage.file_stat import FileStat
+from dagflow.storage.location import is_local, join, name_of, parent
 from operators.sink.tables.base import Table
 from operators.sink.tables.merged_columns import require_same_partitioning
 from operators.sink.tables.partition_fields import PartitionField
@@ -45,19 +48,91 @@ def refusals(table: Table) -> Iterator[None]:
         raise StorageError(f"deltalake: {error}", url=table.name) from error
 
 
-def opened(table: Table) -> DeltaTable | None:
-    """The newest version of a table; None where there is no table.
+class DeltaLog:
+    """The log of a table: where it is, and how it is reached.
+
+    Args:
+        table: The table.
+        storage: Reaches its store.
 
     Raises:
-        DagflowError: The table is of a form that cannot be written to.
-        StorageError: It cannot be read.
+        DagflowError: deltalake cannot reach the store.
     """
-    with refusals(table):
-        if not os.path.isdir(os.path.join(table.location, LOG)) or not DeltaTable.is_deltatable(table.location):
+
+    def __init__(self, table: Table, storage: StorageContext) -> None:
+        self.table = table
+        self._storage = storage
+        options = storage.backend(table.location).object_store_options(table.location)
+        if options is None:
+            raise DagflowError(f"{table.name}: deltalake does not reach this store as dagflow does")
+        self.options = options
+
+    def opened(self) -> DeltaTable | None:
+        """The newest version of the table; None where there is no table.
+
+        Raises:
+            DagflowError: The table is of a form that cannot be written to.
+            StorageError: It cannot be read.
+        """
+        location = self.table.location
+        with refusals(self.table):
+            # deltalake would make the directory.
+            if is_local(location) and not os.path.isdir(join(location, LOG)):
+                return None
+            if not DeltaTable.is_deltatable(location, self.options):
+                return None
+            handle = DeltaTable(location, storage_options=self.options)
+        require_writable(self.table, handle)
+        return handle
+
+    def entry(self, version: int) -> FileStat | None:
+        """What tells the entry of a version from any other file; None where there is none.
+
+        Raises:
+            StorageError: The store failed.
+        """
+        try:
+            return self._storage.stat(self._path(version))
+        except MissingError:
             return None
-        handle = DeltaTable(table.location)
-    require_writable(table, handle)
-    return handle
+
+    def _path(self, version: int) -> str:
+        return join(self.table.location, f"{LOG}/{version:020}.json")
+
+    def other_files(self) -> list[str]:
+        """Names of files in the table's directory that no writer of ours has made.
+
+        Raises:
+            StorageError: The store failed.
+        """
+        try:
+            entries = list(self._storage.list_directory(self.table.location))
+        except MissingError:
+            return []
+        names = [name_of(each.url) for each in entries if not each.is_directory]
+        # What a decided window has put there already has names of ours, or is in directories of partitions.
+        return [name for name in names if not name.startswith((".", "part-"))]
+
+    def create(self, columns: pa.Schema, partition_by: Sequence[str]) -> DeltaTable:
+        """Make a table without rows.
+
+        Raises:
+            DeltaError: It was not made, or is there already.
+        """
+        fields = Schema.from_arrow(columns)
+        return DeltaTable.create(
+            self.table.location, fields, mode="error", partition_by=list(partition_by), storage_options=self.options
+        )
+
+    def sync(self, version: int) -> None:
+        """Make an entry durable, which deltalake leaves to the system; stores of objects are by themselves."""
+        newest = self._path(version)
+        for path in (newest, parent(newest), self.table.location) if is_local(newest) else ():
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
 
 
 def columns_of(handle: DeltaTable) -> pa.Schema:

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
 from dagflow.api.transactions import DecidedReplay, DecidedWindow, TargetState
@@ -18,13 +18,20 @@ from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.location import join, redacted
 from dagflow.storage.pending import PendingFile
 from operators.sink.tables.base import Table
-from operators.sink.tables.delta_log import columns_of, opened, refusals
+from operators.sink.tables.delta_log import DeltaLog, columns_of, refusals
 from operators.sink.tables.delta_replays import missing_in, removals, replays_of
 from operators.sink.tables.delta_upserts import newest_rows, remove, upsert
 from operators.sink.tables.merged_columns import facts_of_file, merged_columns
 from operators.sink.tables.table_columns import schema_of_text
 
 logger = logging.getLogger(__name__)
+
+_CLEANUP_VERSIONS = 100
+"""So seldom the log is looked through for entries that the table keeps no longer: deltalake would do it in each
+transaction, in which 2,000 entries took 20 ms."""
+
+_CHECKPOINT = {"delta.checkpointInterval": "10"}
+"""Of a new table, as other writers make it: entries behind the newest checkpoint are read in each transaction."""
 
 _HISTORY = 200
 """Versions in which the decision of a window is looked for: it is asked for right after a crash."""
@@ -33,8 +40,9 @@ _HISTORY = 200
 class DeltaState(TargetState):
     """A version of a table, or none yet."""
 
-    def __init__(self, table: Table, writer: str, handle: DeltaTable | None) -> None:
-        self._table = table
+    def __init__(self, log: DeltaLog, writer: str, handle: DeltaTable | None) -> None:
+        self._log = log
+        self._table = log.table
         self._writer = writer
         self._handle = handle
         # Of this moment: the target goes on with the handle when it looks again.
@@ -87,9 +95,7 @@ class DeltaState(TargetState):
         partition_by = list(facts_of_file(files[0]).partition)
         if self._handle is None and keys:
             with refusals(table):
-                self._handle = DeltaTable.create(
-                    table.location, Schema.from_arrow(columns), mode="error", partition_by=partition_by
-                )
+                self._handle = self._log.create(columns, partition_by)
             known = columns
         if self._handle is None:
             with refusals(table):
@@ -99,6 +105,8 @@ class DeltaState(TargetState):
                     actions,
                     mode="error",
                     partition_by=partition_by,
+                    configuration=_CHECKPOINT,
+                    storage_options=self._log.options,
                     commit_properties=properties,
                 )
             return
@@ -112,7 +120,12 @@ class DeltaState(TargetState):
         with refusals(table):
             # By the table's own schema: columns that it does not know would be dropped without a word.
             handle.create_write_transaction(
-                [*actions], "append", handle.schema(), partition_by=partition_by, commit_properties=properties
+                [*actions],
+                "append",
+                handle.schema(),
+                partition_by=partition_by,
+                commit_properties=properties,
+                post_commithook_properties=_hooks(handle),
             )
 
     def _require_unmoved(self) -> None:
@@ -155,8 +168,7 @@ class DeltaState(TargetState):
         columns = merged_columns(table, files, known, may_grow=True)
         with refusals(table):
             if self._handle is None:
-                fields, partition_by = Schema.from_arrow(columns), list(facts_of_file(files[0]).partition)
-                self._handle = DeltaTable.create(table.location, fields, mode="error", partition_by=partition_by)
+                self._handle = self._log.create(columns, list(facts_of_file(files[0]).partition))
                 known = columns
             handle = self._handle if len(columns) == len(known) else self._grown(columns, len(known))
             had = handle.transaction_version(replays_of(self._writer)) or 0
@@ -185,14 +197,20 @@ class DeltaState(TargetState):
         """
         with refusals(self._table):
             fields = Schema.from_arrow(pa.schema(list(columns)[known:])).fields
-            DeltaTable(self._table.location).alter.add_columns(fields)
+            DeltaTable(self._table.location, storage_options=self._log.options).alter.add_columns(fields)
         logger.info("columns were added table=%s columns=%s", self._table.name, [field.name for field in fields])
-        handle = opened(self._table)
+        handle = self._log.opened()
         if handle is None or (handle.transaction_version(self._writer) or 0) != self.marker:
             raise StorageError("another driver has added a window meanwhile", url=self._table.name)
         if any(columns_of(handle).field(field.name).type != field.type for field in columns):
             raise StorageError("another program has added a column of another type", url=self._table.name)
         return handle
+
+
+def _hooks(handle: DeltaTable) -> PostCommitHookProperties:
+    """What follows a transaction: a checkpoint, if it is due, and seldom a look for old entries of the log."""
+    is_due = (handle.version() + 1) % _CLEANUP_VERSIONS == 0
+    return PostCommitHookProperties(cleanup_expired_logs=None if is_due else False)
 
 
 def _add_action(table: Table, file: PendingFile) -> AddAction:

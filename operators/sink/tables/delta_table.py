@@ -10,15 +10,15 @@ import pyarrow as pa
 
 from dagflow.api.transactions import Target
 from dagflow.storage.context import StorageContext
-from dagflow.storage.location import absolute, is_local, redacted
+from dagflow.storage.location import absolute, redacted, scheme_of
 from operators.sink.tables.base import Table, TableShape
 
 
 class DeltaTable(Table):
-    """A table in a directory of a local disk.
+    """A table in a directory of a local disk, or below a prefix of a bucket of S3.
 
     Raises:
-        ValueError: The package is missing, or the location is not on a local disk.
+        ValueError: The package is missing, or the location is elsewhere.
     """
 
     takes_upserts: ClassVar[bool] = True
@@ -35,8 +35,8 @@ class DeltaTable(Table):
         self.require_plain("delta")
         if importlib.util.find_spec("deltalake") is None:
             raise ValueError("table: delta needs the package deltalake; install it with: pip install 'dagflow[delta]'")
-        if not is_local(location):
-            raise ValueError(f"table: delta takes a directory of a local disk, not {redacted(location)}")
+        if scheme_of(location) not in ("", "s3", "s3a"):
+            raise ValueError(f"table: delta takes a directory of a local disk or of S3, not {redacted(location)}")
 
     @property
     def name(self) -> str:
@@ -52,14 +52,14 @@ class DeltaTable(Table):
         # Optional, and the driver's alone: executors write Parquet.
         from operators.sink.tables.delta_target import shape_of
 
-        return shape_of(self)
+        return shape_of(self, storage)
 
     def target(self, storage: StorageContext) -> Target:
         """The table's log."""
         # As above.
         from operators.sink.tables.delta_target import DeltaTarget
 
-        return DeltaTarget(self)
+        return DeltaTarget(self, storage)
 
 
 def delta_type(kind: pa.DataType) -> pa.DataType:

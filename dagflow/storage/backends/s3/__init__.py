@@ -21,6 +21,10 @@ class S3Backend(FsspecBackend):
     pending_class = S3PendingFiles
 
     @override
+    def object_store_options(self, url: str) -> dict[str, str]:
+        return self.client.object_store_options(url)
+
+    @override
     def objects(self, url: str, roots: Roots) -> S3ObjectStore:
         return S3ObjectStore(self.client, url, roots)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from fsspec.asyn import sync
 from typing_extensions import override
@@ -37,6 +38,37 @@ class S3Client(FsspecClient):
             StorageError: As locate() says.
         """
         return S3Location(self, url)
+
+    def object_store_options(self, url: str) -> dict[str, str]:
+        """Endpoint, region and access, as s3fs uses them.
+
+        Raises:
+            StorageError: As locate() says.
+        """
+        filesystem, path = self.locate(url)
+        with self.translated(url, "connect to"):
+            client = sync(filesystem.loop, filesystem.set_session)
+            bucket = path.partition("/")[0]
+            signed = sync(filesystem.loop, client.generate_presigned_url, "get_object", {"Bucket": bucket, "Key": "k"})
+        endpoint = client.meta.endpoint_url
+        is_host = urlsplit(signed).netloc.startswith(f"{bucket}.")
+        options = {
+            # Names of the log are created once, by the condition that S3 has for it.
+            "aws_conditional_put": "etag",
+            "aws_endpoint_url": endpoint.replace("://", f"://{bucket}.", 1) if is_host else endpoint,
+            "aws_virtual_hosted_style_request": str(is_host).lower(),
+            "aws_region": client.meta.region_name,
+            "aws_allow_http": str(endpoint.startswith("http:")).lower(),
+        }
+        if filesystem.anon:
+            return {**options, "aws_skip_signature": "true"}
+        given = {
+            "aws_access_key_id": filesystem.key,
+            "aws_secret_access_key": filesystem.secret,
+            "aws_session_token": filesystem.token,
+        }
+        # Others are found by the client itself, which takes new ones before they end.
+        return {**options, **{name: value for name, value in given.items() if value}}
 
     @override
     def arguments(self) -> dict[str, Any]:
