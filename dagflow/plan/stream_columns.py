@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from dagflow.api.column_typing import ColumnTyped, StreamColumns
 from dagflow.api.properties import PropertyTextError
 from dagflow.plan.fusing import in_topological_order
@@ -10,13 +13,18 @@ from dagflow.plan.physical import PortRef
 from dagflow.spec.problems import Place, Problems
 from dagflow.spec.property_check import place_of_text
 
+_NOTHING: Mapping[PortRef, StreamColumns] = MappingProxyType({})
 
-def stream_columns(plan: LogicalPlan, problems: Problems) -> dict[PortRef, StreamColumns]:
+
+def stream_columns(
+    plan: LogicalPlan, problems: Problems, seen: Mapping[PortRef, StreamColumns] = _NOTHING
+) -> dict[PortRef, StreamColumns]:
     """The columns at each output port where they are known.
 
     Args:
         plan: The app.
         problems: Takes what does not fit the columns that arrive.
+        seen: Columns that the input itself has told, which count instead of what an operator says.
     """
     found: dict[PortRef, StreamColumns] = {}
     arcs = [(edge.source.operator, edge.target.operator) for edge in plan.edges]
@@ -30,7 +38,7 @@ def stream_columns(plan: LogicalPlan, problems: Problems) -> dict[PortRef, Strea
         known = arriving[0] if arriving and all(each == arriving[0] for each in arriving) else None
         try:
             for port in operator.output_ports:
-                columns = operator.columns_at(port, known)
+                columns = seen.get(PortRef(name, port)) or operator.columns_at(port, known)
                 if columns is not None:
                     found[PortRef(name, port)] = columns
         except (ValueError, LookupError) as error:

@@ -15,6 +15,7 @@ from dagflow.cli.figures import count
 from dagflow.cli.locations import note_beside
 from dagflow.cli.shared_options import set_option, verbose_option
 from dagflow.engine.estimate import estimate
+from dagflow.engine.header_columns import header_problems
 from dagflow.engine.preparation import require_outside, target_problems
 from dagflow.errors import DagflowError, MissingError, PlanError, StorageError
 from dagflow.plan.accumulators import results_of_windows, wants_to_follow
@@ -39,12 +40,12 @@ T = TypeVar("T")
 @set_option
 @verbose_option
 def command(app: str, overrides: tuple[str, ...]) -> int:
-    """Check APP whole, and report every mistake at once; tables that it writes to, too.
+    """Check APP whole, and report every mistake at once; against tables that it writes to and headers of input, too.
 
     Runs nothing and starts no Spark. Ends with exit code 2 where there is a mistake.
     """
     logical = load_app(app, overrides=list(overrides))
-    if problems := target_problems(logical):
+    if problems := [*target_problems(logical), *(in_time(lambda: header_problems(logical), _ANSWER_S) or ())]:
         raise PlanError(problems)
     # As the app has them: what is inside of a module, or was put behind an operator, has a "/" in its name.
     operators = count(len({name.partition("/")[0] for name in logical.operators}), "operator")

@@ -1,0 +1,56 @@
+"""Checks an app against the columns that its input has now, where the app does not name all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+
+from dagflow.api.column_typing import ColumnTyped, StreamColumns
+from dagflow.engine.preview import PreviewOptions, preview
+from dagflow.errors import DagflowError, Problem
+from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.physical import PortRef
+from dagflow.plan.stream_columns import stream_columns
+from dagflow.spec.problems import Problems
+
+
+def header_problems(app: LogicalPlan) -> list[Problem]:
+    """What does not fit the columns of the first file, such as the names in the header of CSV.
+
+    Nothing is said of input that is not there, has no records, or cannot be read.
+
+    Args:
+        app: The app, checked as far as it declares columns.
+    """
+    seen: dict[PortRef, StreamColumns] = {}
+    files: dict[str, None] = {}
+    for port, declared in _open_ports(app):
+        try:
+            found = preview(app, PreviewOptions(at=str(port), records=1, read_bytes=1))
+        except DagflowError:
+            continue
+        if declared.others is not None and found.records and found.files:
+            named = declared.with_names(found.columns)
+            seen[port] = StreamColumns(pa.schema([named.field(name).with_metadata(None) for name in found.columns]))
+            files[found.files[0]] = None
+    if not seen:
+        return []
+    problems = Problems()
+    stream_columns(app, problems, seen)
+    source = " and ".join(files)
+    return [replace(each, message=f"{each.message} (columns of {source})") for each in problems.found]
+
+
+def _open_ports(app: LogicalPlan) -> Iterator[tuple[PortRef, StreamColumns]]:
+    """The ports of readers that tell only a part of their columns to an operator that asks for columns."""
+    for port, columns in stream_columns(app, Problems()).items():
+        is_reader = "input" not in app.operators[port.operator].operator.input_ports
+        targets = [edge.target.operator for edge in app.edges if edge.source == port]
+        if is_reader and columns.others is not None and _any_typed(app, targets):
+            yield port, columns
+
+
+def _any_typed(app: LogicalPlan, names: list[str]) -> bool:
+    return any(isinstance(app.operators[name].operator, ColumnTyped) for name in names)
