@@ -76,7 +76,7 @@ SLOW_MODULES = (
     "dagflow.engine",
     "dagflow.testing.apps",
     "dagflow.runtime.java",
-    "dagflow.web.server",
+    "dagflow.web.application",
     "operators.lookup.delta_reader",
     "operators.lookup.iceberg_reader",
     "operators.sink.tables.delta_target",

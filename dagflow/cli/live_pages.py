@@ -13,6 +13,7 @@ from dagflow.report.reading import LiveSource
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.storage.location import absolute
 from dagflow.web.checkpoints import CheckpointLocation
+from dagflow.web.server import Server
 
 
 class _Shown:
@@ -48,9 +49,6 @@ def live_pages(port: int | None, app: LogicalPlan, options: RunOptions, observer
     if port is None:
         yield observer
         return
-    # Optional, and slow to import.
-    from dagflow.web.server import Server
-
     checkpoint, storage = absolute(options.checkpoint or app.attributes.checkpoint), app.attributes.storage_context()
     live = LiveSource(checkpoint, storage)
     place = CheckpointLocation(checkpoint, storage, app_file_of(app), live)

@@ -1,41 +1,25 @@
-"""The HTTP server: pages, JSON, events, metrics and health, over any number of checkpoints."""
+"""The HTTP server: listens at once, and loads what answers with the first request."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import json
 import secrets
+import selectors
 import socket
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from importlib.resources import files
-from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qsl
-
-import uvicorn
-from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
-from starlette.middleware import Middleware
-from starlette.middleware.gzip import GZipMiddleware
-from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
-from starlette.routing import Mount, Route
-from starlette.staticfiles import StaticFiles
+from typing import TYPE_CHECKING
 
 from dagflow.errors import DagflowError
-from dagflow.report.endpoints import ENDPOINTS
-from dagflow.web.api import Api, as_json, body_of, status_of
-from dagflow.web.change_events import Events
-from dagflow.web.checkpoints import Checkpoint, CheckpointLocation, named
-from dagflow.web.security import Guard, is_loopback
+from dagflow.web.checkpoints import CheckpointLocation, named
+from dagflow.web.security import is_loopback
+
+if TYPE_CHECKING:
+    import uvicorn
 
 _QUEUED = 128
 """Connections that wait to be accepted."""
-
-STATIC = Path(str(files("dagflow.web") / "static"))
 
 
 class ServerError(DagflowError):
@@ -63,63 +47,6 @@ class Address:
         return f"http://{host}:{self.port}/" + (f"?token={self.token}" if self.token else "")
 
 
-def application(checkpoints: Mapping[str, Checkpoint], token: str = "", hosts: Iterable[str] = ()) -> Starlette:
-    """The ASGI application.
-
-    Args:
-        checkpoints: What is shown, by id.
-        token: What requests must bring; "" for none.
-        hosts: Names beside those of loopback that requests may give for the machine.
-    """
-    api = Api(checkpoints)
-    events = Events(checkpoints, api.looks)
-
-    async def resource(request: Request) -> Response:
-        path, values = request.path_params["path"], _values_of(request)
-        status, value = await run_in_threadpool(_answered, api, path, values)
-        return _Json(value, status)
-
-    async def stream(request: Request) -> Response:
-        return StreamingResponse(events.stream(), media_type="text/event-stream")
-
-    async def plain(request: Request) -> Response:
-        readings = await run_in_threadpool(api.readings)
-        answer = ENDPOINTS[request.url.path](readings)
-        return Response(answer.body, answer.status, media_type=answer.content_type)
-
-    routes = [
-        Route("/api/v1/events", stream),
-        Route("/api/v1/{path:path}", resource),
-        *(Route(path, plain) for path in ENDPOINTS),
-        Mount("/", StaticFiles(directory=STATIC, html=True, check_dir=False)),
-    ]
-    guard = Middleware(Guard, hosts=tuple(hosts), token=token)
-    return Starlette(routes=routes, middleware=[guard, Middleware(GZipMiddleware, minimum_size=1024)])
-
-
-def _values_of(request: Request) -> dict[str, str]:
-    """The parameters of a request; bytes that are no UTF-8 are lone surrogates, as in names of files."""
-    query: bytes = request.scope["query_string"]
-    return dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True, errors="surrogateescape"))
-
-
-def _answered(api: Api, path: str, values: Mapping[str, str]) -> tuple[int, Any]:
-    try:
-        return 200, api.answer(path, values)
-    except DagflowError as error:
-        return status_of(error), body_of(error)
-
-
-class _Json(Response):
-    """JSON in ASCII, so that no byte of a file's name is lost or refused."""
-
-    media_type = "application/json"
-
-    def render(self, content: Any) -> bytes:
-        """The bytes of a value."""
-        return json.dumps(content, default=as_json, ensure_ascii=True, separators=(",", ":")).encode("ascii")
-
-
 class Server:
     """Serves checkpoints from a thread of its own.
 
@@ -136,16 +63,25 @@ class Server:
         self._socket = _listening(host, port)
         token = "" if is_loopback(host) else secrets.token_urlsafe(24)
         self.address = Address(host, self._socket.getsockname()[1], token)
-        app = application(named(places), token, [host])
-        # Pages that stay open hold a connection each; they may not hold up the end.
-        config = uvicorn.Config(
-            app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1, ws="none"
-        )
-        self._server = uvicorn.Server(config)
+        self._checkpoints = named(places)
+        self._server: uvicorn.Server | None = None
+        self._ending, self._end = socket.socketpair()
+        self._has_ended = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="dagflow-web", daemon=True)
 
     def _serve(self) -> None:
-        asyncio.run(self._server.serve(sockets=[self._socket]))
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._socket, selectors.EVENT_READ)
+            selector.register(self._ending, selectors.EVENT_READ)
+            selector.select()
+        if self._has_ended.is_set():
+            return
+        # Slow to import: a run pays for it when somebody looks.
+        from dagflow.web.application import application, serve, server_of
+
+        self._server = server_of(application(self._checkpoints, self.address.token, [self.address.host]))
+        self._server.should_exit = self._has_ended.is_set()
+        serve(self._server, self._socket)
 
     @contextlib.contextmanager
     def running(self) -> Iterator[Address]:
@@ -154,9 +90,13 @@ class Server:
         try:
             yield self.address
         finally:
-            self._server.should_exit = True
+            self._has_ended.set()
+            self._end.close()
+            if self._server is not None:
+                self._server.should_exit = True
             self._thread.join(timeout=5)
             self._socket.close()
+            self._ending.close()
 
 
 def _listening(host: str, port: int) -> socket.socket:

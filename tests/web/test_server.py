@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -17,6 +19,7 @@ import pytest
 from dagflow.storage.context import StorageContext
 from dagflow.web.checkpoints import CheckpointLocation
 from dagflow.web.server import Address, Server, ServerError
+from tests.cli.processes import environment
 from tests.web.conftest import finish
 
 
@@ -138,3 +141,24 @@ def events_until(stream: HTTPResponse, kind: str) -> Any:
         if line.startswith(b"data: ") and (event := json.loads(line[6:]))["type"] == kind:
             return event
     raise AssertionError(f"the stream ended without {kind}")
+
+
+def test_what_answers_is_loaded_with_the_first_request(folder: Path) -> None:
+    """A run with pages that nobody opens does not pay for them, and ends at once."""
+    code = """
+import sys, urllib.request
+from dagflow.storage.context import StorageContext
+from dagflow.web.checkpoints import CheckpointLocation
+from dagflow.web.server import Server
+
+place = CheckpointLocation("out/sample.journal", StorageContext.default())
+slow = {"asyncio", "starlette", "uvicorn"}
+with Server([place]).running():
+    pass
+with Server([place]).running() as address:
+    print(slow & sys.modules.keys())
+    print(urllib.request.urlopen(address.url + "healthz").status)
+    print(sorted(slow & sys.modules.keys()))
+"""
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["set()", "200", "['asyncio', 'starlette', 'uvicorn']"]

@@ -13,6 +13,7 @@ from dagflow.cli.locations import is_app_file, locate, require_journal
 from dagflow.cli.shared_options import Settings, store_option, verbose_option
 from dagflow.web import UI_PORT, require_packages
 from dagflow.web.checkpoints import CheckpointLocation
+from dagflow.web.server import Server
 
 
 @click.command("ui")
@@ -36,9 +37,6 @@ def command(settings: Settings, checkpoints: tuple[str, ...], host: str, port: i
     --host says so, and then a token is needed, which is printed with the address.
     """
     require_packages()
-    # Optional, and slow to import.
-    from dagflow.web.server import Server
-
     places = []
     for each in checkpoints:
         url, storage = locate(each, app, settings)

@@ -1,0 +1,104 @@
+"""The ASGI application: pages, JSON, events, metrics and health, over any number of checkpoints.
+
+Imported with the first request: a run whose pages nobody opens does without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import Iterable, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from dagflow.errors import DagflowError
+from dagflow.report.endpoints import ENDPOINTS
+from dagflow.web.api import Api, as_json, body_of, status_of
+from dagflow.web.change_events import Events
+from dagflow.web.checkpoints import Checkpoint
+from dagflow.web.security import Guard
+
+STATIC = Path(str(files("dagflow.web") / "static"))
+
+
+def application(checkpoints: Mapping[str, Checkpoint], token: str = "", hosts: Iterable[str] = ()) -> Starlette:
+    """The ASGI application.
+
+    Args:
+        checkpoints: What is shown, by id.
+        token: What requests must bring; "" for none.
+        hosts: Names beside those of loopback that requests may give for the machine.
+    """
+    api = Api(checkpoints)
+    events = Events(checkpoints, api.looks)
+
+    async def resource(request: Request) -> Response:
+        path, values = request.path_params["path"], _values_of(request)
+        status, value = await run_in_threadpool(_answered, api, path, values)
+        return _Json(value, status)
+
+    async def stream(request: Request) -> Response:
+        return StreamingResponse(events.stream(), media_type="text/event-stream")
+
+    async def plain(request: Request) -> Response:
+        readings = await run_in_threadpool(api.readings)
+        answer = ENDPOINTS[request.url.path](readings)
+        return Response(answer.body, answer.status, media_type=answer.content_type)
+
+    routes = [
+        Route("/api/v1/events", stream),
+        Route("/api/v1/{path:path}", resource),
+        *(Route(path, plain) for path in ENDPOINTS),
+        Mount("/", StaticFiles(directory=STATIC, html=True, check_dir=False)),
+    ]
+    guard = Middleware(Guard, hosts=tuple(hosts), token=token)
+    return Starlette(routes=routes, middleware=[guard, Middleware(GZipMiddleware, minimum_size=1024)])
+
+
+def _values_of(request: Request) -> dict[str, str]:
+    """The parameters of a request; bytes that are no UTF-8 are lone surrogates, as in names of files."""
+    query: bytes = request.scope["query_string"]
+    return dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True, errors="surrogateescape"))
+
+
+def _answered(api: Api, path: str, values: Mapping[str, str]) -> tuple[int, Any]:
+    try:
+        return 200, api.answer(path, values)
+    except DagflowError as error:
+        return status_of(error), body_of(error)
+
+
+class _Json(Response):
+    """JSON in ASCII, so that no byte of a file's name is lost or refused."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        """The bytes of a value."""
+        return json.dumps(content, default=as_json, ensure_ascii=True, separators=(",", ":")).encode("ascii")
+
+
+def server_of(app: Starlette) -> uvicorn.Server:
+    """What serves an application; pages that stay open hold a connection each, and may not hold up the end."""
+    config = uvicorn.Config(
+        app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1, ws="none"
+    )
+    return uvicorn.Server(config)
+
+
+def serve(server: uvicorn.Server, listening: socket.socket) -> None:
+    """Answer at a socket until the server is told to end."""
+    asyncio.run(server.serve(sockets=[listening]))
