@@ -79,3 +79,8 @@ class ColumnTraced(ColumnTyped):
         """
         is_passed_on = column in arriving.schema.names or arriving.others is not None
         return [column] if is_passed_on else arriving.schema.names
+
+
+def type_name(type: object) -> str:
+    """A type as an app would write it."""
+    return str(type).replace("decimal128(", "decimal(").replace("date32[day]", "date32").replace(", tz=", ", ")

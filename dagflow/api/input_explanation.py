@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from typing import Any
 
 from dagflow.api.operator import Capability
 from dagflow.storage.context import StorageContext
@@ -25,4 +26,21 @@ class InputExplainer(Capability):
 
         Raises:
             StorageError: The store failed.
+        """
+
+    @abstractmethod
+    def when_taken(self, url: str, storage: StorageContext, state: Any, state_url: str) -> int:
+        """Called on an operator that is not set up, outside of a run, which may be at work.
+
+        Args:
+            url: An absolute location.
+            storage: Reaches the stores of the app.
+            state: What snapshot() gave for the newest planned window.
+            state_url: The operator's own directory in the checkpoint; only to be read.
+
+        Returns:
+            When the newest version of the file was taken, in milliseconds since 1970; 0 where none is known.
+
+        Raises:
+            DagflowError: That cannot be read.
         """

@@ -17,6 +17,7 @@ from dagflow.execution.messages import TaskResult
 from dagflow.execution.state_codec import StateCodec
 from dagflow.journal import SavedParts, SavedSegment, SavedState, WindowPlan
 from dagflow.plan.physical import PhysicalPlan, Stage
+from dagflow.storage.location import join
 
 PartitionStates = dict[str, list[SavedState | None]]
 """For each operator the state of each partition; None for none."""
@@ -234,3 +235,8 @@ def _segments_of(states_by_operator: PartitionStates) -> Iterator[SavedSegment]:
         for state in states:
             if state is not None:
                 yield from state.segments or ()
+
+
+def directory_of_state(checkpoint: str, operator: str) -> str:
+    """Where a control operator keeps files beside its state; see ControlServices.state_url."""
+    return join(checkpoint, "state", operator)

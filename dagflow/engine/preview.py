@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from dagflow.api.column_typing import type_name
 from dagflow.api.context import Skipped
 from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.engine.placed_app import PlacedApp
@@ -256,8 +257,3 @@ def _columns_of(batches: list[RecordBatch]) -> dict[str, str]:
         for column in batch.to_arrow().schema:
             found.setdefault(column.name, {})[type_name(column.type)] = None
     return {name: " or ".join([each for each in types if each != "null"] or types) for name, types in found.items()}
-
-
-def type_name(type: Any) -> str:
-    """A type as an app would write it."""
-    return str(type).replace("decimal128(", "decimal(").replace("date32[day]", "date32").replace(", tz=", ", ")

@@ -18,7 +18,7 @@ from dagflow.engine.driver_memory import limited_memory
 from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.held_results import HeldResults
 from dagflow.engine.live_run import app_file_of, live_run
-from dagflow.engine.operator_state import OperatorStates
+from dagflow.engine.operator_state import OperatorStates, directory_of_state
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import dataset_places, prepare
 from dagflow.engine.recovery import finish_reprocess, pending_files_swept
@@ -58,9 +58,10 @@ from dagflow.runtime.scratch import sweep
 from dagflow.runtime.spark_process import SparkProcess, spark_log
 from dagflow.runtime.task_server import TaskServer
 from dagflow.spec.app_spec import Attributes
+from dagflow.spec.app_text import text_to_keep
 from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.context import StorageContext
-from dagflow.storage.location import absolute, join
+from dagflow.storage.location import absolute
 from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import HeldFile, pending_tag
 from dagflow.telemetry.run_signals import MetricsAddress, RunSignals
@@ -260,6 +261,7 @@ def _open_journal(app: LogicalPlan, storage: StorageContext, checkpoint: str, *,
         app=app.name,
         retention=JournalRetention(kept_windows=app.attributes.retain_windows),
         source=app_file_of(app),
+        text=text_to_keep(app_file_of(app)),
         roots={name: absolute(url) for name, url in app.attributes.roots.items()},
     )
     if any(map(pickles_state, app.instances.values())):
@@ -344,7 +346,7 @@ def _control_graph(
     follow, watch = controls.follow_millis is not None, controls.watch
     services = {
         name: _Services(
-            name, join(checkpoint, "state", name), follow, sizing, index.get(name, 0), runtime, watch, journal
+            name, directory_of_state(checkpoint, name), follow, sizing, index.get(name, 0), runtime, watch, journal
         )
         for name in plan.control
     }

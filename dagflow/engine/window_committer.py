@@ -246,7 +246,18 @@ def intent_of(window_id: int, plan: PhysicalPlan, results: Sequence[TaskResult])
         produced=produced,
         refused=[RefusedPart(name, records) for r in results for name, records in r.refused.items()],
         held=[file for result in results for file in result.files if is_held(file)],
+        task_ms=_task_ms(heads, results),
     )
+
+
+def _task_ms(heads: Mapping[int, str], results: Sequence[TaskResult]) -> dict[str, list[int]]:
+    """How long each task took, in milliseconds, by head of its stage and then by partition; 0 where there was none."""
+    task_ms: dict[str, list[int]] = {}
+    for result in sorted(results, key=lambda result: (result.stage, result.partition)):
+        own = task_ms.setdefault(heads[result.stage], [])
+        own += [0] * (result.partition - len(own))
+        own.append(round(result.busy_s * 1000))
+    return task_ms
 
 
 def is_held(file: PendingFile) -> bool:

@@ -12,7 +12,7 @@ from dagflow.journal.reader import (
     read_window,
     with_roots_of_run,
 )
-from dagflow.journal.retention import JournalRetention, find_window, newest_windows
+from dagflow.journal.retention import JournalRetention, all_windows, find_window, newest_windows
 from dagflow.journal.saved_state import (
     CommittedState,
     ControlState,
@@ -66,6 +66,7 @@ __all__ = [
     "Window",
     "WindowIntent",
     "WindowPlan",
+    "all_windows",
     "committed_windows",
     "find_window",
     "newest_windows",

@@ -67,11 +67,13 @@ class RunOrigin:
         source: The app file, or "".
         directory: The working directory, which relative locations in the app are relative to, or "".
         roots: Where its named roots were, each as `name=location`.
+        text: The app file without secrets, or "".
     """
 
     source: str = ""
     directory: str = ""
     roots: list[str] = field(default_factory=list)
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)

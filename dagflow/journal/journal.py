@@ -78,6 +78,7 @@ class Journal:
         retention: JournalRetention = JournalRetention(),  # noqa: B008  # frozen
         source: str = "",
         roots: Mapping[str, str] = MappingProxyType({}),
+        text: str = "",
     ) -> Journal:
         """Take over the journal in a store, or begin one.
 
@@ -87,6 +88,7 @@ class Journal:
             retention: When the journal is made smaller.
             source: The app file, which reprocessing windows needs.
             roots: Where the named roots are, for reading the journal without the app.
+            text: The app file without secrets.
 
         Raises:
             FencedError: Another driver took over at the same time.
@@ -94,7 +96,8 @@ class Journal:
             StorageError: The store failed, or cannot keep two drivers apart; or the app lacks a root in which
                 decided files lie.
         """
-        origin = RunOrigin(source, os.getcwd() if source else "", [f"{name}={url}" for name, url in roots.items()])
+        located = [f"{name}={url}" for name, url in roots.items()]
+        origin = RunOrigin(source, os.getcwd() if source else "", located, text)
         journal = cls.take_over(store, app, retention, origin)
         require_signatures(journal._signer, store, journal.state)
         require_located([file.to_json() for file in journal.state.unpublished_files()])

@@ -33,6 +33,9 @@ from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
 from dagflow.storage.pending import PendingFile
 
+KEPT_DRIVERS = 50
+"""So many of the newest drivers are kept for people."""
+
 KEPT_DECISIONS = 20
 """How many changes of partition counts are kept for people; each window's plan has its own for ever."""
 
@@ -44,6 +47,19 @@ class PartitionCounts:
     min: int
     max: int
     last: int
+
+
+@dataclass(frozen=True, slots=True)
+class DriverStart:
+    """A driver that took over the journal to run an app.
+
+    Attributes:
+        window_id: The first window that it could plan.
+        holder: The driver, in words.
+    """
+
+    window_id: int
+    holder: str
 
 
 def note_partitions(known: dict[str, PartitionCounts], plan: WindowPlan) -> None:
@@ -65,6 +81,8 @@ class JournalState:
         source: The app file of the newest run, or "".
         directory: The working directory of that run, which relative locations in the app are relative to, or "".
         roots: Where its named roots were, each as `name=location`.
+        text: The app file of that run without secrets; "" where it is not kept.
+        drivers: The newest drivers, oldest first.
         outputs: Locations that operators publish below.
         operators: All operators of the newest run that took back the states of earlier ones.
         facts: The app of the newest run; None where no run has told.
@@ -107,6 +125,8 @@ class JournalState:
     source: str = ""
     directory: str = ""
     roots: list[str] = field(default_factory=list)
+    text: str = ""
+    drivers: list[DriverStart] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     operators: list[str] = field(default_factory=list)
     facts: AppFacts | None = None
@@ -202,6 +222,9 @@ class JournalState:
             self.source = fence.run.source or self.source
             self.directory = fence.run.directory or self.directory
             self.roots = fence.run.roots
+            # What reprocesses windows names no app file, and the one of the newest run stays.
+            self.text = fence.run.text if fence.run.source else self.text
+            self.drivers = [*self.drivers, DriverStart(self.next_window_id, str(fence.holder))][-KEPT_DRIVERS:]
 
     def _plan(self, plan: WindowPlan) -> None:
         if plan.window_id != self.next_window_id:

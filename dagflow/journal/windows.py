@@ -162,6 +162,7 @@ class WindowIntent:
         refused: Where the records lie that operators refused.
         held: Files that the window holds back until a later one takes them.
         columns: What its files change in the columns of targets, by operator.
+        task_ms: How long the task of each partition took, in milliseconds, by head of the stage.
     """
 
     kind: ClassVar[str] = "INTENT"
@@ -180,6 +181,7 @@ class WindowIntent:
     refused: list[RefusedPart] = field(default_factory=list)
     held: list[PendingFile] = field(default_factory=list)
     columns: dict[str, list[ColumnChange]] = field(default_factory=dict)
+    task_ms: dict[str, list[int]] = field(default_factory=dict)
 
     def without_state(self) -> WindowIntent:
         """The intent as it is kept for questions about the window."""

@@ -42,11 +42,11 @@ class Api:
             "graph": lambda checkpoint, query: graph(checkpoint, self._app_of(checkpoint)),
             "windows": windows,
             "files": files,
-            "files/one": file,
+            "files/one": lambda checkpoint, query: file(checkpoint, query, self._app_of(checkpoint)),
             "why": self._why,
             "sample": self._sample,
             "rejects": rejects,
-            "tables": lambda checkpoint, query: tables(checkpoint),
+            "tables": lambda checkpoint, query: tables(checkpoint, self._app_of(checkpoint)),
             "scaling": scaling,
             "log": log,
         }
@@ -119,7 +119,7 @@ class Api:
         url = query.text("url")
         if not url:
             raise RequestError("url is missing: name a file")
-        newest, since = taken(checkpoint, url)
+        newest, since = taken(checkpoint, url, self._app_of(checkpoint))
         if newest is not None:
             windows_text, state = ", ".join(map(str, newest["windows"])), newest["state"]
             word = "window" if len(newest["windows"]) == 1 else "windows"

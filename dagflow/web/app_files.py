@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import stat
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dagflow.spec.app_text import without_secrets
 from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.query import RequestError
 
@@ -29,13 +29,6 @@ _SOON_S = 0.1
 """A page does not wait longer for what a look adds to it: it is told of a change when the look has ended."""
 
 MOST_YAML_BYTES = 1 << 20
-
-_SECRET = re.compile(
-    r"""(?im)^(?P<key>[^#\n]*?\b[\w.-]*(?:secret|password|passwd|token|credential|api_?key|access_?key|account_?key)[\w.-]*
-    ["']?\s*[:=]\s*)(?P<value>[^\s#{\[,}][^,#}\n]*)""",
-    re.VERBOSE,
-)
-_URL_LOGIN = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)[^/\s\"'@]+@")
 
 
 class AppFile:
@@ -75,7 +68,7 @@ class AppFile:
             text = self._file.read_text(encoding="utf-8", errors="replace")
         except OSError:
             return None
-        return hidden(text)
+        return without_secrets(text)
 
     def why_not_loaded(self) -> str:
         """Why the app is not looked at, in words; "" where it is."""
@@ -140,6 +133,12 @@ class AppFile:
             raise RequestError(f"no splitter can be asked. {reason}")
         return self._asked(["why", self.path, url])
 
+    def when_taken(self, url: str) -> int:
+        """When the app's splitters have taken a file, in milliseconds since 1970; 0 where that is not known."""
+        if self.why_not_loaded():
+            return 0
+        return int(self._asked(["when", self.path, self._checkpoint.url, url]).get("taken_ms", 0))
+
     def sample(self, port: str) -> dict[str, Any]:
         """The first records that reach a port today, as `dagflow preview` shows them.
 
@@ -174,16 +173,6 @@ def app_file_of(checkpoint: Checkpoint) -> AppFile:
     file = AppFile(checkpoint, checkpoint.app or state.source, "" if checkpoint.app else state.directory)
     file.newest_run = "" if state.facts is None else f"{state.facts.fingerprint} {state.last_committed > 0}"
     return file
-
-
-def hidden(text: str) -> str:
-    """YAML without the values of keys that name a secret, and without logins in URLs; references to variables stay."""
-
-    def covered(match: re.Match[str]) -> str:
-        value = match["value"].rstrip()
-        return match[0] if value.strip("\"'").startswith("${") else f"{match['key']}***"
-
-    return _URL_LOGIN.sub(r"\g<scheme>***@", _SECRET.sub(covered, text))
 
 
 def _are_own(*paths: Path) -> bool:

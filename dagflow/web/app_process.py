@@ -2,6 +2,7 @@
 
 python -m dagflow.web.app_process look APP CHECKPOINT
 python -m dagflow.web.app_process why APP URL
+python -m dagflow.web.app_process when APP CHECKPOINT URL
 python -m dagflow.web.app_process sample APP OPERATOR.PORT
 """
 
@@ -11,15 +12,17 @@ import inspect
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from dagflow.api.input_explanation import InputExplainer
 from dagflow.api.properties import property_model
+from dagflow.engine.operator_state import directory_of_state
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preview import PreviewOptions, preview
 from dagflow.engine.reprocessor import why_not_again, why_not_reprocessed
 from dagflow.errors import AppError, DagflowError
+from dagflow.execution.state_codec import StateCodec
 from dagflow.journal import read_state_with_roots
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan, OperatorNode
@@ -102,6 +105,20 @@ def why(path: str, url: str) -> dict[str, Any]:
     return {"taken": bool(taken), "operator": name, "sentence": explained[name][1]}
 
 
+def when_taken(path: str, checkpoint: str, url: str) -> dict[str, Any]:
+    """When the splitters of an app have taken a file, by the state that they have left in the checkpoint."""
+    app = load_app(path)
+    storage = app.attributes.storage_context()
+    saved = read_state_with_roots(storage, checkpoint).control_state.operators
+    moments = [0]
+    for name, operator in app.instances.items():
+        # A pickle is not read: who has written it is not known here.
+        if isinstance(operator, InputExplainer) and name in saved and not saved[name].pickled:
+            state = StateCodec.of_snapshots(name, operator).decode(saved[name])
+            moments.append(operator.when_taken(absolute(url), storage, state, directory_of_state(checkpoint, name)))
+    return {"taken_ms": max(moments)}
+
+
 def sample(path: str, port: str) -> dict[str, Any]:
     """The first records that reach a port."""
     app = load_app(path)
@@ -121,13 +138,21 @@ def _cell(value: Any) -> str:
     return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"
 
 
+_QUESTIONS: dict[str, Callable[..., dict[str, Any]]] = {
+    "look": look,
+    "why": why,
+    "when": when_taken,
+    "sample": sample,
+}
+
+
 def main(arguments: Sequence[str]) -> int:
     """Answer one question on stdout; what the app's modules print there goes to stderr."""
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answer:
         os.dup2(2, 1)
         asked, *rest = arguments
         try:
-            found = {"look": look, "why": why, "sample": sample}[asked](*rest)
+            found = _QUESTIONS[asked](*rest)
         except DagflowError as error:
             found = {"error": error.message, "hint": error.hint}
         json.dump(found, answer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -219,6 +220,15 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         """Whether a scan now would take a file, and which property decides; see InputExplainer."""
         rules = self._selection(), self._completeness()
         return InputExplanation(self.files, *rules, storage, self._clock.now_millis()).explain(url)
+
+    def when_taken(self, url: str, storage: StorageContext, state: SplitterState, state_url: str) -> int:
+        """When the newest version of a file was taken, by a lookup in the sorted runs; see InputExplainer."""
+        index = FileIndex(state_url, storage=storage)
+        index.restore(state.taken.index)
+        name = os.fsencode(storage.roots.shorten(url))
+        entry = index.find([name]).get(name)
+        index.close()
+        return 0 if entry is None else entry.taken_millis
 
     def window_limits(self) -> WindowLimits:
         """The limits that the app sets to a window."""

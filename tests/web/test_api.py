@@ -12,13 +12,19 @@ import pytest
 
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError, MissingError
+from dagflow.journal import Window, WindowIntent, WindowPlan
 from dagflow.plan.load import load_app
+from dagflow.report.manifest import WindowManifest, manifest_of
 from dagflow.report.status import status
+from dagflow.spec.app_text import without_secrets
 from dagflow.storage.context import StorageContext
 from dagflow.web.api import Api, as_json
-from dagflow.web.app_files import hidden
 from dagflow.web.checkpoints import CheckpointLocation, named
 from dagflow.web.query import RequestError
+from dagflow.web.resources import files_resource
+from dagflow.web.resources.file_windows import last_reader
+from dagflow.web.resources.partition_times import partition_times
+from dagflow.web.resources.windows_resource import slow_tasks
 from tests.engine.test_driver import crashing
 from tests.web.conftest import ROWS, finish
 
@@ -297,7 +303,7 @@ def test_hostile_names_stay_text(folder: Path) -> None:
 )
 def test_secrets_in_yaml_are_hidden(text: str, shown: str) -> None:
     """Values of keys that name a secret, and logins in URLs, are not shown."""
-    assert hidden(text).replace("*** ", "***") == shown
+    assert without_secrets(text).replace("*** ", "***") == shown
 
 
 def test_pages_of_rejects_have_each_record_once(folder: Path) -> None:
@@ -334,8 +340,92 @@ def test_a_journal_that_has_grown_is_read_again(folder: Path) -> None:
 
 def test_why_says_how_far_it_has_looked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a long journal a request ends in time, and does not take what it has not seen for what is not there."""
-    url = str(folder / "in" / "a.csv")
-    assert ask("why", url=url)["windows"] == ask("files/one", url=url)["versions"][0]["windows"]
     monkeypatch.setattr("dagflow.web.resources.files_resource.LOOK_S", -1.0)
     newest = ask("windows")["windows"][0]["window"]
-    assert f"No window from {newest + 1} on has read it" in ask("why", url=url)["sentence"]
+    assert f"No window from {newest} on has read it" in ask("why", url=str(folder / "in" / "b.txt"))["sentence"]
+
+
+def test_a_file_that_was_read_long_ago_is_found_by_its_splitter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its index says when a file was taken, and so in which windows: these are looked at, and not all since then."""
+    url = str(folder / "in" / "a.csv")
+    windows = ask("files/one", url=url)["versions"][0]["windows"]
+    for number in range(8):
+        (folder / "in" / f"x{number}.csv").write_bytes(ROWS)
+    finish()
+    looked_at: list[int] = []
+
+    def counting(window: Window) -> WindowManifest:
+        looked_at.append(window.plan.window_id)
+        return manifest_of(window)
+
+    monkeypatch.setattr(files_resource, "LOOK_S", -1.0)
+    monkeypatch.setattr(files_resource, "manifest_of", counting)
+    assert ask("files/one", url=url)["versions"][0]["windows"] == ask("why", url=url)["windows"] == windows
+    assert looked_at == windows[::-1] * 2
+
+
+def test_the_last_window_that_read_a_file_is_found_by_a_moment(folder: Path) -> None:
+    """For each file, whatever lies before and behind it."""
+    for name in "cdef":
+        (folder / "in" / f"{name}.csv").write_bytes(ROWS)
+    finish()
+    (checkpoint,) = api_of().checkpoints.values()
+    store, state = checkpoint.journal()
+    for row in ask("files")["files"]:
+        moment = row["times"]["planned_ms"]
+        emitted = ask(f"windows/{row['windows'][0]}")["times"]["emitted_ms"]
+        assert last_reader(store, state, row["url"], emitted) == row["windows"][-1], moment
+    assert last_reader(store, state, "/nowhere", 1) == last_reader(store, state, row["url"], 0) == 0
+
+
+def test_marks_say_where_another_driver_began(folder: Path) -> None:
+    """The first window that it planned has the mark, and those before and behind it have none."""
+    before = ask("windows")["windows"]
+    (folder / "in" / "c.csv").write_bytes(ROWS)
+    finish()
+    marked = [
+        each["window"]
+        for each in ask("windows")["windows"]
+        for mark in each["marks"]
+        if mark["text"].startswith(f"the first window of another driver: process {os.getpid()} on ")
+    ]
+    assert marked == [before[0]["window"] + 1]
+
+
+def test_a_task_that_took_many_times_as_long_is_marked() -> None:
+    """Beside the others of its stage, and not where all are short."""
+    slow = Window(WindowPlan(1), WindowIntent(1, task_ms={"reader": [900, 9000, 1000, 1100], "sink": [1, 1, 90]}))
+    assert list(slow_tasks(slow)) == ["partition 1 of reader took 9.0 s, the median 1.1 s"]
+    assert list(slow_tasks(Window(WindowPlan(1)))) == []
+
+
+def test_partitions_are_compared(folder: Path) -> None:
+    """How long each worked is in the journal, and one that has more to do is named."""
+    (stage,) = ask("graph")["stages"]
+    assert [each["partition"] for each in stage["partition_times"]["times"]] == [0, 1]
+    assert stage["partition_times"]["times"][0]["working_seconds"] >= 0
+    uneven = [Window(WindowPlan(n, partitions={"x": 3}), WindowIntent(n, task_ms={"x": [100, 900]})) for n in (2, 1)]
+    found = partition_times(uneven, "x")
+    assert found["sentence"] == "Partition 1 works 2.7 times as long as the mean of 3."
+    assert [each["waiting_seconds"] for each in found["times"]] == [1.6, 0.0, 1.8]
+    fewer = Window(WindowPlan(1, partitions={"x": 1}), WindowIntent(1, task_ms={"x": [5]}))
+    assert partition_times([uneven[0], fewer], "x")["times"][1]["working_seconds"] == 0.9
+    assert partition_times([Window(WindowPlan(1))], "x") == {"count": 0, "times": [], "sentence": ""}
+
+
+def test_the_app_is_shown_as_the_last_run_had_it(folder: Path) -> None:
+    """Changed lines are told, and the file is shown where it is gone; secrets were never kept."""
+    text = (folder / "app.yaml").read_text()
+    assert (ask("app")["yaml_of_run"], ask("app")["difference"]) == (text, [])
+    (folder / "app.yaml").write_text(f"{text}# password: geheim\n".replace("n <> 1", "n <> 2"))
+    lines = [each["text"] for each in ask("app")["difference"] if each["kind"] in ("added", "removed")]
+    assert [line.strip() for line in lines] == [
+        '-  filter: {class: Select, properties: {where: "n <> 1"}, partition: parallel}',
+        '+  filter: {class: Select, properties: {where: "n <> 2"}, partition: parallel}',
+        "+# password: geheim",
+    ]
+    (folder / "app.yaml").write_text(text.replace("name: sample", "name: sample # a remark"))
+    finish()
+    (folder / "app.yaml").unlink()
+    found = ask("app")
+    assert found["yaml"] is None and found["yaml_of_run"].startswith("name: sample # a remark")

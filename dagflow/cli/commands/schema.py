@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 
 import click
 
+from dagflow.api.column_typing import type_name
 from dagflow.api.transactions import ColumnChange
 from dagflow.cli import output
 from dagflow.cli.locations import journal_required, locate
 from dagflow.cli.shared_options import Settings, store_option, verbose_option
-from dagflow.engine.preview import type_name
 from dagflow.journal import ColumnHistory, read_state_with_roots
 from dagflow.spec.json_schema import json_schema, module_schema
 from dagflow.spec.known_names import known_names

@@ -16,14 +16,13 @@ from dagflow.report.manifest import IN_PART, LEFT_OUT, PLANNED, READ, WindowMani
 from dagflow.report.open_rejects import rejects_of
 from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore
+from dagflow.web.app_files import AppFile
 from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.query import Query, RequestError
 from dagflow.web.resources.cursor import Cursor
+from dagflow.web.resources.file_windows import LOOK_S, has_read, last_reader
 
 ROWS = 100
-LOOK_S = 1.0
-"""One request reads the journal for so long; the next page goes on where it ends."""
-
 MANY_PLACES = 5000
 """Ranges, rejects and outputs of one version that are shown."""
 
@@ -152,8 +151,10 @@ def _count_rejects(window: Window, found: dict[tuple[Any, ...], _Version]) -> No
                     version.rejected += records
 
 
-def file(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
+def file(checkpoint: Checkpoint, query: Query, app: AppFile) -> dict[str, Any]:
     """All that is known of one file, version by version, and where one of its lines or bytes has gone.
+
+    The newest windows are looked at first. Where none of them has read the file, its splitter says when it took it.
 
     Raises:
         RequestError: No window that is kept has read it.
@@ -164,12 +165,10 @@ def file(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
     store, state = checkpoint.journal()
     versions: dict[tuple[Any, ...], _Version] = {}
     manifests: dict[int, WindowManifest] = {}
-    deadline, looked_at = time.monotonic() + _SEARCH_S, 0
-    for window in newest_windows(store, state, query.number("before")):
-        if time.monotonic() > deadline:
-            break
-        looked_at = window.plan.window_id
-        _add_window(url, window, versions, manifests)
+    looked_at = _look(store, state, url, query.number("before"), versions, manifests)
+    if not versions and looked_at > state.forgotten + 1:
+        reader = last_reader(store, state, url, app.when_taken(url))
+        looked_at = _look(store, state, url, reader + 1 if 0 < reader < looked_at else looked_at, versions, manifests)
     if not versions:
         older = "" if looked_at <= state.forgotten + 1 else f" that is newer than window {looked_at - 1}"
         raise RequestError(f"no window{older} has read {url}", "ask why it was not taken", 404)
@@ -184,7 +183,29 @@ def file(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
     }
 
 
-def taken(checkpoint: Checkpoint, url: str) -> tuple[dict[str, Any] | None, int]:
+def _look(
+    store: ObjectStore,
+    state: JournalState,
+    url: str,
+    before: int,
+    versions: dict[tuple[Any, ...], _Version],
+    manifests: dict[int, WindowManifest],
+) -> int:
+    """Add what the windows below an id say of a file, the newest first; returns the last one that was looked at.
+
+    Of a file that was found, so long as no version is known from its first byte, the look goes on for longer.
+    """
+    begun, looked_at = time.monotonic(), before or state.last_planned + 1
+    for window in newest_windows(store, state, before):
+        looked_at = window.plan.window_id
+        _add_window(url, window, versions, manifests)
+        is_begun = versions and not any(place["start"] == 0 for each in versions.values() for place in each.ranges)
+        if time.monotonic() - begun > (_SEARCH_S if is_begun else LOOK_S):
+            break
+    return looked_at
+
+
+def taken(checkpoint: Checkpoint, url: str, app: AppFile) -> tuple[dict[str, Any] | None, int]:
     """The newest version of a file that windows have read or are to read, as files() tells it.
 
     Returns:
@@ -193,23 +214,35 @@ def taken(checkpoint: Checkpoint, url: str) -> tuple[dict[str, Any] | None, int]
     """
     store, state = checkpoint.journal()
     versions: dict[tuple[Any, ...], _Version] = {}
-    deadline = time.monotonic() + LOOK_S
-    for window in newest_windows(store, state):
-        if time.monotonic() > deadline:
-            return (next(iter(versions.values())).to_json() if versions else None), window.plan.window_id + 1
+    since = _look_once(store, state, url, 0, versions)
+    if not versions and since:
+        reader = last_reader(store, state, url, app.when_taken(url))
+        if reader:
+            _look_once(store, state, url, reader + 1, versions)
+    return (next(iter(versions.values())).to_json() if versions else None), since
+
+
+def _look_once(
+    store: ObjectStore, state: JournalState, url: str, before: int, versions: dict[tuple[Any, ...], _Version]
+) -> int:
+    """Add the newest version of a file below a window; returns the oldest window that was looked at, 0 for all."""
+    begun = time.monotonic()
+    for window in newest_windows(store, state, before):
         known = sum(len(each.windows) for each in versions.values())
         _add_window(url, window, versions, {})
         # Windows that read one version stand beside each other.
         if versions and known == sum(len(each.windows) for each in versions.values()):
             break
-    return (next(iter(versions.values())).to_json() if versions else None), 0
+        if time.monotonic() - begun > (_SEARCH_S if versions else LOOK_S):
+            return window.plan.window_id
+    return 0
 
 
 def _add_window(
     url: str, window: Window, versions: dict[tuple[Any, ...], _Version], manifests: dict[int, WindowManifest]
 ) -> None:
     # A manifest takes many times as long as a look at the plan, and few windows have read the file.
-    if all(part.url != url for _, part in inputs_of(window.plan)):
+    if not has_read(window, url):
         return
     manifest = manifest_of(window)
     own = [(index, part) for index, part in enumerate(manifest.inputs) if part.url == url]

@@ -18,6 +18,7 @@ from dagflow.report.snapshot import OperatorFigures, RunSnapshot
 from dagflow.web.app_files import AppFile
 from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.resources.fleet_resource import RATE_SPAN_MS
+from dagflow.web.resources.partition_times import partition_times
 from dagflow.web.resources.windows_resource import counters_of
 
 WINDOWS = 50
@@ -69,6 +70,7 @@ def graph(checkpoint: Checkpoint, app: AppFile) -> dict[str, Any]:
                 "partitions": state.partitions[head].last if head in state.partitions else None,
                 "operators": [name for name in fusion.ordered if fusion.heads.get(name) == head],
                 "waiting_seconds": round(times.waiting.get(head, 0.0), 3),
+                "partition_times": partition_times(windows, head),
             }
             for head in dict.fromkeys(fusion.heads[name] for name in fusion.ordered if name in fusion.heads)
         ],
@@ -149,7 +151,6 @@ def _node(
         "properties": _properties(facts, details.get("properties", {})),
         "counts": {} if figures is None else {key: n for key, n in figures.counts.items() if key not in names.TOTALS},
         "rejected": 0 if figures is None else figures.counts.get(names.REJECTED, 0),
-        "skew": None,
     }
 
 

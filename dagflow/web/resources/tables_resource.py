@@ -12,10 +12,13 @@ import pyarrow as pa
 
 from dagflow.api.properties import parse_size
 from dagflow.journal import JournalState, Window, newest_windows
+from dagflow.storage.location import redacted
+from dagflow.web.app_files import AppFile
 from dagflow.web.checkpoints import Checkpoint
-from dagflow.web.resources.windows_resource import schemas_of
+from dagflow.web.resources.windows_resource import change_text, schemas_of
 
 VERSIONS = 50
+_TARGET = "target_file_bytes"
 LOOK_S = 2.0
 """The journal is read from its newest window back for so long; the answer says how far."""
 
@@ -29,13 +32,15 @@ class _Table:
     records: int = 0
     sizes: Counter[int] = field(default_factory=Counter)
     versions: list[dict[str, Any]] = field(default_factory=list)
-    schemas: list[tuple[int, str]] = field(default_factory=list)
+    schema: str = ""
 
 
-def tables(checkpoint: Checkpoint) -> dict[str, Any]:
+def tables(checkpoint: Checkpoint, app: AppFile) -> dict[str, Any]:
     """What the windows of a checkpoint have added to each of its tables."""
     store, state = checkpoint.journal()
-    found = {name: _Table() for name in sorted({*state.receipts, *state.held.waiting})}
+    # A dataset of plain files has no versions, and its columns are decided all the same.
+    names = {*state.receipts, *state.held.waiting, *(each.operator for each in state.columns)}
+    found = {name: _Table() for name in sorted(names)}
     deadline, since = time.monotonic() + LOOK_S, state.last_planned + 1
     for window in newest_windows(store, state) if found else ():
         if time.monotonic() > deadline:
@@ -46,7 +51,7 @@ def tables(checkpoint: Checkpoint) -> dict[str, Any]:
     return {
         "watermark": state.held.published_through(state.last_done),
         "since_window": since,
-        "tables": [_shown(name, table, state) for name, table in found.items()],
+        "tables": [_shown(name, table, state, _target_bytes(name, state, app)) for name, table in found.items()],
     }
 
 
@@ -55,14 +60,12 @@ def _add(window: Window, found: dict[str, _Table]) -> None:
         return
     for name, schema in schemas_of(window.intent).items():
         table = found.get(name)
-        if table is None:
-            continue
-        if table.schemas and table.schemas[-1][1] == schema:
-            table.schemas.pop()
-        table.schemas.append((window.plan.window_id, schema))
-    for name, version in window.receipts.items():
+        if table is not None:
+            table.schema = table.schema or schema
+    for name, table in found.items():
         own = [each for each in window.intent.files if each.facts is not None and each.facts.operator == name]
-        table = found.setdefault(name, _Table())
+        if name not in window.receipts and not own:
+            continue
         size_bytes, records = sum(each.size_bytes for each in own), sum(each.records for each in own)
         table.files += len(own)
         table.size_bytes += size_bytes
@@ -70,11 +73,18 @@ def _add(window: Window, found: dict[str, _Table]) -> None:
         table.sizes.update(max(each.size_bytes - 1, 0).bit_length() for each in own)
         if len(table.versions) < VERSIONS:
             facts = {"files": len(own), "size_bytes": size_bytes, "records": records}
-            place = {"window": window.plan.window_id, "version": version, "published_ms": window.published_ms}
-            table.versions.append({**place, **facts})
+            version = {"version": window.receipts.get(name, ""), "published_ms": window.published_ms}
+            table.versions.append({"window": window.plan.window_id, **version, **facts})
 
 
-def _shown(name: str, table: _Table, state: JournalState) -> dict[str, Any]:
+def _target_bytes(name: str, state: JournalState, app: AppFile) -> int | None:
+    """The size of file that a table aims at: as the newest run had it, or else what it is by default."""
+    facts = None if state.facts is None else state.facts.operators.get(name)
+    by_default = app.operators().get(name, {}).get("properties", {}).get(_TARGET, {}).get("value")
+    return _size(by_default if facts is None else facts.properties.get(_TARGET, by_default))
+
+
+def _shown(name: str, table: _Table, state: JournalState, target_bytes: int | None) -> dict[str, Any]:
     properties = (
         {} if state.facts is None or name not in state.facts.operators else state.facts.operators[name].properties
     )
@@ -85,15 +95,23 @@ def _shown(name: str, table: _Table, state: JournalState) -> dict[str, Any]:
         "operator": name,
         "table": str(properties.get("table", "")),
         "version": "" if receipt is None else receipt.version,
-        "window": 0 if receipt is None else receipt.window_id,
+        "window": receipt.window_id
+        if receipt is not None
+        else max((each["window"] for each in table.versions), default=0),
         "waiting_windows": len(waiting),
         "files": table.files,
         "size_bytes": table.size_bytes,
         "records": table.records,
-        "target_bytes": _size(properties.get("target_file_bytes")),
+        "target_bytes": target_bytes,
         "sizes": [{"upto": 1 << each, "count": table.sizes[each]} for each in bits],
         "versions": table.versions[::-1],
-        "schemas": [{"window": each, "columns": columns_of(text)} for each, text in reversed(table.schemas)],
+        "columns": columns_of(table.schema),
+        "changes": [
+            {"window": each.window_id, "committed_ms": each.committed_ms, "text": change_text(each.change)}
+            | {"cause": redacted(each.change.cause)}
+            for each in state.columns
+            if each.operator == name
+        ],
     }
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
+from dagflow.api.column_typing import type_name
+from dagflow.api.transactions import ColumnChange
 from dagflow.journal import JournalState, Window, WindowIntent, find_window, newest_windows
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
@@ -17,7 +19,10 @@ from dagflow.web.query import Query
 
 ROWS = 50
 STRAGGLER = 4.0
-"""A window that runs so many times as long as the median of its page is marked."""
+"""A window that runs so many times as long as the median of its page is marked, and so is a task beside the others."""
+
+STRAGGLER_MS = 1000
+"""What takes less is not marked."""
 
 MANY_RANGES = 2000
 """Ranges and files of one window that are shown; a window of small files has twenty thousand."""
@@ -116,23 +121,38 @@ def _told(window: Window, earlier: Window | None, state: JournalState, usual_ms:
         yield "reprocessed", "its commit was taken back, and it is planned again"
     for decision in plan.decisions:
         yield "scaling", f"{decision.stage}: {decision.before} to {decision.after}, {decision.reason}"
+    for driver in state.drivers[1:]:
+        if driver.window_id == plan.window_id:
+            yield "driver", f"the first window of another driver: {driver.holder}"
     if earlier is not None and plan.config_hash and plan.config_hash != earlier.plan.config_hash:
-        yield "driver", "the first window of a changed app"
-    if usual_ms and taken_ms > STRAGGLER * usual_ms and taken_ms >= 1000:
+        yield "app", "the first window of a changed app"
+    if usual_ms and taken_ms > STRAGGLER * usual_ms and taken_ms >= STRAGGLER_MS:
         yield "straggler", f"ran {taken_ms / usual_ms:.0f} times as long as the median of the windows around it"
-    if changed := _changed_schemas(window, earlier):
-        yield "schema", f"other columns than before: {', '.join(changed)}"
+    for text in slow_tasks(window):
+        yield "straggler", text
+    for each in state.columns:
+        if each.window_id == plan.window_id:
+            yield "schema", f"{each.operator}: {change_text(each.change)}"
     if window.intent is not None and window.intent.skipped:
         yield "reject", f"left out {len(window.intent.skipped)} ranges of files"
     if rejected := counters_of(window).total(names.REJECTED):
         yield "reject", f"{rejected:,} records were refused"
 
 
-def _changed_schemas(window: Window, earlier: Window | None) -> Sequence[str]:
-    if earlier is None or window.intent is None or earlier.intent is None:
-        return []
-    now, before = schemas_of(window.intent), schemas_of(earlier.intent)
-    return sorted(name for name in now.keys() & before.keys() if now[name] != before[name])
+def slow_tasks(window: Window) -> Iterator[str]:
+    """The slowest task of each stage, where it took many times as long as the others."""
+    for stage, task_ms in window.intent.task_ms.items() if window.intent is not None else ():
+        usual_ms, most_ms = statistics.median(task_ms), max(task_ms)
+        if len(task_ms) > 2 and most_ms >= STRAGGLER_MS and most_ms > STRAGGLER * usual_ms:
+            number, seconds = task_ms.index(most_ms), f"{most_ms / 1000:.1f} s, the median {usual_ms / 1000:.1f} s"
+            yield f"partition {number} of {stage} took {seconds}"
+
+
+def change_text(change: ColumnChange) -> str:
+    """A change of a table's columns in words, with types as an app writes them."""
+    if not change.before:
+        return f"new column {change.column} {type_name(change.after)}"
+    return f"{change.column} {type_name(change.before)} became {type_name(change.after)}"
 
 
 def schemas_of(intent: WindowIntent) -> dict[str, str]:

@@ -13,6 +13,9 @@ import yaml
 from dagflow.engine.run import run
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.context import StorageContext
+from dagflow.web.api import Api
+from dagflow.web.checkpoints import CheckpointLocation, named
 from tests.cli.commands.inspected_app import APP, invoke
 from tests.language_server import LanguageServer, language_server
 
@@ -101,6 +104,10 @@ def test_the_history_tells_which_record_changed_a_table(tmp_path: Path, monkeypa
     code, out, _ = invoke("schema", "history", "journal")
     assert (code, len(out.splitlines())) == (0, 4)
     assert f"days  new       new: bool    {second}:15" in out
+    (table,) = Api(named([CheckpointLocation("journal", StorageContext.default())])).answer("tables", {})["tables"]
+    assert [each["text"] for each in table["changes"]] == [
+        *("new column id int64", "new column n int64", "new column new bool", "new column _rescued string")
+    ]
     code, _, err = invoke("schema", "history", "elsewhere")
     assert code == 2 and "there is no journal at" in err
     assert invoke("schema", "history")[0] == invoke("schema", "app.yaml", "journal")[0] == 2

@@ -16,8 +16,14 @@ export function App({ route, app }) {
       ${(data) => html`
         ${data.note && html`<p class="sentence warn"><span>${visible(data.note)}</span></p>`}
         ${data.changes?.length > 0 && html`<${Changes} changes=${data.changes} />`}
+        ${data.difference?.length > 0 && html`<${Difference} lines=${data.difference} />`}
         ${data.yaml === null
-          ? html`<${Empty} title="The app file is not at hand">The journal names it, and it is not on this machine: ${visible(data.file)}<//>`
+          ? data.yaml_of_run
+            ? html`<section class="box" aria-label="YAML of the last run">
+                <header><h2>${visible(data.file)}</h2><span class="end muted">as the last run had it</span></header>
+                <${Code} text=${data.yaml_of_run} problems=${[]} />
+              </section>`
+            : html`<${Empty} title="The app file is not at hand">The journal names it, and it is not on this machine: ${visible(data.file)}<//>`
           : html`<section class="box" aria-label="YAML">
               <header>
                 <h2>${visible(data.file)}</h2>
@@ -45,4 +51,12 @@ const About = ({ app }) => html`<section class="box" aria-label="Run"><div class
 const Changes = ({ changes }) => html`<section class="box" aria-label="Difference to the last run">
   <header><h2>Difference to the app of the last run</h2></header>
   <ul class="pad stack">${changes.map((change) => html`<li><${State} value=${change.verdict} /> ${visible(change.text)}</li>`)}</ul>
+</section>`;
+
+/** The lines of the file that were changed since the last run began. */
+const Difference = ({ lines }) => html`<section class="box" aria-label="Changed lines">
+  <header><h2>Lines changed since the last run</h2></header>
+  <div class="code" tabindex="0" role="region" aria-label="Changed lines of the app">
+    ${lines.map((line) => html`<div class="row ${line.kind}"><span class="text">${visible(line.text)}</span></div>`)}
+  </div>
 </section>`;

@@ -46,7 +46,7 @@ function Overview({ app }) {
   const late = app.oldest_unpublished_ms ? html`<${Ago} at=${app.oldest_unpublished_ms} isBare />` : "up to date";
   return html`<${Cards}
       items=${[
-        ["How late", late, app.oldest_unpublished_ms ? "oldest unpublished" : html`last commit <${Ago} at=${app.last_commit_ms} />`, app.oldest_unpublished_ms ? "warn" : "good"],
+        ["How late", late, app.oldest_unpublished_ms ? "oldest unpublished" : html`last commit <${Ago} at=${app.last_commit_ms} />`, app.oldest_unpublished_ms ? "" : "good"],
         ["Backlog", bytes(app.backlog.bytes), app.backlog.seconds ? `${duration(app.backlog.seconds)} to read it` : app.backlog.blocks ? plural(app.backlog.blocks, "block") : "nothing waits"],
         ["Rate", byteRate(app.rates.bytes_per_second), rowRate(app.rates.records_per_second)],
         ["Windows", count(app.windows), `${plural(app.files, "file")}, ${bytes(app.bytes)}`],
@@ -95,8 +95,8 @@ function NodePanel({ route, graph }) {
     <${Section} title="Time">
       <${Share} parts=${partsOf(node)} label="Time" />
       <${Legend} items=${partsOf(node).map((part) => ({ ...part, value: whole ? duration(part.value) : "" }))} />
-      ${node.skew && html`<p class="muted">${visible(node.skew.sentence)}</p>`}
     <//>
+    <${Partitions} stage=${graph.stages.find((stage) => stage.name === node.stage)} />
     <${Section} title="Ports">
       <${Table}
         label="Ports"
@@ -123,5 +123,24 @@ function NodePanel({ route, graph }) {
       />
     <//>
     <${Sample} route=${route} node=${node} />
+  <//>`;
+}
+
+/** How long each partition of a stage worked, beside how long the windows ran. */
+function Partitions({ stage }) {
+  const { times = [], count: all = 0, sentence = "" } = stage?.partition_times ?? {};
+  if (times.length < 2) return null;
+  return html`<${Section} title=${`Partitions of stage ${visible(stage.name)}`}>
+    ${sentence && html`<p>${visible(sentence)}</p>`}
+    <ol class="partitions">
+      ${times.map(({ partition, working_seconds: working, waiting_seconds: waiting }) => {
+        const parts = [
+          { name: "working", fill: "compute", value: working },
+          { name: "waiting", fill: "wait", value: waiting },
+        ];
+        return html`<li><span class="number muted">${partition}</span><${Share} parts=${parts} label=${`Partition ${partition}`} /><span class="number">${duration(working)}</span></li>`;
+      })}
+    </ol>
+    ${all > times.length && html`<p class="muted">The first ${count(times.length)} of ${count(all)} are shown.</p>`}
   <//>`;
 }

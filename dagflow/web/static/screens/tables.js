@@ -5,7 +5,7 @@ import { Cards } from "../components/panel.js";
 import { Table } from "../components/table.js";
 import { Time } from "../components/time.js";
 import { useResource } from "../lib/api.js";
-import { bytes, count, plural, visible } from "../lib/format.js";
+import { bytes, count, plural, shortened, visible } from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { href } from "../lib/router.js";
 
@@ -15,7 +15,7 @@ export function Tables({ route }) {
     <${Resource} of=${tables}>
       ${(data) =>
         data.tables.length === 0
-          ? html`<${Empty} title="This app fills no table">An operator TableWriter adds windows to a table of Delta Lake or Iceberg, each as one version.<//>`
+          ? html`<${Empty} title="This app fills no table">An operator TableWriter adds windows to a table.<//>`
           : html`<p class="sentence accent"><span>All tables show every window up to <b>${count(data.watermark)}</b>.</span></p>
               ${data.since_window > 1 && html`<p class="muted">Files and rows are those of windows from ${count(data.since_window)} on.</p>`}
               ${data.tables.map((table) => html`<${One} key=${table.operator} route=${route} table=${table} />`)}`}
@@ -29,7 +29,7 @@ function One({ route, table }) {
     <header>
       <h2>${visible(table.operator)}</h2>
       <span class="muted mono">${visible(table.table)}</span>
-      <span class="end">${table.waiting_windows > 0 && html`<${Badge} tone="accent">${plural(table.waiting_windows, "window")} wait<//>`} <${Badge}>${visible(table.version)}<//></span>
+      <span class="end">${table.waiting_windows > 0 && html`<${Badge} tone="accent">${plural(table.waiting_windows, "window")} wait<//>`} ${table.version && html`<${Badge}>${visible(table.version)}<//>`}</span>
     </header>
     <div class="pad stack">
       <${Cards}
@@ -55,13 +55,31 @@ function One({ route, table }) {
         { label: "Published", number: true, wide: true, cell: (version) => html`<${Time} at=${version.published_ms} />` },
       ]}
     />
-    ${table.schemas?.length > 0 &&
+    ${table.columns.length > 0 &&
     html`<div class="pad stack">
-      <h3>Schema history</h3>
-      ${table.schemas.map((schema) => html`<div><p>from window ${schema.window}</p><p class="mono muted">${schema.columns.map((column) => `${visible(column.name)} ${visible(column.type)}`).join(", ")}</p></div>`)}
+      <h3>Columns</h3>
+      <p class="mono wrap">${table.columns.map((column) => `${visible(column.name)} ${visible(column.type)}`).join(", ")}</p>
     </div>`}
+    ${table.changes.length > 0 && html`<${History} route=${route} changes=${table.changes} />`}
   </section>`;
 }
+
+/** How the columns came about, since the checkpoint began. */
+const History = ({ route, changes }) => html`<h3 class="pad">Schema history</h3>
+  <div class="few">
+    <${Table}
+      label="Schema history"
+      rows=${[...changes].reverse()}
+      keyOf=${(change) => `${change.window} ${change.text}`}
+      linkOf=${(change) => href(route.app, "windows", { window: change.window })}
+      columns=${[
+        { label: "Window", cell: (change) => change.window },
+        { label: "Change", wide: true, cell: (change) => visible(change.text) },
+        { label: "First record", optional: true, cell: (change) => html`<span class="mono">${shortened(change.cause, 40)}</span>` },
+        { label: "Decided", number: true, optional: true, cell: (change) => html`<${Time} at=${change.committed_ms} />` },
+      ]}
+    />
+  </div>`;
 
 /** File sizes, smallest to largest, beside the size that is aimed at. */
 function Sizes({ table }) {

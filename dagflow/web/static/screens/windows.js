@@ -12,7 +12,7 @@ import { bytes, count, duration, plural, visible } from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { changed, href } from "../lib/router.js";
 
-const TONES = { straggler: "warn", reprocessed: "accent", scaling: "accent", schema: "warn", driver: "", reject: "bad" };
+const TONES = { app: "", straggler: "warn", reprocessed: "accent", scaling: "accent", schema: "warn", driver: "", reject: "bad" };
 
 export function Windows({ route, app }) {
   const windows = useResource(`apps/${route.app}/windows`, { before: route.params.before, limit: 50 }, { app: route.app });
@@ -43,7 +43,9 @@ function rowOf(window) {
     return { text: own.length > 1 ? `${kind} × ${own.length}` : kind, title: own.join("; "), tone: TONES[kind] ?? "" };
   });
   if (window.state === "planned") marks.unshift({ text: "planned", title: "planned, and not committed", tone: "accent" });
-  return { id: window.window, times: window.times, marks, note: `${plural(window.blocks, "block")} · ${bytes(window.bytes)}` };
+  const [start, end] = spanOf(window.times);
+  const took = window.times.published_ms ? `${duration((end - start) / 1000)} · ` : "";
+  return { id: window.window, times: window.times, marks, note: `${took}${plural(window.blocks, "block")} · ${bytes(window.bytes)}` };
 }
 
 function WindowPanel({ route, id }) {
