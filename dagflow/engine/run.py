@@ -58,7 +58,7 @@ from dagflow.runtime.scratch import sweep
 from dagflow.runtime.spark_process import SparkProcess, spark_log
 from dagflow.runtime.task_server import TaskServer
 from dagflow.spec.app_spec import Attributes
-from dagflow.spec.app_text import text_to_keep
+from dagflow.spec.shown_text import text_to_keep
 from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute

@@ -13,7 +13,7 @@ from dagflow.web.app_files import AppFile, app_file_of
 from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.query import Query, RequestError
 from dagflow.web.resources.app_resource import app
-from dagflow.web.resources.files_resource import file, files, taken
+from dagflow.web.resources.files_resource import file, files, taken, taken_at
 from dagflow.web.resources.fleet_resource import fleet
 from dagflow.web.resources.graph_resource import graph
 from dagflow.web.resources.log_resource import log
@@ -119,7 +119,10 @@ class Api:
         url = query.text("url")
         if not url:
             raise RequestError("url is missing: name a file")
-        newest, since = taken(checkpoint, url, self._app_of(checkpoint))
+        newest, since = taken(checkpoint, url)
+        answer: Json = {} if newest is not None else self._app_of(checkpoint).why(url)
+        if since and answer.get("taken_ms"):
+            newest = taken_at(checkpoint, url, answer["taken_ms"])
         if newest is not None:
             windows_text, state = ", ".join(map(str, newest["windows"])), newest["state"]
             word = "window" if len(newest["windows"]) == 1 else "windows"
@@ -128,10 +131,12 @@ class Api:
                 "planned": f"It was taken: {word} {windows_text} will read it.",
             }.get(state, f"It was taken by {word} {windows_text}, and {state}.")
             return {"taken": True, "sentence": told, "state": state, "windows": newest["windows"]}
-        answer = self._app_of(checkpoint).why(url)
         if "sentence" not in answer:
             raise RequestError(f"the splitter was asked, and failed: {answer.get('error', 'no answer')}", status=502)
-        if since:
+        is_known = answer.pop("taken_ms") is not None
+        if since and is_known:
+            answer["sentence"] += " The index of what was taken does not have it."
+        elif since:
             answer["sentence"] += f" No window from {since} on has read it; older ones were not looked at."
         return answer
 

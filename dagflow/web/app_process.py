@@ -1,7 +1,7 @@
 """Looks at an app in a process of its own, for the server, and prints what it found as JSON.
 
 python -m dagflow.web.app_process look APP CHECKPOINT
-python -m dagflow.web.app_process why APP URL
+python -m dagflow.web.app_process why APP CHECKPOINT URL
 python -m dagflow.web.app_process when APP CHECKPOINT URL
 python -m dagflow.web.app_process sample APP OPERATOR.PORT
 """
@@ -28,6 +28,7 @@ from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.report.app_changes import app_changes
 from dagflow.spec.yaml_tree import Mapping
+from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
 
 SAMPLE = 20
@@ -89,34 +90,40 @@ def _changes(app: LogicalPlan, checkpoint: str) -> Iterator[dict[str, str]]:
             yield {"verdict": "refuses", "text": f"{change.text}: only --fresh makes it again, for {obstacle.message}"}
 
 
-def why(path: str, url: str) -> dict[str, Any]:
-    """What each splitter of an app says of a file."""
+def why(path: str, checkpoint: str, url: str) -> dict[str, Any]:
+    """What each splitter of an app says of a file, and when it was taken."""
     app = load_app(path)
     storage = app.attributes.storage_context()
+    taken_ms = _taken_ms(app, storage, checkpoint, url)
     explained = {
         name: operator.explain_input(absolute(url), storage)
         for name, operator in app.instances.items()
         if isinstance(operator, InputExplainer)
     }
     if not explained:
-        return {"taken": False, "sentence": "No operator of the app lists files, so none can say."}
+        told = "No operator of the app lists files, so none can say."
+        return {"taken": False, "sentence": told, "taken_ms": taken_ms}
     taken = [name for name, (is_taken, _) in explained.items() if is_taken]
     name = taken[0] if taken else next(iter(explained))
-    return {"taken": bool(taken), "operator": name, "sentence": explained[name][1]}
+    return {"taken": bool(taken), "operator": name, "sentence": explained[name][1], "taken_ms": taken_ms}
 
 
 def when_taken(path: str, checkpoint: str, url: str) -> dict[str, Any]:
-    """When the splitters of an app have taken a file, by the state that they have left in the checkpoint."""
+    """When the splitters of an app have taken a file."""
     app = load_app(path)
-    storage = app.attributes.storage_context()
+    return {"taken_ms": _taken_ms(app, app.attributes.storage_context(), checkpoint, url)}
+
+
+def _taken_ms(app: LogicalPlan, storage: StorageContext, checkpoint: str, url: str) -> int | None:
+    """When splitters have taken a file, by the state that they have left in a checkpoint; None where none tells."""
     saved = read_state_with_roots(storage, checkpoint).control_state.operators
-    moments = [0]
+    moments: list[int] = []
     for name, operator in app.instances.items():
         # A pickle is not read: who has written it is not known here.
         if isinstance(operator, InputExplainer) and name in saved and not saved[name].pickled:
             state = StateCodec.of_snapshots(name, operator).decode(saved[name])
             moments.append(operator.when_taken(absolute(url), storage, state, directory_of_state(checkpoint, name)))
-    return {"taken_ms": max(moments)}
+    return max(moments, default=None)
 
 
 def sample(path: str, port: str) -> dict[str, Any]:

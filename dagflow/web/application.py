@@ -1,6 +1,6 @@
 """The ASGI application: pages, JSON, events, metrics and health, over any number of checkpoints.
 
-Imported with the first request: a run whose pages nobody opens does without it.
+Imported with the first request: a run whose pages are not opened does without it.
 """
 
 from __future__ import annotations

@@ -16,9 +16,10 @@ from dagflow.journal import Window, WindowIntent, WindowPlan
 from dagflow.plan.load import load_app
 from dagflow.report.manifest import WindowManifest, manifest_of
 from dagflow.report.status import status
-from dagflow.spec.app_text import without_secrets
+from dagflow.spec.shown_text import without_secrets
 from dagflow.storage.context import StorageContext
 from dagflow.web.api import Api, as_json
+from dagflow.web.app_files import AppFile
 from dagflow.web.checkpoints import CheckpointLocation, named
 from dagflow.web.query import RequestError
 from dagflow.web.resources import files_resource
@@ -26,7 +27,7 @@ from dagflow.web.resources.file_windows import last_reader
 from dagflow.web.resources.partition_times import partition_times
 from dagflow.web.resources.windows_resource import slow_tasks
 from tests.engine.test_driver import crashing
-from tests.web.conftest import ROWS, finish
+from tests.web.conftest import APP, ROWS, finish
 
 STORAGE = StorageContext.default()
 
@@ -172,6 +173,23 @@ def test_a_line_is_followed_to_its_output(folder: Path) -> None:
     assert "not the version any more" in ask("files/one", url=url, line="2")["found"]["sentence"]
     with pytest.raises(RequestError, match="no window has read /nowhere"):
         ask("files/one", url="/nowhere")
+
+
+def test_a_line_is_followed_to_the_window_that_merged_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its outputs are what its window published, and what the later one merged, but not what that one read itself."""
+    table = (
+        '{class: TableWriter, properties: {table: "delta:out/t", commit: {every_millis: 600000}}, partition: parallel}'
+    )
+    text = APP.replace("  refused: {", f"  table: {table}\n  refused: {{")
+    monkeypatch.chdir(tmp_path)
+    Path("app.yaml").write_text(text.replace("to: writer.input}", "to: [writer.input, table.input]}"))
+    Path("in").mkdir()
+    Path("in/a.csv").write_bytes(ROWS)
+    finish()
+    found = ask("files/one", url=str(tmp_path / "in" / "a.csv"), line="2")["found"]
+    row, part = found["outputs"]
+    assert b"ant" in Path(row).read_bytes() and [part] == list(map(str, (tmp_path / "out" / "t").glob("*.parquet")))
+    assert found["tables"] == {"table": "version 0"}
 
 
 def test_why_a_file_was_not_taken_is_told_by_the_splitter(folder: Path) -> None:
@@ -341,8 +359,11 @@ def test_a_journal_that_has_grown_is_read_again(folder: Path) -> None:
 def test_why_says_how_far_it_has_looked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In a long journal a request ends in time, and does not take what it has not seen for what is not there."""
     monkeypatch.setattr("dagflow.web.resources.files_resource.LOOK_S", -1.0)
+    url = str(folder / "in" / "b.txt")
+    assert ask("why", url=url)["sentence"].endswith(" The index of what was taken does not have it.")
     newest = ask("windows")["windows"][0]["window"]
-    assert f"No window from {newest} on has read it" in ask("why", url=str(folder / "in" / "b.txt"))["sentence"]
+    monkeypatch.setattr(AppFile, "why", lambda self, url: {"sentence": "It is not taken.", "taken_ms": None})
+    assert f"No window from {newest} on has read it" in ask("why", url=url)["sentence"]
 
 
 def test_a_file_that_was_read_long_ago_is_found_by_its_splitter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

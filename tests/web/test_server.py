@@ -144,7 +144,7 @@ def events_until(stream: HTTPResponse, kind: str) -> Any:
 
 
 def test_what_answers_is_loaded_with_the_first_request(folder: Path) -> None:
-    """A run with pages that nobody opens does not pay for them, and ends at once."""
+    """A run whose pages are not opened does not pay for them, and ends at once."""
     code = """
 import sys, urllib.request
 from dagflow.storage.context import StorageContext

@@ -205,7 +205,7 @@ def _look(
     return looked_at
 
 
-def taken(checkpoint: Checkpoint, url: str, app: AppFile) -> tuple[dict[str, Any] | None, int]:
+def taken(checkpoint: Checkpoint, url: str) -> tuple[dict[str, Any] | None, int]:
     """The newest version of a file that windows have read or are to read, as files() tells it.
 
     Returns:
@@ -215,11 +215,16 @@ def taken(checkpoint: Checkpoint, url: str, app: AppFile) -> tuple[dict[str, Any
     store, state = checkpoint.journal()
     versions: dict[tuple[Any, ...], _Version] = {}
     since = _look_once(store, state, url, 0, versions)
-    if not versions and since:
-        reader = last_reader(store, state, url, app.when_taken(url))
-        if reader:
-            _look_once(store, state, url, reader + 1, versions)
     return (next(iter(versions.values())).to_json() if versions else None), since
+
+
+def taken_at(checkpoint: Checkpoint, url: str, taken_ms: int) -> dict[str, Any] | None:
+    """The version of a file that its splitter took at a moment, as files() tells it; None where no window has it."""
+    store, state = checkpoint.journal()
+    versions: dict[tuple[Any, ...], _Version] = {}
+    if reader := last_reader(store, state, url, taken_ms):
+        _look_once(store, state, url, reader + 1, versions)
+    return next(iter(versions.values())).to_json() if versions else None
 
 
 def _look_once(
@@ -334,10 +339,13 @@ def _way_of(
             "its records wait to be merged." if by is None else f"window {by.plan.window_id} merged and published it."
         )
         if by is not None:
-            tables, outputs = (
-                dict(by.receipts),
-                [redacted(each.final_url) for each in (by.intent.files if by.intent else [])],
-            )
+            tables = dict(by.receipts)
+            # What the window published itself, and of what the later one published only what it has merged.
+            outputs += [
+                redacted(each.final_url)
+                for each in (by.intent.files if by.intent else [])
+                if each.facts is not None and each.facts.operator in by.plan.takes
+            ]
     else:
         told = f"Window {window_id} read it; its record is in {_one_of(outputs)}."
     shown = ", ".join(f"{name} since {version}" for name, version in tables.items())
