@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dagflow.engine.run import RunOptions, run
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.context import StorageContext
+from dagflow.web.api import Api, as_json
+from dagflow.web.checkpoints import CheckpointLocation, named
 
 APP = """\
 name: sample
@@ -56,3 +61,13 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     with contextlib.chdir(tmp_path):
         finish()
         yield tmp_path
+
+
+def api_of(*urls: str) -> Api:
+    """The answers about some checkpoints."""
+    return Api(named(CheckpointLocation(url, StorageContext.default()) for url in urls or ("out/sample.journal",)))
+
+
+def ask(path: str, **values: str) -> Any:
+    """The answer about the checkpoint of the working directory, as a program gets it."""
+    return json.loads(json.dumps(api_of().answer(path, values), default=as_json))

@@ -32,7 +32,7 @@ export function Files({ route, app }) {
       <${Resource} of=${files}>
         ${(data) =>
           data.files.length === 0
-            ? html`<${Empty} title="No such file was taken">${search ? "Ask above why a file was not taken: type its whole path." : "A file appears here when its first block is planned."}<//>`
+            ? html`<${Nothing} route=${route} isAll=${!data.next} /><${More} route=${route} param="after" next=${data.next} following="Look in older windows" />`
             : html`<section class="box" aria-label="Files">
                   <${Table}
                     label="Files"
@@ -47,6 +47,15 @@ export function Files({ route, app }) {
       <//>
     </main>
     ${route.params.file && html`<${FilePanel} route=${route} app=${app} url=${route.params.file} />`}`;
+}
+
+/** No file in what was looked at: a request reads for a second, and a whole path is found at once by the index. */
+function Nothing({ route, isAll }) {
+  const { search, state } = route.params;
+  const isPath = /^(\/|[a-z][a-z0-9+.-]*:\/\/)[^*?[]*$/i.test(search ?? "");
+  const title = isAll ? "No such file was taken" : "No such file in the newest windows";
+  if (isPath) return html`<${Empty} title=${title}><a href=${changed(route, { file: search })}>Look up ${visible(baseName(search))}</a> by its whole path.<//>`;
+  return html`<${Empty} title=${title}>${search || state ? "A whole path is found at once, however long ago the file was read. Above, ask why a file was not taken." : "A file appears here when its first block is planned."}<//>`;
 }
 
 const keyOf = (file) => (file ? `${file.url} ${file.size_bytes} ${file.mtime_ms} ${file.etag}` : "");

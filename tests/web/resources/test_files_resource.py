@@ -1,0 +1,107 @@
+"""Where lines of files have gone, and how files are found in long journals."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dagflow.journal import Window
+from dagflow.report.manifest import WindowManifest, manifest_of
+from dagflow.web.app_files import AppFile
+from dagflow.web.query import RequestError
+from dagflow.web.resources import files_resource
+from dagflow.web.resources.file_windows import last_reader
+from tests.web.conftest import APP, ROWS, api_of, ask, finish
+
+
+def test_a_line_before_what_was_appended_is_followed(folder: Path) -> None:
+    """Of a file that has grown, each line leads to the window that read it, also one of an earlier version."""
+    url = str(folder / "in" / "a.csv")
+    before = ask("files/one", url=url, line="2")["found"]
+    with (folder / "in" / "a.csv").open("ab") as file:
+        file.write(b"hen,8\n")
+    finish()
+    assert ask("files/one", url=url, line="2")["found"]["window"] == before["window"]
+    assert ask("files/one", url=url, line="9")["found"]["window"] > before["window"]
+
+
+def test_a_line_is_followed_to_its_output(folder: Path) -> None:
+    """The output that is named for a line holds its record, and no other one does."""
+    url = str(folder / "in" / "a.csv")
+    (version,) = ask("files/one", url=url)["versions"]
+    assert [each["start"] for each in version["ranges"]] == sorted(each["start"] for each in version["ranges"])
+    assert version["rejects"][0]["offset"] == (folder / "in" / "a.csv").read_bytes().index(b"fox")
+    for line, name in ((2, b"ant"), (4, b"cat"), (8, b"gnu")):
+        found = ask("files/one", url=url, line=str(line))["found"]
+        assert found["offset"] == (folder / "in" / "a.csv").read_bytes().index(name)
+        holding = [str(path) for path in (folder / "out" / "records").iterdir() if name in path.read_bytes()]
+        assert set(holding) <= set(found["outputs"])
+        assert found["sentence"].startswith(
+            f"Line {line} begins at byte {found['offset']}. Window {found['window']} read it"
+        )
+    assert "has fewer lines" in ask("files/one", url=url, line="99")["found"]["sentence"]
+    (folder / "in" / "a.csv").write_bytes(b"other")
+    assert "not the version any more" in ask("files/one", url=url, line="2")["found"]["sentence"]
+    with pytest.raises(RequestError, match="no window has read /nowhere"):
+        ask("files/one", url="/nowhere")
+
+
+def test_a_line_is_followed_to_the_window_that_merged_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its outputs are what its window published, and what the later one merged, but not what that one read itself."""
+    table = (
+        '{class: TableWriter, properties: {table: "delta:out/t", commit: {every_millis: 600000}}, partition: parallel}'
+    )
+    text = APP.replace("  refused: {", f"  table: {table}\n  refused: {{")
+    monkeypatch.chdir(tmp_path)
+    Path("app.yaml").write_text(text.replace("to: writer.input}", "to: [writer.input, table.input]}"))
+    Path("in").mkdir()
+    Path("in/a.csv").write_bytes(ROWS)
+    finish()
+    found = ask("files/one", url=str(tmp_path / "in" / "a.csv"), line="2")["found"]
+    row, part = found["outputs"]
+    assert b"ant" in Path(row).read_bytes() and [part] == list(map(str, (tmp_path / "out" / "t").glob("*.parquet")))
+    assert found["tables"] == {"table": "version 0"}
+
+
+def test_why_says_how_far_it_has_looked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a long journal a request ends in time, and does not take what it has not seen for what is not there."""
+    monkeypatch.setattr("dagflow.web.resources.files_resource.LOOK_S", -1.0)
+    url = str(folder / "in" / "b.txt")
+    assert ask("why", url=url)["sentence"].endswith(" The index of what was taken does not have it.")
+    newest = ask("windows")["windows"][0]["window"]
+    monkeypatch.setattr(AppFile, "why", lambda self, url: {"sentence": "It is not taken.", "taken_ms": None})
+    assert f"No window from {newest} on has read it" in ask("why", url=url)["sentence"]
+
+
+def test_a_file_that_was_read_long_ago_is_found_by_its_splitter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its index says when a file was taken, and so in which windows: these are looked at, and not all since then."""
+    url = str(folder / "in" / "a.csv")
+    windows = ask("files/one", url=url)["versions"][0]["windows"]
+    for number in range(8):
+        (folder / "in" / f"x{number}.csv").write_bytes(ROWS)
+    finish()
+    looked_at: list[int] = []
+
+    def counting(window: Window) -> WindowManifest:
+        looked_at.append(window.plan.window_id)
+        return manifest_of(window)
+
+    monkeypatch.setattr(files_resource, "LOOK_S", -1.0)
+    monkeypatch.setattr(files_resource, "manifest_of", counting)
+    assert ask("files/one", url=url)["versions"][0]["windows"] == ask("why", url=url)["windows"] == windows
+    assert looked_at == windows[::-1] * 2
+
+
+def test_the_last_window_that_read_a_file_is_found_by_a_moment(folder: Path) -> None:
+    """For each file, whatever lies before and behind it."""
+    for name in "cdef":
+        (folder / "in" / f"{name}.csv").write_bytes(ROWS)
+    finish()
+    (checkpoint,) = api_of().checkpoints.values()
+    store, state = checkpoint.journal()
+    for row in ask("files")["files"]:
+        moment = row["times"]["planned_ms"]
+        emitted = ask(f"windows/{row['windows'][0]}")["times"]["emitted_ms"]
+        assert last_reader(store, state, row["url"], emitted) == row["windows"][-1], moment
+    assert last_reader(store, state, "/nowhere", 1) == last_reader(store, state, row["url"], 0) == 0
