@@ -24,6 +24,10 @@ GROUP_GRACE_S = 15.0
 """The files that windows have held back may be merged within this time after that; then the next run merges them."""
 
 
+ABANDON_S = 2.0
+"""Cancelled windows may end within this time, all of them together."""
+
+
 class StopRequest:
     """A request to end early; a signal handler may make it."""
 
@@ -55,9 +59,11 @@ class StopRequest:
 def abandon(storage: StorageContext, runtime: Runtime, windows: Iterable[Future[list[TaskResult]]]) -> None:
     """Cancel running windows, and remove what their tasks have written by now."""
     runtime.cancel()
+    deadline = time.monotonic() + ABANDON_S
     for window in windows:
         try:
-            results = window.result(timeout=STOP_GRACE_S)
+            # What they write after that is swept, at the end or by the next run.
+            results = window.result(timeout=max(deadline - time.monotonic(), 0))
         except (DagflowError, CancelledError, TimeoutError):
             continue
         discard_all(storage, [file for result in results for file in result.files])

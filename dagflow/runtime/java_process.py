@@ -15,16 +15,44 @@ OUT_OF_MEMORY_END = "it ran out of memory"
 END_S = 5.0
 """How long an ending Java is waited for; its connections close before it is gone."""
 
-_IGNORED_SIGNALS = "INT TERM HUP"
+_LOOK_EVERY_S = 0.2
+
+_BOUND = """\
+trap '' INT TERM HUP
+exec 3<&0
+begun() {
+  kill -0 $$ || exit
+  read -r facts < /proc/$$/stat && set -- $facts && shift 21 && echo "$1"
+}
+(
+  first=$(begun)
+  read -r _ <&3
+  left={looks}
+  while [ $left -gt 0 ]; do
+    # Another process may have the number by now.
+    [ "$(begun)" = "$first" ] && kill -0 $$ || exit
+    left=$((left - 1))
+    command -p sleep 0.2 || command -p sleep 1 || left=0
+  done
+  kill -KILL $$
+) >/dev/null 2>&1 &
+exec "$@" 3<&-
+"""
 
 
-def ignoring_signals(command: Sequence[str]) -> list[str]:
-    """A command that ignores what a terminal or a service manager sends to every process of a run.
+def bound_to_driver(command: Sequence[str], grace_s: float = 10.0) -> list[str]:
+    """A command that ends with the driver, and ignores what is sent to every process of a run.
 
-    The driver could not end the run cleanly without Java. Java ends when its standard input does, which is the
-    driver's end of a pipe: also after a SIGKILL of the driver.
+    The driver could not end the run cleanly without Java, which a signal of a terminal or a service manager would end.
+    Java ends when its standard input does, which is the driver's end of a pipe: also after a SIGKILL of the driver. A
+    second process at that pipe kills a Java that has not ended some time later: while it starts, or when it hangs, it
+    does not look at the pipe.
+
+    Args:
+        command: Starts Java.
+        grace_s: How long Java has time to end by itself.
     """
-    return ["/bin/sh", "-c", f"trap '' {_IGNORED_SIGNALS}; exec \"$@\"", "sh", *command]
+    return ["/bin/sh", "-c", _BOUND.replace("{looks}", str(round(grace_s / _LOOK_EVERY_S))), "sh", *command]
 
 
 def with_utf8(environ: Mapping[str, str]) -> dict[str, str]:

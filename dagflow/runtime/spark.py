@@ -51,6 +51,12 @@ PROBE_ROUNDS = 3
 LOOK_EVERY_S = 0.2
 """How often a thread that waits for a job looks whether the run shall stop."""
 
+CANCEL_S = 2.0
+"""How soon Java must answer at the end of a run that it no longer works on its jobs."""
+
+CLOSE_S = 10.0
+"""How soon it must have stopped."""
+
 NO_ANSWER_S = 20.0
 """Executors take seconds to start; a longer silence is worth a warning."""
 
@@ -271,9 +277,7 @@ class SparkRuntime(Runtime):
 
     def cancel(self) -> None:
         """Cancel the running jobs; Python tasks may go on writing for about two seconds."""
-        # This fails only where the JVM has ended, and its jobs with it.
-        with contextlib.suppress(Py4JError, OSError):
-            self._context.cancelJobGroup(self._group)
+        self._asked_for("cancelled its jobs", CANCEL_S, lambda: self._context.cancelJobGroup(self._group))
 
     def close(self) -> None:
         """Drop the broadcast, and stop the context where this runtime owns it; a second call does nothing."""
@@ -281,11 +285,26 @@ class SparkRuntime(Runtime):
             return
         self._is_closed = True
         self._receiver.close()
-        with contextlib.suppress(Py4JError, OSError):
-            self._broadcast.destroy()
+        self._asked_for("dropped a broadcast", CANCEL_S, self._broadcast.destroy)
         if self._owns_context:
+            self._asked_for("stopped", CLOSE_S, lambda: stop_context(self._context))
+
+    def _asked_for(self, done: str, within_s: float, ask: Callable[[], object]) -> None:
+        """Ask Java for something that ends what it does; a Java of this run that does not answer is killed."""
+
+        def work() -> None:
+            # This fails only where the JVM has ended, and its jobs with it.
             with contextlib.suppress(Py4JError, OSError):
-                stop_context(self._context)
+                ask()
+
+        asking = threading.Thread(target=work, name="spark-end", daemon=True)
+        asking.start()
+        asking.join(within_s)
+        if asking.is_alive() and self._owns_context:
+            logger.warning("Java has not %s within %d seconds, and is killed", done, within_s)
+            opened: Any = self._context
+            opened.process.kill()
+            asking.join()
 
 
 def _slot(key: tuple[int, tuple[int, ...]]) -> int:

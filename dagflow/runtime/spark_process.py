@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from dagflow.runtime import daemon
-from dagflow.runtime.java_process import END_S, ignoring_signals, with_utf8
+from dagflow.runtime.java_process import END_S, bound_to_driver, with_utf8
 from dagflow.runtime.prepared_daemon import ADDRESS, PreparedDaemon
 from dagflow.runtime.process_log import ProcessLog
 from dagflow.runtime.scratch import SHORT_PLACES, Scratch, sweep
@@ -138,7 +138,7 @@ class SparkProcess:
         try:
             # Java ends with the pipe to its standard input, also where this process is killed.
             return subprocess.Popen(
-                ignoring_signals(command), env=environ, stdin=subprocess.PIPE, stdout=log, stderr=log
+                bound_to_driver(command), env=environ, stdin=subprocess.PIPE, stdout=log, stderr=log
             )
         finally:
             if log is not None:

@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+
 import pytest
 
-from dagflow.runtime.java_process import with_utf8
+from dagflow.runtime.java_process import bound_to_driver, with_utf8
+from tests.cli.processes import PATIENCE_S
+
+DRIVER = """
+import os, signal, subprocess, sys
+from dagflow.runtime.java_process import bound_to_driver
+java = subprocess.Popen(bound_to_driver(["sleep", "600"], grace_s=0.4), stdin=subprocess.PIPE)
+while not open(f"/proc/{java.pid}/cmdline").read().startswith("sleep"):
+    pass
+print(java.pid, open(f"/proc/{java.pid}/task/{java.pid}/children").read(), flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
 
 
 @pytest.mark.parametrize(
@@ -20,3 +38,24 @@ from dagflow.runtime.java_process import with_utf8
 def test_java_takes_file_names_for_utf8_where_python_does(given: dict[str, str], is_changed: bool) -> None:
     """Python does so in the locale C; any other locale is a person's choice."""
     assert with_utf8(given) == ({**given, "LC_ALL": "C.UTF-8"} if is_changed else given)
+
+
+def test_a_java_that_hangs_is_killed_behind_its_driver() -> None:
+    """It does not look at its standard input; nothing of it stays, and its guard ends with it."""
+    driver = subprocess.run([sys.executable, "-c", DRIVER], stdout=subprocess.PIPE, text=True)
+    processes = [int(each) for each in driver.stdout.split()]
+    assert driver.returncode == -signal.SIGKILL and len(processes) == 2
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError):
+            ended = os.pidfd_open(process)
+            assert select.select([ended], [], [], PATIENCE_S)[0] == [ended]
+            os.close(ended)
+
+
+@pytest.mark.parametrize(("end", "code"), [("exit 3", 3), ("kill -9 $$", -9), ("trap '' TERM; read _; exit 5", 5)])
+def test_java_has_its_own_exit_code_and_standard_input(end: str, code: int) -> None:
+    """The guard changes nothing of a Java that ends by itself, and kills nothing else when the pipe closes."""
+    with subprocess.Popen(bound_to_driver(["/bin/sh", "-c", end]), stdin=subprocess.PIPE) as java:
+        assert java.stdin is not None
+        java.stdin.close()
+        assert java.wait(PATIENCE_S) == code

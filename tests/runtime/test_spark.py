@@ -126,3 +126,34 @@ def test_a_task_that_leaves_something_behind_counts_once(tmp_path: Path, spark_c
     assert [result.error for result in results if result.error is not None] == []
     assert sum(result.counters.of("lines").records.get("records", 0) for result in results) == 2
     runtime.close()
+
+
+class Silent:
+    """A context whose Java answers nothing, and that of its own process."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self._is_killed = threading.Event()
+        self.process = self
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    def kill(self) -> None:
+        """Let what waits for an answer go on."""
+        self._is_killed.set()
+
+    def cancelJobGroup(self, group: str) -> None:  # as in PySpark
+        """Wait for an answer."""
+        self._is_killed.wait()
+
+
+def test_a_java_that_does_not_answer_is_killed(
+    tmp_path: Path, spark_context: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run goes on to its end; without that it would wait for ever."""
+    monkeypatch.setattr("dagflow.runtime.spark.CANCEL_S", 0.05)
+    program = Program.of("app", exchanging_plan(), operators_of(tmp_path))
+    silent: Any = Silent(spark_context)
+    SparkRuntime(program, silent, owns_context=True).cancel()
+    assert silent._is_killed.is_set()
