@@ -211,7 +211,9 @@ class Driver:
             for window in stale:
                 why = " was planned with the app as it was and" if window.config_hash else ""
                 self._observer.notice(f"window {window.window_id}{why} is planned again")
-        planned = self._journal.state.planned
+        state = self._journal.state
+        planned = state.planned
+        self._runner.committed(state.last_committed, state.left_out.newest, self._planner.last_emitted)
         for window_id in sorted(planned):
             if self._stop.is_requested:
                 return
@@ -274,6 +276,7 @@ class Driver:
         self._in_flight.popleft()
         with self._controls.watch.doing(f"the commit of window {flight.planned.window_id}"):
             intent = self._committer.commit(flight.planned, results, decisions)
+        self._runner.committed(flight.planned.window_id, intent.skipped, self._planner.last_emitted)
         if not flight.planned.closes:
             self._planner.committed(flight.load, results)
         self._statistics.committed(flight.planned, intent)

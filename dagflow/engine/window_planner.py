@@ -101,6 +101,11 @@ class WindowPlanner:
         """Whether an emitted window waits to be planned."""
         return bool(self._emitted)
 
+    @property
+    def last_emitted(self) -> int:
+        """The last window that was emitted, or planned by an earlier run."""
+        return self._next_window - 1
+
     def emit_ahead(self, windows: int) -> None:
         """Emit until this many windows wait to be planned, or there is no more to emit for now."""
         while len(self._emitted) < windows:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
@@ -95,6 +95,8 @@ class WindowRunner:
         self._held = held
         self._side_inputs = side_inputs
         self._decided: dict[str, str] = {}
+        # By version: what committed windows say of it, and the last window that was emitted by then.
+        self._gone: dict[VersionKey, tuple[Skipped, int]] = {}
         self._has_rate_limit = any(operator.rate_limit() is not None for operator in app.operators.values())
 
     @property
@@ -177,9 +179,12 @@ class WindowRunner:
             StorageError: The driver sees a version that the tasks did not find, twice.
         """
         gone, is_repeated = gone_after_part(results), window.is_repeated
+        before = self._gone_before(window.planned)
+        read = {version for result in results for version in result.read_in_part}
+        gone |= {version: skipped for version, skipped in before.items() if version in read}
         if not gone:
             try:
-                require_gone(gone_in(results), self._storage)
+                require_gone([each for each in gone_in(results) if each.version not in before], self._storage)
                 return None
             except StorageError:
                 # It may have come back since.
@@ -188,6 +193,22 @@ class WindowRunner:
                 is_repeated = True
         discard_all(self._storage, [file for result in results for file in result.files])
         return replace(self.submit(window.planned, {**window.gone, **gone}), is_repeated=is_repeated)
+
+    def committed(self, window_id: int, skipped: Iterable[Skipped], last_emitted: int) -> None:
+        """Let later windows leave out versions of which this one has left out a part because they were gone.
+
+        They may be back, or be held open by a task. Then what this window lacks would be missing in the middle.
+
+        Args:
+            window_id: The window that was committed.
+            skipped: What it has left out.
+            last_emitted: The last window that may have more of these versions because it was emitted before.
+        """
+        self._gone = {version: each for version, each in self._gone.items() if each[1] > window_id}
+        self._gone.update((each.version, (each, last_emitted)) for each in skipped if each.is_gone)
+
+    def _gone_before(self, planned: WindowPlan) -> dict[VersionKey, Skipped]:
+        return {version: each for version, (each, until) in self._gone.items() if planned.window_id <= until}
 
     def running_window(self, window: InFlight) -> RunningWindow:
         """How far a window is; for display only."""

@@ -103,7 +103,7 @@ class BlockMetadata(RowTuple):
         is_open: Whether the file may grow, so that a last record without delimiter waits for its end. In what a
             reader says of a block that it has read: whether one does wait behind it.
         resumes: Whether the block begins where an earlier version of the file ended, so that it also has the
-            record that was in progress there.
+            record that was in progress there. The same of the content behind content_start.
         fingerprint: Of the version's first and last bytes, by which they are recognised although the file has grown
             since; 0 where none was taken.
         decompressed: What part of a compressed file it is; None where the file is not cut.
@@ -114,6 +114,7 @@ class BlockMetadata(RowTuple):
         read_fingerprint: Of the bytes before tail_start, or of the content before content_start, as they were read; 0
             where none is known. A file that begins otherwise by now was rewritten.
         moved_from: The URL under which a splitter took the file before; "" where it was taken under no other.
+        is_gone: Whether an earlier window has found that the version is gone, so that this is left out.
     """
 
     block_id: int
@@ -133,11 +134,17 @@ class BlockMetadata(RowTuple):
     tail_start: int = 0
     read_fingerprint: int = 0
     moved_from: str = ""
+    is_gone: bool = False
 
     @property
     def size_bytes(self) -> int:
         """Length of the range."""
         return self.end - self.start
+
+    @property
+    def begins_at_cut(self) -> bool:
+        """Whether it goes on behind a block of another version: the record that lies across its start was read."""
+        return not self.resumes and (self.start == self.tail_start > 0 or self.content_start > 0)
 
     @classmethod
     def to_rows(cls, tuples: Iterable[BlockMetadata]) -> list[Any]:
@@ -192,6 +199,7 @@ def _unfolded(
     tail_start: int = 0,
     read_fingerprint: int = 0,
     moved_from: str = "",
+    is_gone: bool = False,
 ) -> Iterator[BlockMetadata]:
     version = FileVersion(size_bytes, mtime_ns, etag, file_id)
     for index in range(count):
@@ -214,13 +222,15 @@ def _unfolded(
             tail_start=tail_start,
             read_fingerprint=read_fingerprint,
             moved_from=moved_from,
+            is_gone=is_gone,
         )
 
 
 def _rarely_set(block: BlockMetadata) -> list[Any]:
     """The end of a block's row, without what is not set."""
     decompressed = None if block.decompressed is None else list(block.decompressed)
-    values = [decompressed, block.content_start, block.tail_start, block.read_fingerprint, block.moved_from]
+    before = block.content_start, block.tail_start, block.read_fingerprint, block.moved_from
+    values = [decompressed, *before, block.is_gone]
     while values and not values[-1]:
         values.pop()
     return values
@@ -240,7 +250,7 @@ def _continues(last: BlockMetadata, block: BlockMetadata, length: int) -> bool:
         and (block.is_open, block.fingerprint) == (last.is_open, last.fingerprint)
         and block.discovered_ms == last.discovered_ms
         and (block.tail_start, block.read_fingerprint) == (last.tail_start, last.read_fingerprint)
-        and block.moved_from == last.moved_from
+        and (block.moved_from, block.is_gone) == (last.moved_from, last.is_gone)
         and (block.decompressed, last.decompressed) == (None, None)
         and not (block.resumes or block.content_start)
     )

@@ -11,6 +11,33 @@ import numpy as np
 from operators.files.file_columns import Column
 
 
+@dataclass(frozen=True, slots=True)
+class ReadPart:
+    """How far a task has read a version of a file that goes on behind its blocks.
+
+    Attributes:
+        url: The file.
+        size_bytes: Length of the version.
+        mtime_ns: Its modification time in nanoseconds since 1970.
+        end: All records that begin before this offset were read; a record may lie across it.
+        fingerprint: Of the bytes up to there.
+    """
+
+    url: str
+    size_bytes: int
+    mtime_ns: int
+    end: int
+    fingerprint: int
+
+    def goes_on_behind(self, other: object) -> bool:
+        """Whether something else is known of the same version, and less of it."""
+        return (
+            isinstance(other, ReadPart)
+            and (other.url, other.size_bytes, other.mtime_ns) == (self.url, self.size_bytes, self.mtime_ns)
+            and other.end <= self.end
+        )
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class FileFingerprints:
     """Fingerprints of files that were read to their ends, or left out; in columns.

@@ -14,13 +14,13 @@ from dagflow.metrics.names import BLOCKS, BYTES
 from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
 from operators.files.small_file_batch import SmallFileBatch
-from operators.files.source_events import FileFingerprints
+from operators.files.source_events import FileFingerprints, ReadPart
 from operators.reader.block_files import BlockFiles
 from operators.reader.byte_accounting import BlockAccounting, TaskAccounting, accounting_key
 from operators.reader.byte_source import MeasuredFile
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.content import ContentReader
-from operators.reader.fingerprints import block_fingerprint
+from operators.reader.fingerprints import block_fingerprint, part_fingerprint
 from operators.reader.formats.base import HeaderError, with_entry_state
 from operators.reader.on_error import ErrorPolicy, version_key
 from operators.reader.prescan import UNKNOWN_STATE
@@ -106,28 +106,42 @@ class BlockProcessor:
             return
         self._context.progress.add(block.size_bytes - reported)
         try:
-            fingerprint = (
-                None if self._context.source_events is None else block_fingerprint(file, block, self._context.storage)
-            )
+            fingerprint = self._fingerprint(file, block, accounting)
             self._files.require_unchanged(block)
         except StorageError as error:
             self._leave_out_if_gone(block, accounting, error)
             return
         self._report(block, accounting, fingerprint)
         self._accounting.book(accounting_key(block))
-        if accounting.has_grown and (block.start or not block.is_last):
-            # Other blocks may have been read before the file grew, so that what waits here is counted there.
+        if block.begins_at_cut or (accounting.has_grown and (block.start or not block.is_last)):
+            # The record across the cut was counted with another version. Or other blocks may have been read before the
+            # file grew, so that what waits here is counted there.
             self._context.accounting[accounting_key(block)] = UNKNOWN_SUM
         self._count(block)
         finished = [] if accounting.is_left_out else [replace(block, is_open=accounting.waiting_bytes > 0)]
         yield ReadStep([no_records(block)] if is_empty else [], [*finished])
 
-    def _report(self, block: BlockMetadata, accounting: BlockAccounting, fingerprint: FileFingerprints | None) -> None:
+    def _fingerprint(
+        self, file: MeasuredFile, block: BlockMetadata, accounting: BlockAccounting
+    ) -> FileFingerprints | ReadPart | None:
+        storage = self._context.storage
+        if self._context.source_events is None:
+            return None
+        if block.is_last:
+            return block_fingerprint(file, block, storage)
+        return None if accounting.is_decompressed else part_fingerprint(file, block, accounting.complete_until, storage)
+
+    def _report(
+        self, block: BlockMetadata, accounting: BlockAccounting, fingerprint: FileFingerprints | ReadPart | None
+    ) -> None:
         """Say what was read of a file."""
         if not block.is_last or (block.start and not block.resumes):
             self._context.read_in_part.add(version_key(block))
-        if fingerprint is not None and self._context.source_events is not None:
-            self._context.source_events.append(fingerprint)
+        events = self._context.source_events
+        if fingerprint is not None and events is not None:
+            if isinstance(fingerprint, ReadPart) and events and fingerprint.goes_on_behind(events[-1]):
+                events.pop()
+            events.append(fingerprint)
         if block.moved_from:
             start, end = block.content_start or block.start, accounting.read_until
             self._context.moved.append(MovedRange(redacted(block.moved_from), start, end))

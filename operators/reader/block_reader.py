@@ -140,7 +140,7 @@ class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher, Seekable
         content = ContentReader(self.format, self.compression, paths)
         files = BlockFiles(context.storage, limiter, is_exact=context.is_reprocessed)
         accounting = TaskAccounting(context, self.format.adds_up)
-        errors = ErrorPolicy(self.on_error, self.on_vanished, context)
+        errors = ErrorPolicy(self.on_error, self.on_vanished, context, self.compression)
         self._readers = _Readers(
             limiter,
             files,

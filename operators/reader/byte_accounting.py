@@ -37,7 +37,9 @@ class BlockAccounting:
         lost: Records that were read, and neither accepted nor refused nor passed over; 0 in a right format.
         is_left_out: Whether the file's content is in no output.
         read_until: Offset in the file's content up to which it was read.
+        complete_until: The same, without a record at the end that waits.
         has_grown: Whether a record at the file's planned end was found to go on.
+        is_decompressed: Whether offsets are those in the decompressed content.
     """
 
     def __init__(
@@ -52,8 +54,9 @@ class BlockAccounting:
         self.listener = listener
         self._log = log
         self.due = self.covered = self.waiting_bytes = self.lost = self.read_until = 0
+        self.complete_until = 0
         self._aside = 0
-        self.is_left_out = self.has_grown = False
+        self.is_left_out = self.has_grown = self.is_decompressed = False
 
     def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:
         """See ByteAccounting.

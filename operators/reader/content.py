@@ -60,6 +60,7 @@ class ContentReader:
                 content.source, content.block, accounting, problem=problem, has_grown=has_grown
             )
         accounting.read_until = min(content.block.end, content.source.size_bytes)
+        accounting.is_decompressed = content.source is not file
         if content.waiting_bytes:
             accounting.waiting_bytes += content.waiting_bytes
             accounting.counters[WAITING_BYTES] += content.waiting_bytes

@@ -14,7 +14,7 @@ from dagflow.storage.fingerprint import (
 )
 from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
-from operators.files.source_events import FileFingerprints
+from operators.files.source_events import FileFingerprints, ReadPart
 from operators.reader.byte_source import ByteSource
 from operators.reader.scanning.multi_file import BufferedFiles
 
@@ -36,6 +36,24 @@ def block_fingerprint(file: ByteSource, block: BlockMetadata, storage: StorageCo
     version = block.version
     fingerprint = prefix_fingerprint(file, version.size_bytes)
     return FileFingerprints.of("", [block.url], [version.size_bytes], [version.mtime_ns], [fingerprint])
+
+
+def part_fingerprint(file: ByteSource, block: BlockMetadata, end: int, storage: StorageContext) -> ReadPart | None:
+    """How far a file was read whose rest is in other blocks; None where that is of no use, see block_fingerprint.
+
+    Args:
+        file: The file as it is stored.
+        block: A block that was read.
+        end: All records before this offset were read with it and those before it; 0 where that is not known.
+        storage: Reaches the file.
+
+    Raises:
+        StorageError: The file cannot be read.
+    """
+    if block.is_last or not end or block.version.etag or not storage.backend(block.url).is_local:
+        return None
+    version = block.version
+    return ReadPart(block.url, version.size_bytes, version.mtime_ns, end, prefix_fingerprint(file, end))
 
 
 def prefix_fingerprint(source: ByteSource, size_bytes: int) -> int:
@@ -77,19 +95,21 @@ def skipped_block_fingerprint(block: BlockMetadata, storage: StorageContext) -> 
 
     The fingerprint of a last block that was read counts more: the file is gone on with from its end.
     """
+    if block.start and not block.resumes:
+        return None
     return _mark(block, storage, left_out_from(block.start))
 
 
 def gone_block_fingerprint(
     block: BlockMetadata, storage: StorageContext, *, is_rewritten: bool
 ) -> FileFingerprints | None:
-    """What stands for a file, or a tail, whose first block was gone; see skipped_block_fingerprint."""
+    """What stands for a file of which nothing was read from a block on, because its version was gone."""
     return _mark(block, storage, gone_from(block.start, is_rewritten=is_rewritten))
 
 
 def _mark(block: BlockMetadata, storage: StorageContext, mark: int) -> FileFingerprints | None:
     version = block.version
-    if (block.start and not block.resumes) or version.etag or not storage.backend(block.url).is_local:
+    if version.etag or not storage.backend(block.url).is_local:
         return None
     return FileFingerprints.of("", [block.url], [version.size_bytes], [version.mtime_ns], [mark])
 

@@ -67,6 +67,7 @@ class GrowingFileReader:
                 accounting.due -= accounting.waiting_bytes
             source = SourcePrefix(source, end)
         accounting.due += resumed.size_bytes
+        accounting.complete_until = min(resumed.end, source.size_bytes)
         if problem is not None:
             problem.refuse(source, resumed, accounting)
         else:

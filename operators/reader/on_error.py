@@ -12,6 +12,7 @@ from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
 from operators.files.source_events import FileFingerprints
 from operators.reader.byte_accounting import accounting_key
+from operators.reader.compression.recognition import CompressionSetting, expected_compression
 from operators.reader.compression.stream import UNKNOWN_SIZE
 from operators.reader.fingerprints import gone_block_fingerprint, skipped_block_fingerprint
 
@@ -37,9 +38,17 @@ class ErrorPolicy:
             is journaled, counted and logged.
         on_vanished: The same of a version that is gone when it should be read.
         context: Of the task.
+        compression: What the app says of compression.
     """
 
-    def __init__(self, on_error: OnError, on_vanished: OnVanished, context: OperatorContext) -> None:
+    def __init__(
+        self,
+        on_error: OnError,
+        on_vanished: OnVanished,
+        context: OperatorContext,
+        compression: CompressionSetting = "auto",
+    ) -> None:
+        self._compression = compression
         self.skips = on_error == "skip"
         self._skips_gone = on_vanished == "skip"
         self._context = context
@@ -67,6 +76,9 @@ class ErrorPolicy:
         self._leave_out(block, error, "deleted" if isinstance(error, MissingError) else "superseded")
         self._context.counters[VANISHED] += 1
         is_rewritten = isinstance(error, SourceChangedError) and error.is_rewritten
+        if block.start and not block.resumes and expected_compression(block, self._compression) is not None:
+            # How much of the content was read with the blocks before it is not known.
+            return
         self._report(gone_block_fingerprint(block, self._context.storage, is_rewritten=is_rewritten))
 
     def leave_out_after_part(self, block: BlockMetadata, error: GoneError) -> None:
@@ -80,6 +92,10 @@ class ErrorPolicy:
 
     def left_out_before(self, block: BlockMetadata) -> bool:
         """Leave out a block of a version that an earlier attempt at the window found gone; whether it is one."""
+        if block.is_gone:
+            text = "the version was gone before, when what lies before this was to be read"
+            self._leave_out_gone(block, SourceChangedError(text, url=redacted(block.url), has_other_bytes=True))
+            return True
         known = self._context.gone.get(version_key(block)) if self._context.gone else None
         if known is None:
             return False

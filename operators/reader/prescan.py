@@ -197,6 +197,8 @@ class BlockPreScan(PreScan):
         compression = cutting_compression(block, self._setting, self._format)
         if compression is not None:
             return chains_of(source, block, compression)
+        if block.begins_at_cut:
+            block = replace(block, start=0)
         return self._format.prescan(source, resumed_block(self._format, source, block))
 
     def resolve(self, items: Sequence[Any], results: Sequence[Any]) -> list[Any]:
@@ -221,6 +223,13 @@ class BlockPreScan(PreScan):
                 self._files[key] = replace(file, cut=cut)
             return block
         state = file.entry_state
+        if item.begins_at_cut:
+            # The blocks before it were of another version: the scan began with the file, and a reader scans it anew.
+            if result is not None and result is not UNREAD:
+                self._files[key] = replace(file, entry_state=self._format.exit_state(0, result), cut=None)
+            elif not item.is_last:
+                self._files[key] = replace(file, entry_state=UNKNOWN_STATE, cut=None)
+            return replace(item, entry_state=UNKNOWN_STATE) if self._format.needs_prescan else item
         if result is UNREAD or (state == UNKNOWN_STATE and not item.is_last):
             self._files[key] = replace(file, entry_state=UNKNOWN_STATE, cut=None)
         elif result is not None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+import os
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -45,6 +46,8 @@ class OpenFile:
         tail_start: See BlockMetadata.
         read_fingerprint: See BlockMetadata.
         moved_from: See BlockMetadata.
+        begins_at_cut: See ListedFiles.
+        is_gone: See BlockMetadata.
     """
 
     url: str
@@ -60,6 +63,8 @@ class OpenFile:
     tail_start: int = 0
     read_fingerprint: int = 0
     moved_from: str = ""
+    begins_at_cut: bool = False
+    is_gone: bool = False
 
     @property
     def next_end(self) -> int:
@@ -205,7 +210,7 @@ class BlockCutter:
         self._announce(file, relative_path, self._next_block_id, count)
         self._counters[names.FILES] += 1
         if count:
-            self._open = replace(file, resumes=start > 0)
+            self._open = replace(file, resumes=is_begun and not file.begins_at_cut)
         else:
             self._counters[names.FILES_COMPLETED] += 1
         return True
@@ -304,7 +309,8 @@ class BlockCutter:
             place = block_id, file.url, file.version, start, end, is_last, file.previous_block_id
             growth = file.is_open, file.resumes, file.fingerprint
             before = file.discovered_ms, file.content_start, file.tail_start, file.read_fingerprint
-            self._blocks.emit(BlockMetadata(*place, 0, *growth, None, *before, moved_from=file.moved_from))
+            after = file.moved_from, file.is_gone
+            self._blocks.emit(BlockMetadata(*place, 0, *growth, None, *before, *after))
             self._counters[names.BLOCKS_EMITTED] += 1
             self._counters[names.BYTES_EMITTED] += end - start
             self._counters[names.FILES_COMPLETED] += is_last
@@ -312,6 +318,16 @@ class BlockCutter:
             file = None if is_last else file.after(block_id)
         self._open = file
         return file is None
+
+    def give_up(self, gone: Container[bytes]) -> None:
+        """Emit the rest of the open file as blocks that are left out, if its version is gone.
+
+        Args:
+            gone: Names in the index of files whose versions are.
+        """
+        file = self._open
+        if file is not None and os.fsencode(self._roots.shorten(file.url)) in gone:
+            self._open = replace(file, is_gone=True)
 
     def snapshot(self) -> CutterState:
         """How far files are cut."""

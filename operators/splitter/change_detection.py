@@ -35,9 +35,10 @@ from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.fingerprinting import Prefix, prefixes_of, take_fingerprints
 from operators.splitter.index.index_view import IndexEntries, IndexView
 from operators.splitter.index.pending_fingerprints import InFlightFiles, PendingFingerprints
+from operators.splitter.index.version_slots import EARLIER, PART, SHORTER, ReadVersion, is_part
 from operators.splitter.renames.index_notes import notes_after, notes_before
 from operators.splitter.renames.rename_detector import COPY_GRACE_S, MAX_REPEATS, RenameDetector
-from operators.splitter.renames.verdicts import SHORTER, Verdict
+from operators.splitter.renames.verdicts import Verdict
 from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listed_stats import ListedStat
@@ -384,10 +385,12 @@ class ChangeDetector:
         decided = self._there([each for each in verdicts if each.outcome not in ("later", "again")])
         self._incomplete += len(verdicts) - len(decided)
         read = self._read_of(decided)
-        step.extend(notes_before(decided, read))
+        paths = {name.partition(EARLIER)[0] for name in read}
+        parts = self._index.find([path + PART for path in paths]).keys() if paths else ()
+        step.extend(notes_before(decided, read, parts))
         for verdict in sorted(decided, key=lambda each: each.outcome != "moved"):
             step.append(self._decided(verdict))
-        step.extend(notes_after(decided, read))
+        step.extend(notes_after(decided, read, parts))
         self._give(step)
         discovered_ms = self._clock.now_millis()
         return _Resolved(replace(files, discovered_ms=discovered_ms) for files in step)
@@ -408,13 +411,12 @@ class ChangeDetector:
             found.append(verdict)
         return found
 
-    def _read_of(self, verdicts: Sequence[Verdict]) -> dict[bytes, IndexEntry]:
+    def _read_of(self, verdicts: Sequence[Verdict]) -> dict[bytes, ReadVersion]:
         """What was read of versions that are replaced or have moved, by name: of a gone tail what was before it."""
         taken = {each.suspect.name: each.suspect.entry for each in verdicts if each.suspect.entry is not None}
         taken |= {each.source.name: each.source.entry for each in verdicts if each.source is not None}
-        gone = [name + SHORTER for name, entry in taken.items() if is_gone(entry.fingerprint)]
-        before = self._index.find(gone) if gone else {}
-        return {name: before.get(name + SHORTER, entry) for name, entry in taken.items()}
+        before = self._changed.read_before({name: entry for name, entry in taken.items() if is_gone(entry.fingerprint)})
+        return {name: before.get(name, ReadVersion(entry, is_part(name))) for name, entry in taken.items()}
 
     def _give(self, given: Iterable[ListedFiles]) -> None:
         """Note which files the scan gives: under another name they are no new files."""

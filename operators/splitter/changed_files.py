@@ -17,7 +17,7 @@ from operators.splitter.growth_notes import GrowthNotes
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.fingerprinting import Prefix
-from operators.splitter.renames.verdicts import SHORTER
+from operators.splitter.index.version_slots import PART, SHORTER, ReadVersion, is_part
 from operators.splitter.scan.listed_files import ListedFiles
 
 logger = logging.getLogger(__name__)
@@ -86,14 +86,26 @@ class ChangedFiles:
             entry: That version.
         """
         start, content_start = read_until(entry.fingerprint, entry.size_bytes), 0
-        before = entry if entry.fingerprint >= UNKNOWN else self._read_before([name]).get(name)
-        if before is None:
+        if entry.fingerprint >= UNKNOWN:
+            before, is_cut = entry, is_part(name)
+        elif name in (found := self.read_before({name: entry})):
+            before, is_cut = found[name]
+        else:
             return replace(files, start=start)
+        if start and is_cut:
+            # A block that was gone begins behind a record in progress that was left before it.
+            start = before.size_bytes
         if not start and entry.fingerprint > REWRITTEN and self._goes_on_in_content(files):
             content_start = max(before.size_bytes, 0)
-        is_known = before.size_bytes == (start or content_start) and before.fingerprint > UNKNOWN
-        known = before.fingerprint if is_known else UNKNOWN
-        return replace(files, start=start, content_start=content_start, read_fingerprint=known)
+        is_behind = before.size_bytes == (start or content_start)
+        known = before.fingerprint if is_behind and before.fingerprint > UNKNOWN else UNKNOWN
+        return replace(
+            files,
+            start=start,
+            content_start=content_start,
+            read_fingerprint=known,
+            begins_at_cut=is_behind and is_cut,
+        )
 
     def _goes_on_in_content(self, files: ListedFiles) -> bool:
         """Whether what was read before a compressed file was taken, and nothing of it read, is of its content."""
@@ -106,21 +118,35 @@ class ChangedFiles:
             By name their first bytes, and the fingerprint of these as they were read.
         """
         tails = {
-            files.index_names[0]: files
+            files.index_names[0]: (files, entry)
             for files, entry in changed
             if is_gone(entry.fingerprint) and files.root.is_local and read_until(entry.fingerprint, 0)
         }
-        found = self._read_before(list(tails))
+        found = self.read_before({name: entry for name, (_, entry) in tails.items()})
+        stats = {name: files.stats[0] for name, (files, _) in tails.items()}
         return {
-            name: (Prefix(tails[name].keys[0], entry.size_bytes, tails[name].stats[0].file_id), entry.fingerprint)
-            for name, entry in found.items()
+            name: (Prefix(tails[name][0].keys[0], entry.size_bytes, stats[name].file_id), entry.fingerprint)
+            for name, (entry, _) in found.items()
             if entry.fingerprint > UNKNOWN
         }
 
-    def _read_before(self, tails: Sequence[bytes]) -> dict[bytes, IndexEntry]:
-        """What was read of files before the tails that were taken last, by name."""
-        found = self._index.find([name + SHORTER for name in tails]) if tails else {}
-        return {name.removesuffix(SHORTER): entry for name, entry in found.items()}
+    def read_before(self, gone: Mapping[bytes, IndexEntry]) -> dict[bytes, ReadVersion]:
+        """What was read of files before what was gone of them, or left out.
+
+        Args:
+            gone: The versions that were taken, by name.
+        """
+        slots = [name + slot for name in gone for slot in (SHORTER, PART)]
+        known = self._index.find(slots) if slots else {}
+        read = {}
+        for name, entry in gone.items():
+            limit = read_until(entry.fingerprint, entry.size_bytes)
+            slot_entries = [(known[name + slot], slot == PART) for slot in (SHORTER, PART) if name + slot in known]
+            # Of content that nothing was read of under this name, it may be more than the file has bytes.
+            within = [each for each in slot_entries if not limit or each[0].size_bytes <= limit]
+            if within:
+                read[name] = ReadVersion(*max(within, key=lambda each: each[0].size_bytes))
+        return read
 
 
 def as_rewritten(entry: IndexEntry) -> IndexEntry:

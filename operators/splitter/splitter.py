@@ -25,7 +25,7 @@ from dagflow.api.input_explanation import InputExplainer
 from dagflow.api.properties import Count, Millis, PartOfPath, Paths, Size, Tuning, placeholders
 from dagflow.errors import MissingError
 from dagflow.storage.context import StorageContext
-from operators.files.source_events import FileFingerprints
+from operators.files.source_events import FileFingerprints, ReadPart
 from operators.splitter.block_cutter import CutterState, OpenFile, estimated
 from operators.splitter.block_splitter import BlockSplitter
 from operators.splitter.change_detection import ChangeDetector
@@ -266,6 +266,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
                 SourceChangedError where a file changed and on_change says so.
         """
         source = self._started()
+        self._cutter.give_up(self._taken.pending.gone_unfinished())
         # Read first: what a scan offered before it ended is then in the queue, or taken.
         has_scanned, was_done = self._has_scanned, self._is_first_scan_done
         while self._cutter.cut():
@@ -298,7 +299,8 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
 
     def handle_source_events(self, window_id: int, events: Sequence[Any]) -> None:
         """Record the fingerprints that readers report."""
-        self._taken.pending.report(window_id, [event for event in events if isinstance(event, FileFingerprints)])
+        read = [event for event in events if isinstance(event, FileFingerprints)]
+        self._taken.pending.report(window_id, read, [event for event in events if isinstance(event, ReadPart)])
 
     def event_state(self) -> FingerprintState:
         """Reported fingerprints that no snapshot may have yet."""
@@ -382,6 +384,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
             tail_start=files.start,
             read_fingerprint=files.read_fingerprint,
             moved_from=files.moved_from,
+            begins_at_cut=files.begins_at_cut,
         )
         return self._cutter.begin(file, relative_path)
 

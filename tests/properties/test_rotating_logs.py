@@ -30,7 +30,8 @@ attributes: {{checkpoint: {folder}/journal}}
 operators:
   splitter:
     class: FileSplitterInput
-    properties: {{files: ["{folder}/in"], pack_bytes: {pack}, block_size: {block}, max_files_per_window: {files}}}
+    properties:
+      {{files: ["{folder}/in"], pack_bytes: {pack}, block_size: {block}, max_files_per_window: {files}, {spread}}}
   reader: {{class: BlockReader}}
   writer: {{class: RecordWriter, properties: {{path: "{folder}/out"}}, partition: parallel}}
 streams:
@@ -51,11 +52,14 @@ class RotatingLogs(RuleBasedStateMachine):
         self.logged: list[bytes] = []
 
     @initialize(
-        pack=st.sampled_from(["0", "16MiB"]), block=st.sampled_from([8, 1 << 20]), files=st.sampled_from([1, 3, 100])
+        pack=st.sampled_from(["0", "16MiB"]),
+        block=st.sampled_from([8, 1 << 20]),
+        files=st.sampled_from([1, 3, 100]),
+        spread=st.sampled_from(["", "blocks_threshold: 1", "blocks_threshold: 3"]),
     )
-    def begin(self, pack: str, block: int, files: int) -> None:
-        """Choose how files are cut into blocks and windows."""
-        text = APP.format(folder=self.folder, pack=pack, block=block, files=files)
+    def begin(self, pack: str, block: int, files: int, spread: str) -> None:
+        """Choose how files are cut into blocks and windows; a window of few blocks has only a part of a log."""
+        text = APP.format(folder=self.folder, pack=pack, block=block, files=files, spread=spread)
         self.app: LogicalPlan = load_app(str(write(self.folder / "app.yaml", text)))
         for name in ("app.log", "web.log"):
             self.log(name, 1)
@@ -64,7 +68,8 @@ class RotatingLogs(RuleBasedStateMachine):
     def log(self, name: str, lines: int) -> None:
         """Append lines, each of which comes once."""
         for _ in range(lines):
-            self.logged.append(b"%s line %d" % (name.encode(), len(self.logged)))
+            # The number first, so that no two logs begin with the same block.
+            self.logged.append(b"%07d line of %s" % (len(self.logged), name.encode()))
             append(self.folder / "in" / name, self.logged[-1] + b"\n")
 
     @rule(name=LOGS, rotate=st.sampled_from(ROTATIONS), begins=st.booleans())
@@ -114,7 +119,7 @@ class RotatingLogs(RuleBasedStateMachine):
         try:
             run(self.app, RunOptions(), runtime=made)
         except DagflowError as error:
-            assert "the machine is gone" in str(error)
+            assert "the machine is gone" in str(error), str(error)
 
     def teardown(self) -> None:
         """In the end every line has been published once."""

@@ -250,7 +250,7 @@ ROUNDS = st.lists(
 )
 
 
-SPLITTERS = ["block_size: 1MiB", "pack_bytes: 0, block_size: 16"]
+SPLITTERS = ["block_size: 1MiB", "pack_bytes: 0, block_size: 16", "pack_bytes: 0, block_size: 16, blocks_threshold: 1"]
 
 
 @settings(max_examples=10, deadline=None)

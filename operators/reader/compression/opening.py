@@ -87,16 +87,15 @@ def _growing_content(
         content = SourcePrefix(content, end)
     if format.needs_size:
         content = SpooledSource(content)
-    if block.resumes:
+    if block.content_start:
+        start = block.content_start
+        require_begun(DecompressedFile(source, block.url, compression), block.url, start, block.read_fingerprint)
+    elif block.resumes:
         place, start = _whole_part(SourcePrefix(source, block.start), block, compression, format)
         resumed_bytes = block.start - place
     elif block.start:
         start = content.size_bytes
-    else:
-        start = block.content_start
-        require_begun(DecompressedFile(source, block.url, compression), block.url, start, block.read_fingerprint)
-    resumes = start > 0 and (block.resumes or block.content_start > 0)
-    shown = replace(block, start=start, end=content.size_bytes, resumes=resumes)
+    shown = replace(block, start=start, end=content.size_bytes, resumes=start > 0 and block.resumes)
     return BlockContent(content, shown, waiting_bytes, resumed_bytes)
 
 

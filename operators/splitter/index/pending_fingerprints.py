@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagflow.storage.columns import binary_column, bool_column, int64_column, numbers_of, positions_in
-from dagflow.storage.fingerprint import UNKNOWN
+from dagflow.storage.fingerprint import AWAY, UNKNOWN, is_gone, read_until
 from dagflow.storage.roots import Roots
-from operators.files.source_events import FileFingerprints
+from operators.files.source_events import FileFingerprints, ReadPart
 from operators.splitter.index.entries import (
     NO_ENTRIES,
     SCHEMA,
@@ -31,6 +31,7 @@ from operators.splitter.index.entries import (
     without,
 )
 from operators.splitter.index.file_index import FileIndex, LateEntries
+from operators.splitter.index.version_slots import PART
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +125,7 @@ class PendingFingerprints:
         # By window, each sorted by path; entries of the newest window that came singly are encoded together.
         self._pending: deque[_PendingWindow] = deque()
         self._single: list[tuple[bytes, IndexEntry]] = []
+        self._may_be_gone = False
         self._unfinished = self._late = NO_ENTRIES
         self._reported: deque[LateEntries] = deque()
 
@@ -212,20 +214,77 @@ class PendingFingerprints:
             self._pending.append(_PendingWindow.of(self.window_id, table))
             self._single = []
 
-    def report(self, window_id: int, events: Sequence[FileFingerprints]) -> None:
-        """Complete the entries of the files that were read in a window."""
+    def gone_unfinished(self) -> set[bytes]:
+        """Those of the files that are not emitted to their ends whose versions were found gone."""
+        with self._lock:
+            if not self._may_be_gone:
+                return set()
+            self._may_be_gone = False
+            known = self._index.find(self._unfinished.column("path").to_pylist())
+        return {path for path, entry in known.items() if is_gone(entry.fingerprint)}
+
+    def report(self, window_id: int, events: Sequence[FileFingerprints], parts: Sequence[ReadPart] = ()) -> None:
+        """Complete the entries of the files that were read in a window.
+
+        Args:
+            window_id: The window.
+            events: What its tasks say of files that they have read to their ends, or left out.
+            parts: How far they have read the others.
+        """
         while self._reported and self._reported[0].until_window <= window_id:
             self._reported.popleft()
         with self._lock:
             self._encode_singles()
-            reported = _entries_in(events, self._roots)
+            reported = self._with_first_marks(_entries_in(events, self._roots))
             if window_id <= self._earlier_runs_window:
                 completed, _ = _completed(self._index.entries_of(reported.column("path")), reported)
             else:
                 completed = self._completed_by(reported, self._take_due(window_id))
+            completed = merged([completed, self._parts_of(window_id, parts)])
             # Recorded under the lock: a scan that does not find them in flight finds them in the index.
             if completed.num_rows:
                 self._reported.append(self._index.record_late(completed, self.snapshot_window + 1))
+
+    def _with_first_marks(self, reported: pa.Table) -> pa.Table:
+        """Reports of versions some of which were gone before: what is gone from one place on is gone behind it."""
+        index = SCHEMA.get_field_index("fingerprint")
+        prints = numbers_of(reported.column(index)).copy()
+        rows = np.flatnonzero(prints <= AWAY).tolist()
+        if not rows:
+            return reported
+        self._may_be_gone = True
+        paths = reported.column("path").take(int64_column(np.array(rows))).to_pylist()
+        known = self._index.find(paths)
+        for row, path in zip(rows, paths, strict=True):
+            entry = known.get(path)
+            version = reported.column("size_bytes")[row].as_py(), reported.column("mtime_ns")[row].as_py()
+            if entry is not None and is_gone(entry.fingerprint) and (entry.size_bytes, entry.mtime_ns) == version:
+                prints[row] = entry.fingerprint
+        return reported.set_column(index, SCHEMA.field(index), int64_column(prints))
+
+    def _parts_of(self, window_id: int, parts: Sequence[ReadPart]) -> pa.Table:
+        """Entries for parts of versions whose rest is in later windows, as far as they were read."""
+        farthest: dict[bytes, ReadPart] = {}
+        for part in sorted(parts, key=lambda part: part.end):
+            farthest[os.fsencode(self._roots.shorten(part.url))] = part
+        if not farthest:
+            return NO_ENTRIES
+        wanted = binary_column(sorted(farthest))
+        if window_id <= self._earlier_runs_window:
+            entries = self._index.entries_of(wanted)
+        else:
+            later = [*(each.entries() for each in reversed(self._pending)), self._unfinished]
+            entries = merged([table.filter(pc.is_in(table.column("path"), value_set=wanted)) for table in later])
+        known = []
+        for row in entries.to_pylist():
+            part = farthest[row["path"]]
+            if (row["size_bytes"], row["mtime_ns"]) == (part.size_bytes, part.mtime_ns):
+                entry = IndexEntry(part.end, part.mtime_ns, row["identity"], row["taken_millis"], part.fingerprint)
+                known.append((row["path"] + PART, entry))
+        if not known:
+            return NO_ENTRIES
+        paths, found = zip(*known, strict=True)
+        return entries_of(paths, list(zip(*found, strict=True)))
 
     def _completed_by(self, reported: pa.Table, entries: pa.Table) -> pa.Table:
         """Those of some entries that were reported; others that lack a fingerprint stay pending."""
@@ -278,6 +337,7 @@ class PendingFingerprints:
         self.snapshot_window = self._earlier_runs_window = window_id
         paths = sorted(os.fsencode(self._roots.shorten(url)) for url in unfinished)
         self._unfinished = self._index.entries_of(binary_column(paths))
+        self._may_be_gone = bool(paths)
 
 
 def _are_pending(paths: Sequence[bytes], windows: Sequence[_PendingWindow], late: pa.Table) -> npt.NDArray[np.bool_]:
@@ -298,7 +358,8 @@ def _entries_in(events: Sequence[FileFingerprints], roots: Roots) -> pa.Table:
     parts = [(_paths_of(event, roots), event) for event in events if len(event.sizes)]
     # Batches are read in any order, but the files in each ascend, and mostly one batch comes after the other.
     # A fingerprint of a file's end counts more than the report that its first block was skipped.
-    parts.sort(key=lambda part: (part[1].fingerprints[0] < UNKNOWN, part[0][0].as_py()))
+    # Of what is gone the first block counts.
+    parts.sort(key=lambda part: (part[1].fingerprints[0] < UNKNOWN, part[0][0].as_py(), _gone_from(part[1])))
     paths = pa.chunked_array([path for path, _ in parts], pa.binary())
     nothing = np.empty(0, np.int64)
     sizes = np.concatenate([nothing, *(event.sizes for _, event in parts)])
@@ -307,6 +368,10 @@ def _entries_in(events: Sequence[FileFingerprints], roots: Roots) -> pa.Table:
     unknown = np.zeros(len(paths), np.int64)
     numbers = map(int64_column, (sizes, mtimes, unknown, unknown, prints))
     return newest(pa.Table.from_arrays([paths, *numbers], schema=SCHEMA))
+
+
+def _gone_from(event: FileFingerprints) -> int:
+    return read_until(int(event.fingerprints[0]), 0)
 
 
 def _paths_of(event: FileFingerprints, roots: Roots) -> pa.BinaryArray:

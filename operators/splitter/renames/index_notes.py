@@ -2,48 +2,70 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from operators.splitter.comparison import noted
 from operators.splitter.index.entries import MOVED, IndexEntry
-from operators.splitter.renames.verdicts import EARLIER, SHORTER, Suspect, Verdict, earlier_name
+from operators.splitter.index.version_slots import EARLIER, PART, SHORTER, ReadVersion, earlier_name, shorter_name
+from operators.splitter.renames.verdicts import Suspect, Verdict
 from operators.splitter.scan.listed_files import ListedFiles
 
 
-def notes_before(verdicts: Sequence[Verdict], read: Mapping[bytes, IndexEntry]) -> list[ListedFiles]:
+def notes_before(
+    verdicts: Sequence[Verdict], read: Mapping[bytes, ReadVersion], parts: Collection[bytes]
+) -> list[ListedFiles]:
     """What must be known before the files are taken: what their names held, and what was read of their tails before.
 
     Args:
         verdicts: What the files are.
         read: What was read of versions, by name.
+        parts: Names of versions of which the index has a part; see PART.
     """
     notes = []
     for name, suspect in _replaced(verdicts).items():
-        if (entry := read[name]).size_bytes > 0:
-            notes.append(noted(suspect.files, earlier_name(name, entry), entry))
-            notes.append(noted(suspect.files, name + SHORTER, IndexEntry(MOVED, 0, 0)))
+        if (before := read[name]).entry.size_bytes > 0:
+            notes.append(noted(suspect.files, earlier_name(name, before), before.entry))
+            for slot in (SHORTER, PART) if name + PART in parts else (SHORTER,):
+                notes.append(noted(suspect.files, name + slot, IndexEntry(MOVED, 0, 0)))
     for verdict in verdicts:
         if verdict.source is not None and not verdict.is_read:
-            notes.append(noted(verdict.suspect.files, verdict.suspect.name + SHORTER, read[verdict.source.name]))
+            before = read[verdict.source.name]
+            notes.append(noted(verdict.suspect.files, shorter_name(verdict.suspect.name, before), before.entry))
     return notes
 
 
-def notes_after(verdicts: Sequence[Verdict], read: Mapping[bytes, IndexEntry]) -> list[ListedFiles]:
+def notes_after(
+    verdicts: Sequence[Verdict], read: Mapping[bytes, ReadVersion], parts: Collection[bytes]
+) -> list[ListedFiles]:
     """That what has moved is not under its old name any more; see notes_before()."""
     notes = []
     replaced = _replaced(verdicts)
-    tails = {each.suspect.name + SHORTER for each in verdicts if each.source is not None and not each.is_read}
+    tails = {
+        shorter_name(each.suspect.name, read[each.source.name])
+        for each in verdicts
+        if each.source is not None and not each.is_read
+    }
     # What is replaced may have taken the place of what has moved.
-    kept = {earlier_name(name, read[name]) for name in replaced if read[name].size_bytes > 0}
+    kept = {earlier_name(name, read[name]) for name in replaced if read[name].entry.size_bytes > 0}
     for verdict in verdicts:
         if (source := verdict.source) is not None:
             before = source.taken_name
-            is_kept = before in replaced and source.entry in (replaced[before].entry, read[before])
+            is_kept = before in replaced and any(
+                _is_same(source.entry, each) for each in (replaced[before].entry, read[before].entry)
+            )
             name = earlier_name(before, read[before]) if is_kept else source.name
             in_use = tails if is_kept else tails | kept
-            for consumed in {name, source.name.partition(EARLIER)[0] + SHORTER} - in_use:
+            path = source.name.partition(EARLIER)[0]
+            # The file that has the path by now may have been read in part before this is noted.
+            part = {path + PART} if path + PART in parts and path not in replaced else set()
+            for consumed in {name, path + SHORTER, *part} - in_use:
                 notes.append(noted(verdict.suspect.files, consumed, IndexEntry(MOVED, 0, 0)))
     return notes
+
+
+def _is_same(entry: IndexEntry, other: IndexEntry | None) -> bool:
+    """Whether two entries are of one version; that it was found rewritten may be known to one of them only."""
+    return other is not None and entry[:3] == other[:3]
 
 
 def _replaced(verdicts: Sequence[Verdict]) -> dict[bytes, Suspect]:

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from dagflow.storage.fingerprint import UNKNOWN, read_until
+from dagflow.storage.fingerprint import UNKNOWN, is_gone, read_until
 from dagflow.storage.roots import Roots
 from operators.files.rotation_names import earlier_paths, farther_paths, rotated
 from operators.splitter.index.entries import IndexEntry
@@ -18,9 +18,10 @@ from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.fingerprinting import Prefix
 from operators.splitter.index.index_view import IndexView
 from operators.splitter.index.pending_fingerprints import PendingFingerprints
+from operators.splitter.index.version_slots import EARLIER, PART, SLOTS
 from operators.splitter.renames.evidence import ContentPrefix, Evidence
 from operators.splitter.renames.known_identities import KnownIdentities
-from operators.splitter.renames.verdicts import EARLIER, SLOTS, Outcome, Source, Suspect, Verdict
+from operators.splitter.renames.verdicts import Outcome, Source, Suspect, Verdict
 from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listed_stats import ListedStat
@@ -178,7 +179,7 @@ class RenameDetector:
         found: dict[int, list[Source]] = {}
         wanted = {suspect.stat.file_id for suspect in suspects}
         wanted |= {suspect.entry.identity for suspect in suspects if suspect.entry is not None}
-        for name, entry in self._index.with_identities(sorted(wanted)).items():
+        for name, entry in self._needed(self._index.with_identities(sorted(wanted))).items():
             found.setdefault(entry.identity, []).append(self._source(name, entry))
         for sources in found.values():
             sources.sort(key=lambda source: (-source.entry.size_bytes, source.is_earlier))
@@ -194,15 +195,29 @@ class RenameDetector:
         }
         keys = {before: [before + slot for slot in SLOTS] for each in names.values() for before in each}
         near = [key for each in keys.values() for key in each]
-        entries = self._index.find([*near, *(key for each in farther.values() for key in each)])
+        entries = self._needed(self._index.find([*near, *(key for each in farther.values() for key in each)]))
+        # Of one path the longest first: what goes on behind a tail goes on behind what was read before it as well.
+        known = {
+            before: sorted((key for key in each if key in entries), key=lambda key: -entries[key].size_bytes)
+            for before, each in keys.items()
+        }
         found = {
-            name: [self._source(key, entries[key]) for before in each for key in keys[before] if key in entries]
+            name: [self._source(key, entries[key]) for before in each for key in known[before]]
             for name, each in names.items()
         }
         for each in suspects:
-            known = ((key, entries[key]) for key in farther[each.name] if key in entries)
-            found[each.name] += [self._source(key, entry) for key, entry in known if _is_dated_as(each, entry)]
+            dated = ((key, entries[key]) for key in farther[each.name] if key in entries)
+            found[each.name] += [self._source(key, entry) for key, entry in dated if _is_dated_as(each, entry)]
         return found
+
+    def _needed(self, entries: dict[bytes, IndexEntry]) -> dict[bytes, IndexEntry]:
+        """Entries without parts of versions that were read to the end after all."""
+        parts = {name: name.removesuffix(PART) for name in entries if name.endswith(PART)}
+        if not parts:
+            return entries
+        whole = self._index.find(list(parts.values()))
+        done = {part for part, name in parts.items() if name not in whole or not is_gone(whole[name].fingerprint)}
+        return {name: entry for name, entry in entries.items() if name not in done}
 
     def _source(self, name: bytes, entry: IndexEntry) -> Source:
         path = os.fsencode(self._roots.expand(os.fsdecode(name.partition(EARLIER)[0])))

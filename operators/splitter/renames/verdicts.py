@@ -8,20 +8,9 @@ from typing import Literal
 from operators.files.rotation_names import uncompressed
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.fingerprinting import Prefix
+from operators.splitter.index.version_slots import EARLIER, PART, SHORTER
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listed_stats import ListedStat
-
-EARLIER = b"\0"
-"""Stands in the index behind a path, before a slot, for what the path held before: no path of a file has it."""
-
-EARLIER_SLOTS = 16
-"""How many earlier versions of a path are known at most: what they held may turn up under another name."""
-
-SHORTER = EARLIER + b"t"
-"""The slot for the version before the last tail was taken: if that tail is gone before it is read, no more was."""
-
-SLOTS = (b"", SHORTER, *(EARLIER + b"%x" % slot for slot in range(EARLIER_SLOTS)))
-"""What may stand behind a path in the index."""
 
 Outcome = Literal["new", "moved", "changed", "later", "again"]
 
@@ -79,8 +68,8 @@ class Source:
 
     @property
     def taken_name(self) -> bytes:
-        """The name under which the version was taken, or the tail behind it that may not be read yet."""
-        return self.name.removesuffix(SHORTER)
+        """The name under which the version was taken, or the rest behind it that may not be read yet."""
+        return self.name.removesuffix(SHORTER).removesuffix(PART)
 
     @property
     def is_earlier(self) -> bool:
@@ -106,9 +95,3 @@ class Verdict:
     source: Source | None = None
     start: int = 0
     is_read: bool = False
-
-
-def earlier_name(name: bytes, entry: IndexEntry) -> bytes:
-    """The name in the index for a version that a path held before."""
-    slot = (entry.identity ^ entry.fingerprint ^ entry.size_bytes) % EARLIER_SLOTS
-    return name + EARLIER + b"%x" % slot

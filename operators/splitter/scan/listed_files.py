@@ -31,6 +31,8 @@ class ListedFiles:
         read_fingerprint: Of the first start bytes of one file, or content_start bytes of its content, as they were
             read; 0 where none is known.
         moved_from: URL under which one file was taken before; "" for none.
+        begins_at_cut: Whether what was read of one file ends between two blocks, so that a record that lies across
+            that place was read; otherwise it ends between two versions, and such a record was left.
         is_noted: Whether the versions are only recorded in the index, and nothing is read.
         discovered_ms: When the scan listed them, in milliseconds since 1970; 0 before change detection.
     """
@@ -43,6 +45,7 @@ class ListedFiles:
     content_start: int = 0
     read_fingerprint: int = UNKNOWN
     moved_from: str = ""
+    begins_at_cut: bool = False
     is_noted: bool = False
     discovered_ms: int = 0
 

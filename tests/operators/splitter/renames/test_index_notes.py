@@ -8,7 +8,7 @@ import pytest
 
 from dagflow.storage.fingerprint import fingerprint
 from operators.splitter.index.entries import IndexEntry
-from operators.splitter.renames.verdicts import earlier_name
+from operators.splitter.index.version_slots import ReadVersion, earlier_name
 from tests.operators.splitter.driving import write
 from tests.operators.splitter.renames.test_rename_detector import Lives
 from tests.properties.test_growing_files import append
@@ -71,4 +71,5 @@ def test_a_replaced_version_is_known_in_the_place_of_one_that_came_back(tmp_path
 def _place_of(path: Path) -> bytes:
     """Where the index keeps what a path holds, once it is replaced."""
     stat = path.stat()
-    return earlier_name(b"", IndexEntry(stat.st_size, 0, stat.st_ino, 0, fingerprint(str(path), stat.st_size)))
+    entry = IndexEntry(stat.st_size, 0, stat.st_ino, 0, fingerprint(str(path), stat.st_size))
+    return earlier_name(b"", ReadVersion(entry))

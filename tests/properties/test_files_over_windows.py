@@ -1,0 +1,149 @@
+"""Files that are spread over windows and go midway: what was read is not read again, and the rest is found."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dagflow.engine.run import RunOptions, run
+from dagflow.errors import DagflowError
+from dagflow.execution.messages import WindowTask
+from dagflow.execution.program import Program
+from dagflow.plan.load import load_app
+from dagflow.report.snapshot import RunSnapshot
+from dagflow.runtime.base import Runtime
+from dagflow.runtime.inline import InlineRuntime
+from tests.operators.splitter.driving import write
+from tests.operators.splitter.renames.rotations import (
+    compress_at_once,
+    copy_and_truncate,
+    copy_truncate_and_compress,
+    rename,
+)
+from tests.properties.test_growing_files import append
+from tests.properties.test_grown_files import published
+
+APP = """\
+name: sample
+attributes: {{checkpoint: {folder}/journal}}
+operators:
+  splitter:
+    class: FileSplitterInput
+    properties: {{files: ["{folder}/in"], pack_bytes: 0, block_size: 64, blocks_threshold: 2}}
+  reader: {{class: BlockReader, properties: {{format: {format}}}}}
+  writer: {{class: RecordWriter, properties: {{path: "{folder}/out"}}, partition: parallel}}
+streams:
+  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
+  records: {{from: reader.messages, to: writer.input}}
+"""
+
+LINES = [b"line %04d " % number + b"x" * (number % 7) for number in range(60)]
+
+
+def move_elsewhere(log: Path) -> None:
+    """Where a reader does not look for it by itself."""
+    (old := log.with_name("old")).mkdir()
+    log.rename(old / "app.log.1")
+
+
+def move_and_append(log: Path) -> None:
+    """By a program that still has it open."""
+    move_elsewhere(log)
+    append(log.with_name("old") / "app.log.1", b"appended\n")
+
+
+ROTATIONS = [rename, move_elsewhere, move_and_append, copy_and_truncate, compress_at_once, copy_truncate_and_compress]
+
+
+class Life:
+    """An app over one log.
+
+    Args:
+        folder: Where all of it is.
+        content: What the log holds.
+        format: Its format.
+    """
+
+    def __init__(self, folder: Path, content: bytes, format: str = "lines") -> None:
+        self.folder = folder
+        self.log = write(folder / "in" / "app.log", content)
+        self._app = load_app(str(write(folder / "app.yaml", APP.format(folder=folder, format=format))))
+
+    def run(self, act: Callable[[], object] = lambda: None, at: int = 0) -> RunSnapshot:
+        """Run; before the window with that number is read, do something."""
+
+        def before(window: WindowTask) -> None:
+            if window.window_id == at:
+                act()
+
+        def runtime(program: Program) -> Runtime:
+            return InlineRuntime(program, before=before)
+
+        return run(self._app, RunOptions(), runtime=runtime)
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["goes on", "dies"])
+@pytest.mark.parametrize("rotate", ROTATIONS)
+def test_a_rotated_file_is_read_on_from_where_it_was_read_to(
+    tmp_path: Path, rotate: Callable[[Path], None], dies: bool
+) -> None:
+    """Records lie across all cuts; in the end nothing is listed as left out."""
+    life = Life(tmp_path, b"".join(line + b"\n" for line in LINES))
+
+    def act() -> None:
+        rotate(life.log)
+        write(life.log, b"new 1\n")
+        if dies:
+            raise DagflowError("the machine is gone")
+
+    if dies:
+        with pytest.raises(DagflowError, match="the machine is gone"):
+            life.run(act, at=3)
+    else:
+        life.run(act, at=3)
+    for _ in range(2):
+        summary = life.run()
+    expected = [*LINES, b"new 1", *([b"appended"] if rotate is move_and_append else [])]
+    assert Counter(published(tmp_path)) == Counter(expected)
+    assert summary.left_out.ranges == 0
+
+
+@pytest.mark.parametrize("rotate", [move_elsewhere, copy_and_truncate, compress_at_once])
+def test_rows_with_newlines_are_read_on_from_within(tmp_path: Path, rotate: Callable[[Path], None]) -> None:
+    """What begins behind the cut depends on all that lies before it."""
+    rows = [f'"{number}\n{"y" * (number % 50)}",{number}\n'.encode() for number in range(40)]
+    life = Life(tmp_path, b"".join(rows), "{type: csv, header: false, columns: {a: string, b: int64}}")
+    life.run(lambda: rotate(life.log), at=3)
+    life.run()
+    found = [int(record.rpartition(b'"b":')[2].rstrip(b"}")) for record in published(tmp_path)]
+    assert sorted(found) == list(range(40))
+
+
+def test_a_version_that_is_back_is_read_on_from_where_it_was_gone(tmp_path: Path) -> None:
+    """A window behind the one that missed it finds it; what it reads would leave a hole, so it reads nothing."""
+    life = Life(tmp_path, b"".join(line + b"\n" for line in LINES))
+    away = tmp_path / "away"
+    seen = []
+
+    def before(window: WindowTask) -> None:
+        # It is away while window 3 is read, and back for those that were emitted by then.
+        if window.window_id == 3 and not away.exists():
+            life.log.rename(away)
+        elif window.window_id > 3 and away.exists():
+            away.rename(life.log)
+        seen.append(window.window_id)
+
+    def runtime(program: Program) -> Runtime:
+        return InlineRuntime(program, before=before)
+
+    app = load_app(str(tmp_path / "app.yaml"))
+    first = run(app, RunOptions(), runtime=runtime)
+    assert os.path.exists(life.log) and seen[-1] > 4
+    assert first.left_out.bytes == life.log.stat().st_size - 4 * 64
+    later = life.run()
+    assert Counter(published(tmp_path)) == Counter(LINES)
+    assert later.left_out.ranges == 0
