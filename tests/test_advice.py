@@ -178,8 +178,7 @@ FOLLOWED = {
     "let the app name the table that it named before": f"{TABLES}"
     "test_a_decided_window_goes_into_the_table_that_it_was_decided_for",
     "let the column be … in the table": f"{TABLES}test_a_table_that_came_meanwhile_is_given_the_type_of_the_window",
-    "put it back, or start over with another checkpoint": "runs/test_groups.py::"
-    "test_a_fragment_that_is_gone_ends_the_run",
+    "put it back, or read its input again": "runs/test_groups.py::test_a_fragment_that_is_gone_ends_the_run",
     "the counters of the operator tell which expectation failed": "operators/transform/test_check.py::"
     "test_a_run_ends_at_the_first_record_that_fails",
     "to take such records aside, connect the port errors": "operators/transform/test_select.py::"

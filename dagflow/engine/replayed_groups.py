@@ -54,7 +54,7 @@ def with_their_groups(journal: Journal, chosen: Iterable[int]) -> ReplayedWindow
 
     Raises:
         MissingError: There is no such window.
-        JournalError: A window waits for its group, or the journal does not keep all windows of a group.
+        JournalError: A group is not published yet, or the journal does not keep all of its windows.
         StorageError: The store failed.
     """
     ids = set(chosen)
@@ -66,7 +66,7 @@ def with_their_groups(journal: Journal, chosen: Iterable[int]) -> ReplayedWindow
     waiting = sorted(ids)
     while waiting:
         window_id = waiting.pop()
-        _require_merged(journal, window_id)
+        _require_done(journal, window_id)
         for group in groups:
             is_member = window_id in holders and group.first <= window_id <= group.last
             # Of a window that has merged others, what it holds itself is part of the next group.
@@ -96,13 +96,12 @@ def _groups(journal: Journal) -> tuple[list[_Group], set[int]]:
     return groups, holders
 
 
-def _require_merged(journal: Journal, window_id: int) -> None:
-    """Refuse a window whose rows are in no file of a table yet."""
-    held = journal.state.held
-    waiting = [*held.waiting.values(), *(files for taken in held.taken.values() for files in taken.values())]
-    if any(each.window_id == window_id for files in waiting for each in files):
+def _require_done(journal: Journal, window_id: int) -> None:
+    """Refuse a window whose rows are decided to be in a table, and may not be there yet; others may wait."""
+    taken = journal.state.held.taken.values()
+    if any(each.window_id == window_id for by_operator in taken for files in by_operator.values() for each in files):
         raise JournalError(
-            f"window {window_id} waits for its group to be merged",
+            f"the group of window {window_id} is not published yet",
             url="journal",
             hint="finish it first, with dagflow run",
         )

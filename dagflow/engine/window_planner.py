@@ -21,6 +21,7 @@ from dagflow.execution.messages import TaskResult
 from dagflow.journal import Journal, Replan, WindowPlan
 from dagflow.journal.journal import now_ms
 from dagflow.metrics.counters import Counters
+from dagflow.plan.groups import merger_name
 
 
 class WindowSource(Protocol):
@@ -159,7 +160,7 @@ class WindowPlanner:
             JournalError: The app has no input port for some of the tuples; nothing was changed.
         """
         codec = self._runner.codec
-        emissions = [codec.emission_of(planned) for planned in windows]
+        emissions = [_without_groups(codec.emission_of(planned)) for planned in windows]
         self._scaling.observe(
             self.backlogs(load_of(self._plan, each.tuples) for each in emissions), self._sizing.speeds, {}
         )
@@ -253,3 +254,10 @@ class WindowPlanner:
             tuples.update(load.tuples)
             sizes.update(load.size_bytes)
         return {head: (tuples[head], sizes[head]) for head in tuples}
+
+
+def _without_groups(emission: Emission) -> Emission:
+    """An emission that merges nothing: the files are free for a group that is made of what waits then."""
+    mergers = {merger_name(operator) for operator in emission.takes}
+    tuples = {target: items for target, items in emission.tuples.items() if target.operator not in mergers}
+    return replace(emission, tuples=tuples, takes={})

@@ -16,10 +16,12 @@ class HeldFiles:
     Attributes:
         waiting: Those that no committed window has taken, oldest first, by operator.
         taken: Those that a committed window has taken that is not published yet, by the window.
+        withdrawn: Those of a window whose reprocessing is decided, which publishes its rows at once, by the window.
     """
 
     waiting: dict[str, list[HeldFile]] = field(default_factory=dict)
     taken: dict[int, dict[str, list[HeldFile]]] = field(default_factory=dict)
+    withdrawn: dict[int, dict[str, list[HeldFile]]] = field(default_factory=dict)
 
     def commit(self, plan: WindowPlan, intent: WindowIntent) -> None:
         """Take away what a window takes, and add what it holds back."""
@@ -44,6 +46,19 @@ class HeldFiles:
         for operator, taken in self.taken.pop(window_id, {}).items():
             self._keep(operator, [*taken, *self.waiting.get(operator, [])])
 
+    def withdraw(self, window_id: int) -> None:
+        """Let the files of a window wait no longer: what it makes now comes instead of them."""
+        for operator, waiting in list(self.waiting.items()):
+            if own := [held for held in waiting if held.window_id == window_id]:
+                self.withdrawn.setdefault(window_id, {})[operator] = own
+                self._keep(operator, [held for held in waiting if held.window_id != window_id])
+
+    def give_back(self, window_id: int) -> None:
+        """Let the files of a window wait again."""
+        for operator, own in self.withdrawn.pop(window_id, {}).items():
+            waiting = [*own, *self.waiting.get(operator, [])]
+            self._keep(operator, sorted(waiting, key=lambda held: held.window_id))
+
     def _keep(self, operator: str, files: list[HeldFile]) -> None:
         if files:
             self.waiting[operator] = files
@@ -61,7 +76,7 @@ class HeldFiles:
 
     def files(self) -> Iterator[PendingFile]:
         """All of them."""
-        for by_operator in (self.waiting, *self.taken.values()):
+        for by_operator in (self.waiting, *self.taken.values(), *self.withdrawn.values()):
             for files in by_operator.values():
                 yield from (held.file for held in files)
 

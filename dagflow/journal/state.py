@@ -316,18 +316,25 @@ class JournalState:
         # A window whose new files were lost before they were in their places is reprocessed once more.
         self.reprocessing[window_id] = event
         self.replays = max(self.replays, event.number)
+        self.held.withdraw(window_id)
+        if window_id in self.held.withdrawn:
+            # Windows that would merge its files are planned again, without them; see _repair.
+            planned = self.planned.items()
+            self.planned = {each: replace(plan, config_hash="") if plan.takes else plan for each, plan in planned}
         self.totals.subtract(event.before)
         self.totals.add(event.intent.counters)
 
     def _end_reprocess(self, event: Reprocessed) -> None:
         if self.reprocessing.pop(event.window_id, None) is None:
             raise ValueError(f"the reprocessing of window {event.window_id} ends without having begun")
+        self.held.withdrawn.pop(event.window_id, None)
         self.reprocessed[event.window_id] = event.name
 
     def _cancel_reprocess(self, event: ReprocessCancelled) -> None:
         cancelled = self.reprocessing.pop(event.window_id, None)
         if cancelled is None:
             raise ValueError(f"the reprocessing of window {event.window_id} is taken back without having begun")
+        self.held.give_back(event.window_id)
         self.totals.subtract(cancelled.intent.counters)
         self.totals.add(event.before)
 

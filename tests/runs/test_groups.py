@@ -172,24 +172,29 @@ def test_an_app_without_the_operator_is_refused(tmp_path: Path) -> None:
     assert delta_rows(tmp_path / "db") == words(MORE)
 
 
-@pytest.mark.parametrize("remedy", ["put it back", "start over"])
+@pytest.mark.parametrize("remedy", ["put it back", "replay"])
 def test_a_fragment_that_is_gone_ends_the_run(tmp_path: Path, remedy: str) -> None:
     """Nothing of the group is in the table; each of the two remedies that the error names brings all records."""
     die_in_window(tmp_path, group_app(tmp_path, MORE), 9)
-    fragment = Path(state_of(tmp_path).held.waiting["table"][2].file.pending_url)
-    content = fragment.read_bytes()
-    fragment.unlink()
-    advice = "put it back, or start over with another checkpoint and another table"
+    fragments = [Path(state_of(tmp_path).held.waiting["table"][at].file.pending_url) for at in (1, 2)]
+    contents = [fragment.read_bytes() for fragment in fragments]
+    for fragment in fragments:
+        fragment.unlink()
+    advice = "put it back, or read its input again: dagflow replay CHECKPOINT --window 1 --window 2"
     with pytest.raises(DagflowError, match=rf"a fragment of the table is gone(.*\n)+.*{advice}"):
         work(group_app(tmp_path, MORE))
     assert versions(tmp_path) == 0
-    root = tmp_path / "anew"
     if remedy == "put it back":
-        fragment.write_bytes(content)
-        root = tmp_path
-    work(group_app(root, MORE))
-    assert delta_rows(root / "db") == words(MORE)
-    assert versions(root) == 1
+        for fragment, content in zip(fragments, contents, strict=True):
+            fragment.write_bytes(content)
+    else:
+        reprocess(group_app(tmp_path, MORE), RunOptions(), [1, 2], runtime=InlineRuntime)
+        assert delta_rows(tmp_path / "db") == words(MORE[:4])
+    work(group_app(tmp_path, MORE))
+    assert delta_rows(tmp_path / "db") == words(MORE)
+    assert not list(tmp_path.rglob(".dagflow-pending/*"))
+    reprocess(group_app(tmp_path, MORE), RunOptions(), [1], runtime=InlineRuntime)
+    assert delta_rows(tmp_path / "db") == words(MORE)
 
 
 def test_fresh_forgets_what_is_held(tmp_path: Path) -> None:
@@ -246,10 +251,15 @@ def test_a_group_is_replayed_as_a_whole(tmp_path: Path) -> None:
     assert delta_rows(tmp_path / "db") == words(MORE[:8])
 
 
-def test_a_window_that_waits_for_its_group_is_replayed_behind_it(tmp_path: Path) -> None:
-    """Its rows are in no file of the table before."""
-    die_in_window(tmp_path, group_app(tmp_path, MORE), 9)
-    with pytest.raises(JournalError, match="window 2 waits for its group to be merged"):
+def test_a_group_that_is_not_published_yet_is_replayed_behind_that(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its files are decided, and in no table."""
+    with_faults(monkeypatch, Faults(1, "before"))
+    with contextlib.suppress(InjectedCrash):
+        work(group_app(tmp_path, MORE))
+    with_faults(monkeypatch, Faults())
+    with pytest.raises(JournalError, match="the group of window 2 is not published yet"):
         reprocess(group_app(tmp_path, MORE), RunOptions(), [2], runtime=InlineRuntime)
     work(group_app(tmp_path, MORE))
     reprocess(group_app(tmp_path, MORE), RunOptions(), [2], runtime=InlineRuntime)

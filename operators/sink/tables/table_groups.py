@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
+import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 
 from dagflow.api.context import ControlServices, OperatorContext
@@ -57,6 +58,7 @@ class MergeJob:
         schema: The columns of the file and of its partition, as schema_text() gives them.
         size_bytes: Bytes of the pieces.
         pieces: The pieces in order, by fragment: its URL, and the range of each piece.
+        windows: The windows that wrote the fragments, in the same order.
     """
 
     operator: str
@@ -65,6 +67,7 @@ class MergeJob:
     schema: str
     size_bytes: int
     pieces: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
+    windows: tuple[int, ...] = ()
 
 
 class TableGroups(Grouper):
@@ -133,6 +136,7 @@ def merge_jobs(files: Sequence[HeldFile], target_bytes: int) -> list[MergeJob]:
     """
     facts = [held.file.facts for held in files if held.file.facts is not None]
     schema = schema_text(united([each.schema for each in facts]))
+    windows = {held.file.pending_url: held.window_id for held in files}
     by_partition: dict[tuple[str | None, ...], list[tuple[str, Piece]]] = defaultdict(list)
     for held, each in zip(files, facts, strict=True):
         for piece in pieces_of(each.held):
@@ -151,7 +155,8 @@ def merge_jobs(files: Sequence[HeldFile], target_bytes: int) -> list[MergeJob]:
         # Of the newest one: the app may have got other partition columns, as long as there is no table.
         newest, location = facts[-1], files[-1].file.final_url.rpartition("/")[0]
         of_table = newest.operator, location, tuple(newest.partition), schema
-        jobs += [MergeJob(*of_table, *_ranges_of(share)) for share in shares if share]
+        for size_bytes, ranges in (_ranges_of(share) for share in shares if share):
+            jobs.append(MergeJob(*of_table, size_bytes, ranges, tuple(windows[url] for url, _ in ranges)))
     return jobs
 
 
@@ -204,17 +209,28 @@ class TableMerger(Operator):
         files.begin_window(self._window_id)
         for url, ranges in job.pieces:
             for start, end in ranges:
-                for rows in self._rows(url, Piece((), start, end)):
+                for rows in self._rows(job, url, Piece((), start, end)):
                     files.write(RecordBatch(with_columns(rows, schema)))
         files.end_window()
 
-    def _rows(self, url: str, piece: Piece) -> list[RecordBatch]:
+    def _rows(self, job: MergeJob, url: str, piece: Piece) -> list[pa.RecordBatch]:
         try:
             return read_piece(self._context.storage, url, piece)
         except MissingError as error:
+            windows = " ".join(f"--window {window_id}" for window_id in self._windows_without_fragment(job))
             raise LostOutputError(
                 "a fragment of the table is gone, which windows have written and which was to be merged: another "
                 "program has removed it",
                 url=url,
-                hint="put it back, or start over with another checkpoint and another table",
+                hint=f"put it back, or read its input again: dagflow replay CHECKPOINT {windows}",
             ) from error
+
+    def _windows_without_fragment(self, job: MergeJob) -> list[int]:
+        """The windows of which fragments are gone that the job needs."""
+        gone = set()
+        for (url, _), window_id in zip(job.pieces, job.windows, strict=True):
+            try:
+                self._context.storage.stat(url)
+            except MissingError:
+                gone.add(window_id)
+        return sorted(gone)
