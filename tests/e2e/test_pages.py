@@ -18,7 +18,7 @@ from dagflow.web.checkpoints import CheckpointLocation
 from dagflow.web.report_data import report_data
 from dagflow.web.server import Server
 from dagflow.web.single_page import single_page
-from tests.web.conftest import APP, ROWS, finish
+from tests.web.conftest import APP, ROWS, finish, with_table
 from tests.web.following import await_window, following
 
 CHROMIUM = shutil.which("chromium")
@@ -39,7 +39,7 @@ HOSTILE = ("<script>alert(1)<.csv", "a \"b\" 'c' &amp;.csv", "two\nlines.csv", "
 
 @dataclass
 class Site:
-    """A server with a finished, a killed, a running app, and one whose files have hostile names."""
+    """A server with a finished, a killed, a running app, and one with a table whose files have hostile names."""
 
     url: str
     checkpoints: dict[str, Path]
@@ -52,6 +52,7 @@ class Site:
 def _prepare(folder: Path, app: str, names: tuple[str, ...]) -> Path:
     folder.mkdir()
     text = APP.replace("name: sample", f"name: {app}").replace("out/sample", f"out/{app}")
+    text = with_table(text) if app == "hostile" else text
     # Some windows for each file, and not the hundred that blocks of 16 bytes would make.
     (folder / "app.yaml").write_text(text.replace("block_size: 16,", "block_size: 600,"))
     (folder / "in").mkdir()

@@ -46,6 +46,15 @@ streams:
 ROWS = b"name,n\nant,0\nbee,1\ncat,2\ndog,3\nelk,4\n"
 
 
+def with_table(text: str) -> str:
+    """The app with a table, which holds all windows back for the last one."""
+    table = (
+        '{class: TableWriter, properties: {table: "delta:out/t", commit: {every_millis: 600000}}, partition: parallel}'
+    )
+    text = text.replace("  refused: {", f"  table: {table}\n  refused: {{")
+    return text.replace("to: writer.input}", "to: [writer.input, table.input]}")
+
+
 def finish() -> None:
     """Run the app in the working directory to its end."""
     run(load_app("app.yaml"), RunOptions(), runtime=InlineRuntime)

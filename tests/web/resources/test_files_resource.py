@@ -12,7 +12,7 @@ from dagflow.web.app_files import AppFile
 from dagflow.web.query import RequestError
 from dagflow.web.resources import files_resource
 from dagflow.web.resources.file_windows import last_reader
-from tests.web.conftest import APP, ROWS, api_of, ask, finish
+from tests.web.conftest import APP, ROWS, api_of, ask, finish, with_table
 
 
 def test_a_line_before_what_was_appended_is_followed(folder: Path) -> None:
@@ -49,12 +49,8 @@ def test_a_line_is_followed_to_its_output(folder: Path) -> None:
 
 def test_a_line_is_followed_to_the_window_that_merged_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its outputs are what its window published, and what the later one merged, but not what that one read itself."""
-    table = (
-        '{class: TableWriter, properties: {table: "delta:out/t", commit: {every_millis: 600000}}, partition: parallel}'
-    )
-    text = APP.replace("  refused: {", f"  table: {table}\n  refused: {{")
     monkeypatch.chdir(tmp_path)
-    Path("app.yaml").write_text(text.replace("to: writer.input}", "to: [writer.input, table.input]}"))
+    Path("app.yaml").write_text(with_table(APP))
     Path("in").mkdir()
     Path("in/a.csv").write_bytes(ROWS)
     finish()
