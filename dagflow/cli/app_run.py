@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from dagflow.cli import output
 from dagflow.cli.ahead import Ahead
-from dagflow.cli.command_lines import replay_command, resume_command, status_command
+from dagflow.cli.command_lines import looking_command, replay_command, resume_command
 from dagflow.cli.json_log import error_fields, json_line
 from dagflow.cli.live_pages import live_pages
 from dagflow.cli.locations import load, require_directory
@@ -111,7 +111,8 @@ def run_app(settings: Settings, asked: RunRequest, ahead: Ahead) -> int:
     elif asked.limit is not None:
         notes = ["a try-out: the app's own output and checkpoint are as they were"]
     else:
-        notes = [f"next: {status_command(asked.app, options)}"] if summary.windows else []
+        looking = looking_command(asked.app, options, has_rejects=summary.rejected > 0)
+        notes = [f"next: {looking}"] if summary.windows else []
     if log is not None:
         log.end(f"{summary.state}: {json.dumps(summary.to_json())}")
         notes.append(f"log of the run: {log.path}")

@@ -29,14 +29,16 @@ def resume_command(app: str, overrides: Sequence[str], options: RunOptions) -> s
     return shlex.join(words)
 
 
-def status_command(app: str, options: RunOptions) -> str:
-    """The command line that shows what the runs on a checkpoint have done.
+def looking_command(app: str, options: RunOptions, *, has_rejects: bool) -> str:
+    """The command line that shows what the runs on a checkpoint have done, or what they have refused.
 
     Args:
         app: The app file as it was typed.
         options: The options of the run.
+        has_rejects: Whether the run has refused anything.
     """
-    return shlex.join(["dagflow", "status", app if options.checkpoint is None else redacted(options.checkpoint)])
+    command = "rejects" if has_rejects else "status"
+    return shlex.join(["dagflow", command, app if options.checkpoint is None else redacted(options.checkpoint)])
 
 
 def replay_command(checkpoint: str, overrides: Sequence[str], options: RunOptions) -> str:

@@ -23,6 +23,7 @@ from dagflow.cli.shared_options import (
     master_option,
     set_option,
     take_over_option,
+    unknown,
     verbose_option,
 )
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
@@ -36,19 +37,14 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.report.open_rejects import RejectChoice, RejectGroup, ShownReject, grouped, open_rejects, shown
 from dagflow.storage.context import StorageContext
 
+ACTIONS = ("list", "show", "replay")
 MOST_GROUPS = 50
 STOPPING = "stopping: windows that are not committed publish nothing; a second signal (Ctrl-C) stops at once"
 
 
 @click.command("rejects")
 @click.argument("checkpoint", metavar="CHECKPOINT|APP")
-@click.argument(
-    "action",
-    metavar="[list|show|replay]",
-    type=click.Choice(["list", "show", "replay"]),
-    default="list",
-    required=False,
-)
+@click.argument("action", metavar="[list|show|replay]", default="list", required=False)
 @click.option("--reason", "reasons", multiple=True, metavar="TEXT", help="Only those whose reason holds TEXT.")
 @click.option("--files", "pattern", default="", metavar="GLOB", help="Only those of files that GLOB names.")
 @click.option(
@@ -86,6 +82,10 @@ def command(
     of its own; the rest stays refused. Records that this very app has refused are not tried again, so that a second
     replay does nothing. While a run is at work on the checkpoint, replay is refused.
     """
+    if checkpoint in ACTIONS:  # typed in the other order, which means the same
+        checkpoint, action = action, checkpoint
+    if action not in ACTIONS:
+        raise click.UsageError(unknown("action", action, ACTIONS))
     choice = RejectChoice(reasons, pattern)
     with journal_required(checkpoint):
         if action == "replay":

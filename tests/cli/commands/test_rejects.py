@@ -59,6 +59,21 @@ def test_rejects_are_listed_by_reason_and_file(place: str, folder: Path) -> None
     assert json.loads(invoke(place, "list", "--json").stdout)["groups"][0]["windows"] == [1]
 
 
+def test_what_to_do_may_stand_before_or_behind_the_app() -> None:
+    """Both orders mean the same, and a word that is neither is answered by the nearest."""
+    assert invoke("list", "app.yaml").stdout == invoke("app.yaml", "list").stdout != ""
+    done = invoke("app.yaml", "replya")
+    assert (done.exit_code, "there is no action 'replya'; did you mean 'replay'?" in done.stderr) == (2, True)
+
+
+def test_a_run_that_has_refused_records_names_the_command_that_tells_why(folder: Path) -> None:
+    """Where it has refused none, that which tells what it has done."""
+    again = ["run", "app.yaml", "--local", "--workers", "1"]
+    assert "    next: dagflow rejects app.yaml\n" in CliRunner().invoke(command_line, [*again, "--fresh"]).stderr
+    (folder / "in" / "c").write_text("n,m\n1,2\n")
+    assert "    next: dagflow status app.yaml\n" in CliRunner().invoke(command_line, again).stderr
+
+
 def test_rejects_are_shown_as_text_where_they_are_text(folder: Path) -> None:
     """With file, offsets, window, column and value."""
     assert invoke("app.yaml", "show").stdout == (
