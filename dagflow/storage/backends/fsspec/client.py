@@ -35,6 +35,7 @@ for _scheme, _class in (("hdfs", "HdfsFileSystem"), ("viewfs", "ViewfsFileSystem
 
 _TRANSIENT_CODES = {
     "409",
+    "429",
     "500",
     "502",
     "503",
@@ -47,7 +48,7 @@ _TRANSIENT_CODES = {
     "SlowDown",
 }
 _PRECONDITION_CODES = {"412", "PreconditionFailed"}
-_MISSING_CODES = {"404", "NoSuchKey", "NoSuchBucket", "NoSuchUpload"}
+_MISSING_CODES = {"404", "410", "NoSuchKey", "NoSuchBucket", "NoSuchUpload"}
 
 
 class PreconditionError(StorageError):
@@ -132,6 +133,13 @@ class FsspecClient:
             return PreconditionError(message, url=url)
         if isinstance(error, FileExistsError):
             return AlreadyExistsError(message, url=url)
+        cause = error.__cause__
+        if isinstance(error, FileNotFoundError) and isinstance(cause, Exception) and self.is_transient(cause):
+            # fsspec says of HTTP that a file is not found, whatever came in its place.
+            status = str(getattr(cause, "status", "none"))
+            if status not in _MISSING_CODES:
+                kind = TransientStorageError if status in {"none", *_TRANSIENT_CODES} else StorageError
+                return kind(f"cannot {action}: {without_secrets(str(cause), self.options)}", url=url)
         if isinstance(error, FileNotFoundError) or code in _MISSING_CODES:
             return MissingError(message, url=url)
         if code in _TRANSIENT_CODES or self.is_transient(error):
