@@ -267,7 +267,7 @@ class LimitChecker(Capability):
 
         Args:
             totals: The operator's counts in this window and in all windows before it, also of earlier runs: its
-                own counters, and the records that left each port, by the port's name.
+                own counters, and the records that reached or left each port, by the port's name.
 
         Raises:
             DagflowError: Why the run must stop; the window is not committed.

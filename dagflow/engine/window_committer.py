@@ -25,7 +25,7 @@ from dagflow.errors import DagflowError
 from dagflow.execution.messages import TaskResult
 from dagflow.journal import CommittedState, Journal, ProducedFiles, RefusedPart, SavedState, WindowIntent, WindowPlan
 from dagflow.journal.journal import now_ms
-from dagflow.metrics.counters import Counters
+from dagflow.metrics.counters import Counters, OperatorCounters
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.storage.pending import PendingFile
 from dagflow.storage.publishing import discard_all
@@ -197,9 +197,18 @@ class WindowCommitter:
         """
         for name, operator in self._operators.items():
             if isinstance(operator, LimitChecker):
-                own = self._journal.state.totals.of(name)
-                own.add(counters.of(name))
-                operator.check_limits({**own.counts, **own.records})
+                own = self._totals_of(name, counters)
+                arrived: Counter[str] = Counter()
+                for edge in self._plan.edges_to(name):
+                    source = self._totals_of(edge.source.operator, counters)
+                    arrived[edge.target.port] += source.records.get(edge.source.port, 0)
+                operator.check_limits({**arrived, **own.counts, **own.records})
+
+    def _totals_of(self, operator: str, counters: Counters) -> OperatorCounters:
+        """What an operator has counted in all windows, up to the one with these counters."""
+        totals = self._journal.state.totals.of(operator)
+        totals.add(counters.of(operator))
+        return totals
 
     def _publish(self, window_id: int, files: Sequence[PendingFile]) -> None:
         """Publish a decided window, and note that it is done."""

@@ -6,7 +6,7 @@ stage of Spark, and everything that passes from one level to the next goes throu
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -123,6 +123,12 @@ class PhysicalPlan:
             if operator in stage.operators:
                 return stage
         raise KeyError(operator)
+
+    def edges_to(self, operator: str) -> Iterator[Edge]:
+        """The edges by which something reaches an operator that runs in a stage."""
+        stage = self.stage_of(operator)
+        edges = (*stage.edges, *(exchange.edge for exchange in stage.inputs))
+        return (edge for edge in edges if edge.target.operator == operator)
 
     def exchange_of(self, edge: Edge) -> Exchange:
         """The exchange at the end of an edge that leads into a stage.

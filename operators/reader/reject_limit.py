@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
@@ -23,24 +23,27 @@ Share = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?%$"), AfterValidator(_a
 """Part of all records, as 1% or 0.01%."""
 
 
+MaxRejects = Annotated[
+    Annotated[Count, Field(ge=0)] | Share | None,
+    Field(description="end the run when more records than this are refused, or a larger share of all, such as 1%"),
+]
+
+
 class RejectLimited(Operator, LimitChecker):
     """An operator with a limit of refused records."""
 
-    records_port: ClassVar[str] = "messages"
-    """Where the other records leave it."""
+    max_rejects: MaxRejects = None
 
-    max_rejects: Annotated[
-        Annotated[Count, Field(ge=0)] | Share | None,
-        Field(description="end the run when more records than this are refused, or a larger share of all, such as 1%"),
-    ] = None
+    def record_count(self, totals: Mapping[str, int]) -> int:
+        """All records, of which a share may be refused; a reader's are those that left it, and those refused."""
+        return totals.get(REJECTED, 0) + totals.get("messages", 0)
 
     def check_limits(self, totals: Mapping[str, int]) -> None:
         """End a run in which too much was refused."""
         most = self.max_rejects
         if most is None:
             return
-        rejected = totals.get(REJECTED, 0)
-        records = rejected + totals.get(self.records_port, 0)
+        rejected, records = totals.get(REJECTED, 0), self.record_count(totals)
         allowed = float(most.rstrip("%")) / 100 * records if isinstance(most, str) else most
         if rejected > allowed:
             raise DagflowError(

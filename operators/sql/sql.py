@@ -11,6 +11,7 @@ from dagflow.api.accumulator import Over
 from dagflow.api.composite import Composite, Expansion
 from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import InputPort, OutputPort
+from operators.reader.reject_limit import MaxRejects, RejectLimited
 from operators.sql.query_planner import QueryPlanner
 from operators.sql.sql_table import SqlTable
 
@@ -33,6 +34,8 @@ class Sql(Operator, Composite):
         Over | None, Field(description="what a result of group by is of: window, run or {millis: n}, as for Aggregate")
     ] = None
 
+    max_rejects: MaxRejects = None
+
     input = InputPort()
     output = OutputPort()
     errors = OutputPort()
@@ -54,6 +57,9 @@ class Sql(Operator, Composite):
         # the run, as in Aggregate.
         end = next((number for number, part in enumerate(parts.values(), 1) if isinstance(part, Unified)), len(parts))
         refusing = [name for name in names[:end] if "errors" in parts[name].output_ports]
+        for part in map(parts.__getitem__, refusing):
+            if isinstance(part, RejectLimited):
+                part.max_rejects = self.max_rejects
         return Expansion(
             parts,
             [(f"{source}.output", f"{target}.input") for source, target in itertools.pairwise(names)],

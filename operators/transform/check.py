@@ -14,7 +14,6 @@ from dagflow.api.column_typing import StreamColumns
 from dagflow.api.properties import Count
 from dagflow.api.records import RecordBatch
 from dagflow.errors import DagflowError
-from dagflow.metrics.names import REJECTED
 from operators.expressions.bound import Bound
 from operators.expressions.expression import ExpressionText
 from operators.expressions.syntax import Node
@@ -116,7 +115,7 @@ class Check(ColumnOperator[tuple[Bound, ...]]):
         if most is None:
             return
         failed = totals.get(FAILED, 0)
-        records = totals.get(self.records_port, 0) + totals.get(REJECTED, 0)
+        records = self.record_count(totals)
         allowed = float(most.rstrip("%")) / 100 * records if isinstance(most, str) else most
         if failed > allowed:
             raise DagflowError(

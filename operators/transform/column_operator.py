@@ -6,7 +6,7 @@ import base64
 import json
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -38,8 +38,6 @@ class ColumnOperator(RejectLimited, ColumnTraced, Explained, Generic[Plan]):
     Guarantee: a record that is refused leaves at `errors`; without a stream from there it ends the run.
     """
 
-    records_port: ClassVar[str] = "output"
-
     input = InputPort()
     output = OutputPort()
     errors = OutputPort()
@@ -51,6 +49,10 @@ class ColumnOperator(RejectLimited, ColumnTraced, Explained, Generic[Plan]):
         """Take the counters, and which ports are connected."""
         self._context = context
         self._plans = {}
+
+    def record_count(self, totals: Mapping[str, int]) -> int:
+        """Those that arrived: what leaves are fewer where a condition or a group takes them in."""
+        return totals.get("input", 0)
 
     def expressions(self) -> Iterable[Node]:
         """What the operator computes, as its properties say it."""

@@ -47,17 +47,21 @@ def test_one_expectation_needs_no_list() -> None:
 @pytest.mark.parametrize(
     ("properties", "totals", "message"),
     [
-        ({"max_failed": 2}, {"output": 7, "rejected": 3, "failed": 3}, "3 of 10 records are not as expected"),
-        ({"max_failed": "20%"}, {"output": 7, "rejected": 3, "failed": 3}, "and max_failed is 20%"),
-        ({"max_failed": "20%", "on_fail": "warn"}, {"output": 10, "failed": 3}, "3 of 10 records"),
-        ({"max_rejects": 2}, {"output": 7, "rejected": 3, "failed": 3}, "3 of 10 records were refused"),
+        (
+            {"max_failed": 2},
+            {"input": 10, "output": 7, "rejected": 3, "failed": 3},
+            "3 of 10 records are not as expected",
+        ),
+        ({"max_failed": "20%"}, {"input": 10, "output": 7, "rejected": 3, "failed": 3}, "and max_failed is 20%"),
+        ({"max_failed": "20%", "on_fail": "warn"}, {"input": 10, "output": 10, "failed": 3}, "3 of 10 records"),
+        ({"max_rejects": 2}, {"input": 10, "output": 7, "rejected": 3, "failed": 3}, "3 of 10 records were refused"),
     ],
 )
 def test_too_many_that_fail_end_the_run(properties: dict[str, Any], totals: dict[str, int], message: str) -> None:
     """A number, or a share of all records."""
     with pytest.raises(DagflowError, match=message):
         Check(expect="a > 0", **properties).check_limits(totals)
-    Check(expect="a > 0", **properties).check_limits({"output": 98, "rejected": 1, "failed": 1})
+    Check(expect="a > 0", **properties).check_limits({"input": 99, "output": 98, "rejected": 1, "failed": 1})
 
 
 APP = """\
