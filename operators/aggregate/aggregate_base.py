@@ -20,7 +20,7 @@ from operators.aggregate.ordering import concatenated
 _COMPACT_ROWS = 1 << 16
 """Partial results are combined when they have so many rows: memory grows with the results, not with the records."""
 
-_COMPACT_BYTES = 64 << 20
+_COMPACT_BYTES = 32 << 20
 """Where combining has not halved the rows, which is most of the work, it waits for so many bytes more."""
 
 _PROPERTIES = b"dagflow.properties"
