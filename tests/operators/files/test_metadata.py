@@ -21,6 +21,7 @@ BLOCKS = st.builds(
     entry_state=st.integers(0, 1),
     content_start=st.integers(0, 1),
     tail_start=st.integers(0, 1),
+    is_gone=st.booleans(),
     read_fingerprint=st.integers(0, 1),
     moved_from=st.sampled_from(["", "c"]),
     decompressed=st.sampled_from([None, DecompressedRange(0, 1, 2, 3, 4, 5), DecompressedRange(1, 2, 3, 4, 5, 6)]),
