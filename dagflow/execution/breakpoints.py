@@ -9,6 +9,8 @@ import threading
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
+from dagflow.errors import RunStoppedError
+
 _DEBUGGING = threading.Event()
 """Whether a debugger waits for commands."""
 
@@ -64,5 +66,7 @@ def _debug(*_: Any, **__: Any) -> None:
                     super().interaction(*arguments, **options)
                 finally:
                     _DEBUGGING.clear()
+            if self.quitting:
+                raise RunStoppedError("the debugger was left")
 
     TerminalDebugger().set_trace(sys._getframe(1))

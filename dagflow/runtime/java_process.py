@@ -46,7 +46,8 @@ def bound_to_driver(command: Sequence[str], grace_s: float = 10.0) -> list[str]:
     The driver could not end the run cleanly without Java, which a signal of a terminal or a service manager would end.
     Java ends when its standard input does, which is the driver's end of a pipe: also after a SIGKILL of the driver. A
     second process at that pipe kills a Java that has not ended some time later: while it starts, or when it hangs, it
-    does not look at the pipe.
+    does not look at the pipe. Nor does it if its main thread has failed: where the directory of a killed run is removed
+    before Java has written its address there, only the thread remains that waits for connections.
 
     Args:
         command: Starts Java.

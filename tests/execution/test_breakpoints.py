@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from dagflow.errors import RunStoppedError
 from dagflow.execution.breakpoints import NoTerminalError, breakpoints, is_debugging
 
 
@@ -30,6 +31,17 @@ def test_a_debugger_talks_to_the_terminal_and_not_to_the_log(
         print("printed", record)
     assert "(Pdb) b'the record'\n" in terminal.getvalue() and "\nprinted b'the" not in terminal.getvalue()
     assert "printed b'the record'" in capsys.readouterr().out
+    assert not is_debugging()
+
+
+def test_leaving_the_debugger_stops_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Ctrl-C does; it is no failure of the operator."""
+    monkeypatch.setattr(sys, "__stdout__", io.StringIO())
+    monkeypatch.setattr(sys, "stdin", io.StringIO("q\n"))
+    monkeypatch.setattr(sys, "breakpointhook", sys.__breakpointhook__)
+    with pytest.raises(RunStoppedError, match="the debugger was left"), breakpoints(is_shared=True):
+        breakpoint()
+        pytest.fail("the operator went on")
     assert not is_debugging()
 
 
