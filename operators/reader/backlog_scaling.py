@@ -43,7 +43,13 @@ class BacklogScaled(Operator, Partitioner, StatsListener):
         Millis, Tuning(), Field(description="time between two changes of the number of partitions")
     ] = 500
 
+    shrink_after_millis: Annotated[
+        Millis, Tuning(), Field(description="partitions are removed when none of the backlogs for so long needs them")
+    ] = 10_000
+
     _changed_at_millis: int | None = None
+    _needs: tuple[tuple[int, int], ...] = ()
+    """The time and the count of each need that no later one has reached, the greatest first."""
 
     def check_properties(self) -> None:
         """Refuse a range of readers that is empty."""
@@ -52,10 +58,15 @@ class BacklogScaled(Operator, Partitioner, StatsListener):
             raise ValueError(f"min_readers, {self.min_readers}, is above max_readers, {self.max_readers}")
 
     def process_stats(self, stats: BacklogStats) -> StatsResponse:
-        """Ask for a repartition when the backlog calls for another number of readers."""
+        """Ask for a repartition when the backlog needs more readers, or no recent one needs as many.
+
+        Source:
+            The stabilization window of Kubernetes' HorizontalPodAutoscaler: up at once, down to the highest recent
+        """
         if not self.collect_stats:
             return StatsResponse(False, f"collect_stats is off: {stats.partitions} stay")
-        wanted = readers_for(stats.backlog, self.min_readers, self.max_readers)
+        self._remember(stats)
+        wanted = self.define_partitions(stats)
         rule = f"backlog of {stats.backlog} blocks, {self.min_readers} to {self.max_readers} readers"
         if wanted == stats.partitions:
             return StatsResponse(False, f"{rule}: {wanted} is right")
@@ -67,7 +78,14 @@ class BacklogScaled(Operator, Partitioner, StatsListener):
         return StatsResponse(True, f"{rule}: {stats.partitions} to {wanted}")
 
     def define_partitions(self, stats: BacklogStats) -> int:
-        """The number of readers for the backlog; at the start, and without stats, as few as are allowed."""
+        """The number of readers for the recent backlogs; at the start, and without stats, as few as are allowed."""
         if not self.collect_stats:
             return stats.partitions or self.min_readers
-        return readers_for(stats.backlog, self.min_readers, self.max_readers)
+        needed = readers_for(stats.backlog, self.min_readers, self.max_readers)
+        return max(needed, self._needs[0][1]) if self._needs else needed
+
+    def _remember(self, stats: BacklogStats) -> None:
+        needed = readers_for(stats.backlog, self.min_readers, self.max_readers)
+        since = stats.now_millis - self.shrink_after_millis
+        kept = (each for each in self._needs if each[0] > since and each[1] > needed)
+        self._needs = (*kept, (stats.now_millis, needed))

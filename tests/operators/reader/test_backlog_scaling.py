@@ -46,7 +46,7 @@ def test_the_start_honours_the_minimum() -> None:
 
 def test_a_change_is_asked_for_once_and_the_next_one_waits() -> None:
     """The first decision is made at once; the next after interval_millis."""
-    reader = BlockReader(interval_millis=500)
+    reader = BlockReader(interval_millis=500, shrink_after_millis=0)
     assert reader.process_stats(stats(1000, 1, 10)).repartition
     assert reader.define_partitions(stats(1000, 1, 10)) == 8
     same = reader.process_stats(stats(1500, 8, 10))
@@ -56,6 +56,16 @@ def test_a_change_is_asked_for_once_and_the_next_one_waits() -> None:
     later = reader.process_stats(stats(1500, 8, 2))
     assert later.repartition
     assert later.reason == "backlog of 2 blocks, 1 to 16 readers: 8 to 2"
+
+
+def test_a_backlog_that_goes_up_and_down_keeps_its_readers() -> None:
+    """Readers are removed when no backlog has needed them for shrink_after_millis, down to the greatest since."""
+    reader = BlockReader(shrink_after_millis=10_000)
+    counts = [1]
+    for second, backlog in enumerate((4, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, *[1] * 10, 2)):
+        now = stats(1000 * second, counts[-1], backlog)
+        counts.append(reader.define_partitions(now) if reader.process_stats(now).repartition else counts[-1])
+    assert counts[1:] == [*[4] * 10, *[2] * 10, 1, 2]
 
 
 def test_without_stats_the_count_stays() -> None:
