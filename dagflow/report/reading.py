@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from dagflow.errors import DagflowError
+from dagflow.errors import DagflowError, MissingError
 from dagflow.journal.heartbeat import newest_heartbeat
 from dagflow.report.driver_report import DriverReport
 from dagflow.report.snapshot import RunSnapshot
@@ -23,12 +23,14 @@ class Reading:
         checkpoint: Its URL, without credentials.
         snapshot: All runs on it together; None where the journal cannot be read.
         error: Why it cannot be read, or "".
+        has_begun: Whether there is a journal: it begins with the first run.
         now_s: The moment, in seconds since 1970.
     """
 
     checkpoint: str
     snapshot: RunSnapshot | None
     error: str = ""
+    has_begun: bool = True
     now_s: float = field(default_factory=time.time)
 
     @property
@@ -67,6 +69,8 @@ def read_checkpoint(checkpoint: str, storage: StorageContext) -> Reading:
     shown = redacted(absolute(checkpoint))
     try:
         return Reading(shown, status(checkpoint, storage))
+    except MissingError as error:
+        return Reading(shown, None, str(error), has_begun=False)
     except DagflowError as error:
         return Reading(shown, None, str(error))
 

@@ -17,12 +17,13 @@ from dagflow.report.status import status
 from dagflow.spec.shown_text import without_secrets
 from dagflow.storage.context import StorageContext
 from dagflow.web.api import Api
+from dagflow.web.change_events import mark_of
 from dagflow.web.checkpoints import CheckpointLocation, named
 from dagflow.web.query import RequestError
 from dagflow.web.resources.partition_times import partition_times
 from dagflow.web.resources.windows_resource import slow_tasks
 from tests.engine.test_driver import crashing
-from tests.web.conftest import ROWS, api_of, ask, finish
+from tests.web.conftest import APP, ROWS, api_of, ask, finish
 
 
 def test_a_row_of_the_fleet_says_whether_all_bytes_add_up(folder: Path) -> None:
@@ -224,11 +225,29 @@ def test_several_checkpoints_are_named_apart(folder: Path) -> None:
 
 def test_a_checkpoint_that_cannot_be_read_has_a_reason(folder: Path) -> None:
     """It is a row of the fleet all the same, and its resources are errors."""
-    api = api_of("out/sample.journal", "out/none.journal")
-    row = api.answer("apps", {})["apps"][1]
-    assert row["state"] == "unreadable" and row["error"].endswith("there is no journal")
+    for record in Path("out/sample.journal/log").iterdir():
+        record.write_bytes(b"no journal")
+    row = ask("apps")["apps"][0]
+    assert row["state"] == "unreadable" and "sample.journal" in row["error"]
+    with pytest.raises(DagflowError, match=r"sample\.journal"):
+        ask("windows")
+
+
+def test_a_checkpoint_without_a_run_shows_it_as_soon_as_it_begins(folder: Path) -> None:
+    """Looking makes no directory, and an open page is told of the first record."""
+    Path("app.yaml").write_text(APP.replace("out/", "new/"))
+    api = api_of("new/sample.journal")
+    (checkpoint,) = api.checkpoints.values()
+    before = mark_of(checkpoint)
+    row = api.answer("apps", {})["apps"][0]
+    assert (row["id"], row["state"]) == ("sample", "no run yet")
     with pytest.raises(DagflowError, match="there is no journal"):
-        api.answer("apps/none/windows", {})
+        api.answer("windows", {})
+    assert not Path("new").exists()
+    finish()
+    assert mark_of(checkpoint) != before
+    assert api.answer("apps", {})["apps"][0]["state"] == "completed"
+    assert api.answer("windows", {})["windows"]
 
 
 def test_hostile_names_stay_text(folder: Path) -> None:

@@ -11,6 +11,7 @@ from dagflow.cli import output
 from dagflow.cli.figures import count
 from dagflow.cli.locations import is_app_file, locate, require_journal
 from dagflow.cli.shared_options import Settings, store_option, verbose_option
+from dagflow.storage.context import StorageContext
 from dagflow.web import UI_PORT, require_packages
 from dagflow.web.checkpoints import CheckpointLocation
 from dagflow.web.server import Server
@@ -33,15 +34,15 @@ from dagflow.web.server import Server
 def command(settings: Settings, checkpoints: tuple[str, ...], host: str, port: int, app: str | None) -> int:
     """Show pages about the journals at each CHECKPOINT, or of each app file CHECKPOINT, until Ctrl-C.
 
-    Runs may be at work, over, or killed. Reads only: no run is disturbed. Other machines are listened to only where
-    --host says so, and then a token is needed, which is printed with the address.
+    Runs may be at work, over, killed, or yet to begin. Reads only: no run is disturbed. Other machines are listened to
+    only where --host says so, and then a token is needed, which is printed with the address.
     """
     require_packages()
     places = []
     for each in checkpoints:
         url, storage = locate(each, app, settings)
         named = app if app is not None else each if is_app_file(each) else ""
-        require_journal(url, storage, each)
+        _note_if_missing(url, storage, each)
         places.append(CheckpointLocation(url, storage, named))
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -50,3 +51,11 @@ def command(settings: Settings, checkpoints: tuple[str, ...], host: str, port: i
         output.note(f"{count(len(places), 'checkpoint')} at {address.url} (Ctrl-C ends)")
         ended.wait()
     return 0
+
+
+def _note_if_missing(url: str, storage: StorageContext, given: str) -> None:
+    """Say where there is no journal: pages may be opened before their run, and a location may be misspelt."""
+    try:
+        require_journal(url, storage, given)
+    except click.UsageError as error:
+        output.note(f"{error.message}; the page waits for a run")

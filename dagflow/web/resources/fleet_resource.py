@@ -28,9 +28,10 @@ def fleet(checkpoints: Iterable[Checkpoint]) -> dict[str, Any]:
 
 
 def row_of(checkpoint: Checkpoint) -> dict[str, Any]:
-    """What a checkpoint's row in the fleet shows; one that cannot be read has an error and no figures."""
+    """What a checkpoint's row in the fleet shows; one that cannot be read, or has no run yet, has no figures."""
     reading = checkpoint.read()
-    snapshot = reading.snapshot or RunSnapshot(checkpoint.id, state="unreadable")
+    without = "unreadable" if reading.has_begun else "no run yet"
+    snapshot = reading.snapshot or RunSnapshot(checkpoint.id, state=without)
     driver = snapshot.driver
     rates = _rates(checkpoint, snapshot)
     per_second = rates["bytes_per_second"]

@@ -2,6 +2,7 @@
 import { Shell } from "./components/shell.js";
 import { Empty, Failure } from "./components/notice.js";
 import { useResource } from "./lib/api.js";
+import { visible } from "./lib/format.js";
 import { html, render, useEffect, useRef } from "./lib/html.js";
 import { useRoute } from "./lib/router.js";
 import { applyTheme, useTheme } from "./lib/theme.js";
@@ -49,6 +50,11 @@ function Content({ route, apps, theme }) {
   if (!Screen || (route.app && apps.data && !app)) {
     return html`<main class="main" id="main" tabindex="-1">
       <${Empty} title="There is no such page">The address names an app or a screen that is not here. <a href="#/">Go to the fleet</a>.<//>
+    </main>`;
+  }
+  if (app?.state === "no run yet") {
+    return html`<main class="main" id="main" tabindex="-1">
+      <${Empty} title="No run yet">There is no journal at <code>${visible(app.checkpoint)}</code>. This page shows the run as soon as it begins: start it with <code>dagflow run</code>.<//>
     </main>`;
   }
   return html`<${Screen} ...${{ route, apps, app, theme }} />`;

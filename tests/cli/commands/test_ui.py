@@ -29,6 +29,18 @@ def test_pages_are_served_until_a_signal_ends_them(journal: Path) -> None:
         assert process.wait(timeout=30) == 0
 
 
+def test_pages_may_be_opened_before_the_first_run(folder: Path) -> None:
+    """A line says that there is no journal, with its location: it may be misspelt."""
+    command = [*ENTRY, "ui", str(folder / "later.journal"), "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment()) as process:
+        assert process.stderr is not None
+        said = [process.stderr.readline() for _ in range(2)]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+    assert said[0] == f"there is no journal at '{folder}/later.journal'; the page waits for a run\n"
+    assert said[1].startswith("1 checkpoint at http://")
+
+
 def test_a_report_is_one_file_with_the_data_of_its_moment(journal: Path, folder: Path) -> None:
     """It holds what the server would answer, and names no other file or address."""
     code, _, error = invoke("report", str(journal), "-o", "run.html")
@@ -44,9 +56,10 @@ def test_a_report_is_one_file_with_the_data_of_its_moment(journal: Path, folder:
 
 def test_what_is_no_checkpoint_is_refused(folder: Path) -> None:
     """Nothing listens, and nothing is written."""
-    for arguments in (["ui", "nowhere"], ["report", "nowhere", "-o", "run.html"]):
-        code, _, error = invoke(*arguments)
-        assert code == 2 and "there is no journal at" in error
+    code, _, error = invoke("report", "nowhere", "-o", "run.html")
+    assert code == 2 and "there is no journal at" in error
+    code, _, error = invoke("ui", "app.yaml/nowhere")
+    assert code == 2 and "app.yaml is a file" in error
     assert not (folder / "run.html").exists()
 
 

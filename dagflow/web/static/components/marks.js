@@ -15,6 +15,7 @@ const TONES = {
   repeats: "warn",
   failed: "bad",
   killed: "bad",
+  unreadable: "bad",
   refuses: "bad",
 };
 

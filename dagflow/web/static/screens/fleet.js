@@ -3,7 +3,7 @@ import { Empty, Resource } from "../components/notice.js";
 import { Equation, State } from "../components/marks.js";
 import { moveFocus } from "../components/table.js";
 import { Ago } from "../components/time.js";
-import { byteRate, bytes, count, duration, plural, rowRate, visible } from "../lib/format.js";
+import { byteRate, bytes, count, duration, plural, rowRate, UNKNOWN, visible } from "../lib/format.js";
 import { html, useRef } from "../lib/html.js";
 import { go, href } from "../lib/router.js";
 
@@ -32,12 +32,13 @@ export function Fleet({ apps }) {
 
 function Row({ app, isStop }) {
   const link = href(app.id, "graph");
+  const isKnown = app.state !== "unreadable" && app.state !== "no run yet";
   const cells = [
-    ["Oldest unpublished", app.oldest_unpublished_ms ? html`<${Ago} at=${app.oldest_unpublished_ms} isBare />` : html`<span class="good">up to date</span>`],
-    ["Backlog", backlog(app.backlog)],
-    ["Time to read it", app.backlog.seconds === null ? "–" : duration(app.backlog.seconds)],
-    ["Rate", html`${byteRate(app.rates.bytes_per_second)}<br /><span class="muted">${rowRate(app.rates.records_per_second)}</span>`],
-    ["Rejects", app.rejected ? html`<a class="bad" href=${href(app.id, "rejects")}>${count(app.rejected)}</a>` : "0"],
+    ["Oldest unpublished", !isKnown ? UNKNOWN : app.oldest_unpublished_ms ? html`<${Ago} at=${app.oldest_unpublished_ms} isBare />` : html`<span class="good">up to date</span>`],
+    ["Backlog", isKnown ? backlog(app.backlog) : UNKNOWN],
+    ["Time to read it", app.backlog.seconds === null ? UNKNOWN : duration(app.backlog.seconds)],
+    ["Rate", !isKnown ? UNKNOWN : html`${byteRate(app.rates.bytes_per_second)}<br /><span class="muted">${rowRate(app.rates.records_per_second)}</span>`],
+    ["Rejects", app.rejected ? html`<a class="bad" href=${href(app.id, "rejects")}>${count(app.rejected)}</a>` : isKnown ? "0" : UNKNOWN],
     ["Last commit", html`<${Ago} at=${app.last_commit_ms} />`],
   ];
   return html`<tr class="linked" onClick=${(event) => !event.target.closest("a") && go(link)}>
@@ -50,8 +51,8 @@ function Row({ app, isStop }) {
     </tr>
     <tr class="under">
       <td colspan=${HEADINGS.length}>
-        <${Equation} account=${app.account} />
-        ${app.error && html`<p class="bad clamp">${visible(app.error)}</p>`}
+        ${isKnown && html`<${Equation} account=${app.account} />`}
+        ${app.state === "no run yet" ? html`<p class="muted">Its figures appear here as soon as a run begins.</p>` : app.error && html`<p class="bad clamp">${visible(app.error)}</p>`}
       </td>
     </tr>`;
 }

@@ -23,9 +23,9 @@ export function Rejects({ route, app }) {
       <${Resource} of=${rejects}>
         ${(data) =>
           data.total === 0
-            ? html`<${Empty} title=${data.next ? `No record was refused in windows from ${count(data.since_window)} on` : "No record was refused"}>Records that a format or a check refuses appear here with their bytes, their place and the reason.<//>
+            ? html`<${Empty} title=${data.next ? `No record was refused in windows from ${data.since_window} on` : "No record was refused"}>Records that a format or a check refuses appear here with their bytes, their place and the reason.<//>
                 <${More} route=${route} param="after" next=${data.next} following="Look in older windows" />`
-            : html`${data.since_window > 1 && html`<p class="muted">Counted are windows from ${count(data.since_window)} on.</p>`}<div class="groups">${GROUPS.map(([param, title]) => html`<${Group} ...${{ route, param, title, rows: data[`by_${param}`], total: data.total }} />`)}</div>
+            : html`${data.since_window > 1 && html`<p class="muted">Counted are windows from ${data.since_window} on.</p>`}<div class="groups">${GROUPS.map(([param, title]) => html`<${Group} ...${{ route, param, title, rows: data[`by_${param}`], total: data.total }} />`)}</div>
                 <section class="box" aria-label="Rejects">
                   <header><h2>${plural(data.total, "reject")}</h2><span class="end"><${Filters} route=${route} /></span></header>
                   <${Table} label="Rejects" rows=${data.rejects} keyOf=${keyOf} selected=${route.params.reject} linkOf=${(reject) => changed(route, { reject: keyOf(reject) })} columns=${COLUMNS} />

@@ -16,8 +16,8 @@ export function Tables({ route }) {
       ${(data) =>
         data.tables.length === 0
           ? html`<${Empty} title="This app fills no table">An operator TableWriter adds windows to a table.<//>`
-          : html`<p class="sentence accent"><span>All tables show every window up to <b>${count(data.watermark)}</b>.</span></p>
-              ${data.since_window > 1 && html`<p class="muted">Files and rows are those of windows from ${count(data.since_window)} on.</p>`}
+          : html`<p class="sentence accent"><span>All tables show every window up to <b>${data.watermark}</b>.</span></p>
+              ${data.since_window > 1 && html`<p class="muted">Files and rows are those of windows from ${data.since_window} on.</p>`}
               ${data.tables.map((table) => html`<${One} key=${table.operator} route=${route} table=${table} />`)}`}
     <//>
   </main>`;
@@ -34,7 +34,7 @@ function One({ route, table }) {
     <div class="pad stack">
       <${Cards}
         items=${[
-          ["Newest window", html`<a href=${href(route.app, "windows", { window: table.window })}>${count(table.window)}</a>`],
+          ["Newest window", html`<a href=${href(route.app, "windows", { window: table.window })}>${table.window}</a>`],
           ["Rows", count(table.records)],
           ["Files", count(table.files), bytes(table.size_bytes)],
           ["Average file", bytes(average), table.target_bytes && `target ${bytes(table.target_bytes)}`],
