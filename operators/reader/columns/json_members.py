@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.json as arrow_json
@@ -18,6 +19,8 @@ from operators.reader.columns.written_values import Number, members_of, value_as
 from operators.reader.formats.base import Parsed, Rejects
 from operators.reader.scanning.column_parsing import parse_columns
 from operators.reader.scanning.framing import borders_of, joined
+from operators.reader.scanning.positions import contains
+from operators.reader.scanning.search import occurrences
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,26 @@ class JsonMembers:
             batch: One JSON object each.
             rejects: Takes in those with a member that is not of its column's type, or is there twice.
         """
-        parsed = parse_columns(batch, self._read, rejects, self._read_one)
+        return self._typed(parse_columns(batch, self._read, rejects, self._read_one), rejects)
+
+    def parse_lines(self, batch: RecordBatch, rejects: Rejects) -> Parsed | None:
+        """The same for lines that need not be JSON; None where they must be looked at one by one.
+
+        Arrow's reader refuses what is not JSON, but for what is_one_object_each rules out. That saves a second parser.
+
+        Args:
+            batch: Lines, at least one, in valid UTF-8.
+            rejects: As for parse.
+        """
+        if not is_one_object_each(batch):
+            return None
+        try:
+            table = self._read(batch)
+        except pa.ArrowInvalid:
+            return None
+        return self._typed(Parsed(batch, table.combine_chunks().to_batches()[0]), rejects)
+
+    def _typed(self, parsed: Parsed, rejects: Rejects) -> Parsed:
         if self.null_values and parsed.columns is not None:
             columns = [
                 without_words(column, self.null_values) if pa.types.is_string(column.type) else column
@@ -103,6 +125,32 @@ class JsonMembers:
 
 
 _TEXT = ColumnType("string", pa.string())
+
+_OPENING, _CLOSING = b"{}"
+
+_NO_NUMBERS = [np.frombuffer(word, np.uint8) for word in (b"NaN", b"Inf")]
+"""Words that Arrow takes for numbers, though JSON has none of them."""
+
+_SHALLOW_BYTES = 1000
+"""No line of so many bytes has values that are nested so deeply that a parser refuses them; Arrow takes any depth."""
+
+
+def is_one_object_each(batch: RecordBatch) -> bool:
+    """Whether lines are one JSON object each if Arrow reads as many objects as lines; False where that is not certain.
+
+    No JSON value has an opening brace after a closing one with nothing but white space between them, so that a value
+    ends on the line on which it begins if every line begins with the one and ends with the other.
+    """
+    framed = batch.framed()
+    borders, data = borders_of(framed), np.frombuffer(framed.buffers()[2], np.uint8)
+    starts, stops = borders[:-1], borders[1:] - batch.delimiters.lengths()
+    lengths = stops - starts
+    if lengths.min() < len("{}") or lengths.max() > _SHALLOW_BYTES:
+        return False
+    if (data[starts] != _OPENING).any() or (data[stops - 1] != _CLOSING).any():
+        return False
+    text = data[borders[0] : borders[-1]]
+    return not any(contains(text, word[0]) and len(occurrences(text, word)) for word in _NO_NUMBERS)
 
 
 def _has_empty(batch: RecordBatch) -> bool:

@@ -55,7 +55,7 @@ class JsonLines(Delimited):
         """Prepare for the columns."""
         self._check: Callable[[bytes], object] | None = None
         types = self.columns if isinstance(self.columns, dict) else {}
-        self._members = JsonMembers(types, tuple(self.null_values)) if self.columns != "infer" else None
+        self._members = JsonMembers(types, tuple(self.null_values)) if isinstance(self.columns, dict) else None
         self._found = FoundMembers(tuple(self.null_values)) if self.columns == "as_found" else None
 
     def __getstate__(self) -> dict[str, object]:
@@ -93,6 +93,8 @@ class JsonLines(Delimited):
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
         """The lines that are JSON values, as columns if the format has columns."""
         batch = valid_text(batch, accounting)
+        if self._members is not None and len(batch) and (parsed := self._members.parse_lines(batch, accounting)):
+            return parsed
         batch = self._valid_json(batch, accounting)
         if self.columns is None or not len(batch):
             return Parsed(batch)

@@ -7,10 +7,12 @@ import pickle
 from collections import Counter
 from typing import Any, ClassVar
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from dagflow.api.records import NO_DELIMITER, Origin, RecordBatch
 from dagflow.errors import RecordError
 from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import RECORD_FORMATS
@@ -131,7 +133,39 @@ def test_columns_can_be_inferred() -> None:
     ]
 
 
-@pytest.mark.parametrize("columns", [None, {"a": "int64"}, "infer"])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b'{"z":NaN}',
+        b'{"z":[-Infinity]}',
+        b'{"a":1}{"a":2}\n{"z":\n{}}',
+        b'{"a":1}{"a":2}{"a":5}\n{"a":3}\0}\n{"a":4}',
+        b'{"a":1}{"z":{}\n,"b":1}',
+        b' {"a":5} \n{"a":6}\r\n{"a":7}\r{"a":8}\n{}',
+        b'{"z":"NaN"}\n{"z":"Inf"}',
+        b'{"z":"\\ud800"}\n{"z":1e999}\n}{\n{\n}',
+    ],
+)
+@pytest.mark.parametrize("is_last", [False, True])
+def test_lines_that_arrow_reads_otherwise_are_read_as_json(odd: bytes, is_last: bool) -> None:
+    """Also where it takes them all, and as many values as there are lines; their neighbours are read."""
+    content = b'{"a":0}\n' + odd + (b"" if is_last else b'\n{"a":9}\n')
+    records, rejects = json_records(content, must_be_object=True)
+    assert len(records) >= 1
+    made = RECORD_FORMATS.make({"type": "json_lines", "columns": {"a": "int64"}})
+    assert read_range(made, content, 0, len(content)) == (records, rejects)
+    assert columns_of(made, content, []) == [{"a": json.loads(line).get("a")} for _, line in records]
+
+
+def test_an_empty_record_at_the_end_of_a_buffer_is_blank() -> None:
+    """It has no first and no last byte."""
+    made = RECORD_FORMATS.make({"type": "json_lines", "columns": {"a": "int64"}})
+    batch = RecordBatch.raw([b'{"a":1}', b""], NO_DELIMITER, Origin((block_of(b'{"a":1}', 0, 7),), np.array([0, 7])))
+    parsed = made.parse(batch, BlockAccounting(URL, Counter(), None))
+    assert parsed.raw.to_pylist() == [b'{"a":1}']
+
+
+@pytest.mark.parametrize("columns", [None, {"a": "int64"}, {"b": "int64"}, "infer"])
 @pytest.mark.parametrize("opening", [b"[", b'{"a":'])
 def test_a_line_that_is_nested_too_deeply_is_refused_by_itself(columns: object, opening: bytes) -> None:
     """Its neighbours are read: no content of a file ends a run that takes rejects."""
