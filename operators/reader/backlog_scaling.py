@@ -61,13 +61,14 @@ class BacklogScaled(Operator, Partitioner, StatsListener):
         """Ask for a repartition when the backlog needs more readers, or no recent one needs as many.
 
         Source:
-            The stabilization window of Kubernetes' HorizontalPodAutoscaler: up at once, down to the highest recent
+            The stabilization window of Kubernetes' HorizontalPodAutoscaler: up at once, down to the recent peak.
         """
         if not self.collect_stats:
             return StatsResponse(False, f"collect_stats is off: {stats.partitions} stay")
         self._remember(stats)
         wanted = self.define_partitions(stats)
-        rule = f"backlog of {stats.backlog} blocks, {self.min_readers} to {self.max_readers} readers"
+        blocks = "1 block" if stats.backlog == 1 else f"{stats.backlog} blocks"
+        rule = f"backlog of {blocks}, {self.min_readers} to {self.max_readers} readers"
         if wanted == stats.partitions:
             return StatsResponse(False, f"{rule}: {wanted} is right")
         changed_at = self._changed_at_millis

@@ -69,10 +69,20 @@ class InputExplanation:
             return 0, f"files: {named} names another file"
         if root.kind != "file":
             if not key.startswith(below(root.base)):
-                return 0, f"it does not lie below {redacted(root.lister.url(root.base))}, where files: {named} begins"
+                place = redacted(root.lister.url(root.base))
+                return 0, f"it does not lie below {place}, where files: {named} begins{self._namesake(root, key)}"
             if refusal := self._refusal(root, key[len(below(root.base)) :]):
                 return refusal
         return self._why_not_now(root, key)
+
+    def _namesake(self, root: Root, key: bytes) -> str:
+        """A file of the same name that a location has: a name without its directory is meant for that."""
+        url = root.lister.url(below(root.base) + key.rpartition(b"/")[2])
+        try:
+            self._storage.stat(url)
+        except MissingError:
+            return ""
+        return f"; {redacted(url)} does: ask for that"
 
     def _refusal(self, root: Root, path: bytes) -> tuple[int, str] | None:
         """The name on the way to a file that is skipped, and why."""
@@ -95,10 +105,10 @@ class InputExplanation:
             )
         if not self._selection.enters(name):
             pattern = self._selection.ignore_pattern
-            return f"ignore_pattern {pattern.pattern if pattern else ''!r} matches {what}"
+            return f"ignore_pattern '{pattern.pattern if pattern else ''}' matches {what}"
         if not is_directory and not self._selection.selects_file(name):
             pattern = self._selection.file_pattern
-            return f"file_pattern {pattern.pattern if pattern else ''!r} does not match {what}"
+            return f"file_pattern '{pattern.pattern if pattern else ''}' does not match {what}"
         if is_directory and not self._selection.recursive and root.kind == "directory":
             return f"{what} is not entered, because of recursive: false"
         return f"files: {root.named} is a glob that does not match {what}"

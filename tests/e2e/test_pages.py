@@ -174,6 +174,23 @@ def test_hostile_names_are_text(site: Site, page: Any) -> None:
     assert "<script>alert(1)</script>" in first + page.locator(".panel .raw").inner_text()
 
 
+def test_what_was_not_looked_at_is_not_called_missing(
+    site: Site, page: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a request ends before the oldest window, Files and Rejects speak of the newest ones, and offer to go on."""
+    everything = [("files", "?search=no", "No such file was taken"), ("rejects", "?file=no", "No record was refused")]
+    for screen, query, title in everything:
+        show(page, site.address("hostile", screen, query))
+        assert page.locator(".state b").first.inner_text() == title
+        assert page.get_by_text("Look in older windows").count() == 0
+    monkeypatch.setattr("dagflow.web.resources.files_resource.LOOK_S", -1.0)
+    monkeypatch.setattr("dagflow.web.resources.rejects_resource.LOOK_S", -1.0)
+    for screen, query, title in everything:
+        show(page, site.address("hostile", screen, f"{query}thing"))
+        assert page.locator(".state b").first.inner_text() != title
+        assert page.get_by_text("Look in older windows").count() == 1
+
+
 def test_the_keyboard_reaches_everything(site: Site, page: Any) -> None:
     """The first Tab offers to skip, arrows move in lists, Enter opens, Escape closes and gives the focus back."""
     show(page, site.address("finished", "windows"))

@@ -69,7 +69,7 @@ def taken(files: str, properties: Mapping[str, Any]) -> set[str]:
 @pytest.mark.parametrize(
     ("properties", "name", "sentence"),
     [
-        ({"file_pattern": r".*\.log"}, "b.txt", r"file_pattern '.*\\.log' does not match the name 'b.txt'"),
+        ({"file_pattern": r".*\.log"}, "b.txt", r"file_pattern '.*\.log' does not match the name 'b.txt'"),
         ({"ignore_pattern": "sub"}, "sub/a.log", "ignore_pattern 'sub' matches the directory 'sub'"),
         ({"recursive": False}, "sub/a.log", "the directory 'sub' is not entered, because of recursive: false"),
         ({}, "x.part", "the name 'x.part' is one that scans pass over: hidden files, markers, unfinished copies"),
@@ -82,7 +82,8 @@ def taken(files: str, properties: Mapping[str, Any]) -> set[str]:
             "does not count as complete yet, by settle_millis 0",
         ),
         ({"done_marker": "{name}.txt"}, "b.txt", "it is a marker of done_marker '{name}.txt'"),
-        ({}, "/elsewhere/b.txt", "it does not lie below "),
+        ({}, "/elsewhere/c.txt", "begins."),
+        ({}, "/elsewhere/b.txt", "/b.txt does: ask for that."),
     ],
 )
 def test_the_rule_that_decides_is_named(tmp_path: Path, properties: dict[str, Any], name: str, sentence: str) -> None:

@@ -7,7 +7,7 @@ import { Sample } from "../components/sample.js";
 import { Table } from "../components/table.js";
 import { Ago } from "../components/time.js";
 import { useResource } from "../lib/api.js";
-import { byteRate, bytes, count, duration, plural, rowRate, short, visible } from "../lib/format.js";
+import { byteRate, bytes, count, duration, plural, rowRate, short, UNKNOWN, visible } from "../lib/format.js";
 import { html } from "../lib/html.js";
 import { changed, href } from "../lib/router.js";
 
@@ -118,7 +118,7 @@ function NodePanel({ route, graph }) {
         columns=${[
           { label: "Property", cell: (property) => property.name },
           { label: "Value", wide: true, cell: (property) => html`<code title=${visible(property.value)}>${visible(property.value)}</code>` },
-          { label: "Line", number: true, cell: (property) => (property.line ? html`<a href=${href(route.app, "app", { line: property.line })}>${property.line}</a>` : html`<span class="muted">default</span>`) },
+          { label: "Line", number: true, cell: (property) => (property.line ? html`<a href=${href(route.app, "app", { line: property.line })}>${property.line}</a>` : html`<span class="muted">${property.default ? "default" : UNKNOWN}</span>`) },
         ]}
       />
     <//>

@@ -1,4 +1,4 @@
-/** The log of the newest run, newest line last. */
+/** The log of the newest run, newest line first. */
 import { More } from "../components/more.js";
 import { Empty, Resource } from "../components/notice.js";
 import { Choice, Search } from "../components/search.js";
@@ -27,7 +27,7 @@ export function Log({ route }) {
         data.lines.length === 0
           ? html`<${Empty} title="No line to show">${search || level ? "No line matches. Clear the search to see all." : "This run has written no log, or its file is not on this machine."}<//>`
           : html`<section class="box code log" aria-label="Log" tabindex="0">
-                ${data.lines.map(
+                ${data.lines.toReversed().map(
                   (line, index) => html`<div key=${index} class="row ${line.level}">
                     <${Time} at=${line.time_ms} /><span class="level">${line.level}</span><span class="text">${visible(line.text)}</span>
                   </div>`,

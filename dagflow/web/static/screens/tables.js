@@ -34,7 +34,7 @@ function One({ route, table }) {
     <div class="pad stack">
       <${Cards}
         items=${[
-          ["Newest window", html`<a href=${href(route.app, "windows", { window: table.window })}>${table.window}</a>`],
+          ["Last written by window", html`<a href=${href(route.app, "windows", { window: table.window })}>${table.window}</a>`],
           ["Rows", count(table.records)],
           ["Files", count(table.files), bytes(table.size_bytes)],
           ["Average file", bytes(average), table.target_bytes && `target ${bytes(table.target_bytes)}`],
