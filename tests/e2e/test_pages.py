@@ -174,9 +174,7 @@ def test_hostile_names_are_text(site: Site, page: Any) -> None:
     assert "<script>alert(1)</script>" in first + page.locator(".panel .raw").inner_text()
 
 
-def test_what_was_not_looked_at_is_not_called_missing(
-    site: Site, page: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_not_looked_at_is_not_called_missing(site: Site, page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a request ends before the oldest window, Files and Rejects speak of the newest ones, and offer to go on."""
     everything = [("files", "?search=no", "No such file was taken"), ("rejects", "?file=no", "No record was refused")]
     for screen, query, title in everything:
