@@ -67,6 +67,27 @@ def test_row_groups_have_the_size_that_is_asked_for() -> None:
     assert sizes == [12_500] * 8
 
 
+@pytest.mark.parametrize(("count", "expected"), [(32_000, {"few", "text"}), (4_000, {"few", "text", "id", "key"})])
+def test_distinct_values_have_no_dictionary(count: int, expected: set[str]) -> None:
+    """It costs time and space; where there are few rows, looking would cost more."""
+    numbers = range(count)
+    columns = {"few": [each % 7 for each in numbers], "id": [*numbers]}
+    texts = {"text": [f"text {each % 9}" for each in numbers], "key": [f"key {each}" for each in numbers]}
+    (file,) = parquet_files(batch_of(**columns, **texts))
+    assert file.read().to_pydict() == columns | texts
+    chunks = [file.metadata.row_group(0).column(index) for index in range(4)]
+    assert {each.path_in_schema for each in chunks if each.has_dictionary_page} == expected
+
+
+def test_a_file_of_distinct_values_alone_has_no_dictionary() -> None:
+    """Also where that leaves no column with one; columns inside others keep theirs."""
+    numbers = list(range(20_000))
+    (file,) = parquet_files(batch_of(n=numbers))
+    assert not file.metadata.row_group(0).column(0).has_dictionary_page
+    (file,) = parquet_files(batch_of(n=numbers, items=[[1]] * 20_000))
+    assert [file.metadata.row_group(0).column(index).has_dictionary_page for index in (0, 1)] == [True, True]
+
+
 def test_records_of_another_schema_have_a_file_of_their_own() -> None:
     """The first schema's file takes its later records too; both are open at the same time."""
     files = parquet_files(batch_of(n=[1]), batch_of(n=["x"]), batch_of(n=[2]))
