@@ -18,12 +18,15 @@ from tests.crash.killing import APP, RunProcess, hurry, make_folder, require_who
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.e2e]
 
 FILES = 40
+LOCALLY = ("--local", "--workers", "2")
 
 
-def end_of_a_run(folder: Path, in_the_middle: Callable[[], object] = lambda: None, **variables: str) -> int:
+def end_of_a_run(
+    folder: Path, in_the_middle: Callable[[], object] = lambda: None, *options: str, **variables: str
+) -> int:
     """Run the app, call a function when it has published a few more files, and return its exit code."""
     before = visible_files(folder)
-    run = RunProcess(folder, "-q", **variables)
+    run = RunProcess(folder, "-q", *options, **variables)
     try:
         run.wait_for(lambda: visible_files(folder) >= before + 4)
         in_the_middle()
@@ -51,7 +54,10 @@ def fill(path: Path) -> None:
 def test_runs_end_at_a_full_a_read_only_and_a_missing_disk_and_go_on(
     tmp_path: Path, disk: Callable[[str], Path]
 ) -> None:
-    """One checkpoint meets all of them: exit code 1 and the reason each time, and finally every record once."""
+    """One checkpoint meets all of them: exit code 1 and the reason each time, and finally every record once.
+
+    What the driver alone has to do with is tried without Spark, which goes on where the others ended.
+    """
     root = disk("size=200k")
     make_folder(tmp_path, FILES, APP.replace("path: out", f"path: {root}/out"), delay_s=0.1)
     (root / "out").mkdir()
@@ -66,7 +72,7 @@ def test_runs_end_at_a_full_a_read_only_and_a_missing_disk_and_go_on(
         journal, aside, filler = root / "journal", root / "aside", root / "filler"
         shutil.copytree(tmp_path / "journal", journal)
         (tmp_path / "app.yaml").write_text(text.replace("checkpoint: journal", f"checkpoint: {journal}"))
-        assert end_of_a_run(tmp_path, lambda: fill(filler)) == 1
+        assert end_of_a_run(tmp_path, lambda: fill(filler), *LOCALLY) == 1
         require_clean_error(tmp_path, "No space left on device")
         filler.unlink()
 
@@ -74,10 +80,10 @@ def test_runs_end_at_a_full_a_read_only_and_a_missing_disk_and_go_on(
         require_clean_error(tmp_path, "Read-only file system", "mounted read-only")
         disk("rw")
 
-        assert end_of_a_run(tmp_path, lambda: journal.rename(aside)) == 1
+        assert end_of_a_run(tmp_path, lambda: journal.rename(aside), *LOCALLY) == 1
         require_clean_error(tmp_path, "the journal has vanished|log record 1 is missing")
         # No run publishes beside the existing output meanwhile.
-        assert end_of_a_run(tmp_path) == 1
+        assert end_of_a_run(tmp_path, lambda: None, *LOCALLY) == 1
         require_clean_error(tmp_path, "files that this checkpoint did not publish|log record 1 is missing")
         shutil.rmtree(journal, ignore_errors=True)
         aside.rename(journal)

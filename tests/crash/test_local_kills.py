@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import json
 import random
+import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.crash.killing import (
+    STATEFUL_APP,
     KillCounts,
     RunProcess,
     Target,
     kill_until_done,
     make_folder,
+    oracle,
+    published_records,
     require_whole,
     visible_files,
     watched,
 )
+from tests.crash.kinds import COUNTS_APP, KINDS
 
 pytestmark = [pytest.mark.crash, pytest.mark.e2e]
 
 ROUND: list[Target] = ["worker", "driver", "worker", "daemon", "driver"]
+
+
+def locally(_: int) -> tuple[str, ...]:
+    """The options of each start."""
+    return "--local", "--workers", "2"
 
 
 def test_killed_local_runs_publish_every_record_once(tmp_path: Path) -> None:
@@ -28,12 +40,49 @@ def test_killed_local_runs_publish_every_record_once(tmp_path: Path) -> None:
     make_folder(tmp_path, files=60)
     counts = KillCounts()
     with watched(tmp_path):
-        kill_until_done(tmp_path, 3, ROUND * 2, counts, options=lambda _: ("--local", "--workers", "2"))
+        kill_until_done(tmp_path, 3, ROUND * 2, counts, options=locally)
     require_whole(tmp_path)
     log = (tmp_path / "run.log").read_text()
     assert "Traceback" not in log, log
     assert counts.total >= 8, counts
     assert counts.middle >= 4, counts
+
+
+def test_counts_over_times_survive_kills(tmp_path: Path) -> None:
+    """What windows hold back dies with nothing: results over 0.7 s, and one over the run, count each line once."""
+    (kind,) = (kind for kind in KINDS if kind.name == "counts")
+    make_folder(tmp_path, files=160, app=COUNTS_APP)
+    counts = KillCounts()
+    with watched(tmp_path):
+        kill_until_done(tmp_path, 4, ["driver", "worker", "daemon", "driver"], counts, options=locally)
+    kind.require_whole(tmp_path)
+    assert counts.total >= 3, counts
+
+
+def test_state_survives_kills_and_other_numbers_of_partitions(tmp_path: Path) -> None:
+    """With another number of partitions at each start, unique lines equal sort -u, and counts equal uniq."""
+    make_folder(tmp_path, files=16)
+
+    def repartition(starts: int) -> None:
+        (tmp_path / "app.yaml").write_text(STATEFUL_APP.replace("PARTITIONS", str(1 + starts % 3)))
+
+    counts = KillCounts()
+    with watched(tmp_path):
+        kill_until_done(tmp_path, 2, ["worker", "driver", "daemon", "driver"], counts, repartition, locally)
+    lines = Counter(oracle(tmp_path))
+    assert published_records(tmp_path) == sorted(lines)
+    told = [record for path in (tmp_path / "counts").glob("[!.]*") for record in path.read_bytes().split(b"\n")[:-1]]
+    assert len(told) == len(set(told)), "a count was told twice"
+    newest: Counter[bytes] = Counter()
+    for record in told:
+        key, _, count = record.rpartition(b"\t")
+        newest[key] = max(newest[key], int(count))
+    assert newest == lines
+    (totals,) = (tmp_path / "totals").glob("[!.]*")
+    rows = [json.loads(row) for row in totals.read_bytes().splitlines()]
+    assert {row["record"].encode(): row["count"] for row in rows} == lines
+    assert counts.starts >= 3, counts
+    assert not re.search("Traceback", (tmp_path / "run.log").read_text())
 
 
 @pytest.mark.spark

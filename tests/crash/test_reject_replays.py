@@ -12,6 +12,7 @@ from dagflow.engine.run import run
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.faults import InjectedCrash, crashing_disk
+from tests.crash.kept import in_place_of
 from tests.engine.test_reject_replay import CASES, refused, replay, rows, write_app
 
 
@@ -22,15 +23,16 @@ def test_a_crash_at_any_disk_change_doubles_nothing(name: str, quick_disk: Path)
     # Fewer blocks: each crash costs a run of its own.
     chosen = replace(whole, files=dict([*whole.files.items()][:8]), block=whole.block * 16)
     expected: list[str] = []
+    root = quick_disk / "made"
+    (root / "in").mkdir(parents=True)
+    for file, content in chosen.files.items():
+        (root / "in" / file).write_bytes(content)
+    with contextlib.chdir(root):
+        write_app(chosen, chosen.old)
+        run(load_app("app.yaml"), runtime=InlineRuntime)
+        write_app(chosen, chosen.new)
     for at in range(2000):
-        root = quick_disk / str(at)
-        (root / "in").mkdir(parents=True)
-        for file, content in chosen.files.items():
-            (root / "in" / file).write_bytes(content)
-        with contextlib.chdir(root):
-            write_app(chosen, chosen.old)
-            run(load_app("app.yaml"), runtime=InlineRuntime)
-            write_app(chosen, chosen.new)
+        with in_place_of(root), contextlib.chdir(root):
             if not at:
                 replay()
                 expected = rows()

@@ -24,6 +24,7 @@ from dagflow.storage.backends.s3.client import S3Client
 from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import InjectedCrash, crashing_disk
 from tests.cli.processes import ENTRY, environment
+from tests.crash.kept import in_place_of
 from tests.crash.test_object_store import SAMPLES, dying, published, uploads
 
 STORAGE = StorageContext.default()
@@ -126,25 +127,25 @@ def test_a_replay_that_dies_is_undone_or_completed_by_the_next_command(
     The next command is a run and a replay in turn.
     """
     outcomes = set()
+    root = quick_disk / "made"
+    apps = made(root)
     for at in range(1, 500):
-        root = quick_disk / str(at)
-        apps = made(root)
-        with crashing_disk(str(root), at) as faults, contextlib.suppress(InjectedCrash):
-            replay_all(apps["new"])
-        require_sane(shown(root), *both)
-        is_decided = bool(read_state(STORAGE.objects(f"{root}/journal")).reprocessing)
-        with crashing_disk(str(root), 1 + at % 23), contextlib.suppress(InjectedCrash):
-            run(load_app(apps["old"]), runtime=InlineRuntime)
-        require_sane(shown(root), *both)
-        if at % 2:
-            assert run(load_app(apps["old"]), runtime=InlineRuntime).windows == 0
-        else:
-            # A replay of another window with its old app: it completes the first replay, and changes nothing else.
-            replay_all(apps["old"], [2])
-        decisions = require_old_or_new(root, *both)
-        assert decisions == "new" or not is_decided
-        outcomes.add(decisions)
-        shutil.rmtree(root)
+        with in_place_of(root):
+            with crashing_disk(str(root), at) as faults, contextlib.suppress(InjectedCrash):
+                replay_all(apps["new"])
+            require_sane(shown(root), *both)
+            is_decided = bool(read_state(STORAGE.objects(f"{root}/journal")).reprocessing)
+            with crashing_disk(str(root), 1 + at % 23), contextlib.suppress(InjectedCrash):
+                run(load_app(apps["old"]), runtime=InlineRuntime)
+            require_sane(shown(root), *both)
+            if at % 2:
+                assert run(load_app(apps["old"]), runtime=InlineRuntime).windows == 0
+            else:
+                # A replay of another window with its old app completes the first replay, and changes nothing else.
+                replay_all(apps["old"], [2])
+            decisions = require_old_or_new(root, *both)
+            assert decisions == "new" or not is_decided
+            outcomes.add(decisions)
         if not faults.has_struck:
             assert (decisions, outcomes) == ("new", {"old", "new"})
             return
@@ -257,20 +258,18 @@ def test_a_replay_in_a_bucket_that_dies_is_undone_or_finished(
 def test_a_replay_under_named_roots_survives_a_move_in_its_middle(quick_disk: Path, both: tuple[Shown, Shown]) -> None:
     """If everything moves after the decision, the next run finds the pending files in their new places."""
     decisions = 0
+    root, moved = quick_disk / "roots", quick_disk / "moved"
+    apps = made_with_roots(root)
     for at in range(1, 500):
-        root, moved = quick_disk / f"roots-{at}", quick_disk / f"moved-{at}"
-        apps = made_with_roots(root)
-        with crashing_disk(str(root), at) as faults, contextlib.suppress(InjectedCrash):
-            replay_all(apps["new"])
-        is_decided = bool(read_state(STORAGE.objects(f"{root}/journal")).reprocessing)
-        if is_decided:
-            os.rename(root, moved)
-            apps = with_roots(moved)
-            assert run(load_app(apps["old"]), runtime=InlineRuntime).windows == 0
-            assert {path.name: path.read_bytes() for path in (moved / "out").iterdir()} == both[1]
-            decisions += 1
-        for path in (root, moved):
-            shutil.rmtree(path, ignore_errors=True)
+        with in_place_of(root):
+            with crashing_disk(str(root), at) as faults, contextlib.suppress(InjectedCrash):
+                replay_all(apps["new"])
+            if read_state(STORAGE.objects(f"{root}/journal")).reprocessing:
+                os.rename(root, moved)
+                assert run(load_app(with_roots(moved)["old"]), runtime=InlineRuntime).windows == 0
+                assert {path.name: path.read_bytes() for path in (moved / "out").iterdir()} == both[1]
+                decisions += 1
+                os.rename(moved, root)
         if not faults.has_struck:
             assert decisions > 5
             return

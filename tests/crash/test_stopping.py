@@ -63,7 +63,7 @@ def test_signals_end_a_run_and_the_next_one_goes_on(tmp_path: Path) -> None:
             assert len(published_records(tmp_path)) > before
         assert stop_in_the_middle(tmp_path, to_the_group(signal.SIGHUP), again=True) == 130
         hurry(tmp_path)
-        last = RunProcess(tmp_path, "-q")
+        last = RunProcess(tmp_path, "-q", "--local")
         try:
             assert last.end() == 0
         finally:
@@ -133,7 +133,7 @@ def test_of_two_drivers_one_goes_on_and_the_other_says_who(tmp_path: Path) -> No
                 assert f"it is paused: let it go on (kill -CONT {first.process.pid})" in err
             said = json.loads(ask(tmp_path, "status app.yaml --json")[1])
             assert (said["state"], said["driver"]["pid"]) == ("stalled", first.process.pid)
-            second = RunProcess(tmp_path, "-q", "--take-over")
+            second = RunProcess(tmp_path, "-q", "--local", "--take-over")
             assert second.wait_for(lambda: len(os.listdir(tmp_path / "journal" / "epoch")) == 2)
             os.kill(first.process.pid, signal.SIGCONT)
             hurry(tmp_path)

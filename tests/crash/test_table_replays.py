@@ -21,6 +21,7 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.faults import Faults, InjectedCrash, crashing_disk
 from operators.sink.record_writer import RecordWriter
+from tests.crash.kept import in_place_of
 from tests.engine.dags import dag
 from tests.engine.sample_app import Source, words
 from tests.engine.table_app import (
@@ -123,16 +124,6 @@ def test_a_replay_that_dies_anywhere_is_done_once_or_not_at_all(
             assert seen == {False, True}
             return
     pytest.fail("the replay never came through")
-
-
-@contextlib.contextmanager
-def in_place_of(made: Path) -> Iterator[None]:
-    """Let a directory be as it was afterwards: tables know its path."""
-    kept = made.with_name("kept")
-    shutil.copytree(made, kept)
-    yield
-    shutil.rmtree(made)
-    kept.rename(made)
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
