@@ -36,6 +36,8 @@ export function Chart({ label, times, series, theme, height = 220 }) {
 
 function options(UPlot, width, height, series) {
   const axis = { stroke: colour("muted"), grid: { stroke: colour("line"), width: 1 }, ticks: { stroke: colour("line"), width: 1 }, font: "11px system-ui" };
+  // With less room, labels in the usual distance would leave none on the axis of time.
+  const [space, size] = width < 600 ? [60, 40] : [90, 70];
   const scales = [...new Set(series.map((each) => each.scale ?? "y"))];
   return {
     width,
@@ -45,10 +47,10 @@ function options(UPlot, width, height, series) {
     legend: { live: true },
     scales: Object.fromEntries(scales.map((scale) => [scale, { range: (_, min, max) => [0, Math.max(max, 1) * 1.1] }])),
     axes: [
-      { ...axis, space: 90, values: (_, ticks) => axisTimes(ticks) },
+      { ...axis, space, values: (_, ticks) => axisTimes(ticks) },
       ...scales.map((scale, index) => {
         const format = series.find((each) => (each.scale ?? "y") === scale).format;
-        return { ...axis, scale, incrs: WHOLE, size: 70, side: index ? 1 : 3, grid: index ? { show: false } : axis.grid, values: (_, ticks) => ticks.map(format) };
+        return { ...axis, scale, incrs: WHOLE, size, side: index ? 1 : 3, grid: index ? { show: false } : axis.grid, values: (_, ticks) => ticks.map(format) };
       }),
     ],
     series: [

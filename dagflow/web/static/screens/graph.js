@@ -31,7 +31,7 @@ export function GraphScreen({ route, app }) {
             <${Graph}
               nodes=${data.nodes.map((node) => drawn(node, data.bottleneck))}
               edges=${data.edges.map((edge) => drawnEdge(edge))}
-              stages=${data.stages.map((stage) => ({ name: stage.name, title: `stage ${stage.name} · ${plural(stage.partitions ?? 0, "partition")}` }))}
+              stages=${data.stages.map((stage) => ({ name: stage.name, title: `stage ${stage.name} × ${stage.partitions ?? 0}` }))}
               selected=${route.params.node}
               linkOf=${(name) => changed(route, { node: name })}
             />

@@ -29,7 +29,7 @@ function One({ route, table }) {
     <header>
       <h2>${visible(table.operator)}</h2>
       <span class="muted mono">${visible(table.table)}</span>
-      <span class="end">${table.waiting_windows > 0 && html`<${Badge} tone="accent">${plural(table.waiting_windows, "window")} wait<//>`} ${table.version && html`<${Badge}>${visible(table.version)}<//>`}</span>
+      <span class="end">${table.waiting_windows > 0 && html`<${Badge} tone="accent">${plural(table.waiting_windows, "window waits", "windows wait")}<//>`} ${table.version && html`<${Badge}>${visible(table.version)}<//>`}</span>
     </header>
     <div class="pad stack">
       <${Cards}
