@@ -156,7 +156,8 @@ class TableColumns:
         fields = []
         for field in self._known:
             kind, row = field.type, None
-            if (column := typed.get(field.name)) is not None and field.name not in self._partition_by:
+            column = typed.get(field.name)
+            if column is not None and column.type != kind and field.name not in self._partition_by:
                 given = self._type_of(field.name, column.type)
                 if given != kind and not _fits(column, given, kind):
                     wider = self._wider(kind, given)
@@ -196,6 +197,8 @@ class TableColumns:
 
     def _cast(self, field: pa.Field, column: pa.Array, rescued: Rescued) -> pa.Array:
         """A column as the table has it; no value is changed."""
+        if column.type == field.type:
+            return column
         kind, target = self._type_of(field.name, column.type), field.type
         if not _goes_into(kind, target):
             if self._on_type_change == "fail":
