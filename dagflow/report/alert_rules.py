@@ -22,11 +22,11 @@ Cause = Literal["freshness", "rejects", "backlog", "failure"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A limit that is exceeded.
+    """A limit, and what it is compared with.
 
     Attributes:
         cause: Which limit.
-        text: What is wrong, as a sentence without its end.
+        text: What is wrong where the limit is exceeded, as a sentence without its end.
         value: What was found, in seconds, as a share, or in bytes; 1 for a failure.
         limit: What is allowed.
     """
@@ -97,26 +97,32 @@ def recent_rejects(checkpoint: str, storage: StorageContext, last_committed: int
 
 
 def exceeded_limits(reading: Reading, limits: AlertSettings, recent: RecentRejects) -> Iterator[Finding]:
-    """The limits that a checkpoint exceeds now.
+    """The limits that a checkpoint exceeds now; see figures_of."""
+    return (each for each in figures_of(reading, limits, recent) if each.value > each.limit)
+
+
+def figures_of(reading: Reading, limits: AlertSettings, recent: RecentRejects) -> Iterator[Finding]:
+    """What limits are compared with.
 
     Args:
-        reading: The checkpoint; one that cannot be read exceeds none.
+        reading: The checkpoint; one that cannot be read has no figures.
         limits: What is allowed.
         recent: The rejects of its newest windows.
     """
     if reading.snapshot is None:
         return
-    if limits.freshness_millis is not None and reading.age_s > (allowed_s := limits.freshness_millis / 1000):
+    if limits.freshness_millis is not None:
+        allowed_s = limits.freshness_millis / 1000
         text = f"the output is {_seconds(reading.age_s)} behind, {_seconds(allowed_s)} are allowed"
         yield Finding("freshness", text, reading.age_s, allowed_s)
-    if limits.rejects is not None and recent.share > limits.rejects:
+    if limits.rejects is not None:
         text = (
             f"{recent.rejected:,} of the newest {recent.read:,} records were refused: {recent.share:.2%}, "
             f"{limits.rejects:.2%} are allowed"
         )
         yield Finding("rejects", text, recent.share, limits.rejects)
-    backlog = reading.snapshot.backlog_bytes
-    if limits.backlog_bytes is not None and backlog > limits.backlog_bytes:
+    if limits.backlog_bytes is not None:
+        backlog = reading.snapshot.backlog_bytes
         text = f"{backlog:,} bytes wait to be read, {limits.backlog_bytes:,} are allowed"
         yield Finding("backlog", text, backlog, limits.backlog_bytes)
 

@@ -6,11 +6,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from dagflow.errors import DagflowError, StorageError
 from dagflow.metrics.counters import Counters
-from dagflow.report.alert_rules import Finding, RecentRejects, exceeded_limits
+from dagflow.report.alert_rules import Finding, RecentRejects, figures_of
 from dagflow.report.reading import Reading, Source
 from dagflow.spec.signal_settings import AlertSettings
 from dagflow.storage.objects import ObjectStore
@@ -104,7 +105,8 @@ class AlertMonitor:
             return
         self._read_earlier()
         with self._lock:
-            found = {each.cause: each for each in exceeded_limits(reading, self._settings, self._recent)}
+            figures = {each.cause: each for each in figures_of(reading, self._settings, self._recent)}
+        found = {cause: each for cause, each in figures.items() if each.value > each.limit}
         if self._failure is not None:
             found["failure"] = self._failure
         for finding in found.values():
@@ -112,7 +114,8 @@ class AlertMonitor:
                 self._tell(reading, finding, is_over=False)
         for cause in [cause for cause in self._open.since_ms if cause not in found]:
             if cause != "failure":
-                self._tell(reading, Finding(cause, f"the alert '{cause}' is over", 0.0), is_over=True)
+                now = figures.get(cause, Finding(cause, "", 0.0))
+                self._tell(reading, replace(now, text=f"the alert '{cause}' is over"), is_over=True)
             elif self._is_well:
                 self._tell(reading, Finding("failure", "the run works again", 0.0), is_over=True)
 

@@ -18,7 +18,7 @@ MOST_WAITING: Final = 1000
 
 MOST_AT_ONCE: Final = 100
 CLOSE_S: Final = 1.0
-"""How long the end of a run waits for its last events: a collector that answers takes milliseconds."""
+"""How long the end of a run waits for its last events, of all queues together: an answer takes milliseconds."""
 
 
 class EventQueue(Generic[Event]):
@@ -55,14 +55,17 @@ class EventQueue(Generic[Event]):
         except queue.Full:
             self._tell(f"{MOST_WAITING} of them wait already")
 
-    def close(self) -> None:
-        """Send what waits, if that takes no longer than CLOSE_S, and tell how many events were dropped."""
+    def close(self, by_s: float) -> None:
+        """Send what waits, as far as time allows, and tell how many events were dropped.
+
+        Args:
+            by_s: Until when to wait, by time.monotonic().
+        """
         if self._thread is None:
             return
-        deadline = time.monotonic() + CLOSE_S
         try:
-            self._waiting.put(None, timeout=CLOSE_S)
-            self._thread.join(max(deadline - time.monotonic(), 0))
+            self._waiting.put(None, timeout=max(by_s - time.monotonic(), 0))
+            self._thread.join(max(by_s - time.monotonic(), 0))
         except queue.Full:
             pass
         if (dropped := self.added - self.taken) and (dropped > 1 or not self._is_told):

@@ -88,16 +88,17 @@ class LineageReporter:
         self._next_s = self._now() + self._interval_s
         self._report("RUNNING", snapshot)
 
-    def ended(self, last: RunSnapshot | None, state: str, error: str) -> None:
+    def ended(self, last: RunSnapshot | None, state: str, error: str, by_s: float) -> None:
         """Report how the run ended, and wait a moment until that is sent.
 
         Args:
             last: Its newest figures.
             state: "completed", "stopped" or "failed".
             error: Why it failed.
+            by_s: Until when to wait, by time.monotonic().
         """
         self._report(_END.get(state, "FAIL"), last, self._redact(error) if state == "failed" else "")
-        self._queue.close()
+        self._queue.close(by_s)
 
     def _report(self, kind: EventType, snapshot: RunSnapshot | None, error: str = "") -> None:
         self._events += 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.metadata
+import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from dagflow.report.snapshot import RunSnapshot
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from dagflow.telemetry.alert_monitor import AlertMonitor
-from dagflow.telemetry.event_queue import EventQueue
+from dagflow.telemetry.event_queue import CLOSE_S, EventQueue
 from dagflow.telemetry.lineage import LineageReporter
 from dagflow.telemetry.lineage_datasets import DatasetPlaces
 from dagflow.telemetry.metrics_server import MetricsServer
@@ -103,16 +104,17 @@ class RunSignals:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Tell how the run ended."""
+        state, by_s = _state_of(self._last, error), time.monotonic() + CLOSE_S
         with contextlib.ExitStack() as ending:
             if self._server is not None:
                 ending.callback(self._server.__exit__, None, None, None)
-            if self._traces is not None:
-                ending.callback(self._traces.close)
-            if self._lineage is not None:
-                ending.callback(self._lineage.ended, self._last, _state_of(self._last, error), str(error or ""))
             if self._alerts is not None:
-                is_failure = error is not None and _state_of(self._last, error) == "failed"
+                is_failure = error is not None and state == "failed"
                 ending.callback(self._alerts.close, (str(error) or type(error).__name__) if is_failure else None)
+            if self._traces is not None:
+                ending.callback(self._traces.close, by_s)
+            if self._lineage is not None:
+                ending.callback(self._lineage.ended, self._last, state, str(error or ""), by_s)
 
     def progress(self, snapshot: RunSnapshot) -> None:
         """Take in the run's figures; called from the driver's thread a few times a second."""

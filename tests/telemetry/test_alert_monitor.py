@@ -59,6 +59,7 @@ def test_a_cause_is_told_once_and_once_when_it_is_over(tmp_path: Path) -> None:
         checkpoint.backlog_bytes = 200
         checkpoint.monitor().look()
     assert told(server) == [("backlog", "raised"), ("backlog", "over"), ("backlog", "raised")]
+    assert [(body["value"], body["limit"]) for body in server.bodies] == [(101, 100), (5, 100), (200, 100)]
     assert server.bodies[0]["text"] == "app: 101 bytes wait to be read, 100 are allowed"
     assert (server.bodies[0]["value"], server.bodies[0]["limit"]) == (101, 100)
 

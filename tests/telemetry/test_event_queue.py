@@ -26,7 +26,7 @@ def test_events_arrive_in_order_before_the_end(caplog: pytest.LogCaptureFixture)
     queue = EventQueue("events", "there", take)
     for number in range(250):
         queue.add(number)
-    queue.close()
+    queue.close(time.monotonic() + CLOSE_S)
     assert got == list(range(250))
     assert caplog.records == []
 
@@ -43,12 +43,27 @@ def test_a_receiver_that_hangs_is_not_waited_for(caplog: pytest.LogCaptureFixtur
     began = time.monotonic()
     for number in range(MOST_WAITING + 500):
         queue.add(number)
-    queue.close()
+    queue.close(time.monotonic() + CLOSE_S)
     assert time.monotonic() - began < CLOSE_S + 5
     is_over.set()
     first, last = (record.getMessage() for record in caplog.records)
     assert first.startswith(f"events are not taken by there: {MOST_WAITING} of them wait already; the run goes on")
     assert last == f"events: {MOST_WAITING + 500} of {MOST_WAITING + 500} were not taken by there"
+
+
+def test_a_queue_whose_time_is_over_does_not_wait(caplog: pytest.LogCaptureFixture) -> None:
+    """Queues that end together share a second: the first one may have used it, while the others were sending."""
+    is_over = threading.Event()
+
+    def hang(events: Sequence[int]) -> str:
+        is_over.wait()
+        return ""
+
+    queue = EventQueue("events", "there", hang)
+    queue.add(1)
+    queue.close(time.monotonic())
+    assert [record.getMessage() for record in caplog.records] == ["events: 1 of 1 were not taken by there"]
+    is_over.set()
 
 
 @pytest.mark.parametrize("is_raised", [False, True])
@@ -66,7 +81,7 @@ def test_what_is_refused_is_told_once(caplog: pytest.LogCaptureFixture, is_raise
     with caplog.at_level(logging.WARNING):
         for number in range(3):
             queue.add(number)
-        queue.close()
+        queue.close(time.monotonic() + CLOSE_S)
     assert tried == [0, 1, 2]
     assert [record.getMessage().partition(";")[0] for record in caplog.records] == [
         f"events are not taken by there: {'RuntimeError: ' if is_raised else ''}no",

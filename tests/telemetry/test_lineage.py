@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.spec.signal_settings import HttpTarget, LineageSettings
+from dagflow.telemetry.event_queue import CLOSE_S
 from dagflow.telemetry.lineage import MOST_EVENT_BYTES, MOST_EVENTS, LineageReporter
 from dagflow.telemetry.lineage_datasets import dataset_name, datasets_of
 from tests.engine.test_driver import crashing
@@ -138,7 +140,7 @@ def test_events_are_few_and_small_whatever_is_read(folder: Path) -> None:
         for _ in range(100_000):
             now_s += 3600.0
             reporter.progress(RunSnapshot("orders", files=1_000_000))
-        reporter.ended(RunSnapshot("orders"), "completed", "")
+        reporter.ended(RunSnapshot("orders"), "completed", "", time.monotonic() + CLOSE_S)
     assert 3 < len(server.bodies) <= MOST_EVENTS
     assert max(server.sizes) <= MOST_EVENT_BYTES
     for event in server.bodies:

@@ -39,7 +39,7 @@ def test_a_run_does_not_wait_for_receivers_that_are_gone(folder: Path, caplog: p
 
 
 def test_a_run_does_not_wait_for_receivers_that_are_silent(folder: Path) -> None:
-    """What they get at the end is waited for no longer than a second each."""
+    """What they get at the end is waited for no longer than a second."""
     with silent_address() as url:
         plan = orders(folder, signals_to(url))
         began = time.monotonic()
