@@ -34,7 +34,7 @@ class RejectLimited(Operator, LimitChecker):
 
     max_rejects: MaxRejects = None
 
-    def record_count(self, totals: Mapping[str, int]) -> int:
+    def _record_count(self, totals: Mapping[str, int]) -> int:
         """All records, of which a share may be refused; a reader's are those that left it, and those refused."""
         return totals.get(REJECTED, 0) + totals.get("messages", 0)
 
@@ -43,7 +43,7 @@ class RejectLimited(Operator, LimitChecker):
         most = self.max_rejects
         if most is None:
             return
-        rejected, records = totals.get(REJECTED, 0), self.record_count(totals)
+        rejected, records = totals.get(REJECTED, 0), self._record_count(totals)
         allowed = float(most.rstrip("%")) / 100 * records if isinstance(most, str) else most
         if rejected > allowed:
             raise DagflowError(

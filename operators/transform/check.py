@@ -115,7 +115,7 @@ class Check(ColumnOperator[tuple[Bound, ...]]):
         if most is None:
             return
         failed = totals.get(FAILED, 0)
-        records = self.record_count(totals)
+        records = self._record_count(totals)
         allowed = float(most.rstrip("%")) / 100 * records if isinstance(most, str) else most
         if failed > allowed:
             raise DagflowError(

@@ -50,7 +50,7 @@ class ColumnOperator(RejectLimited, ColumnTraced, Explained, Generic[Plan]):
         self._context = context
         self._plans = {}
 
-    def record_count(self, totals: Mapping[str, int]) -> int:
+    def _record_count(self, totals: Mapping[str, int]) -> int:
         """Those that arrived: what leaves are fewer where a condition or a group takes them in."""
         return totals.get("input", 0)
 

@@ -95,7 +95,7 @@ def test_everything_may_be_in_a_bucket_and_no_credential_shows_anywhere(
         ["-v", "run", "app.yaml", "--json"],
         ["status", *journal, "--files", f"{s3_root}/in/*.py"],
         ["scan", *journal],
-        ["run", "app.yaml", "--json"],
+        ["run", "app.yaml", "--json", "--local"],
     ):
         done = dagflow_command(arguments, cwd=tmp_path, **variables)
         assert done.returncode == 0, done.stderr

@@ -70,7 +70,7 @@ def test_files_of_the_next_day_are_added_to_the_table(place: Path, kind: str, re
     (place / "data" / "orders" / "next.csv").write_text(
         "order,placed,price,paid,note\n9001,2026-12-24,1.50,true,late\n"
     )
-    second = dagflow_command(["run", app, "--json"], cwd=place)
+    second = dagflow_command(["run", app, "--json", "--local"], cwd=place)
     assert (second.returncode, json.loads(second.stdout)["blocks"]) == (0, 1), second.stderr
     assert rows(read(place)) == orders(place)
     if kind == "delta":
@@ -91,7 +91,13 @@ import sys
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import count, sum
 
-spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+spark = (
+    SparkSession.builder.master("local[1]")
+    .config("spark.ui.enabled", "false")
+    .config("spark.sql.shuffle.partitions", "1")
+    .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1")
+    .getOrCreate()
+)
 events = spark.read.option("mergeSchema", "true").parquet("out/events")
 totals = events.groupBy("day").agg(count("*"), sum("amount"), sum("event")).orderBy("day").collect()
 print(json.dumps([dict(events.dtypes), [[str(value) for value in row] for row in totals]]))
@@ -101,8 +107,8 @@ print(json.dumps([dict(events.dtypes), [[str(value) for value in row] for row in
 def test_events_become_a_dataset_that_spark_reads(place: Path) -> None:
     """With decimals and instants, a directory for each day, and the sums of the input; once, also when run again."""
     app = "apps/events_to_parquet.yaml"
-    for blocks in (9, 0):
-        done = dagflow_command(["run", app, "--json"], cwd=place)
+    for blocks, options in ((9, []), (0, ["--local"])):
+        done = dagflow_command(["run", app, "--json", *options], cwd=place)
         assert (done.returncode, json.loads(done.stdout)["blocks"]) == (0, blocks), done.stderr
     # In a process of its own: this one has the Spark of dagflow's tests.
     found = subprocess.run([sys.executable, "-c", SPARK_READER], cwd=place, capture_output=True, text=True, check=True)

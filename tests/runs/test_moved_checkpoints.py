@@ -113,13 +113,18 @@ def test_what_was_moved_can_be_replayed_and_started_over(tmp_path: Path) -> None
 
 
 def test_no_place_below_a_root_is_in_the_journal(tmp_path: Path) -> None:
-    """Records, archives and snapshots name roots; where these were stands in each fence and in the splitter's state."""
+    """Records, archives and snapshots name roots; where these were stands in each fence and in the splitter's state.
+
+    The app's own text, which a fence keeps to show it, is as its author has written it.
+    """
     fill(tmp_path)
     run(app_at(tmp_path, **BEFORE), runtime=InlineRuntime)
+    own = json.dumps((tmp_path / "app.yaml").read_text())[1:-1]
     for path in (tmp_path / "z/journal").glob("*/*"):
         data = path.read_bytes()
         if data.startswith(b"dagflow-journal") and path.parent.name in ("log", "archive", "snap"):
             text = zlib.decompress(data[data.index(b"\n") + 1 :]).decode()
+            text = text.replace(own, "")
             assert f"{tmp_path}/z/data/" not in text
             assert f"{tmp_path}/z/out/" not in text
 

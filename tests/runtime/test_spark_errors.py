@@ -13,7 +13,7 @@ from tests.cli.processes import PATIENCE_S
 pytestmark = pytest.mark.spark
 
 PROGRAM = """
-import os, signal, sys
+import logging, os, signal, sys
 from pathlib import Path
 from pyspark.serializers import CloudPickleSerializer
 from dagflow.errors import DagflowError
@@ -23,6 +23,8 @@ from dagflow.runtime.spark_context import start_context
 from dagflow.execution.program import Program
 from tests.runtime.runtime_contract import exchanging_plan, operators_of
 
+# What py4j logs of a connection that was reset is shown by no command either.
+logging.getLogger().addHandler(logging.NullHandler())
 folder = Path(sys.argv[1])
 context = start_context("dying", "local[1]", {}, folder / "spark.log")
 program = Program.of("dying", exchanging_plan(), operators_of(folder))
