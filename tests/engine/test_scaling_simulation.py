@@ -70,6 +70,14 @@ def test_the_published_table_comes_out_of_the_reader() -> None:
     assert "backlog of 8 blocks, 1 to 16 readers: 4 to 8" in changes[3].reason
 
 
+def test_a_followed_log_does_not_rescale_with_each_window() -> None:
+    """Windows of one block and of two in turn need two readers, until ten seconds have passed without two blocks."""
+    trace = [Sample(500 * number, 1 + number % 2, 0) for number in range(60)]
+    quiet = [Sample(30_000 + 500 * number, 1, 0) for number in range(30)]
+    changes = [moment for moment in simulate("reader", BlockReader(), [*trace, *quiet]) if moment.decision]
+    assert [(moment.millis, moment.partitions) for moment in changes] == [(0, 1), (500, 2), (39_500, 1)]
+
+
 def test_a_change_in_the_first_sample_is_seen() -> None:
     """The start is one moment, what the first sample calls for is another."""
     moments = simulate("s", DeadlinePartitioner(**{"target_millis": 1000}), [Sample(5, 1, 4000, 1000.0)])
