@@ -49,13 +49,13 @@ class JsonMembers:
     def parse_lines(self, batch: RecordBatch, rejects: Rejects) -> Parsed | None:
         """The same for lines that need not be JSON; None where they must be looked at one by one.
 
-        Arrow's reader refuses what is not JSON, but for what is_one_object_each rules out. That saves a second parser.
+        Arrow's reader refuses what is not JSON, with exceptions that are ruled out here. That saves a second parser.
 
         Args:
             batch: Lines, at least one, in valid UTF-8.
             rejects: As for parse.
         """
-        if not is_one_object_each(batch):
+        if not are_braced(batch) or _may_be_no_json(batch):
             return None
         try:
             table = self._read(batch)
@@ -135,22 +135,27 @@ _SHALLOW_BYTES = 1000
 """No line of so many bytes has values that are nested so deeply that a parser refuses them; Arrow takes any depth."""
 
 
-def is_one_object_each(batch: RecordBatch) -> bool:
-    """Whether lines are one JSON object each if Arrow reads as many objects as lines; False where that is not certain.
+def are_braced(batch: RecordBatch) -> bool:
+    """Whether each line begins with an opening brace and ends with a closing one.
 
-    No JSON value has an opening brace after a closing one with nothing but white space between them, so that a value
-    ends on the line on which it begins if every line begins with the one and ends with the other.
+    If a parser finds as many JSON values in such lines as there are lines, then each line is one: no value has an
+    opening brace behind a closing one with nothing but white space between them, so that all end on their line.
     """
     framed = batch.framed()
     borders, data = borders_of(framed), np.frombuffer(framed.buffers()[2], np.uint8)
     starts, stops = borders[:-1], borders[1:] - batch.delimiters.lengths()
-    lengths = stops - starts
-    if lengths.min() < len("{}") or lengths.max() > _SHALLOW_BYTES:
+    if not (stops > starts).all():
         return False
-    if (data[starts] != _OPENING).any() or (data[stops - 1] != _CLOSING).any():
-        return False
-    text = data[borders[0] : borders[-1]]
-    return not any(contains(text, word[0]) and len(occurrences(text, word)) for word in _NO_NUMBERS)
+    return bool((data[starts] == _OPENING).all() and (data[stops - 1] == _CLOSING).all())
+
+
+def _may_be_no_json(batch: RecordBatch) -> bool:
+    """Whether there may be something in lines that Arrow takes although it is no JSON, or nested too deeply."""
+    borders = borders_of(batch.framed())
+    text = np.frombuffer(joined(batch), np.uint8)
+    if np.diff(borders).max() > _SHALLOW_BYTES:
+        return True
+    return any(contains(text, word[0]) and len(occurrences(text, word)) for word in _NO_NUMBERS)
 
 
 def _has_empty(batch: RecordBatch) -> bool:

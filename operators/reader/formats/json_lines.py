@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -16,15 +16,19 @@ from dagflow.api.records import RecordBatch
 from operators.reader.byte_source import ByteSource
 from operators.reader.columns.found_members import FoundMembers
 from operators.reader.columns.inference import SAMPLED_BYTES, shapes_of, types_of
-from operators.reader.columns.json_members import JsonMembers
+from operators.reader.columns.json_members import JsonMembers, are_braced
 from operators.reader.columns.types import ColumnTypes
 from operators.reader.formats.base import ByteAccounting, Parsed, Unheard
 from operators.reader.scanning.column_parsing import reject, valid_text
 from operators.reader.scanning.delimited import Delimited
 from operators.reader.scanning.file_view import Bytes
+from operators.reader.scanning.framing import joined
 from operators.reader.scanning.positions import positions_of
 from operators.reader.scanning.search import CR, LF
 from operators.reader.scanning.terminated import Terminators
+
+_VALUES = msgspec.json.Decoder(msgspec.Raw)
+"""Finds where JSON values end, and refuses what is none; makes nothing of them."""
 
 
 class JsonLines(Delimited):
@@ -53,14 +57,9 @@ class JsonLines(Delimited):
 
     def check_properties(self) -> None:
         """Prepare for the columns."""
-        self._check: Callable[[bytes], object] | None = None
         types = self.columns if isinstance(self.columns, dict) else {}
         self._members = JsonMembers(types, tuple(self.null_values)) if isinstance(self.columns, dict) else None
         self._found = FoundMembers(tuple(self.null_values)) if self.columns == "as_found" else None
-
-    def __getstate__(self) -> dict[str, object]:
-        """The state without the decoder, which cannot be pickled."""
-        return {**self.__dict__, "_check": None}
 
     @property
     def has_columns(self) -> bool:
@@ -131,35 +130,34 @@ class JsonLines(Delimited):
             self._members = JsonMembers(types_of(decision), tuple(self.null_values), takes_others=False)
 
     def _valid_json(self, batch: RecordBatch, accounting: ByteAccounting) -> RecordBatch:
-        check = self._check = self._check or msgspec.json.Decoder(msgspec.Raw).decode
+        if self._are_objects(batch):
+            return batch
         records = batch.to_pylist()
         try:
             # Each line by itself: a parser of many lines accepts a value over two lines, and two values on one.
             for record in records:
-                check(record)
+                _VALUES.decode(record)
             if self.columns is None or pc.all(pc.starts_with(batch.framed(), b"{"), min_count=0).as_py():
                 return batch
         except (msgspec.DecodeError, RecursionError):
             pass
-        kept = [
-            index for index, record in enumerate(records) if self._is_value(batch, index, record, check, accounting)
-        ]
+        kept = [index for index, record in enumerate(records) if self._is_value(batch, index, record, accounting)]
         return batch if len(kept) == len(batch) else batch.take(np.array(kept, np.int64))
 
-    def _is_value(
-        self,
-        batch: RecordBatch,
-        index: int,
-        record: bytes,
-        check: Callable[[bytes], object],
-        accounting: ByteAccounting,
-    ) -> bool:
+    def _are_objects(self, batch: RecordBatch) -> bool:
+        """Whether all lines are objects, found without making them records; False where that is not certain."""
+        try:
+            return are_braced(batch) and len(_VALUES.decode_lines(joined(batch))) == len(batch)
+        except (msgspec.DecodeError, RecursionError):
+            return False
+
+    def _is_value(self, batch: RecordBatch, index: int, record: bytes, accounting: ByteAccounting) -> bool:
         text = record.strip(b" \t\r\n")
         if not text:
             accounting.skip(int(batch.offsets()[index]), len(record), "blank line")
             return False
         try:
-            check(record)
+            _VALUES.decode(record)
         except msgspec.DecodeError as error:
             reject(batch, index, f"not JSON: {error}", accounting)
             return False

@@ -147,13 +147,15 @@ def test_columns_can_be_inferred() -> None:
     ],
 )
 @pytest.mark.parametrize("is_last", [False, True])
-def test_lines_that_arrow_reads_otherwise_are_read_as_json(odd: bytes, is_last: bool) -> None:
-    """Also where it takes them all, and as many values as there are lines; their neighbours are read."""
+def test_lines_that_parsers_of_many_read_otherwise_are_read_one_by_one(odd: bytes, is_last: bool) -> None:
+    """Also where they take them all, and as many values as there are lines; their neighbours are read."""
     content = b'{"a":0}\n' + odd + (b"" if is_last else b'\n{"a":9}\n')
     records, rejects = json_records(content, must_be_object=True)
     assert len(records) >= 1
     made = RECORD_FORMATS.make({"type": "json_lines", "columns": {"a": "int64"}})
     assert read_range(made, content, 0, len(content)) == (records, rejects)
+    raw = RECORD_FORMATS.make("json_lines")
+    assert read_range(raw, content, 0, len(content)) == json_records(content, must_be_object=False)
     assert columns_of(made, content, []) == [{"a": json.loads(line).get("a")} for _, line in records]
 
 
