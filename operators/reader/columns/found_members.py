@@ -137,6 +137,8 @@ def _exactly(value: Any, kind: ColumnType) -> Any:
     Raises:
         ValueError: It is none, or a whole number that a double would round.
     """
+    if pa.types.is_null(kind.arrow) and value is not None:
+        raise ValueError("a number is larger than any type has room for")
     found = value_as(value, kind)
     if isinstance(found, float) and isinstance(value, Number) and value.lstrip("-").isdigit() and found != int(value):
         raise ValueError(f"{value} is rounded")

@@ -245,6 +245,14 @@ def test_as_found_types_are_those_of_most_values() -> None:
     assert "is there twice" in json.loads(rejects[0])["reason"]
 
 
+def test_as_found_a_number_that_no_type_holds_is_rescued() -> None:
+    """As text, also where its member has no other value."""
+    made = RECORD_FORMATS.make({"type": "json_lines", "columns": "as_found"})
+    (row,) = columns_of(made, b'{"n": 1, "z": 1e999}\n')
+    assert json.loads(row.pop("_rescued"))["z"] == "1e999"
+    assert row == {"n": 1, "z": None}
+
+
 NESTED = {"type": "json_lines", "columns": {"a": "list<int64>", "s": "struct<x: int32, y: list<struct<z: string>>>"}}
 
 
