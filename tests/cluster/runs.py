@@ -109,7 +109,10 @@ class ClusterRun:
             seen = seen or is_so()
             return seen or self.is_over
 
-        wait_until(has_happened, f"{what}; the run says: {self.log[-1500:]}", most_s)
+        try:
+            wait_until(has_happened, what, most_s)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}; the run says: {self.log[-1500:]}\n{self.spark_log[-3000:]}") from None
         assert seen, f"the run was over before: {what}\n{self.log[-3000:]}"
 
     def wait_for_more(self, files: int) -> None:

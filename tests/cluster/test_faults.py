@@ -81,8 +81,10 @@ def cut_host(run: ClusterRun) -> None:
     """A host loses the network while its tasks continue, and comes back."""
     name = run.cluster.busy_host()
     run.cluster.cut(name)
-    run.wait_for_more(4)
-    run.cluster.heal(name)
+    try:
+        run.wait_for_more(4)
+    finally:
+        run.cluster.heal(name)
 
 
 def stop_host(run: ClusterRun) -> None:
@@ -90,8 +92,10 @@ def stop_host(run: ClusterRun) -> None:
     host = run.cluster.hosts[run.cluster.busy_host()]
     pids = list(host.members())
     host.signal(pids, signal.SIGSTOP)
-    run.wait_for_more(4)
-    host.signal(pids, signal.SIGCONT)
+    try:
+        run.wait_for_more(4)
+    finally:
+        host.signal(pids, signal.SIGCONT)
 
 
 Fault = Callable[[ClusterRun], None]
