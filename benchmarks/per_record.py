@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from apps.drop_comments import DropComments
 from benchmarks.measuring import table
 from dagflow import InputPort, Operator, OutputPort
 from dagflow.api.context import Counts
@@ -32,21 +33,6 @@ from dagflow.plan.physical import PortRef
 RECORDS = 10_000
 BATCHES = 12
 PASSES = 9
-
-
-class DropComments(Operator):
-    """Drops lines that begin with a prefix."""
-
-    prefix: str = "."
-
-    input = InputPort()
-    output = OutputPort()
-
-    @input.each
-    def drop(self, record: bytes) -> None:
-        """Called once per record."""
-        if not record.startswith(self.prefix.encode()):
-            self.output.emit(record)
 
 
 class DropShop(Operator):

@@ -27,6 +27,9 @@ _TAIL = 4
 START_OVER = "start over with --fresh, which removes what was published, and makes it again of the files there are"
 """Advice where a checkpoint cannot be continued; --fresh itself refuses where those files are gone."""
 
+ANOTHER_TABLE = "let the app name another table, and start over with --fresh; this one stays as it is"
+"""Advice where what windows have added to a table cannot be replaced."""
+
 ANOTHER_CHECKPOINT = "start over with another checkpoint and other outputs; what was published stays"
 """Advice where a journal cannot be read: what it has published is not known, and --fresh cannot remove it."""
 
@@ -238,6 +241,10 @@ class AlreadyExistsError(StorageError):
 
 class MissingError(StorageError):
     """The location holds nothing."""
+
+
+class MissingJournalError(MissingError):
+    """No run has begun a journal at the location."""
 
 
 class SourceChangedError(StorageError):

@@ -121,6 +121,8 @@ FOLLOWED = {
     "test_a_replay_goes_on_when_the_app_has_its_table_again",
     "restore the table as it was before": "crash/test_table_replays.py::"
     "test_a_replay_of_two_tables_goes_on_when_the_second_is_restored",
+    "let the app name the table that it named before, until the replay": "crash/test_table_replays.py::"
+    "test_a_decided_replay_waits_for_its_table",
     "the replay is decided and its files are kept": "crash/test_table_replays.py::"
     "test_a_replay_that_dies_anywhere_is_done_once_or_not_at_all",
     "let the app name another table, and start over": "engine/test_publication.py::"

@@ -112,11 +112,16 @@ class TargetState(ABC):
             DagflowError: It would fail for ever.
         """
 
+
+class ReplayableState(TargetState):
+    """A target at one moment that lets files take the place of others."""
+
     @property
+    @abstractmethod
     def replays(self) -> int:
         """The newest replay of this writer that the target holds; 0 for none."""
-        return 0
 
+    @abstractmethod
     def missing(self, files: Sequence[PendingFile]) -> list[PendingFile]:
         """Those of the files of earlier windows that the target does not show, or not as they were written.
 
@@ -124,8 +129,8 @@ class TargetState(ABC):
             StorageError: The target cannot be read.
             DagflowError: It lets no files be replaced.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def replace(self, replay: DecidedReplay) -> None:
         """Let files take the place of others, and set `replays` to the number: both in one transaction, or neither.
 
@@ -139,7 +144,6 @@ class TargetState(ABC):
             StorageError: As for commit().
             DagflowError: It would fail for ever.
         """
-        raise NotImplementedError
 
 
 class Target(ABC):
@@ -188,7 +192,7 @@ class Target(ABC):
 
     @property
     def why_not_replayed(self) -> str:
-        """Why what windows have added cannot be replaced; "" where states have missing() and replace()."""
+        """Why what windows have added cannot be replaced; "" where open() gives a ReplayableState."""
         return "what a window has added to it cannot be taken out"
 
     def rows(self) -> pa.Table | None:

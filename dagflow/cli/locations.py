@@ -12,7 +12,7 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.shared_options import Settings, redaction
-from dagflow.errors import MissingError
+from dagflow.errors import MissingError, MissingJournalError
 from dagflow.journal import read_state
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
@@ -126,7 +126,7 @@ def journal_required(given: str) -> Iterator[None]:
     """
     try:
         yield
-    except MissingError as error:
+    except MissingJournalError as error:
         raise click.UsageError(f"there is no journal at '{error.url}'{_instead_of(error.url, given)}") from error
 
 

@@ -17,10 +17,12 @@ from dagflow.engine.replayed_groups import ReplayedWindows
 from dagflow.engine.scaling import Scaling
 from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.stop_request import TICK_S, StopRequest, abandon
-from dagflow.engine.target_replays import ANOTHER_TABLE, TargetReplays
+from dagflow.engine.target_access import TargetDecisions
+from dagflow.engine.target_replays import TargetReplays
 from dagflow.engine.window_codec import WindowCodec, require_names_apart, require_takers
 from dagflow.engine.window_committer import intent_of
 from dagflow.errors import (
+    ANOTHER_TABLE,
     START_OVER,
     DagflowError,
     JournalError,
@@ -147,7 +149,7 @@ class Reprocessor:
         self._counts = Scaling(app.plan, app.deciders, parallelism).counts
         self._operators = app.operators
         self._targets = TargetReplays(app.operators, journal, app.storage)
-        self._decided: dict[str, str] = {}
+        self._decisions = TargetDecisions()
 
     def reprocess(self, windows: ReplayedWindows) -> list[ReprocessedWindow]:
         """Run windows again, then replace the files of all of them.
@@ -237,14 +239,12 @@ class Reprocessor:
 
     def _run_to_fit(self, planned: WindowPlan, earlier: Sequence[PendingFile]) -> list[TaskResult]:
         """Run a window, once more where targets do not take its files as they are."""
+        made_by = dict(self._decisions.texts)
         results = self._run(planned)
         files = [file for result in results for file in result.files]
         if any(result.error is not None for result in results):
             return results
-        decisions = self._targets.decide(earlier, files)
-        known = {name: self._decided.get(name) for name in decisions}
-        self._decided.update((name, decision.text) for name, decision in decisions.items())
-        if all(decision.fits or known[name] == decision.text for name, decision in decisions.items()):
+        if self._decisions.are_fitted(made_by, self._targets.decide(earlier, files)):
             return results
         discard_all(self._storage, files)
         return self._run(planned)
@@ -262,7 +262,7 @@ class Reprocessor:
         side_inputs = self._side_inputs.data_of(self._side_inputs.current())
         runtime = self._runtime()
         self._raise_if_stopped()
-        task = replace(task, is_reprocessed=True, side_inputs=side_inputs, decided=dict(self._decided))
+        task = replace(task, is_reprocessed=True, side_inputs=side_inputs, decided=dict(self._decisions.texts))
         running = runtime.submit(task)
         while wait([running], timeout=TICK_S).not_done:
             if self._stop.is_requested:

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable
 
-from dagflow.errors import MissingError, TransientStorageError
+from dagflow.errors import MissingJournalError, TransientStorageError
 from dagflow.journal import read_state
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
@@ -25,13 +25,13 @@ def request_scan(checkpoint: str, storage: StorageContext) -> str:
         The name of the request, which is removed when a run has taken it.
 
     Raises:
-        MissingError: There is no journal.
+        MissingJournalError: There is no journal.
         JournalError: The journal cannot be read.
         StorageError: The store failed.
     """
     store = storage.objects(checkpoint)
     if not read_state(store).app:
-        raise MissingError("there is no journal", url=redacted(store.url))
+        raise MissingJournalError("there is no journal", url=redacted(store.url))
     name = f"{REQUESTS}{_SCAN}{os.urandom(8).hex()}"
     store.create(name, name.encode())
     return name

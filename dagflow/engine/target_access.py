@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from dagflow.api.transactions import Target, TargetState
+from dagflow.api.transactions import ReplayableState, Target, TargetDecision, TargetState
 from dagflow.errors import JournalError, StorageError
 from dagflow.journal import Journal, JournalState
 from dagflow.storage.location import redacted
@@ -56,13 +56,21 @@ class TargetAccess:
             raise self._ahead(f"window {state.marker}", f"window {newest}")
         return state
 
-    def state_with_replays(self) -> TargetState:
-        """The same where replays are about to be looked at; a target may have to read more for them.
+    def replayable_state(self) -> ReplayableState:
+        """The same where files are about to be replaced; a target may have to read more for that.
 
         Raises:
+            JournalError: The target lets no files be replaced, or is ahead of the journal.
             DagflowError: As for state().
         """
         state, newest = self.state(), self._journal.state.replays
+        if not isinstance(state, ReplayableState):
+            raise JournalError(
+                f"a replay of what operator '{self.operator}' writes is decided, and files of {self.target.name} "
+                "cannot be replaced",
+                url=redacted(self._journal.url),
+                hint="let the app name the table that it named before, until the replay is done",
+            )
         if state.replays > newest:
             raise self._ahead(f"replay {state.replays}", f"replay {newest}")
         return state
@@ -89,3 +97,24 @@ class TargetAccess:
     def pause(self, attempt: int) -> None:
         """Wait after an attempt that failed, counted from 0."""
         self._wait(FIRST_PAUSE_S * 2.0**attempt)
+
+
+class TargetDecisions:
+    """What targets have decided about the files of windows, which later windows make by it.
+
+    Attributes:
+        texts: The decisions by operator, as tasks are given them.
+    """
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+
+    def are_fitted(self, made_by: Mapping[str, str], decisions: Mapping[str, TargetDecision]) -> bool:
+        """Take decisions about files; whether these are as targets take them.
+
+        Args:
+            made_by: The decisions by which the files were made.
+            decisions: Those about the files.
+        """
+        self.texts.update((operator, each.text) for operator, each in decisions.items())
+        return all(each.fits or made_by.get(operator) == each.text for operator, each in decisions.items())

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dagflow.api.operator import Operator
 from dagflow.api.transactions import DecidedReplay, TargetDecision, targets_of
 from dagflow.engine.target_access import ATTEMPTS, TargetAccess
-from dagflow.errors import JournalError, ReplacedFilesGoneError, StorageError
+from dagflow.errors import ANOTHER_TABLE, JournalError, ReplacedFilesGoneError, StorageError
 from dagflow.journal import Journal, Reprocess
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
@@ -17,8 +17,6 @@ from dagflow.storage.pending import PendingFile
 from dagflow.storage.publishing import publish_all
 
 logger = logging.getLogger(__name__)
-
-ANOTHER_TABLE = "let the app name another table, and start over with --fresh; this one stays as it is"
 
 
 class TargetReplays:
@@ -44,7 +42,7 @@ class TargetReplays:
 
     def has(self, operator: str, number: int) -> bool:
         """Whether a replay is in the target of an operator."""
-        return operator in self._accesses and self._accesses[operator].state_with_replays().replays >= number
+        return operator in self._accesses and self._accesses[operator].replayable_state().replays >= number
 
     def require_shown(self, files: Iterable[PendingFile]) -> None:
         """Refuse to replace files that targets do not show any more.
@@ -55,7 +53,7 @@ class TargetReplays:
         """
         for operator, own in _by_operator(files).items():
             access = self._access(operator)
-            if gone := access.state_with_replays().missing(own):
+            if gone := access.replayable_state().missing(own):
                 raise _gone(access, gone, "nothing was replaced")
 
     def decide(self, earlier: Sequence[PendingFile], files: Sequence[PendingFile]) -> dict[str, TargetDecision]:
@@ -113,7 +111,7 @@ class TargetReplays:
     def _replace(self, access: TargetAccess, replay: DecidedReplay) -> str:
         failure: StorageError | None = None
         for attempt in range(ATTEMPTS + 1):
-            state = access.state_with_replays()
+            state = access.replayable_state()
             if state.replays >= replay.number:
                 access.target.sync()
                 return state.version

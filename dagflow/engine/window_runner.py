@@ -15,6 +15,7 @@ from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.stop_request import abandon
+from dagflow.engine.target_access import TargetDecisions
 from dagflow.engine.window_codec import WindowCodec
 from dagflow.engine.window_sizing import Load, WindowSizing, load_of_task
 from dagflow.errors import StorageError
@@ -94,7 +95,7 @@ class WindowRunner:
         self._sizing = sizing
         self._held = held
         self._side_inputs = side_inputs
-        self._decided: dict[str, str] = {}
+        self._decisions = TargetDecisions()
         # By version: what committed windows say of it, and the last window that was emitted by then.
         self._gone: dict[VersionKey, tuple[Skipped, int]] = {}
         self._has_rate_limit = any(operator.rate_limit() is not None for operator in app.operators.values())
@@ -131,7 +132,7 @@ class WindowRunner:
         states = self._states.for_window(self.codec.partitions_of(planned))
         task = self.codec.task_of(planned, states, self._held.for_window(planned))
         side_inputs = self._side_inputs.data_of(planned.side_inputs)
-        task = replace(task, gone=gone or {}, decided=dict(self._decided), side_inputs=side_inputs)
+        task = replace(task, gone=gone or {}, decided=dict(self._decisions.texts), side_inputs=side_inputs)
         load = load_of_task(self._plan, planned, task)
         results: Future[list[TaskResult]] = Future()
         if planned.closes or any(share for shares in task.assigned.values() for share in shares):
@@ -156,8 +157,7 @@ class WindowRunner:
         Returns:
             The window's new attempt; None where its files fit, or were made by the same decision.
         """
-        self._decided.update((operator, decision.text) for operator, decision in decisions.items())
-        if all(each.fits or window.decided.get(operator) == each.text for operator, each in decisions.items()):
+        if self._decisions.are_fitted(window.decided, decisions):
             return None
         logger.info("window runs again to fit its targets window=%d", window.planned.window_id)
         discard_all(self._storage, [file for result in results for file in result.files])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from dagflow.errors import MissingError
+from dagflow.errors import MissingJournalError
 from dagflow.journal.log import load
 from dagflow.journal.retention import all_windows, find_window
 from dagflow.journal.state import JournalState
@@ -20,13 +20,13 @@ def read_state(store: ObjectStore) -> JournalState:
     """What the journal in a store amounts to at this moment.
 
     Raises:
-        MissingError: There is no journal.
+        MissingJournalError: There is no journal.
         JournalError: It is damaged, or of an unknown version.
         StorageError: The store failed.
     """
     replay = load(store)
     if replay.seq == 0:
-        raise MissingError("there is no journal", url=redacted(store.url))
+        raise MissingJournalError("there is no journal", url=redacted(store.url))
     return replay.state
 
 
@@ -34,7 +34,7 @@ def with_roots_of_run(storage: StorageContext, checkpoint: str) -> ObjectStore:
     """A checkpoint whose named roots are where the newest run had them, for readers without the app.
 
     Raises:
-        MissingError: There is no journal.
+        MissingJournalError: There is no journal.
         JournalError: It is damaged, or of an unknown version.
         StorageError: The store failed.
     """
@@ -45,7 +45,7 @@ def read_state_with_roots(storage: StorageContext, checkpoint: str) -> JournalSt
     """What a journal amounts to, with named roots where the newest run had them.
 
     Raises:
-        MissingError: There is no journal.
+        MissingJournalError: There is no journal.
         JournalError: It is damaged, or of an unknown version.
         StorageError: The store failed.
     """
@@ -56,7 +56,7 @@ def read_journal(storage: StorageContext, checkpoint: str) -> tuple[ObjectStore,
     """A checkpoint whose named roots are where the newest run had them, and what its journal amounts to.
 
     Raises:
-        MissingError: There is no journal.
+        MissingJournalError: There is no journal.
         JournalError: It is damaged, or of an unknown version.
         StorageError: The store failed.
     """
@@ -89,7 +89,7 @@ def committed_windows(store: ObjectStore, window_id: int = 1) -> Iterator[Window
     """All committed windows from window_id on, in their order.
 
     Raises:
-        MissingError: There is no journal.
+        MissingJournalError: There is no journal.
         JournalError: The journal is damaged, or of an unknown version.
         StorageError: The store failed.
     """

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from dagflow.errors import DagflowError, MissingError
+from dagflow.errors import DagflowError, MissingJournalError
 from dagflow.journal.heartbeat import newest_heartbeat
 from dagflow.report.driver_report import DriverReport
 from dagflow.report.snapshot import RunSnapshot
@@ -69,7 +69,7 @@ def read_checkpoint(checkpoint: str, storage: StorageContext) -> Reading:
     shown = redacted(absolute(checkpoint))
     try:
         return Reading(shown, status(checkpoint, storage))
-    except MissingError as error:
+    except MissingJournalError as error:
         return Reading(shown, None, str(error), has_begun=False)
     except DagflowError as error:
         return Reading(shown, None, str(error))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dagflow.errors import JournalError, MissingError
+from dagflow.errors import JournalError, MissingJournalError
 from dagflow.journal import JournalState, read_state_with_roots
 from dagflow.journal.heartbeat import newest_heartbeat
 from dagflow.report.driver_report import DriverReport, state_of_all
@@ -34,7 +34,7 @@ def status(checkpoint: str, storage: StorageContext) -> RunSnapshot:
     driver = None if heartbeat is None else DriverReport.of(heartbeat)
     try:
         journal = read_state_with_roots(storage, url)
-    except MissingError:
+    except MissingJournalError:
         if heartbeat is None:
             raise
         journal = JournalState()

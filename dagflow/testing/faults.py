@@ -17,7 +17,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 import pyarrow as pa
 from typing_extensions import override
 
-from dagflow.api.transactions import DecidedReplay, DecidedWindow, Target, TargetState
+from dagflow.api.transactions import DecidedReplay, DecidedWindow, ReplayableState, Target, TargetState
 from dagflow.errors import TransientStorageError
 from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import PendingFile
@@ -177,7 +177,10 @@ class FaultyTarget(Target):
     @override
     def open(self, writer: str) -> TargetState:
         self._faults.require_alive()
-        return _FaultyState(self._inner.open(writer), self._faults)
+        state = self._inner.open(writer)
+        if isinstance(state, ReplayableState):
+            return _FaultyReplayableState(state, self._faults)
+        return _FaultyState(state, self._faults)
 
     @override
     def check(self, files: Sequence[PendingFile]) -> None:
@@ -220,18 +223,24 @@ class _FaultyState(TargetState):
     def commit(self, windows: Sequence[DecidedWindow]) -> None:
         self._faults.call(lambda: self._inner.commit(windows))
 
+
+class _FaultyReplayableState(_FaultyState, ReplayableState):
+    def __init__(self, inner: ReplayableState, faults: Faults) -> None:
+        super().__init__(inner, faults)
+        self._replayable = inner
+
     @property
     @override
     def replays(self) -> int:
-        return self._inner.replays
+        return self._replayable.replays
 
     @override
     def missing(self, files: Sequence[PendingFile]) -> list[PendingFile]:
-        return self._inner.missing(files)
+        return self._replayable.missing(files)
 
     @override
     def replace(self, replay: DecidedReplay) -> None:
-        self._faults.call(lambda: self._inner.replace(replay))
+        self._faults.call(lambda: self._replayable.replace(replay))
 
 
 _CHANGES = {"os.link", "os.rename", "os.remove", "os.mkdir", "os.rmdir"}

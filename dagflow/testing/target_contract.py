@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dagflow.api.transactions import DecidedReplay, DecidedWindow, Target
+from dagflow.api.transactions import DecidedReplay, DecidedWindow, ReplayableState, Target
 from dagflow.errors import StorageError
 from dagflow.storage.pending import PendingFile
 
@@ -117,10 +117,10 @@ class TargetContract(ABC):
         first, target = self._window(tmp_path, 1), self._replaceable(tmp_path)
         target.open(_WRITER).commit([first])
         self._commit(tmp_path, 2)
-        state = self.target(tmp_path).open(_WRITER)
+        state = self._replayable(tmp_path)
         assert (state.replays, state.missing(first.files)) == (0, [])
         state.replace(DecidedReplay(4, first.files, self._window(tmp_path, 3).files))
-        state = self.target(tmp_path).open(_WRITER)
+        state = self._replayable(tmp_path)
         assert (state.marker, state.decision(), state.replays) == (2, "decision 2", 4)
         assert state.missing(first.files) == [*first.files]
         assert self.rows(tmp_path) == self.rows_of([2, 3])
@@ -129,11 +129,16 @@ class TargetContract(ABC):
         """Whatever has changed: another program may have changed what goes."""
         first, target = self._window(tmp_path, 1), self._replaceable(tmp_path)
         target.open(_WRITER).commit([first])
-        stale = self.target(tmp_path).open(_WRITER)
+        stale = self._replayable(tmp_path)
         self.change_by_others(tmp_path)
         with pytest.raises(StorageError, match=r".+"):
             stale.replace(DecidedReplay(1, first.files, self._window(tmp_path, 3).files))
         assert self.rows(tmp_path) == sorted([*self.rows_of([1]), *self.others_rows()])
+
+    def _replayable(self, root: Path) -> ReplayableState:
+        state = self.target(root).open(_WRITER)
+        assert isinstance(state, ReplayableState)
+        return state
 
     def _replaceable(self, root: Path) -> Target:
         target = self.target(root)

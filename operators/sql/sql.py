@@ -57,7 +57,8 @@ class Sql(Operator, Composite):
         # the run, as in Aggregate.
         end = next((number for number, part in enumerate(parts.values(), 1) if isinstance(part, Unified)), len(parts))
         refusing = [name for name in names[:end] if "errors" in parts[name].output_ports]
-        for part in map(parts.__getitem__, refusing):
+        for name in refusing:
+            part = parts[name]
             if isinstance(part, RejectLimited):
                 part.max_rejects = self.max_rejects
         return Expansion(

@@ -88,6 +88,9 @@ def hurry(folder: Path) -> None:
     (folder / "hurry").touch()
 
 
+LOCALLY = ("--local", "--workers", "2")
+"""The options of a run without Spark."""
+
 START_S = 4.0
 """About how long Spark takes to start; kills within it hit a run that has not submitted anything."""
 

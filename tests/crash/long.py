@@ -20,7 +20,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.crash.killing import KillCounts, Target, kill_until_done, watched
+from tests.crash.killing import LOCALLY, KillCounts, Target, kill_until_done, watched
 from tests.crash.kinds import KINDS
 
 TARGETS: list[Target] = ["driver", "driver", "jvm", "jvm", "daemon", "worker", "worker", "worker"]
@@ -39,7 +39,7 @@ def main() -> int:
     dice = random.Random(options.seed)
     started = time.monotonic()
     whole = KillCounts()
-    possible, arguments = (LOCAL_TARGETS, ["--local", "--workers", "2"]) if options.local else (TARGETS, [])
+    possible, arguments = (LOCAL_TARGETS, LOCALLY) if options.local else (TARGETS, ())
     kinds = [kind for kind in KINDS if kind.name in (options.kind or [kind.name])]
     for apps, kind in enumerate(itertools.cycle(kinds), start=1):
         counts = KillCounts()

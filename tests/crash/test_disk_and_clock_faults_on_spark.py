@@ -13,12 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli.processes import environment
-from tests.crash.killing import APP, RunProcess, hurry, make_folder, require_whole, visible_files, watched
+from tests.crash.killing import APP, LOCALLY, RunProcess, hurry, make_folder, require_whole, visible_files, watched
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.e2e]
 
 FILES = 40
-LOCALLY = ("--local", "--workers", "2")
 
 
 def end_of_a_run(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.killing import (
+    LOCALLY,
     STATEFUL_APP,
     KillCounts,
     RunProcess,
@@ -30,17 +31,12 @@ pytestmark = [pytest.mark.crash, pytest.mark.e2e]
 ROUND: list[Target] = ["worker", "driver", "worker", "daemon", "driver"]
 
 
-def locally(_: int) -> tuple[str, ...]:
-    """The options of each start."""
-    return "--local", "--workers", "2"
-
-
 def test_killed_local_runs_publish_every_record_once(tmp_path: Path) -> None:
     """The driver and the processes of tasks die at any moment; the output equals that of grep."""
     make_folder(tmp_path, files=60)
     counts = KillCounts()
     with watched(tmp_path):
-        kill_until_done(tmp_path, 3, ROUND * 2, counts, options=locally)
+        kill_until_done(tmp_path, 3, ROUND * 2, counts, options=lambda _: LOCALLY)
     require_whole(tmp_path)
     log = (tmp_path / "run.log").read_text()
     assert "Traceback" not in log, log
@@ -54,7 +50,7 @@ def test_counts_over_times_survive_kills(tmp_path: Path) -> None:
     make_folder(tmp_path, files=160, app=COUNTS_APP)
     counts = KillCounts()
     with watched(tmp_path):
-        kill_until_done(tmp_path, 4, ["driver", "worker", "daemon", "driver"], counts, options=locally)
+        kill_until_done(tmp_path, 4, ["driver", "worker", "daemon", "driver"], counts, options=lambda _: LOCALLY)
     kind.require_whole(tmp_path)
     assert counts.total >= 3, counts
 
@@ -68,7 +64,7 @@ def test_state_survives_kills_and_other_numbers_of_partitions(tmp_path: Path) ->
 
     counts = KillCounts()
     with watched(tmp_path):
-        kill_until_done(tmp_path, 2, ["worker", "driver", "daemon", "driver"], counts, repartition, locally)
+        kill_until_done(tmp_path, 2, ["worker", "driver", "daemon", "driver"], counts, repartition, lambda _: LOCALLY)
     lines = Counter(oracle(tmp_path))
     assert published_records(tmp_path) == sorted(lines)
     told = [record for path in (tmp_path / "counts").glob("[!.]*") for record in path.read_bytes().split(b"\n")[:-1]]

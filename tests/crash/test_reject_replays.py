@@ -12,7 +12,7 @@ from dagflow.engine.run import run
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.faults import InjectedCrash, crashing_disk
-from tests.crash.kept import in_place_of
+from tests.crash.restored import restored_afterwards
 from tests.engine.test_reject_replay import CASES, refused, replay, rows, write_app
 
 
@@ -32,7 +32,7 @@ def test_a_crash_at_any_disk_change_doubles_nothing(name: str, quick_disk: Path)
         run(load_app("app.yaml"), runtime=InlineRuntime)
         write_app(chosen, chosen.new)
     for at in range(2000):
-        with in_place_of(root), contextlib.chdir(root):
+        with restored_afterwards(root), contextlib.chdir(root):
             if not at:
                 replay()
                 expected = rows()

@@ -24,7 +24,7 @@ from dagflow.storage.backends.s3.client import S3Client
 from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import InjectedCrash, crashing_disk
 from tests.cli.processes import ENTRY, environment
-from tests.crash.kept import in_place_of
+from tests.crash.restored import restored_afterwards
 from tests.crash.test_object_store import SAMPLES, dying, published, uploads
 
 STORAGE = StorageContext.default()
@@ -130,7 +130,7 @@ def test_a_replay_that_dies_is_undone_or_completed_by_the_next_command(
     root = quick_disk / "made"
     apps = made(root)
     for at in range(1, 500):
-        with in_place_of(root):
+        with restored_afterwards(root):
             with crashing_disk(str(root), at) as faults, contextlib.suppress(InjectedCrash):
                 replay_all(apps["new"])
             require_sane(shown(root), *both)
@@ -261,7 +261,7 @@ def test_a_replay_under_named_roots_survives_a_move_in_its_middle(quick_disk: Pa
     root, moved = quick_disk / "roots", quick_disk / "moved"
     apps = made_with_roots(root)
     for at in range(1, 500):
-        with in_place_of(root):
+        with restored_afterwards(root):
             with crashing_disk(str(root), at) as faults, contextlib.suppress(InjectedCrash):
                 replay_all(apps["new"])
             if read_state(STORAGE.objects(f"{root}/journal")).reprocessing:

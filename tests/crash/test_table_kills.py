@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from dagflow.journal import read_state
 from dagflow.storage.context import StorageContext
-from tests.crash.killing import RunProcess, Target
+from tests.crash.killing import LOCALLY, RunProcess, Target
 
 pytestmark = [pytest.mark.crash, pytest.mark.e2e]
 
@@ -64,7 +64,7 @@ def test_a_table_that_is_followed_has_every_record_once(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     dice, files, killed = random.Random(7), 0, 0
     for target in [*KILLS, None]:
-        run = RunProcess(tmp_path, "-q", "--follow", "--local", "--workers", "2")
+        run = RunProcess(tmp_path, "-q", "--follow", *LOCALLY)
         try:
             feed(tmp_path, files, 3)  # the first of them start the processes of tasks
             files += 3

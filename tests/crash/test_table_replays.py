@@ -21,11 +21,12 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.faults import Faults, InjectedCrash, crashing_disk
 from operators.sink.record_writer import RecordWriter
-from tests.crash.kept import in_place_of
+from tests.crash.restored import restored_afterwards
 from tests.engine.dags import dag
 from tests.engine.sample_app import Source, words
 from tests.engine.table_app import (
     TEXTS,
+    FaultyTable,
     FaultyWriter,
     changed_by_others,
     delta_app,
@@ -110,7 +111,7 @@ def test_a_replay_that_dies_anywhere_is_done_once_or_not_at_all(
     old, new = words(TEXTS), sorted([*loud(FIRST), *words(SECOND)])
     seen = set()
     for at in range(1, MOST_CALLS):
-        with in_place_of(made):
+        with restored_afterwards(made):
             with crashing_disk(str(made), at) as faults, contextlib.suppress(InjectedCrash):
                 with_faults(monkeypatch, faults)
                 replay(today(make(made, TEXTS)), [1])
@@ -199,6 +200,19 @@ def test_a_replay_goes_on_when_the_app_has_its_table_again(tmp_path: Path) -> No
     assert delta_rows(tmp_path / "db") == words(TEXTS)
     replay(today(delta_app(tmp_path, TEXTS)), [1, 2])
     assert delta_rows(tmp_path / "db") == loud(TEXTS)
+
+
+def test_a_decided_replay_waits_for_its_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where the app names one meanwhile whose files cannot be replaced."""
+    work(delta_app(tmp_path, TEXTS))
+    with_faults(monkeypatch, Faults(1, "before"))
+    with contextlib.suppress(InjectedCrash):
+        replay(today(delta_app(tmp_path, TEXTS)), [1])
+    with_faults(monkeypatch, Faults())
+    with pytest.raises(JournalError, match=r"decided, and files of .* cannot be replaced"):
+        work(words_app(tmp_path, TEXTS, table=FaultyTable(database=str(tmp_path / "other"))))
+    work(delta_app(tmp_path, TEXTS))
+    assert delta_rows(tmp_path / "db") == sorted([*loud(FIRST), *words(SECOND)])
 
 
 def test_a_replay_of_two_tables_goes_on_when_the_second_is_restored(

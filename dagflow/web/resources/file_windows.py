@@ -10,6 +10,8 @@ from dagflow.report.manifest import inputs_of
 from dagflow.storage.objects import ObjectStore
 
 LOOK_S = 1.0
+"""One request reads the journal for so long, or a little longer; the next page goes on where it ends."""
+
 _NEAR = 8
 """So many windows from the one of that moment on may be the first to read the file."""
 

@@ -24,6 +24,9 @@ logger = logging.getLogger(__name__)
 
 LOG = "_delta_log"
 
+CONFIGURATION = {"delta.checkpointInterval": "10"}
+"""Of a new table, as other writers make it: entries behind the newest checkpoint are read in each transaction."""
+
 _RESPECTED = frozenset(
     ["appendOnly", "timestampNtz", "deletionVectors", "v2Checkpoint", "vacuumProtocolCheck", "changeDataFeed"]
 )
@@ -121,7 +124,12 @@ class DeltaLog:
         """
         fields = Schema.from_arrow(columns)
         return DeltaTable.create(
-            self.table.location, fields, mode="error", partition_by=list(partition_by), storage_options=self.options
+            self.table.location,
+            fields,
+            mode="error",
+            partition_by=list(partition_by),
+            configuration=CONFIGURATION,
+            storage_options=self.options,
         )
 
     def sync(self, version: int) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.transaction import RemoveAction
 
-from dagflow.errors import DagflowError
+from dagflow.errors import ANOTHER_TABLE, DagflowError
 from dagflow.storage.location import join, name_of
 from dagflow.storage.pending import PendingFile
 from operators.sink.tables.base import Table
@@ -32,7 +32,7 @@ def missing_in(table: Table, handle: DeltaTable, files: Sequence[PendingFile]) -
     if files and handle.metadata().configuration.get("delta.appendOnly") == "true":
         raise DagflowError(
             f"{table.name} has delta.appendOnly: no files of it may be replaced",
-            hint="let the app name another table, and start over with --fresh; this one stays as it is",
+            hint=ANOTHER_TABLE,
         )
     actions = pa.table(handle.get_add_actions())
     sizes = dict(zip(map(name_of, actions["path"].to_pylist()), actions["size_bytes"].to_pylist(), strict=True))

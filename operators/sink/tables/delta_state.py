@@ -12,13 +12,13 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
-from dagflow.api.transactions import DecidedReplay, DecidedWindow, TargetState
+from dagflow.api.transactions import DecidedReplay, DecidedWindow, ReplayableState
 from dagflow.errors import DagflowError, StorageError
 from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.location import join, redacted
 from dagflow.storage.pending import PendingFile
 from operators.sink.tables.base import Table
-from operators.sink.tables.delta_log import DeltaLog, columns_of, refusals
+from operators.sink.tables.delta_log import CONFIGURATION, DeltaLog, columns_of, refusals
 from operators.sink.tables.delta_replays import missing_in, removals, replays_of
 from operators.sink.tables.delta_upserts import newest_rows, remove, upsert
 from operators.sink.tables.merged_columns import facts_of_file, merged_columns
@@ -30,14 +30,11 @@ _CLEANUP_VERSIONS = 100
 """So seldom the log is looked through for entries that the table keeps no longer: deltalake would do it in each
 transaction, in which 2,000 entries took 20 ms."""
 
-_CHECKPOINT = {"delta.checkpointInterval": "10"}
-"""Of a new table, as other writers make it: entries behind the newest checkpoint are read in each transaction."""
-
 _HISTORY = 200
 """Versions in which the decision of a window is looked for: it is asked for right after a crash."""
 
 
-class DeltaState(TargetState):
+class DeltaState(ReplayableState):
     """A version of a table, or none yet."""
 
     def __init__(self, log: DeltaLog, writer: str, handle: DeltaTable | None) -> None:
@@ -105,7 +102,7 @@ class DeltaState(TargetState):
                     actions,
                     mode="error",
                     partition_by=partition_by,
-                    configuration=_CHECKPOINT,
+                    configuration=CONFIGURATION,
                     storage_options=self._log.options,
                     commit_properties=properties,
                 )
@@ -118,15 +115,7 @@ class DeltaState(TargetState):
             remove(files)
             return
         with refusals(table):
-            # By the table's own schema: columns that it does not know would be dropped without a word.
-            handle.create_write_transaction(
-                [*actions],
-                "append",
-                handle.schema(),
-                partition_by=partition_by,
-                commit_properties=properties,
-                post_commithook_properties=_hooks(handle),
-            )
+            _append(handle, [*actions], partition_by, properties)
 
     def _require_unmoved(self) -> None:
         if self._handle is not None and self._handle.version() != self._version:
@@ -177,17 +166,12 @@ class DeltaState(TargetState):
             partition_by = self._require_partitioning(handle, files)
             actions: list[AddAction | RemoveAction] = [*removals(table, replay.removed)]
             actions += [_add_action(table, file) for file in files]
-            handle.create_write_transaction(
-                actions,
-                "append",
-                handle.schema(),
-                partition_by=partition_by,
-                commit_properties=CommitProperties(
-                    app_transactions=[Transaction(replays_of(self._writer), replay.number)],
-                    custom_metadata={"dagflow.writer": self._writer, "dagflow.replay": str(replay.number)},
-                    max_commit_retries=0,  # another program may have changed what goes
-                ),
+            properties = CommitProperties(
+                app_transactions=[Transaction(replays_of(self._writer), replay.number)],
+                custom_metadata={"dagflow.writer": self._writer, "dagflow.replay": str(replay.number)},
+                max_commit_retries=0,  # another program may have changed what goes
             )
+            _append(handle, actions, partition_by, properties)
 
     def _grown(self, columns: pa.Schema, known: int) -> DeltaTable:
         """Add the columns behind the known ones to the table, and open it anew.
@@ -207,10 +191,23 @@ class DeltaState(TargetState):
         return handle
 
 
-def _hooks(handle: DeltaTable) -> PostCommitHookProperties:
-    """What follows a transaction: a checkpoint, if it is due, and seldom a look for old entries of the log."""
+def _append(
+    handle: DeltaTable,
+    actions: list[AddAction | RemoveAction],
+    partition_by: list[str],
+    properties: CommitProperties,
+) -> None:
+    """Write one version, a checkpoint behind it if that is due, and seldom look for old entries of the log."""
     is_due = (handle.version() + 1) % _CLEANUP_VERSIONS == 0
-    return PostCommitHookProperties(cleanup_expired_logs=None if is_due else False)
+    # By the table's own schema: columns that it does not know would be dropped without a word.
+    handle.create_write_transaction(
+        actions,
+        "append",
+        handle.schema(),
+        partition_by=partition_by,
+        commit_properties=properties,
+        post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=None if is_due else False),
+    )
 
 
 def _add_action(table: Table, file: PendingFile) -> AddAction:

@@ -43,8 +43,8 @@ def shape_of(table: Table, storage: StorageContext) -> TableShape:
 class DeltaTarget(Target):
     """Takes windows as versions of a table: the marker is the version of the writer's `txn`.
 
-    It reads of the log what is new since it looked last, so that the time of a transaction does not grow with the
-    number of versions.
+    It reads of the log what is new since it looked last. deltalake still lists the log's names in each transaction,
+    so that its time grows with the versions that the table keeps.
     """
 
     def __init__(self, table: Table, storage: StorageContext) -> None:

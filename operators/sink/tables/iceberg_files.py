@@ -25,7 +25,7 @@ from pyiceberg.types import (
 )
 from pyiceberg.utils.datetime import date_to_days, datetime_to_micros
 
-from dagflow.errors import DagflowError
+from dagflow.errors import ANOTHER_TABLE, DagflowError
 from dagflow.storage.location import name_of
 from dagflow.storage.pending import PendingFile
 from operators.sink.tables.merged_columns import facts_of_file
@@ -86,7 +86,7 @@ def shown_files(name: str, handle: Table, files: Iterable[PendingFile]) -> dict[
     if any(manifest.content == ManifestContent.DELETES for manifest in manifests):
         raise DagflowError(
             f"{name} has deletes of rows beside its data files, which other files would bring back",
-            hint="let the app name another table, and start over with --fresh; this one stays as it is",
+            hint=ANOTHER_TABLE,
         )
     entries = (entry.data_file for each in manifests for entry in each.fetch_manifest_entry(handle.io))
     return {name_of(file.file_path): file for file in entries if name_of(file.file_path) in wanted}

@@ -15,7 +15,7 @@ from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.name_mapping import MappedField, NameMapping
 from pyiceberg.transforms import parse_transform
 
-from dagflow.api.transactions import DecidedReplay, DecidedWindow, Target, TargetDecision, TargetState
+from dagflow.api.transactions import DecidedReplay, DecidedWindow, ReplayableState, Target, TargetDecision, TargetState
 from dagflow.errors import DagflowError
 from dagflow.storage.location import absolute, is_local, join, name_of, redacted
 from dagflow.storage.pending import PendingFile
@@ -166,7 +166,7 @@ class IcebergTarget(Target):
         return None if handle is None else handle.scan().to_arrow()
 
 
-class IcebergState(TargetState):
+class IcebergState(ReplayableState):
     """A table at one moment, or none yet."""
 
     def __init__(self, table: CatalogTable, writer: str, catalog: TableCatalog, handle: Handle | None) -> None:

@@ -141,6 +141,14 @@ def test_a_checkpoint_that_is_not_there_is_a_mistake_on_the_command_line(folder:
     assert not (folder / "jurnal").exists()
 
 
+@pytest.mark.usefixtures("journal")
+def test_a_window_that_is_unknown_is_no_missing_journal() -> None:
+    """The journal is there, and says which windows it knows."""
+    code, _, err = invoke("status", "journal", "--window", "99")
+    assert "window 99 is unknown" in err and "no journal" not in err
+    assert code == 1
+
+
 def test_an_app_that_has_not_run_is_told_from_one_that_ran_elsewhere(folder: Path) -> None:
     """What begins the journal, or the directory in which there is one."""
     code, _, err = invoke("status", "app.yaml")

@@ -125,6 +125,9 @@ class FsspecClient:
             raise self._storage_error(error, redacted(url), action) from error
 
     def _storage_error(self, error: Exception, url: str, action: str) -> StorageError:
+        cause = error.__cause__
+        if isinstance(error, FileNotFoundError) and isinstance(cause, Exception) and self.is_transient(cause):
+            error = cause  # fsspec says that a file is not found, whatever a web server has answered
         # Some clients quote the server's stack trace.
         reason = without_secrets(str(error), self.options).split("\n\tat ")[0].strip()
         message = f"cannot {action}: {reason}"
@@ -133,16 +136,9 @@ class FsspecClient:
             return PreconditionError(message, url=url)
         if isinstance(error, FileExistsError):
             return AlreadyExistsError(message, url=url)
-        cause = error.__cause__
-        if isinstance(error, FileNotFoundError) and isinstance(cause, Exception) and self.is_transient(cause):
-            # fsspec says of HTTP that a file is not found, whatever came in its place.
-            status = str(getattr(cause, "status", "none"))
-            if status not in _MISSING_CODES:
-                kind = TransientStorageError if status in {"none", *_TRANSIENT_CODES} else StorageError
-                return kind(f"cannot {action}: {without_secrets(str(cause), self.options)}", url=url)
         if isinstance(error, FileNotFoundError) or code in _MISSING_CODES:
             return MissingError(message, url=url)
-        if code in _TRANSIENT_CODES or self.is_transient(error):
+        if code in _TRANSIENT_CODES or (not code and self.is_transient(error)):
             return TransientStorageError(message, url=url)
         return storage_error(error, url, action) if isinstance(error, OSError) else StorageError(message, url=url)
 
@@ -164,5 +160,7 @@ def _code_of(error: BaseException | None) -> str:
         response = getattr(error, "response", None)
         if isinstance(response, dict):
             return str(response.get("Error", {}).get("Code", ""))
+        if isinstance(status := getattr(error, "status", None), int):
+            return str(status)
         error = error.__cause__
     return ""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 @contextlib.contextmanager
-def in_place_of(made: Path) -> Iterator[None]:
+def restored_afterwards(made: Path) -> Iterator[None]:
     """Let a directory be as it was afterwards: journals and tables know its path."""
     kept = made.with_name("kept")
     # A file of the input is known by its inode, so that a copy would be another one.
