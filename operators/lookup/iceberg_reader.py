@@ -38,7 +38,7 @@ class IcebergReader:
 
     def columns(self) -> pa.Schema:
         """Its columns."""
-        return columns_of(self._handle)
+        return columns_of(self._handle.schema())
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Its rows.

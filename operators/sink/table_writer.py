@@ -103,7 +103,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
         BeforeValidator(_one_or_many),
         Field(
             description="columns by whose values a record takes the place of an earlier one in the table, as results "
-            "of an aggregate do; the last one of a window counts; for delta only. Each window is a transaction then"
+            "of an aggregate do; the last one of a window counts; for delta and iceberg, each window a transaction"
         ),
     ] = ()
     target_file_bytes: Annotated[

@@ -7,13 +7,15 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from dagflow.testing.faults import Faults, InjectedCrash, crashing_disk
+from dagflow.testing.faults import Faults, InjectedCrash, Pause, crashing_disk
 from tests.engine.sample_app import words
 from tests.engine.table_app import (
     TABLES,
     TEXTS,
+    UPSERTING,
     delta_app,
     delta_rows,
     iceberg_app,
@@ -22,7 +24,7 @@ from tests.engine.table_app import (
     newest_rows,
     parquet_app,
     parquet_rows,
-    upserting_app,
+    replaced_by_others,
     with_faults,
     work,
 )
@@ -81,21 +83,24 @@ def test_a_transaction_whose_answer_is_lost_adds_nothing_twice(
     assert rows_of(quick_disk / "db") == words(TEXTS)
 
 
-def test_a_key_has_its_newest_row_wherever_a_run_dies(monkeypatch: pytest.MonkeyPatch, quick_disk: Path) -> None:
+@pytest.mark.parametrize("kind", UPSERTING)
+def test_a_key_has_its_newest_row_wherever_a_run_dies(
+    monkeypatch: pytest.MonkeyPatch, quick_disk: Path, kind: str
+) -> None:
     """No window takes the place of a later one, and none is left out; readers see no key twice."""
     texts = [b"a b", b"a", b"c b", b"c"]  # the source puts two of them into a window
-    wanted = [b"a 1", b"b 2", b"c 2"]
+    wanted, make_app = [b"a 1", b"b 2", b"c 2"], UPSERTING[kind]
     for at in range(1, MOST_CALLS):
         root = quick_disk / str(at)
         for death in deaths(at, later=5):
             with crashing_disk(str(root), death) as faults, contextlib.suppress(InjectedCrash):
                 with_faults(monkeypatch, faults)
-                work(upserting_app(root, texts))
+                work(make_app(root, texts))
             assert newest_rows(root / "db") in ([], [b"a 1", b"b 1"], wanted), f"seen at {at}"
             if death == at:
                 has_died = faults.has_struck
         with_faults(monkeypatch, Faults())
-        work(upserting_app(root, texts))
+        work(make_app(root, texts))
         assert newest_rows(root / "db") == wanted, f"died at {at}"
         shutil.rmtree(root)
         if not has_died:
@@ -104,11 +109,24 @@ def test_a_key_has_its_newest_row_wherever_a_run_dies(monkeypatch: pytest.Monkey
     pytest.fail("the run never came through")
 
 
+@pytest.mark.parametrize("kind", UPSERTING)
 @pytest.mark.parametrize("at", [1, 2])
 def test_an_upsert_whose_answer_is_lost_is_not_repeated(
-    monkeypatch: pytest.MonkeyPatch, quick_disk: Path, at: int
+    monkeypatch: pytest.MonkeyPatch, quick_disk: Path, kind: str, at: int
 ) -> None:
     """The marker says that the rows are there."""
     faults = with_faults(monkeypatch, Faults(at, "lost_reply"))
-    work(upserting_app(quick_disk, [b"a b", b"a", b"c b", b"c"]))
+    work(UPSERTING[kind](quick_disk, [b"a b", b"a", b"c b", b"c"]))
     assert (faults.calls, newest_rows(quick_disk / "db")) == (2, [b"a 1", b"b 2", b"c 2"])
+
+
+@pytest.mark.parametrize("kind", UPSERTING)
+def test_an_upsert_that_meets_a_change_by_others_is_made_anew(
+    monkeypatch: pytest.MonkeyPatch, quick_disk: Path, kind: str
+) -> None:
+    """Between the look at the table and the transaction: what comes is replaced where it has a key of the window."""
+    others = pa.table({"record": [b"b", b"other"], "_dagflow_window": [-1, -1]})
+    faults = with_faults(monkeypatch, Pause(2, lambda: replaced_by_others(quick_disk / "db", others)))
+    work(UPSERTING[kind](quick_disk, [b"a b", b"a", b"c b", b"c"]))
+    assert newest_rows(quick_disk / "db") == [b"b 2", b"c 2", b"other -1"]
+    assert faults.calls == 3

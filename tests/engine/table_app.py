@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -73,22 +74,41 @@ def upserting_app(root: Path, texts: list[bytes]) -> LogicalPlan:
     )
 
 
+def upserting_iceberg_app(root: Path, texts: list[bytes]) -> LogicalPlan:
+    """The same with an Iceberg table."""
+    return app(root, texts, table=FaultyWriter(**_iceberg(root), metadata_columns="window", upsert_by="record"))
+
+
 def newest_rows(path: Path) -> list[bytes]:
     """The words of such a table with their windows, sorted; none where there is no table."""
-    if not DeltaTable.is_deltatable(str(path)):
-        return []
-    found = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
-    return sorted(b"%s %d" % (row["record"], row["_dagflow_window"]) for row in found)
+    found = _delta_table(path) if DeltaTable.is_deltatable(str(path)) else _iceberg_table(path)
+    rows = [] if found is None else found.to_pylist()
+    return sorted(b"%s %d" % (row["record"], row["_dagflow_window"]) for row in rows)
+
+
+def _delta_table(path: Path) -> pa.Table:
+    return DeltaTable(str(path)).to_pyarrow_table()
+
+
+def _iceberg_table(path: Path) -> pa.Table | None:
+    if not (path.parent / "catalog.db").exists():
+        return None
+    with SqlCatalog("default", uri=f"sqlite:///{path.parent / 'catalog.db'}", warehouse=f"file://{path}") as catalog:
+        try:
+            return catalog.load_table("shop.words").scan().to_arrow()
+        except NoSuchTableError:
+            return None
+
+
+def _iceberg(root: Path) -> dict[str, Any]:
+    catalog = {"type": "sql", "uri": f"sqlite:///{root / 'catalog.db'}", "warehouse": str(root / "db")}
+    return {"table": "iceberg:shop.words", "catalog": catalog}
 
 
 def iceberg_app(root: Path, texts: list[bytes]) -> LogicalPlan:
     """Texts, words, rows of an Iceberg table that is partitioned by window."""
     writer = FaultyWriter(
-        table="iceberg:shop.words",
-        catalog={"type": "sql", "uri": f"sqlite:///{root / 'catalog.db'}", "warehouse": str(root / "db")},
-        metadata_columns="window",
-        partition_by=["_dagflow_window"],
-        target_file_bytes=1,
+        **_iceberg(root), metadata_columns="window", partition_by=["_dagflow_window"], target_file_bytes=1
     )
     return app(root, texts, table=writer)
 
@@ -127,13 +147,8 @@ def delta_rows(path: Path) -> list[bytes]:
 
 def iceberg_rows(path: Path) -> list[bytes]:
     """The records of an Iceberg table whose warehouse is at a path, sorted; none where there is no table."""
-    uri = f"sqlite:///{path.parent / 'catalog.db'}"
-    with SqlCatalog("default", uri=uri, warehouse=f"file://{path}") as catalog:
-        try:
-            found: list[bytes] = catalog.load_table("shop.words").scan().to_arrow()["record"].to_pylist()
-        except NoSuchTableError:
-            return []
-    return sorted(found)
+    found = _iceberg_table(path)
+    return [] if found is None else sorted(found["record"].to_pylist())
 
 
 def parquet_rows(path: Path) -> list[bytes]:
@@ -148,6 +163,9 @@ def with_faults(monkeypatch: pytest.MonkeyPatch, faults: Faults) -> Faults:
     monkeypatch.setattr(FaultyTable, "faults", faults)
     return faults
 
+
+UPSERTING = {"delta": upserting_app, "iceberg": upserting_iceberg_app}
+"""What makes an app whose table has each word once."""
 
 TABLES = {"database": (app, rows), "delta": (delta_app, delta_rows), "iceberg": (iceberg_app, iceberg_rows)}
 """What makes an app with a table of each kind, and what reads the table."""
@@ -167,3 +185,12 @@ def changed_by_others(path: Path) -> None:
         newest = table.metadata.current_snapshot_id
         with table.maintenance.expire_snapshots() as expiry:
             expiry.by_ids([each.snapshot_id for each in table.snapshots() if each.snapshot_id != newest])
+
+
+def replaced_by_others(path: Path, rows: pa.Table) -> None:
+    """Another program lets rows take the place of all that a table has."""
+    if DeltaTable.is_deltatable(str(path)):
+        write_deltalake(str(path), rows, mode="overwrite")
+        return
+    with SqlCatalog("default", uri=f"sqlite:///{path.parent / 'catalog.db'}", warehouse=f"file://{path}") as catalog:
+        catalog.load_table("shop.words").overwrite(rows)

@@ -128,7 +128,8 @@ class Table(ABC):
         """
         if keys and not self.takes_upserts:
             raise ValueError(
-                f"upsert_by: rows are replaced in delta tables only, and {self.name} is none; use table: delta:PATH"
+                f"upsert_by: rows are replaced by transactions, and {self.name} has none; use table: delta:PATH or "
+                "iceberg:NAMESPACE.NAME"
             )
         if keys and not is_local(self.location):
             raise ValueError("upsert_by: rows are replaced in tables on local disks only")

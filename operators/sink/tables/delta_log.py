@@ -19,6 +19,7 @@ from operators.sink.tables.base import Table
 from operators.sink.tables.merged_columns import require_same_partitioning
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_columns import plain_schema
+from operators.sink.tables.upserted_rows import require_keys
 
 logger = logging.getLogger(__name__)
 
@@ -202,13 +203,5 @@ def _require_replaceable(table: Table, handle: DeltaTable) -> None:
             f"{table.name} has {rules[0]}, with which upsert_by cannot replace rows",
             hint="let upsert_by name columns for another table, or leave it out to add rows",
         )
-    missing = [name for name in table.upsert_by if name not in columns_of(handle).names]
-    if missing:
-        raise DagflowError(
-            f"{table.name} has no column '{missing[0]}' for upsert_by; it has {', '.join(columns_of(handle).names)}",
-            hint="let upsert_by name columns of the table, or let table name another one",
-        )
-    try:
-        table.require_keys_of([PartitionField(name) for name in handle.metadata().partition_columns])
-    except ValueError as error:
-        raise DagflowError(f"{table.name}: {error}") from error
+    partition_by = [PartitionField(name) for name in handle.metadata().partition_columns]
+    require_keys(table, columns_of(handle).names, partition_by)

@@ -14,8 +14,6 @@ from dagflow.storage.location import join, name_of
 from dagflow.storage.pending import PendingFile
 from operators.sink.tables.base import Table
 
-REPLACED_BY_KEYS = "with upsert_by, later windows may have taken the place of its rows"
-
 
 def replays_of(writer: str) -> str:
     """The application under which a table keeps the newest replay of a writer."""

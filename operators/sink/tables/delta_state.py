@@ -20,9 +20,10 @@ from dagflow.storage.pending import PendingFile
 from operators.sink.tables.base import Table
 from operators.sink.tables.delta_log import CONFIGURATION, DeltaLog, columns_of, refusals
 from operators.sink.tables.delta_replays import missing_in, removals, replays_of
-from operators.sink.tables.delta_upserts import newest_rows, remove, upsert
+from operators.sink.tables.delta_upserts import upsert
 from operators.sink.tables.merged_columns import facts_of_file, merged_columns
 from operators.sink.tables.table_columns import schema_of_text
+from operators.sink.tables.upserted_rows import newest_rows, remove
 
 logger = logging.getLogger(__name__)
 

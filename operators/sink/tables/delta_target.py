@@ -14,10 +14,10 @@ from dagflow.storage.file_stat import FileStat
 from dagflow.storage.pending import PendingFile
 from operators.sink.tables.base import Table, TableShape
 from operators.sink.tables.delta_log import DeltaLog, columns_of, refusals, require_writable
-from operators.sink.tables.delta_replays import REPLACED_BY_KEYS
 from operators.sink.tables.delta_state import DeltaState
 from operators.sink.tables.merged_columns import ColumnDecider, merged_columns
 from operators.sink.tables.partition_fields import PartitionField
+from operators.sink.tables.upserted_rows import REPLACED_BY_KEYS, require_typed_keys
 
 
 def shape_of(table: Table, storage: StorageContext) -> TableShape:
@@ -83,13 +83,7 @@ class DeltaTarget(Target):
     def check(self, files: Sequence[PendingFile]) -> None:
         """Refuse files whose columns are not those of the table as it was opened last, or of each other."""
         columns = merged_columns(self.table, files, self._columns, may_grow=self.table.may_grow)
-        for name in self.table.upsert_by if files else ():
-            if name not in columns.names:
-                raise DagflowError(
-                    f"{self.table.name}: no type is known yet of the column '{name}' of upsert_by, because all of its "
-                    "values are null",
-                    hint="give the column a type upstream, or make the table before",
-                )
+        require_typed_keys(self.table, files, columns)
 
     @property
     def why_not_replayed(self) -> str:

@@ -8,9 +8,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from pyiceberg.conversions import to_bytes
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import Record
 from pyiceberg.types import (
     BooleanType,
@@ -81,15 +83,29 @@ def shown_files(name: str, handle: Table, files: Iterable[PendingFile]) -> dict[
             bring them back.
     """
     wanted = {name_of(file.final_url) for file in files}
-    snapshot = handle.current_snapshot()
-    manifests = [] if snapshot is None or not wanted else snapshot.manifests(handle.io)
+    manifests = require_no_deletes(name, handle.current_snapshot(), handle.io) if wanted else []
+    entries = (entry.data_file for each in manifests for entry in each.fetch_manifest_entry(handle.io))
+    return {name_of(file.file_path): file for file in entries if name_of(file.file_path) in wanted}
+
+
+def require_no_deletes(name: str, snapshot: Snapshot | None, io: FileIO) -> list[ManifestFile]:
+    """The manifests of a snapshot whose files other ones may replace.
+
+    Args:
+        name: What messages call the table.
+        snapshot: The snapshot; None where the table has none.
+        io: Reaches its files.
+
+    Raises:
+        DagflowError: The table has rows that are deleted beside its files.
+    """
+    manifests = [] if snapshot is None else snapshot.manifests(io)
     if any(manifest.content == ManifestContent.DELETES for manifest in manifests):
         raise DagflowError(
             f"{name} has deletes of rows beside its data files, which other files would bring back",
             hint=ANOTHER_TABLE,
         )
-    entries = (entry.data_file for each in manifests for entry in each.fetch_manifest_entry(handle.io))
-    return {name_of(file.file_path): file for file in entries if name_of(file.file_path) in wanted}
+    return manifests
 
 
 def _value(kind: IcebergType, text: str | None) -> Any:

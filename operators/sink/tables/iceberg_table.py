@@ -17,6 +17,7 @@ class IcebergTable(CatalogTable):
     """A table of Iceberg, in types that Parquet files of it have."""
 
     stores_partition_columns: ClassVar[bool] = True
+    takes_upserts: ClassVar[bool] = True
 
     def column_type(self, kind: pa.DataType) -> pa.DataType:
         """The primitive types of Iceberg."""

@@ -6,10 +6,12 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
+from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionField as IcebergField
 from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table as Handle
 from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.name_mapping import MappedField, NameMapping
@@ -22,7 +24,8 @@ from dagflow.storage.pending import PendingFile
 from operators.sink.tables.base import TableShape
 from operators.sink.tables.catalog_table import DATA, CatalogTable
 from operators.sink.tables.iceberg_catalog import TableCatalog, is_missing, refusals
-from operators.sink.tables.iceberg_files import data_file, shown_files
+from operators.sink.tables.iceberg_files import data_file, require_no_deletes, shown_files
+from operators.sink.tables.iceberg_upserts import replace_files, upsert
 from operators.sink.tables.merged_columns import (
     ColumnDecider,
     facts_of_file,
@@ -31,6 +34,13 @@ from operators.sink.tables.merged_columns import (
 )
 from operators.sink.tables.partition_fields import IDENTITY, PartitionField
 from operators.sink.tables.table_columns import table_type
+from operators.sink.tables.upserted_rows import (
+    REPLACED_BY_KEYS,
+    newest_rows,
+    remove,
+    require_keys,
+    require_typed_keys,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +67,7 @@ def shape_of(table: CatalogTable) -> TableShape:
         location = table.location or _local(table, join(catalog.new_location(), DATA))
         return TableShape(location, None, table.partition_by)
     require_writable(table, handle)
-    return TableShape(data_location(table, handle), columns_of(handle), partition_fields(table, handle))
+    return TableShape(data_location(table, handle), columns_of(handle.schema()), partition_fields(table, handle))
 
 
 def data_location(table: CatalogTable, handle: Handle) -> str:
@@ -76,9 +86,9 @@ def _local(table: CatalogTable, location: str) -> str:
     return absolute(location)
 
 
-def columns_of(handle: Handle) -> pa.Schema:
+def columns_of(schema: Schema) -> pa.Schema:
     """The columns of a table, in plain types."""
-    found = schema_to_pyarrow(handle.schema(), include_field_ids=False)
+    found = schema_to_pyarrow(schema, include_field_ids=False)
     return pa.schema([pa.field(each.name, table_type(each.type, _plain), each.nullable) for each in found])
 
 
@@ -98,7 +108,7 @@ def partition_fields(table: CatalogTable, handle: Handle) -> tuple[PartitionFiel
         kind, _, width = transform.rstrip("]").partition("[")
         text = column if kind == IDENTITY else f"{kind}({width}, {column})" if width else f"{kind}({column})"
         found = PartitionField.parse(text)
-        if (found.transform, found.width) != (kind, int(width or 0)) or column not in columns_of(handle).names:
+        if (found.transform, found.width) != (kind, int(width or 0)) or column not in columns_of(handle.schema()).names:
             raise DagflowError(f"{table.name} is partitioned by {transform} of {column}, which dagflow does not write")
         fields.append(found)
     return tuple(fields)
@@ -117,7 +127,11 @@ def require_writable(table: CatalogTable, handle: Handle) -> None:
                 "respect",
                 hint="write into another table, and copy from there",
             )
-    require_same_partitioning(table, [str(field) for field in partition_fields(table, handle)])
+    partition_by = partition_fields(table, handle)
+    require_same_partitioning(table, [str(field) for field in partition_by])
+    if table.upsert_by:
+        require_keys(table, columns_of(handle.schema()).names, partition_by)
+        require_no_deletes(table.name, handle.current_snapshot(), handle.io)
 
 
 class IcebergTarget(Target):
@@ -145,20 +159,21 @@ class IcebergTarget(Target):
 
     def decide(self, waiting: Sequence[PendingFile], files: Sequence[PendingFile]) -> TargetDecision:
         """The columns of the table as it was opened last, and those that the files bring."""
-        known = None if self._handle is None else columns_of(self._handle)
+        known = None if self._handle is None else columns_of(self._handle.schema())
         return self._decider.decide(waiting, files, known)
 
     def check(self, files: Sequence[PendingFile]) -> None:
         """Refuse files whose columns are not those of the table as it was opened last, or of each other."""
-        known = None if self._handle is None else columns_of(self._handle)
+        known = None if self._handle is None else columns_of(self._handle.schema())
         columns = merged_columns(self.table, files, known, may_grow=self.table.may_grow)
         if self._handle is not None:
             _new_columns(self.table, self._handle, columns)
+        require_typed_keys(self.table, files, columns)
 
     @property
     def why_not_replayed(self) -> str:
-        """Nothing."""
-        return ""
+        """Nothing, but that of rows with keys later windows may have taken the place."""
+        return REPLACED_BY_KEYS if self.table.upsert_by else ""
 
     def rows(self) -> pa.Table | None:
         """The rows of the newest snapshot."""
@@ -197,17 +212,25 @@ class IcebergState(ReplayableState):
     def commit(self, windows: Sequence[DecidedWindow]) -> None:
         """Add the files in one snapshot; the first one makes the table."""
         files, last = [file for window in windows for file in window.files], windows[-1]
+        facts = facts_of_file(last.files[0])
         with refusals(self._table):
             transaction = self._transaction(files)
             summary = self._mark(transaction, {"window": str(last.window_id), "decision": last.decision})
-            with transaction.update_snapshot(snapshot_properties=summary).merge_append() as append:
-                for added in _data_files(transaction, files):
-                    append.append_data_file(added)
+            if facts.keys:
+                rows = newest_rows(files, facts.keys, columns_of(transaction.table_metadata.schema()))
+                fields = [PartitionField.parse(text) for text in facts.partition]
+                upsert(self._table.name, transaction, rows, facts.keys, fields, summary)
+            else:
+                with transaction.update_snapshot(snapshot_properties=summary).merge_append() as append:
+                    for added in _data_files(transaction, files):
+                        append.append_data_file(added)
             transaction.commit_transaction()
+        if facts.keys:
+            remove(files)
 
     def _transaction(self, files: Sequence[PendingFile]) -> Transaction:
         """A transaction that takes files: it has their columns, and makes the table where there is none."""
-        known = pa.schema([]) if self._handle is None else columns_of(self._handle)
+        known = pa.schema([]) if self._handle is None else columns_of(self._handle.schema())
         # What was decided is done, also where the app has changed since.
         columns = merged_columns(self._table, files, known, may_grow=True)
         if self._handle is None:
@@ -238,11 +261,7 @@ class IcebergState(ReplayableState):
             transaction = self._transaction(replay.added)
             summary = self._mark(transaction, {"replay": str(replay.number)})
             shown = {} if self._handle is None else shown_files(self._table.name, self._handle, replay.removed)
-            with transaction.update_snapshot(snapshot_properties=summary).overwrite() as overwrite:
-                for removed in shown.values():
-                    overwrite.delete_data_file(removed)
-                for added in _data_files(transaction, replay.added):
-                    overwrite.append_data_file(added)
+            replace_files(transaction, shown.values(), _data_files(transaction, replay.added), AlwaysTrue(), summary)
             transaction.commit_transaction()
 
     def _creation(self, columns: pa.Schema, files: Sequence[PendingFile]) -> Transaction:
@@ -291,7 +310,7 @@ class IcebergState(ReplayableState):
                     f"{table.name} is partitioned by {', '.join(fields) or 'nothing'}, and "
                     f"{redacted(file.final_url)} was decided for {', '.join(decided) or 'nothing'}"
                 )
-        new, there = _new_columns(table, handle, columns), columns_of(handle)
+        new, there = _new_columns(table, handle, columns), columns_of(handle.schema())
         wider = [field for field in columns if field.name in there.names and there.field(field.name).type != field.type]
         transaction = _with_names(OneCommit(_newest(handle)))
         if new or wider:

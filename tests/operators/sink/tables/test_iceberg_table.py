@@ -125,6 +125,22 @@ class TestGrowingIcebergTarget(TestIcebergTarget):
         return [data_file(root, window_id, pa.schema([("n", pa.int64()), (f"text{window_id}", pa.string())]))]
 
 
+class TestUpsertingIcebergTarget(TestIcebergTarget):
+    """Each window is added by its keys, and is under the same laws."""
+
+    def files(self, root: Path, window_id: int) -> Sequence[PendingFile]:
+        """One file whose rows are told apart by their numbers."""
+        file = data_file(root, window_id)
+        assert file.facts is not None
+        return [dataclasses.replace(file, facts=dataclasses.replace(file.facts, keys=["n"]))]
+
+    def target(self, root: Path) -> Target:
+        """A table of a catalog below the directory."""
+        upserting = table(root)
+        upserting.replace_by(["n"])
+        return upserting.target(STORAGE)
+
+
 class LossyCatalog(SqlCatalog):
     """A catalog in a database that does what it is asked, and every third time does not say so."""
 

@@ -1,0 +1,114 @@
+"""Rows that take the place of those with the same keys, whatever the kind of table; the driver's alone."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from dagflow.errors import DagflowError
+from dagflow.storage.pending import PendingFile
+from operators.sink.tables.base import Table
+from operators.sink.tables.partition_fields import PartitionField
+
+REPLACED_BY_KEYS = "with upsert_by, later windows may have taken the place of its rows"
+
+
+def newest_rows(
+    files: Sequence[PendingFile], keys: Sequence[str], columns: pa.Schema, partition_by: Sequence[str] = ()
+) -> pa.Table:
+    """The last row of each key; a null equals a null.
+
+    Args:
+        files: Files with rows, in order.
+        keys: The columns that tell rows apart.
+        columns: The columns of the table; what a row lacks is null.
+        partition_by: Columns in which an empty text is a null.
+    """
+    rows = pa.concat_tables([_as_columns(pq.read_table(file.final_url, partitioning=None), columns) for file in files])
+    for name in partition_by:
+        column = rows[name]
+        if pa.types.is_string(column.type):
+            position = rows.schema.get_field_index(name)
+            rows = rows.set_column(position, name, pc.if_else(pc.equal(column, ""), None, column))
+    numbered = rows.select(list(keys)).append_column("", pa.array(np.arange(len(rows))))
+    last = numbered.group_by(list(keys)).aggregate([("", "max")])["_max"]
+    return rows if len(last) == len(rows) else rows.take(pa.array(np.sort(last.to_numpy())))
+
+
+def _as_columns(rows: pa.Table, columns: pa.Schema) -> pa.Table:
+    """Rows with all columns of a table, and in their order."""
+    found = [
+        rows[field.name].cast(field.type) if field.name in rows.schema.names else pa.nulls(len(rows), field.type)
+        for field in columns
+    ]
+    return pa.table(found, schema=pa.schema([field.with_nullable(True) for field in columns]))
+
+
+def rows_of_other_keys(there: pa.Table, given: pa.Table) -> npt.NDArray[np.int64]:
+    """The rows that stay: those whose key is not among the given ones; a null equals a null.
+
+    Args:
+        there: The keys of rows.
+        given: The keys of the rows that come, in the same columns.
+
+    Returns:
+        Indices into `there`, ascending.
+    """
+    count, keys = len(there), there.column_names
+    numbers = pa.array(np.concatenate([np.arange(count), np.full(len(given), -1)]))
+    numbered = pa.concat_tables([there.cast(given.schema), given]).append_column("", numbers)
+    groups = numbered.group_by(keys).aggregate([("", "min"), ("", "list")])
+    kept = groups.filter(pc.greater_equal(groups["_min"], 0))["_list"]
+    return np.sort(pc.list_flatten(kept).to_numpy())
+
+
+def remove(files: Iterable[PendingFile]) -> None:
+    """Remove files whose rows are in the table; what is left of them does no harm."""
+    for file in files:
+        with contextlib.suppress(OSError):
+            os.unlink(file.final_url)
+
+
+def require_keys(table: Table, columns: Sequence[str], partition_by: Sequence[PartitionField]) -> None:
+    """Refuse a table that is there and lacks keys, or has a key in several partitions.
+
+    Raises:
+        DagflowError: It does.
+    """
+    missing = [name for name in table.upsert_by if name not in columns]
+    if missing:
+        raise DagflowError(
+            f"{table.name} has no column '{missing[0]}' for upsert_by; it has {', '.join(columns)}",
+            hint="let upsert_by name columns of the table, or let table name another one",
+        )
+    try:
+        table.require_keys_of(partition_by)
+    except ValueError as error:
+        raise DagflowError(f"{table.name}: {error}") from error
+
+
+def require_typed_keys(table: Table, files: Sequence[PendingFile], columns: pa.Schema) -> None:
+    """Refuse files with which a table has no type of a key.
+
+    Args:
+        table: The table.
+        files: The files of a window.
+        columns: The columns of the table that takes them.
+
+    Raises:
+        DagflowError: All values of the key are null.
+    """
+    for name in table.upsert_by if files else ():
+        if name not in columns.names:
+            raise DagflowError(
+                f"{table.name}: no type is known yet of the column '{name}' of upsert_by, because all of its values "
+                "are null",
+                hint="give the column a type upstream, or make the table before",
+            )
