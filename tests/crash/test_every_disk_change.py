@@ -100,6 +100,9 @@ def test_recovery_may_die_again_and_again(make_app: MakeApp, quick_disk: Path) -
     assert deaths > 1.6 * CASES
 
 
+@pytest.mark.parametrize(
+    "make_app", ["words in memory", pytest.param("lines of files", marks=pytest.mark.nightly)], indirect=True
+)
 def test_fresh_publishes_everything_after_a_crash_at_any_disk_change(make_app: MakeApp, quick_disk: Path) -> None:
     """A run with --fresh that dies at any moment is completed by the next one with --fresh."""
     root, completed = quick_disk / "root", quick_disk / "completed"

@@ -1,4 +1,4 @@
-"""Runs on Spark with everything in a bucket: several drivers of one checkpoint, and a new machine after a dead one."""
+"""Runs with everything in a bucket: several drivers of one checkpoint, and a new machine after a dead one."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from dagflow.journal.typed_json import from_json
 from dagflow.storage.backends.s3.client import S3Client
 from dagflow.storage.context import StorageContext
 from tests.cli.processes import ENTRY
-from tests.crash.killing import APP, RunProcess, hurry, make_folder, oracle, slow_operator
+from tests.crash.killing import APP, LOCALLY, RunProcess, hurry, make_folder, oracle, slow_operator
 
 STORAGE = StorageContext.default()
 
-pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.e2e]
+# Which driver may go on is decided in the bucket, in which Spark has no part.
+pytestmark = [pytest.mark.crash, pytest.mark.e2e]
 
 FILES = 24
 LOOK_S = 0.2
 """How often the bucket is listed: each time costs its server as much as a window does."""
-# Java resolves its host's name, so the name must exist.
 _RENAME = ["unshare", "--uts", "sh", "-c", 'hostname localhost && exec "$@"', "sh"]
 RENAMED = _RENAME if os.geteuid() == 0 and subprocess.run([*_RENAME, "true"], check=False).returncode == 0 else []
 """What runs a command on a host of another name; nothing where that is not allowed."""
@@ -91,11 +91,10 @@ def test_of_drivers_that_take_over_a_bucket_exactly_one_completes(home: Path, s3
     # Slow until the first one has ended: it may not be done before the others have started.
     (home / "slow_ops.py").write_text(slow_operator(home, 0.3))
     places = [elsewhere(home, f"rival{number}", s3_root) for number in range(3)]
-    rivals = [RunProcess(places[0], "-q")]
+    rivals = [RunProcess(places[0], "-q", *LOCALLY)]
     try:
         assert rivals[0].wait_for(published(s3_root, 4), pause_s=LOOK_S)
-        # Those that take over publish without Spark: which of them may go on is decided in the bucket.
-        rivals += [RunProcess(place, "-q", "--local", "--take-over") for place in places[1:]]
+        rivals += [RunProcess(place, "-q", *LOCALLY, "--take-over") for place in places[1:]]
         codes = [rivals[0].end()]
         before = objects(s3_root)
         hurry(home)
@@ -117,7 +116,7 @@ def test_of_drivers_that_take_over_a_bucket_exactly_one_completes(home: Path, s3
 def test_another_machine_goes_on_with_nothing_but_the_checkpoint(home: Path, s3_root: str) -> None:
     """After the first machine died with its disks, an empty one of another name completes the run."""
     place = elsewhere(home, "dead", s3_root, "32KiB")
-    dead = RunProcess(place, "-q")
+    dead = RunProcess(place, "-q", *LOCALLY)
     try:
         assert dead.wait_for(published(s3_root, 6), pause_s=LOOK_S)
         os.kill(dead.process.pid, signal.SIGKILL)
@@ -126,10 +125,9 @@ def test_another_machine_goes_on_with_nothing_but_the_checkpoint(home: Path, s3_
         dead.destroy()
     before = objects(s3_root)
     shutil.rmtree(place)
-    # The second has nothing to do, for which it needs no Spark.
-    for name, options in (("heir", ()), ("latecomer", ("--local",))):
+    for name in ("heir", "latecomer"):
         heir = elsewhere(home, name, s3_root, "32KiB")
-        run = RunProcess(heir, "-q", "--json", *options, prefix=RENAMED)
+        run = RunProcess(heir, "-q", "--json", *LOCALLY, prefix=RENAMED)
         try:
             assert run.end() == 0, log_of(heir)
         finally:

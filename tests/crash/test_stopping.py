@@ -16,7 +16,16 @@ from dagflow.engine.run import run
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from tests.cli.processes import ENTRY, environment
-from tests.crash.killing import RunProcess, hurry, make_folder, published_records, require_whole, visible_files, watched
+from tests.crash.killing import (
+    LOCALLY,
+    RunProcess,
+    hurry,
+    make_folder,
+    published_records,
+    require_whole,
+    visible_files,
+    watched,
+)
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.e2e]
 
@@ -36,9 +45,9 @@ def to_every_process(run: RunProcess) -> None:
             os.kill(pid, signal.SIGTERM)
 
 
-def stop_in_the_middle(folder: Path, send: Signaling, *, again: bool = False) -> int:
+def stop_in_the_middle(folder: Path, send: Signaling, *options: str, again: bool = False) -> int:
     """Start the run, signal it once or twice when it publishes, and return its exit code."""
-    run = RunProcess(folder, "-q")
+    run = RunProcess(folder, "-q", *options)
     try:
         before = visible_files(folder)
         assert run.wait_for(lambda: visible_files(folder) >= before + 4)
@@ -61,7 +70,7 @@ def test_signals_end_a_run_and_the_next_one_goes_on(tmp_path: Path) -> None:
             assert stop_in_the_middle(tmp_path, send) == 130
             assert [path for path in (tmp_path / "out").rglob("*") if path.name[0] == "."] == []
             assert len(published_records(tmp_path)) > before
-        assert stop_in_the_middle(tmp_path, to_the_group(signal.SIGHUP), again=True) == 130
+        assert stop_in_the_middle(tmp_path, to_the_group(signal.SIGHUP), *LOCALLY, again=True) == 130
         hurry(tmp_path)
         last = RunProcess(tmp_path, "-q", "--local")
         try:

@@ -100,7 +100,7 @@ def test_a_replay_replaces_the_rows_of_its_window_alone(tmp_path: Path, kind: st
     assert not list(tmp_path.rglob(".dagflow-pending/*"))
 
 
-@pytest.mark.parametrize("kind", ["delta", "iceberg", "delta-groups"])
+@pytest.mark.parametrize("kind", ["delta", pytest.param("iceberg", marks=pytest.mark.nightly), "delta-groups"])
 def test_a_replay_that_dies_anywhere_is_done_once_or_not_at_all(
     monkeypatch: pytest.MonkeyPatch, quick_disk: Path, kind: str
 ) -> None:

@@ -43,7 +43,9 @@ def deaths(at: int, later: int) -> tuple[int, ...]:
     return (at, at + later) if at % 3 == 0 else (at,)
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "parquet"])
+@pytest.mark.parametrize(
+    "kind", ["delta", "iceberg", "delta-groups", pytest.param("iceberg-groups", marks=pytest.mark.nightly), "parquet"]
+)
 def test_every_record_is_there_once_wherever_a_run_dies(
     monkeypatch: pytest.MonkeyPatch, quick_disk: Path, kind: str
 ) -> None:

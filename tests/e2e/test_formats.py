@@ -56,6 +56,7 @@ def write_app(place: Path, block_size: int) -> None:
     (place / "app.yaml").write_text(yaml.safe_dump(app, sort_keys=False))
 
 
+@pytest.mark.nightly
 def test_formats_with_options_publish_on_spark_what_references_give(tmp_path: Path) -> None:
     """Records, rejects and byte accounting agree with reference parsers, in --json and in the journal."""
     write_app(tmp_path, 50)

@@ -131,7 +131,7 @@ def require_sound(page: Any, screen: str) -> None:
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), screen
 
 
-@pytest.mark.parametrize("app", ["finished", "killed", "running", "hostile"])
+@pytest.mark.parametrize("app", ["finished", pytest.param("killed", marks=pytest.mark.nightly), "running", "hostile"])
 def test_each_screen_is_drawn_at_both_sizes(site: Site, page: Any, app: str) -> None:
     """Each screen has content, no error, and nothing beyond the edge of a narrow or a wide page."""
     show(page, site.address(""))

@@ -1,4 +1,4 @@
-"""Logs that are rotated while a run on Spark follows them, which is killed in between."""
+"""Logs that are rotated while a run follows them, which is killed in between."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.killing import RunProcess
+from tests.crash.killing import LOCALLY, RunProcess
 from tests.operators.splitter.renames.rotations import (
     compress_at_once,
     compress_later,
@@ -18,11 +18,11 @@ from tests.operators.splitter.renames.rotations import (
 )
 from tests.properties.test_growing_files import append
 
-pytestmark = [pytest.mark.spark, pytest.mark.e2e]
+pytestmark = pytest.mark.e2e
 
 APP = """\
 name: sample
-attributes: {checkpoint: journal, master: "local[2]"}
+attributes: {checkpoint: journal}
 operators:
   splitter: {class: FileSplitterInput, properties: {files: [logs], follow: true, scan_interval_millis: 200}}
   reader: {class: BlockReader}
@@ -67,7 +67,7 @@ def test_a_run_that_follows_reads_each_line_of_rotated_logs_once(tmp_path: Path)
         ((rename, copy_and_truncate, compress_at_once), True),
         ((rename_with_date, compress_later, rename), False),
     ):
-        run = RunProcess(tmp_path)
+        run = RunProcess(tmp_path, *LOCALLY)
         try:
             assert run.wait_for(logs.is_whole)
             for rotate in rotations:

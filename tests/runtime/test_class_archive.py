@@ -104,6 +104,7 @@ def test_java_uses_the_archive_that_there_is(spark_context: Any) -> None:
 
 @pytest.mark.spark
 @pytest.mark.e2e
+@pytest.mark.nightly
 def test_an_archive_that_is_broken_does_no_harm(tmp_path: Path) -> None:
     """Java goes on without it, and the run comes out the same; also where its folder has a space in its name."""
     home = find_java_home()

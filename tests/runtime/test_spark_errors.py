@@ -91,7 +91,11 @@ os._exit(0)
 
 
 @pytest.mark.parametrize(
-    ("how", "told"), [("orderly", "its exit code is 0"), ("out of memory", "it ran out of memory")]
+    ("how", "told"),
+    [
+        pytest.param("orderly", "its exit code is 0", marks=pytest.mark.nightly),
+        ("out of memory", "it ran out of memory"),
+    ],
 )
 def test_a_jvm_that_ends_itself_under_a_job_is_named_as_the_reason(tmp_path: Path, how: str, told: str) -> None:
     """It may still say that the job was cancelled, but not why; one without memory ends at once."""

@@ -1,4 +1,4 @@
-"""Runs on Spark whose disk, checkpoint or clock fails in the middle."""
+"""Real processes of runs whose disk, checkpoint or clock fails in the middle."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ import pytest
 from tests.cli.processes import environment
 from tests.crash.killing import APP, LOCALLY, RunProcess, hurry, make_folder, require_whole, visible_files, watched
 
-pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.e2e]
+# The disk, the checkpoint and the clock are the driver's and its tasks'; Spark has no part in what they do about them.
+pytestmark = [pytest.mark.crash, pytest.mark.e2e]
 
 FILES = 40
 
 
-def end_of_a_run(
-    folder: Path, in_the_middle: Callable[[], object] = lambda: None, *options: str, **variables: str
-) -> int:
+def end_of_a_run(folder: Path, in_the_middle: Callable[[], object] = lambda: None, **variables: str) -> int:
     """Run the app, call a function when it has published a few more files, and return its exit code."""
     before = visible_files(folder)
-    run = RunProcess(folder, "-q", *options, **variables)
+    run = RunProcess(folder, "-q", *LOCALLY, **variables)
     try:
         run.wait_for(lambda: visible_files(folder) >= before + 4)
         in_the_middle()
@@ -53,10 +52,7 @@ def fill(path: Path) -> None:
 def test_runs_end_at_a_full_a_read_only_and_a_missing_disk_and_go_on(
     tmp_path: Path, disk: Callable[[str], Path]
 ) -> None:
-    """One checkpoint meets all of them: exit code 1 and the reason each time, and finally every record once.
-
-    What the driver alone has to do with is tried without Spark, which goes on where the others ended.
-    """
+    """One checkpoint meets all of them: exit code 1 and the reason each time, and finally every record once."""
     root = disk("size=200k")
     make_folder(tmp_path, FILES, APP.replace("path: out", f"path: {root}/out"), delay_s=0.1)
     (root / "out").mkdir()
@@ -71,7 +67,7 @@ def test_runs_end_at_a_full_a_read_only_and_a_missing_disk_and_go_on(
         journal, aside, filler = root / "journal", root / "aside", root / "filler"
         shutil.copytree(tmp_path / "journal", journal)
         (tmp_path / "app.yaml").write_text(text.replace("checkpoint: journal", f"checkpoint: {journal}"))
-        assert end_of_a_run(tmp_path, lambda: fill(filler), *LOCALLY) == 1
+        assert end_of_a_run(tmp_path, lambda: fill(filler)) == 1
         require_clean_error(tmp_path, "No space left on device")
         filler.unlink()
 
@@ -79,10 +75,10 @@ def test_runs_end_at_a_full_a_read_only_and_a_missing_disk_and_go_on(
         require_clean_error(tmp_path, "Read-only file system", "mounted read-only")
         disk("rw")
 
-        assert end_of_a_run(tmp_path, lambda: journal.rename(aside), *LOCALLY) == 1
+        assert end_of_a_run(tmp_path, lambda: journal.rename(aside)) == 1
         require_clean_error(tmp_path, "the journal has vanished|log record 1 is missing")
         # No run publishes beside the existing output meanwhile.
-        assert end_of_a_run(tmp_path, lambda: None, *LOCALLY) == 1
+        assert end_of_a_run(tmp_path, lambda: None) == 1
         require_clean_error(tmp_path, "files that this checkpoint did not publish|log record 1 is missing")
         shutil.rmtree(journal, ignore_errors=True)
         aside.rename(journal)
@@ -119,7 +115,7 @@ def test_a_clock_that_jumps_loses_and_repeats_nothing(
     assert int(told.stdout) < time.localtime().tm_year - 5
     set_clock(0)
     with watched(tmp_path):
-        run = RunProcess(tmp_path, "-q", **variables)
+        run = RunProcess(tmp_path, "-q", *LOCALLY, **variables)
         try:
             for files, days in ((4, -1), (12, 2), (20, -30)):
                 assert run.wait_for(lambda files=files: visible_files(tmp_path) >= files)  # type: ignore[misc]  # a default
