@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from dagflow.storage.fingerprint import AWAY, REWRITTEN, UNKNOWN
+from dagflow.storage.fingerprint import AWAY, REWRITTEN, UNKNOWN, read_until
 from operators.splitter.detection_rules import looks_appended
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.fingerprinting import Prefix
@@ -26,7 +26,8 @@ def prefix(files: ListedFiles, entry: IndexEntry) -> Prefix:
 
 def is_tail(files: ListedFiles, entry: IndexEntry, prints: Mapping[Prefix, int]) -> bool:
     """Whether one file goes on behind what was taken."""
-    if not looks_appended(entry, files.stats[0]):
+    # A version of which nothing was read, because it was empty or gone, says nothing of the file that is there now.
+    if not (read_until(entry.fingerprint, entry.size_bytes) and looks_appended(entry, files.stats[0])):
         return False
     return REWRITTEN < entry.fingerprint <= UNKNOWN or entry.fingerprint == prints.get(prefix(files, entry))
 

@@ -138,7 +138,8 @@ def change_of(taken: IndexEntry, now: ListedStat, fingerprint: int = UNKNOWN) ->
             Without a fingerprint of the taken version, a longer rewrite in place counts as an append.
     """
     if looks_appended(taken, now):
-        is_rewritten = taken.fingerprint <= REWRITTEN or UNKNOWN < taken.fingerprint != fingerprint
+        has_other_bytes = taken.size_bytes > 0 and UNKNOWN < taken.fingerprint != fingerprint
+        is_rewritten = taken.fingerprint <= REWRITTEN or has_other_bytes
         return "replaced" if is_rewritten else "appended"
     is_same_file = not now.etag and not (taken.identity and now.file_id and taken.identity != now.file_id)
     return "truncated" if is_same_file and now.size_bytes < taken.size_bytes else "replaced"

@@ -374,12 +374,17 @@ class RenameDetector:
     def _final(self, suspect: Suspect, verdict: Verdict | None, round: _Round) -> Verdict:
         if verdict is None:
             # A task that finds another file under the name says nothing of this one.
-            is_as_listed = self._is_as_listed(suspect, set())
+            is_as_listed = self._is_as_listed(suspect, set()) and not self._is_in_the_making(suspect, round)
             verdict = Verdict(suspect, self._outcome_under_its_name(suspect, round) if is_as_listed else "again")
         if verdict.outcome == "again":
             self._repeats[suspect.name] += 1
             self.has_more = True
         return verdict
+
+    def _is_in_the_making(self, suspect: Suspect, round: _Round) -> bool:
+        """Whether a file that a rotation may have made has changed between the listing and the look into it."""
+        may_be_copy = bool(round.by_name.get(suspect.name)) and self._repeats[suspect.name] < MAX_REPEATS
+        return may_be_copy and not _is_exactly_as_listed(suspect)
 
     def _outcome_under_its_name(self, suspect: Suspect, round: _Round) -> Outcome:
         entry = suspect.entry

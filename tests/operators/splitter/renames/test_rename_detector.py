@@ -319,6 +319,24 @@ def test_a_tail_that_was_gone_before_it_was_read_is_read_where_it_is_now(
         assert sorted(read(follower.next_scan()) + read(follower.next_scan())) == [b"2", b"3"]
 
 
+def test_a_file_of_which_nothing_was_read_under_its_name_may_be_known_under_another_one(tmp_path: Path) -> None:
+    """A later one may have got its inode as well."""
+    log = write(tmp_path / "in" / "app.log", b"1\n")
+    rotated = log.with_name("app.log.1")
+    with Follower(files=str(tmp_path / "in")) as follower:
+        mtime_ns = log.stat().st_mtime_ns
+        log.rename(rotated)
+        assert len(follower.scanned().blocks) == 1
+        rotated.rename(tmp_path / "away")
+        gone = FileFingerprints.of("", [str(rotated)], [2], [mtime_ns], [gone_from(0, is_rewritten=False)])
+        follower.following.handle_source_events(1, [gone])
+        write(tmp_path / "away", b"2\n3\n").rename(log)
+        assert read(follower.next_scan()) == [b"2", b"3"]
+        log.rename(rotated)
+        append(rotated, b"4\n")
+        assert read(follower.next_scan()) == [b"4"]
+
+
 class BusyServices(Services):
     """Services in whose tasks something happens once, at one of their calls."""
 
@@ -348,6 +366,40 @@ def test_a_copy_that_is_finished_while_it_is_looked_at_is_one_file(tmp_path: Pat
         found = [read(follower.next_scan()) for _ in range(4)]
         assert found == [[]] * 4
         assert follower.counters["files_renamed"] == 1
+
+
+def test_a_copy_that_is_listed_before_it_is_finished_is_no_new_file(tmp_path: Path) -> None:
+    """When it is looked at, the log that it begins like is truncated."""
+    content = b"".join(b"%d\n" % number for number in range(5000))
+    log = write(tmp_path / "in" / "app.log", content)
+    services = BusyServices(follow=True)
+
+    def finish() -> None:
+        copy.write_bytes(content)
+        os.truncate(log, 0)
+
+    with Follower(services, files=str(tmp_path / "in")) as follower:
+        assert len(read(follower.scanned())) == 5000
+        copy = write(tmp_path / "in" / "app.log.1", content[: len(content) // 2])
+        services.act = finish
+        assert [read(follower.next_scan()) for _ in range(4)] == [[]] * 4
+
+
+@pytest.mark.parametrize("suffix", [".1", ".1.gz"])
+def test_a_file_that_was_empty_is_looked_at_when_it_has_content(tmp_path: Path, suffix: str) -> None:
+    """It may have been taken when a copy of a log was begun, and nothing was in it."""
+    log = write(tmp_path / "in" / "app.log", b"1\n2\n")
+    content = gzip.compress(log.read_bytes()) if suffix.endswith(".gz") else log.read_bytes()
+    lives = Lives(tmp_path)
+    assert lives.scan() == [b"1", b"2"]
+    os.truncate(log, 0)
+    copy = write(tmp_path / "in" / f"app.log{suffix}", b"")
+    assert lives.scan(4) == []
+    copy.write_bytes(content)
+    append(log, b"3\n")
+    assert lives.scan(2) == [b"3"]
+    lives.close()
+    assert lives.counts.get("files_replaced", 0) == 0
 
 
 @pytest.mark.parametrize("call", [1, 2])
