@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from operators.splitter.index.entries import IndexEntry
@@ -21,11 +22,9 @@ PART = EARLIER + b"p"
 EARLIER_PARTS = 4
 """How many earlier versions of a path are known at most that were read in part."""
 
-SLOTS = (
-    *(b"", SHORTER, PART),
-    *(EARLIER + b"%x" % slot for slot in range(EARLIER_SLOTS)),
-    *(EARLIER + b"%xp" % slot for slot in range(EARLIER_PARTS)),
-)
+_WHOLE = tuple(EARLIER + b"%x" % slot for slot in range(EARLIER_SLOTS))
+_PARTS = tuple(EARLIER + b"%xp" % slot for slot in range(EARLIER_PARTS))
+SLOTS = (b"", SHORTER, PART, *_WHOLE, *_PARTS)
 """What may stand behind a path in the index."""
 
 
@@ -41,11 +40,25 @@ class ReadVersion(NamedTuple):
     is_part: bool = False
 
 
-def earlier_name(name: bytes, read: ReadVersion) -> bytes:
-    """The name in the index for a version that a path held before."""
-    entry = read.entry
-    number = entry.identity ^ entry.fingerprint ^ entry.size_bytes
-    return name + EARLIER + (b"%xp" % (number % EARLIER_PARTS) if read.is_part else b"%x" % (number % EARLIER_SLOTS))
+def earlier_names(name: bytes, read: ReadVersion) -> list[bytes]:
+    """The names in the index that a version that a path held before may have."""
+    return [name + slot for slot in (_PARTS if read.is_part else _WHOLE)]
+
+
+def earlier_name(name: bytes, read: ReadVersion, known: Mapping[bytes, IndexEntry]) -> bytes:
+    """The name in the index for a version that a path held before: its own, one that is free, or that of the oldest.
+
+    Args:
+        name: The path.
+        read: The version.
+        known: What the index has under the names of earlier_names().
+    """
+
+    def rank(slot: bytes) -> tuple[bool, int]:
+        entry = known.get(slot)
+        return (True, -1) if entry is None else (entry[:3] != read.entry[:3], entry.taken_millis)
+
+    return min(earlier_names(name, read), key=rank)
 
 
 def shorter_name(name: bytes, read: ReadVersion) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from operators.splitter.comparison import noted
 from operators.splitter.index.entries import MOVED, IndexEntry
@@ -12,20 +12,20 @@ from operators.splitter.scan.listed_files import ListedFiles
 
 
 def notes_before(
-    verdicts: Sequence[Verdict], read: Mapping[bytes, ReadVersion], parts: Collection[bytes]
+    verdicts: Sequence[Verdict], read: Mapping[bytes, ReadVersion], known: Mapping[bytes, IndexEntry]
 ) -> list[ListedFiles]:
     """What must be known before the files are taken: what their names held, and what was read of their tails before.
 
     Args:
         verdicts: What the files are.
         read: What was read of versions, by name.
-        parts: Names of versions of which the index has a part; see PART.
+        known: What the index has of parts, see PART, and under the names for what the replaced held before.
     """
     notes = []
     for name, suspect in _replaced(verdicts).items():
         if (before := read[name]).entry.size_bytes > 0:
-            notes.append(noted(suspect.files, earlier_name(name, before), before.entry))
-            for slot in (SHORTER, PART) if name + PART in parts else (SHORTER,):
+            notes.append(noted(suspect.files, earlier_name(name, before, known), before.entry))
+            for slot in (SHORTER, PART) if name + PART in known else (SHORTER,):
                 notes.append(noted(suspect.files, name + slot, IndexEntry(MOVED, 0, 0)))
     for verdict in verdicts:
         if verdict.source is not None and not verdict.is_read:
@@ -35,7 +35,7 @@ def notes_before(
 
 
 def notes_after(
-    verdicts: Sequence[Verdict], read: Mapping[bytes, ReadVersion], parts: Collection[bytes]
+    verdicts: Sequence[Verdict], read: Mapping[bytes, ReadVersion], known: Mapping[bytes, IndexEntry]
 ) -> list[ListedFiles]:
     """That what has moved is not under its old name any more; see notes_before()."""
     notes = []
@@ -46,18 +46,18 @@ def notes_after(
         if each.source is not None and not each.is_read
     }
     # What is replaced may have taken the place of what has moved.
-    kept = {earlier_name(name, read[name]) for name in replaced if read[name].entry.size_bytes > 0}
+    kept = {earlier_name(name, read[name], known) for name in replaced if read[name].entry.size_bytes > 0}
     for verdict in verdicts:
         if (source := verdict.source) is not None:
             before = source.taken_name
             is_kept = before in replaced and any(
                 _is_same(source.entry, each) for each in (replaced[before].entry, read[before].entry)
             )
-            name = earlier_name(before, read[before]) if is_kept else source.name
+            name = earlier_name(before, read[before], known) if is_kept else source.name
             in_use = tails if is_kept else tails | kept
             path = source.name.partition(EARLIER)[0]
             # The file that has the path by now may have been read in part before this is noted.
-            part = {path + PART} if path + PART in parts and path not in replaced else set()
+            part = {path + PART} if path + PART in known and path not in replaced else set()
             for consumed in {name, path + SHORTER, *part} - in_use:
                 notes.append(noted(verdict.suspect.files, consumed, IndexEntry(MOVED, 0, 0)))
     return notes

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.storage.fingerprint import fingerprint
-from operators.splitter.index.entries import IndexEntry
-from operators.splitter.index.version_slots import ReadVersion, earlier_name
+from operators.splitter.index.version_slots import EARLIER_SLOTS
 from tests.operators.splitter.driving import write
 from tests.operators.splitter.renames.test_rename_detector import Lives
 from tests.properties.test_growing_files import append
@@ -47,29 +45,22 @@ def test_a_file_that_is_rewritten_in_place_is_read_again(tmp_path: Path) -> None
     lives.close()
 
 
-def test_a_replaced_version_is_known_in_the_place_of_one_that_came_back(tmp_path: Path) -> None:
-    """The version that is replaced takes the place of the one that returns, which is not there any more."""
-    log = write(tmp_path / "in" / "app.log", b"1\n")
+def test_as_many_versions_of_a_path_are_known_as_there_are_places_for(tmp_path: Path) -> None:
+    """One that is replaced takes the place of one that returns, where all the others are taken."""
+    log, away = tmp_path / "in" / "app.log", []
     lives = Lives(tmp_path)
-    found, place = lives.scan(), _place_of(log)
-    log.rename(tmp_path / "first")
-    line = b"2"
-    while _place_of(write(log, line + b"\n")) != place:
-        line += b"2"
+    found = []
+    for number in range(EARLIER_SLOTS + 1):
+        write(log, b"%d\n" % number)
+        found += lives.scan()
+        away.append(log.rename(tmp_path / f"{number}"))
+    for number, file in enumerate(away):
+        append(file, b"more of %d\n" % number)
+    away[0].rename(log)
     found += lives.scan()
-    log.rename(tmp_path / "second")
-    append(tmp_path / "first", b"more of the first\n")
-    (tmp_path / "first").rename(log)
-    found += lives.scan()
-    append(tmp_path / "second", b"more of the second\n")
-    (tmp_path / "second").rename(tmp_path / "in" / "other")
-    found += lives.scan()
+    for number, file in enumerate(away[1:], start=1):
+        file.rename(tmp_path / "in" / f"other-{number:02}")
+    found += lives.scan(2)
     lives.close()
-    assert found == [b"1", line, b"more of the first", b"more of the second"]
-
-
-def _place_of(path: Path) -> bytes:
-    """Where the index keeps what a path holds, once it is replaced."""
-    stat = path.stat()
-    entry = IndexEntry(stat.st_size, 0, stat.st_ino, 0, fingerprint(str(path), stat.st_size))
-    return earlier_name(b"", ReadVersion(entry))
+    expected = [line % number for line in (b"%d", b"more of %d") for number in range(len(away))]
+    assert found == expected
