@@ -35,8 +35,8 @@ from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.fingerprinting import Prefix, prefixes_of, take_fingerprints
 from operators.splitter.index.index_view import IndexEntries, IndexView
 from operators.splitter.index.pending_fingerprints import InFlightFiles, PendingFingerprints
-from operators.splitter.index.version_slots import EARLIER, PART, SHORTER, ReadVersion, earlier_names, is_part
-from operators.splitter.renames.index_notes import notes_after, notes_before
+from operators.splitter.index.version_slots import SHORTER, ReadVersion, is_part
+from operators.splitter.renames.index_notes import names_to_know, notes_after, notes_before
 from operators.splitter.renames.rename_detector import COPY_GRACE_S, MAX_REPEATS, RenameDetector
 from operators.splitter.renames.verdicts import Verdict
 from operators.splitter.scan.clock import Clock
@@ -385,9 +385,7 @@ class ChangeDetector:
         decided = self._there([each for each in verdicts if each.outcome not in ("later", "again")])
         self._incomplete += len(verdicts) - len(decided)
         read = self._read_of(decided)
-        wanted = {name.partition(EARLIER)[0] + PART for name in read}
-        wanted.update(slot for name, version in read.items() for slot in earlier_names(name, version))
-        known = self._index.find(list(wanted)) if wanted else {}
+        known = self._index.find(names_to_know(read)) if read else {}
         step.extend(notes_before(decided, read, known))
         for verdict in sorted(decided, key=lambda each: each.outcome != "moved"):
             step.append(self._decided(verdict))

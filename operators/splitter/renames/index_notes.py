@@ -6,9 +6,28 @@ from collections.abc import Mapping, Sequence
 
 from operators.splitter.comparison import noted
 from operators.splitter.index.entries import MOVED, IndexEntry
-from operators.splitter.index.version_slots import EARLIER, PART, SHORTER, ReadVersion, earlier_name, shorter_name
+from operators.splitter.index.version_slots import (
+    EARLIER,
+    PART,
+    SHORTER,
+    ReadVersion,
+    earlier_name,
+    earlier_names,
+    shorter_name,
+)
 from operators.splitter.renames.verdicts import Suspect, Verdict
 from operators.splitter.scan.listed_files import ListedFiles
+
+
+def names_to_know(read: Mapping[bytes, ReadVersion]) -> list[bytes]:
+    """The names in the index whose entries the notes depend on; see notes_before().
+
+    Args:
+        read: What was read of versions, by name.
+    """
+    parts = {name.partition(EARLIER)[0] + PART for name in read}
+    taken = (earlier_names(name, version) for name, version in read.items() if EARLIER not in name)
+    return [*parts, *(slot for slots in taken for slot in slots)]
 
 
 def notes_before(
@@ -19,7 +38,7 @@ def notes_before(
     Args:
         verdicts: What the files are.
         read: What was read of versions, by name.
-        known: What the index has of parts, see PART, and under the names for what the replaced held before.
+        known: The entries of names_to_know().
     """
     notes = []
     for name, suspect in _replaced(verdicts).items():

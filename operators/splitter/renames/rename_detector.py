@@ -21,7 +21,7 @@ from operators.splitter.index.pending_fingerprints import PendingFingerprints
 from operators.splitter.index.version_slots import EARLIER, PART, SLOTS
 from operators.splitter.renames.evidence import ContentPrefix, Evidence
 from operators.splitter.renames.known_identities import KnownIdentities
-from operators.splitter.renames.verdicts import Outcome, Source, Suspect, Verdict
+from operators.splitter.renames.verdicts import Outcome, Source, Suspect, Verdict, stat_of
 from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listed_stats import ListedStat
@@ -169,7 +169,7 @@ class RenameDetector:
         """Whether a file is still as it was listed, and no other name of it was given by this scan."""
         if self._repeats[suspect.name] >= MAX_REPEATS:
             return True
-        now = _stat_of(suspect.path)
+        now = stat_of(suspect.path)
         if now is None or now.st_ino != suspect.stat.file_id or now.st_size < suspect.stat.size_bytes:
             return False
         return suspect.stat.file_id not in recent or now.st_nlink > 1
@@ -207,7 +207,7 @@ class RenameDetector:
         }
         for each in suspects:
             dated = ((key, entries[key]) for key in farther[each.name] if key in entries)
-            found[each.name] += [self._source(key, entry) for key, entry in dated if _is_dated_as(each, entry)]
+            found[each.name] += [self._source(key, entry) for key, entry in dated if each.is_dated_as(entry)]
         return found
 
     def _needed(self, entries: dict[bytes, IndexEntry]) -> dict[bytes, IndexEntry]:
@@ -257,7 +257,7 @@ class RenameDetector:
             if source.path == suspect.path:
                 has_left = is_back and source.taken_name != suspect.name
             else:
-                now = _stat_of(source.path)
+                now = stat_of(source.path)
                 has_left = now is None or now.st_ino != stat.file_id
             if has_left:
                 yield source
@@ -305,7 +305,7 @@ class RenameDetector:
             if not self._still_has(source, round):
                 if source.taken_name in round.in_flight:
                     return Verdict(suspect, "later")
-                if not _is_exactly_as_listed(suspect):
+                if not suspect.is_exactly_as_listed():
                     # It may have been completed, or dated, between the listing and the look into it.
                     return Verdict(suspect, "later" if self._repeats[suspect.name] >= MAX_REPEATS else "again")
                 return self._from(suspect, source, entry.size_bytes, not found, round)
@@ -331,7 +331,7 @@ class RenameDetector:
 
     def _still_has(self, source: Source, round: _Round) -> bool:
         """Whether the file of a version's own name still begins with it."""
-        entry, now = source.entry, _stat_of(source.path)
+        entry, now = source.entry, stat_of(source.path)
         if now is None or now.st_size < entry.size_bytes:
             return False
         if (now.st_ino, now.st_size, now.st_mtime_ns) == (entry.identity, entry.size_bytes, entry.mtime_ns):
@@ -340,7 +340,7 @@ class RenameDetector:
 
     def _beginning_of(self, suspect: Suspect, path: bytes, round: _Round) -> Literal["", "incomplete", "whole"]:
         """Whether a file may be a copy of another one that is there; "" where it is none."""
-        now = _stat_of(path)
+        now = stat_of(path)
         if now is None or path == suspect.path or not os.path.isfile(path):
             return ""
         size_bytes = suspect.stat.size_bytes
@@ -384,7 +384,7 @@ class RenameDetector:
     def _is_in_the_making(self, suspect: Suspect, round: _Round) -> bool:
         """Whether a file that a rotation may have made has changed between the listing and the look into it."""
         may_be_copy = bool(round.by_name.get(suspect.name)) and self._repeats[suspect.name] < MAX_REPEATS
-        return may_be_copy and not _is_exactly_as_listed(suspect)
+        return may_be_copy and not suspect.is_exactly_as_listed()
 
     def _outcome_under_its_name(self, suspect: Suspect, round: _Round) -> Outcome:
         entry = suspect.entry
@@ -401,23 +401,5 @@ def _has_gone_to(source: Source, path: bytes, entry: IndexEntry) -> bool:
     """Whether a version that was taken under a path is known as another one by now."""
     if source.is_earlier or source.path == path or source.entry.size_bytes < entry.size_bytes:
         return False
-    now = _stat_of(source.path)
+    now = stat_of(source.path)
     return source.entry.fingerprint == entry.fingerprint or (now is not None and now.st_ino == entry.identity)
-
-
-def _is_dated_as(suspect: Suspect, entry: IndexEntry) -> bool:
-    """Whether a file has the time of a version, which programs that compress keep, some of them in seconds."""
-    return suspect.stat.mtime_ns // 1_000_000_000 == entry.mtime_ns // 1_000_000_000
-
-
-def _is_exactly_as_listed(suspect: Suspect) -> bool:
-    now, listed = _stat_of(suspect.path), suspect.stat
-    version = listed.file_id, listed.size_bytes, listed.mtime_ns
-    return now is not None and (now.st_ino, now.st_size, now.st_mtime_ns) == version
-
-
-def _stat_of(path: bytes) -> os.stat_result | None:
-    try:
-        return os.stat(path)
-    except OSError:
-        return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Literal
 
@@ -51,6 +52,16 @@ class Suspect:
         """Its first bytes."""
         return Prefix(self.path, size_bytes, self.stat.file_id)
 
+    def is_dated_as(self, entry: IndexEntry) -> bool:
+        """Whether it has the time of a version, which programs that compress keep, some of them in seconds."""
+        return self.stat.mtime_ns // 1_000_000_000 == entry.mtime_ns // 1_000_000_000
+
+    def is_exactly_as_listed(self) -> bool:
+        """Whether the listed version is there now."""
+        now, listed = stat_of(self.path), self.stat
+        version = listed.file_id, listed.size_bytes, listed.mtime_ns
+        return now is not None and (now.st_ino, now.st_size, now.st_mtime_ns) == version
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -95,3 +106,11 @@ class Verdict:
     source: Source | None = None
     start: int = 0
     is_read: bool = False
+
+
+def stat_of(path: bytes) -> os.stat_result | None:
+    """What the system says of a file now; None where nothing is there, or it cannot be told."""
+    try:
+        return os.stat(path)
+    except OSError:
+        return None

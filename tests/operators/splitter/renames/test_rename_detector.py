@@ -319,7 +319,7 @@ def test_a_tail_that_was_gone_before_it_was_read_is_read_where_it_is_now(
         assert sorted(read(follower.next_scan()) + read(follower.next_scan())) == [b"2", b"3"]
 
 
-def test_a_file_of_which_nothing_was_read_under_its_name_may_be_known_under_another_one(tmp_path: Path) -> None:
+def test_a_file_of_which_nothing_was_read_may_be_known(tmp_path: Path) -> None:
     """A later one may have got its inode as well."""
     log = write(tmp_path / "in" / "app.log", b"1\n")
     rotated = log.with_name("app.log.1")
