@@ -337,54 +337,6 @@ def test_a_file_of_which_nothing_was_read_may_be_known(tmp_path: Path) -> None:
         assert read(follower.next_scan()) == [b"4"]
 
 
-class BusyServices(Services):
-    """Services in whose tasks something happens once, at one of their calls."""
-
-    act: Callable[[], object] | None = None
-    calls = 1
-
-    def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
-        """Act, then apply the function."""
-        self.calls -= self.act is not None
-        if self.act is not None and not self.calls:
-            act, self.act = self.act, None
-            act()
-        return super().in_tasks(function, items)
-
-
-@pytest.mark.parametrize("suffix", [".1", ".1.gz"])
-def test_a_copy_that_is_finished_while_it_is_looked_at_is_one_file(tmp_path: Path, suffix: str) -> None:
-    """Its length and date when it was listed are not those that it keeps, and the next scan finds no other version."""
-    log = write(tmp_path / "in" / "app.log", b"1\n2\n", mtime_s=1000)
-    content = gzip.compress(log.read_bytes()) if suffix.endswith(".gz") else log.read_bytes()
-    services = BusyServices(follow=True)
-    with Follower(services, files=str(tmp_path / "in")) as follower:
-        assert read(follower.scanned()) == [b"1", b"2"]
-        copy = write(tmp_path / "in" / f"app.log{suffix}", content[:11])
-        os.truncate(log, 0)
-        services.act = lambda: write(copy, content, mtime_s=1000)
-        found = [read(follower.next_scan()) for _ in range(4)]
-        assert found == [[]] * 4
-        assert follower.counters["files_renamed"] == 1
-
-
-def test_a_copy_that_is_listed_before_it_is_finished_is_no_new_file(tmp_path: Path) -> None:
-    """When it is looked at, the log that it begins like is truncated."""
-    content = b"".join(b"%d\n" % number for number in range(5000))
-    log = write(tmp_path / "in" / "app.log", content)
-    services = BusyServices(follow=True)
-
-    def finish() -> None:
-        copy.write_bytes(content)
-        os.truncate(log, 0)
-
-    with Follower(services, files=str(tmp_path / "in")) as follower:
-        assert len(read(follower.scanned())) == 5000
-        copy = write(tmp_path / "in" / "app.log.1", content[: len(content) // 2])
-        services.act = finish
-        assert [read(follower.next_scan()) for _ in range(4)] == [[]] * 4
-
-
 @pytest.mark.parametrize("suffix", [".1", ".1.gz"])
 def test_a_file_that_was_empty_is_looked_at_when_it_has_content(tmp_path: Path, suffix: str) -> None:
     """It may have been taken when a copy of a log was begun, and nothing was in it."""
@@ -400,71 +352,6 @@ def test_a_file_that_was_empty_is_looked_at_when_it_has_content(tmp_path: Path, 
     assert lives.scan(2) == [b"3"]
     lives.close()
     assert lives.counts.get("files_replaced", 0) == 0
-
-
-@pytest.mark.parametrize("call", [1, 2])
-def test_a_log_that_is_renamed_while_it_is_looked_at_is_read_once(tmp_path: Path, call: int) -> None:
-    """Also one that has just taken the name of a rotated log: without a fingerprint it would not be known again."""
-    log = write(tmp_path / "in" / "app.log", b"1\n")
-    services = BusyServices(follow=True)
-    with Follower(services, files=str(tmp_path / "in")) as follower:
-        found = read(follower.scanned())
-        log.rename(log.with_name("app.log-20261123"))
-        append(log, b"2\n3\n")
-
-        def rename_again() -> None:
-            log.rename(rotated := log.with_name("app.log-20261124"))
-            append(rotated, b"4\n")
-            append(log, b"5\n")
-
-        services.act, services.calls = rename_again, call
-        found += read_until_quiet(follower)
-        append(log, b"6\n")
-        found += read_until_quiet(follower)
-        assert sorted(found) == [b"%d" % number for number in range(1, 7)]
-
-
-def test_a_log_that_is_truncated_while_it_is_looked_at_is_left_for_a_scan(tmp_path: Path) -> None:
-    """Without its fingerprint it would not be known in a copy, after it has grown again and was read."""
-    log = write(tmp_path / "in" / "app.log", b"1\n2\n3\n")
-    services = BusyServices(follow=True)
-
-    def rotate() -> None:
-        copy_and_truncate(log)
-        append(log, b"4\n")
-
-    services.act = rotate
-    with Follower(services, files=str(tmp_path / "in"), pack_bytes=0) as follower:
-        windows = [follower.scanned(), *(follower.next_scan() for _ in range(4))]
-        planned = [block for window in windows for block in window.blocks]
-        assert {block.url.rpartition("/")[2]: block.end for block in planned} == {"app.log": 2, "app.log.1": 6}
-        assert all(block.fingerprint for block in planned)
-
-
-def read_until_quiet(follower: Follower) -> list[bytes]:
-    """What some scans give."""
-    return [record for _ in range(5) for record in read(follower.next_scan())]
-
-
-def test_a_copy_that_is_known_late_goes_on_behind_what_was_read(tmp_path: Path) -> None:
-    """The tail that the log had when it was truncated was gone, and the log has had other tails since."""
-    log = write(tmp_path / "in" / "app.log", b"1\n", mtime_s=1000)
-    services = BusyServices(follow=True)
-    with Follower(services, files=str(tmp_path / "in")) as follower:
-        found = read(follower.scanned())
-        append(log, b"2\n")
-        assert len(follower.next_scan().blocks) == 1
-        mtime_ns = log.stat().st_mtime_ns
-        copy_and_truncate(log)
-        append(log, b"3\n")
-        gone = FileFingerprints.of("", [str(log)], [4], [mtime_ns], [gone_from(2, is_rewritten=True)])
-        follower.following.handle_source_events(2, [gone])
-        services.act = lambda: os.utime(log.with_name("app.log.1"), (2000, 2000))
-        for line in (b"4\n", b"5\n", b"6\n"):
-            found += read(follower.next_scan())
-            append(log, line)
-        found += [record for _ in range(2) for record in read(follower.next_scan())]
-        assert sorted(found) == [b"1", b"2", b"3", b"4", b"5", b"6"]
 
 
 def test_a_hard_link_to_a_file_that_grew_is_a_file_of_its_own(tmp_path: Path) -> None:
