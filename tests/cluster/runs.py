@@ -11,8 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
-import pytest
-
 from tests.cluster.hosts import Cluster, wait_until
 from tests.crash.killing import hurry, require_whole, slow_operator, visible_files
 
@@ -37,11 +35,6 @@ streams:
 """
 
 RUN_S = 240.0
-
-in_full = pytest.mark.skipif(
-    os.environ.get("DAGFLOW_CLUSTER") != "full", reason="takes minutes: set DAGFLOW_CLUSTER=full"
-)
-"""Marks tests that run only on demand."""
 
 
 class ClusterRun:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.hosts import WORKERS, Cluster, bare_python, pretend_version
-from tests.cluster.runs import ClusterRun, in_full
+from tests.cluster.runs import ClusterRun
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.e2e]
 
@@ -24,7 +24,7 @@ def refusal(run: ClusterRun, **env: str) -> str:
     return run.log
 
 
-@in_full
+@pytest.mark.nightly
 def test_executors_without_a_package_are_refused(cluster_run: ClusterRun, tmp_path: Path) -> None:
     """The error names the missing package and what to do."""
     cluster_run.write("fused", files=4)
@@ -33,7 +33,7 @@ def test_executors_without_a_package_are_refused(cluster_run: ClusterRun, tmp_pa
     assert "spark.archives" in log
 
 
-@in_full
+@pytest.mark.nightly
 def test_executors_without_python_are_refused(cluster_run: ClusterRun) -> None:
     """Once Python is there, the same checkpoint completes."""
     cluster_run.write("fused", files=4)
@@ -56,7 +56,7 @@ def test_output_that_hosts_do_not_share_is_refused(cluster: Cluster, cluster_run
     assert list(out.iterdir()) == []
 
 
-@in_full
+@pytest.mark.nightly
 def test_executors_of_another_python_are_refused(cluster_run: ClusterRun, tmp_path: Path) -> None:
     """The error names both versions."""
     cluster_run.write("fused", files=4)
@@ -66,7 +66,7 @@ def test_executors_of_another_python_are_refused(cluster_run: ClusterRun, tmp_pa
     assert f"the executors run Python 3.4, the driver runs Python 3.{sys.version_info.minor}" in log
 
 
-@in_full
+@pytest.mark.nightly
 @pytest.mark.usefixtures("networked")
 def test_input_that_hosts_do_not_share_is_refused(cluster: Cluster, cluster_run: ClusterRun) -> None:
     """A directory of the same name without the files is not taken for the input."""
@@ -76,7 +76,7 @@ def test_input_that_hosts_do_not_share_is_refused(cluster: Cluster, cluster_run:
     assert "is not there, though it is on the driver's host" in log
 
 
-@in_full
+@pytest.mark.nightly
 @pytest.mark.usefixtures("networked")
 def test_input_with_other_inode_numbers_is_refused(cluster: Cluster, cluster_run: ClusterRun) -> None:
     """Hosts with copies of the input, of the same sizes and times, would leave out all of it; nothing is published."""
@@ -94,6 +94,7 @@ def test_input_with_other_inode_numbers_is_refused(cluster: Cluster, cluster_run
     assert cluster_run.finish() == 0
 
 
+@pytest.mark.nightly
 def test_a_run_that_waits_for_executors_ends_when_it_is_asked_to(cluster: Cluster, cluster_run: ClusterRun) -> None:
     """No worker has as much memory as it wants; started again with less, it publishes everything."""
     cluster_run.write("fused", files=4)
@@ -122,7 +123,7 @@ def secret_settings(known: dict[str, str]) -> dict[str, str]:
     )
 
 
-@in_full
+@pytest.mark.nightly
 @pytest.mark.parametrize("why", SECRETS)
 def test_a_secret_that_is_not_that_of_the_master_is_named(cluster: Cluster, cluster_run: ClusterRun, why: str) -> None:
     """Spark gives up after a minute; the run says why, and with the master's secret it goes on."""

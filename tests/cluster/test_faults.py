@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.cluster.hosts import Cluster
-from tests.cluster.runs import ClusterRun, Shape, in_full
+from tests.cluster.runs import ClusterRun, Shape
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.e2e]
 
@@ -124,7 +124,7 @@ def test_a_run_survives_a_host_without_network_and_a_stopped_executor(cluster_ru
     cluster_run.finish()
 
 
-@in_full
+@pytest.mark.nightly
 def test_a_run_survives_a_full_shuffle_disk_of_a_host(networked: Cluster, cluster_run: ClusterRun) -> None:
     """Other hosts do its work, or the next run does."""
     local = networked.hosts["two"].folder / "local"
@@ -141,7 +141,7 @@ def test_a_run_survives_a_full_shuffle_disk_of_a_host(networked: Cluster, cluste
     assert "No space left on device" in cluster_run.spark_log
 
 
-@in_full
+@pytest.mark.nightly
 def test_a_host_that_is_ten_times_slower_changes_no_output(
     networked: Cluster, cluster_run: ClusterRun, shape: Shape
 ) -> None:
@@ -163,7 +163,7 @@ def test_a_hanging_task_runs_a_second_time_and_is_published_once(cluster_run: Cl
     assert (cluster_run.folder / "second").exists()
 
 
-@in_full
+@pytest.mark.nightly
 @pytest.mark.usefixtures("networked")
 @pytest.mark.parametrize("fault", LOCAL_FAULTS + NETWORK_FAULTS)
 def test_a_run_completes_after_a_fault_of_each_kind_again_and_again(

@@ -13,7 +13,7 @@ from dagflow.storage.context import StorageContext
 from tests.cluster.hosts import WORKERS
 from tests.cluster.runs import ClusterRun
 
-pytestmark = [pytest.mark.spark, pytest.mark.e2e]
+pytestmark = [pytest.mark.spark, pytest.mark.e2e, pytest.mark.nightly]
 
 
 def test_a_stage_without_a_partitioner_grows_with_the_executors(cluster_run: ClusterRun) -> None:

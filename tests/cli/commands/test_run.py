@@ -131,11 +131,11 @@ def test_a_run_accounts_for_itself_and_a_second_one_finds_nothing_new(folder: Pa
     )
     assert published(folder) == LINES
 
-    second = dagflow_command(["run", "app.yaml", "-q", "--json"], cwd=folder)
+    second = dagflow_command(["run", "app.yaml", "-q", "--json", "--local"], cwd=folder)
     assert second.returncode == 0, second.stderr
     assert second.stderr == ""
     assert json.loads(second.stdout)["windows"] == 0
-    third = dagflow_command(["run", "app.yaml"], cwd=folder)
+    third = dagflow_command(["run", "app.yaml", "--local"], cwd=folder)
     assert (third.returncode, third.stdout) == (0, "")
     assert "sample: nothing new: all input was processed in earlier runs" in third.stderr
     assert published(folder) == LINES
@@ -155,7 +155,7 @@ def test_a_failed_run_says_how_to_continue_and_is_continued(folder: Path) -> Non
     assert "Traceback" not in failed.stderr
     assert not (folder / "out").exists() or published(folder) == []
 
-    continued = dagflow_command(["run", "app.yaml"], cwd=folder)
+    continued = dagflow_command(["run", "app.yaml", "--local"], cwd=folder)
     assert continued.returncode == 0, continued.stderr
     assert "window 1 was planned with the app as it was and is planned again" in continued.stderr
     assert published(folder) == LINES
@@ -175,7 +175,7 @@ def test_a_stopped_run_ends_cleanly_and_is_continued(folder: Path) -> None:
     assert "Traceback" not in err
 
     (folder / "in" / "b.txt").write_text("line 40\n")
-    continued = dagflow_command(["run", "app.yaml"], cwd=folder)
+    continued = dagflow_command(["run", "app.yaml", "--local"], cwd=folder)
     assert continued.returncode == 0, continued.stderr
     assert published(folder) == [*LINES, "line 40"]
 
