@@ -215,6 +215,7 @@ FOLLOWED = {
     "test_what_the_splitter_passes_over_may_be_written",
     "put the checkpoint on a local disk or on an object store": BEFORE,
     "records pass": BEFORE,
+    "say in attributes: {storage": BEFORE,
     "set them, as with NTP": BEFORE,
     "start it, or give another one as `master`": BEFORE,
     "take it out, and give it as an option": BEFORE,

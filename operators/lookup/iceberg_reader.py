@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 
 from dagflow.errors import DagflowError
+from dagflow.storage.context import StorageContext
 from operators.sink.tables.catalog_table import CatalogTable
 from operators.sink.tables.iceberg_catalog import TableCatalog, is_missing, refusals
 from operators.sink.tables.iceberg_target import columns_of
@@ -17,14 +18,15 @@ class IcebergReader:
 
     Args:
         table: The table.
+        storage: Reaches its files.
 
     Raises:
         DagflowError: It is not there.
         StorageError: The catalog cannot be reached.
     """
 
-    def __init__(self, table: CatalogTable) -> None:
-        handle = None if is_missing(table) else TableCatalog(table).load()
+    def __init__(self, table: CatalogTable, storage: StorageContext) -> None:
+        handle = None if is_missing(table) else TableCatalog(table, storage).load()
         if handle is None:
             raise DagflowError(f"{table.name} is not in its catalog", hint="check namespace and name")
         self._table = table

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
@@ -11,8 +10,8 @@ import pyarrow.parquet as pq
 from dagflow.errors import DagflowError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_stat import FileStat
-from dagflow.storage.files import ReadableFile
 from dagflow.storage.location import redacted
+from operators.files.python_file import PythonFile
 from operators.lookup.source import FilesSource
 
 
@@ -48,37 +47,6 @@ def _opened(storage: StorageContext, found: FileStat) -> pq.ParquetFile:
         DagflowError: It is none.
     """
     try:
-        return pq.ParquetFile(pa.PythonFile(_Seekable(storage.open_file(found.url, found)), mode="r"))
+        return pq.ParquetFile(pa.PythonFile(PythonFile(storage.open_file(found.url, found)), mode="r"))
     except pa.ArrowInvalid as error:
         raise DagflowError(f"{redacted(found.url)} is no file of Parquet: {error}") from error
-
-
-class _Seekable(io.RawIOBase):
-    """A file as Python's own look."""
-
-    def __init__(self, file: ReadableFile) -> None:
-        self._file = file
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._file.size_bytes}[whence]
-        self._at = base + offset
-        return self._at
-
-    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]  # any buffer
-        count = self._file.read_into(self._at, memoryview(buffer))
-        self._at += count
-        return count
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()

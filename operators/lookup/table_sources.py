@@ -104,4 +104,4 @@ class IcebergSource(VersionedSource):
         # As above.
         from operators.lookup.iceberg_reader import IcebergReader
 
-        return IcebergReader(self._table)
+        return IcebergReader(self._table, storage)

@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from dagflow.api.transactions import Target, TargetDecision
 from dagflow.storage.context import StorageContext
-from dagflow.storage.location import is_local
 from dagflow.storage.pending import PendingFile
 from operators.sink.tables.partition_fields import IDENTITY, PartitionField
 
@@ -131,8 +130,6 @@ class Table(ABC):
                 f"upsert_by: rows are replaced by transactions, and {self.name} has none; use table: delta:PATH or "
                 "iceberg:NAMESPACE.NAME"
             )
-        if keys and not is_local(self.location):
-            raise ValueError("upsert_by: rows are replaced in tables on local disks only")
         if len(set(keys)) < len(keys):
             raise ValueError("upsert_by names a column twice")
         self.upsert_by = tuple(keys)

@@ -6,7 +6,7 @@ import importlib.util
 import re
 from collections.abc import Mapping, Sequence
 
-from dagflow.storage.location import absolute, is_local, join, redacted
+from dagflow.storage.location import absolute, is_local, join, redacted, scheme_of
 from operators.sink.tables.base import Table
 from operators.sink.tables.partition_fields import IDENTITY, PartitionField
 
@@ -15,11 +15,14 @@ CATALOG_TYPES = ("sql", "rest", "glue", "hive")
 
 _SQLITE = re.compile(r"(sqlite(?:\+\w+)?:///)([^/?][^?]*)(.*)")
 DATA = "data"
+SCHEMES = ("", "s3", "s3a")
+"""Of places where tables may be."""
+
 _FUNCTION = re.compile(r"(\w+)\(.*\)")
 
 
 class CatalogTable(Table):
-    """A table of Iceberg in a catalog, whose files are on a local disk.
+    """A table of Iceberg in a catalog, whose files are on a local disk or on S3.
 
     Attributes:
         namespace: Where the catalog has it.
@@ -49,11 +52,18 @@ class CatalogTable(Table):
         options = _options(catalog or {})
         _require_packages(options)
         warehouse = options.get("warehouse", "")
-        if warehouse and not is_local(warehouse):
-            raise ValueError(f"catalog: the warehouse must be a directory of a local disk, not {redacted(warehouse)}")
+        if scheme_of(warehouse) not in SCHEMES:
+            raise ValueError(
+                f"catalog: the warehouse must be a directory of a local disk or of S3, not {redacted(warehouse)}"
+            )
+        given = sorted(name for name in options if name.startswith("s3."))
+        if given and not is_local(warehouse):
+            raise ValueError(
+                f"catalog: {given[0]} is not used; say in attributes: {{storage: {{s3: …}}}} how S3 is reached"
+            )
         self.namespace, self.table = namespace, table
         # Of a server, the warehouse may be a mere name: then the server says where a new table is.
-        data = join(absolute(warehouse), namespace, table, DATA) if warehouse.startswith("file://") else ""
+        data = join(absolute(warehouse), namespace, table, DATA) if "://" in warehouse else ""
         super().__init__(data, partition_by, may_grow=may_grow, catalog=options)
 
     @property

@@ -59,13 +59,17 @@ class DeltaLog:
         table: The table.
         storage: Reaches its store.
 
+    Attributes:
+        table: The table.
+        storage: Reaches its store.
+
     Raises:
         DagflowError: deltalake cannot reach the store.
     """
 
     def __init__(self, table: Table, storage: StorageContext) -> None:
         self.table = table
-        self._storage = storage
+        self.storage = storage
         options = storage.backend(table.location).object_store_options(table.location)
         if options is None:
             raise DagflowError(f"{table.name}: deltalake does not reach this store as dagflow does")
@@ -96,7 +100,7 @@ class DeltaLog:
             StorageError: The store failed.
         """
         try:
-            return self._storage.stat(self._path(version))
+            return self.storage.stat(self._path(version))
         except MissingError:
             return None
 
@@ -110,7 +114,7 @@ class DeltaLog:
             StorageError: The store failed.
         """
         try:
-            entries = list(self._storage.list_directory(self.table.location))
+            entries = list(self.storage.list_directory(self.table.location))
         except MissingError:
             return []
         names = [name_of(each.url) for each in entries if not each.is_directory]

@@ -112,8 +112,9 @@ class DeltaState(ReplayableState):
         partition_by = self._require_partitioning(handle, files)
         if keys:
             with refusals(table):
-                upsert(handle, newest_rows(files, keys, columns_of(handle), partition_by), keys, properties)
-            remove(files)
+                rows = newest_rows(self._log.storage, files, keys, columns_of(handle), partition_by)
+                upsert(handle, rows, keys, properties)
+            remove(self._log.storage, files)
             return
         with refusals(table):
             _append(handle, [*actions], partition_by, properties)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import weakref
 from collections.abc import Iterator
+from typing import Any
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.catalog.memory import InMemoryCatalog
@@ -16,9 +17,13 @@ from pyiceberg.table import Table as Handle
 from pyiceberg.typedef import Identifier
 
 from dagflow.errors import DagflowError, StorageError
+from dagflow.storage.context import StorageContext
+from dagflow.storage.location import is_local
 from operators.sink.tables.catalog_table import CATALOG_TYPES, CatalogTable
+from operators.sink.tables.storage_io import STORAGE
 
 _DURABLE_IO = "operators.sink.tables.durable_io.DurableFileIO"
+_STORAGE_IO = "operators.sink.tables.storage_io.StorageFileIO"
 _CLASSES = {"SqlCatalog", "RestCatalog", "GlueCatalog", "HiveCatalog"}
 
 
@@ -39,16 +44,20 @@ class TableCatalog:
 
     Args:
         table: The table.
+        storage: Reaches the files of tables in a store.
 
     Raises:
         DagflowError: It changes tables without a look at what they are.
         StorageError: It cannot be reached.
     """
 
-    def __init__(self, table: CatalogTable) -> None:
-        options = dict(table.catalog)
-        if options.get("warehouse", "").startswith("file://"):
+    def __init__(self, table: CatalogTable, storage: StorageContext) -> None:
+        options: dict[str, Any] = dict(table.catalog)
+        warehouse = options.get("warehouse", "")
+        if warehouse.startswith("file://"):
             options.setdefault(PY_IO_IMPL, _DURABLE_IO)
+        elif not is_local(warehouse):
+            options.update({PY_IO_IMPL: _STORAGE_IO, STORAGE: storage})
         if path := _database_file(table):
             os.makedirs(os.path.dirname(path), exist_ok=True)
         self._table = table

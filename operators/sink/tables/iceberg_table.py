@@ -33,14 +33,14 @@ class IcebergTable(CatalogTable):
         # Optional, and the driver's alone: executors write Parquet.
         from operators.sink.tables.iceberg_target import shape_of
 
-        return shape_of(self)
+        return shape_of(self, storage)
 
     def target(self, storage: StorageContext) -> Target:
         """The table of the catalog."""
         # As above.
         from operators.sink.tables.iceberg_target import IcebergTarget
 
-        return IcebergTarget(self)
+        return IcebergTarget(self, storage)
 
 
 def iceberg_type(kind: pa.DataType) -> pa.DataType:

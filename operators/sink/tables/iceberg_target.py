@@ -19,10 +19,11 @@ from pyiceberg.transforms import parse_transform
 
 from dagflow.api.transactions import DecidedReplay, DecidedWindow, ReplayableState, Target, TargetDecision, TargetState
 from dagflow.errors import DagflowError
-from dagflow.storage.location import absolute, is_local, join, name_of, redacted
+from dagflow.storage.context import StorageContext
+from dagflow.storage.location import absolute, is_local, join, name_of, redacted, scheme_of
 from dagflow.storage.pending import PendingFile
 from operators.sink.tables.base import TableShape
-from operators.sink.tables.catalog_table import DATA, CatalogTable
+from operators.sink.tables.catalog_table import DATA, SCHEMES, CatalogTable
 from operators.sink.tables.iceberg_catalog import TableCatalog, is_missing, refusals
 from operators.sink.tables.iceberg_files import data_file, require_no_deletes, shown_files
 from operators.sink.tables.iceberg_upserts import replace_files, upsert
@@ -52,7 +53,7 @@ _NEW_TABLE = {
 }
 
 
-def shape_of(table: CatalogTable) -> TableShape:
+def shape_of(table: CatalogTable, storage: StorageContext) -> TableShape:
     """What there is of a table.
 
     Raises:
@@ -61,10 +62,10 @@ def shape_of(table: CatalogTable) -> TableShape:
     """
     if is_missing(table):
         return TableShape(table.location, None, table.partition_by)
-    catalog = TableCatalog(table)
+    catalog = TableCatalog(table, storage)
     handle = catalog.load()
     if handle is None:
-        location = table.location or _local(table, join(catalog.new_location(), DATA))
+        location = table.location or _reachable(table, join(catalog.new_location(), DATA))
         return TableShape(location, None, table.partition_by)
     require_writable(table, handle)
     return TableShape(data_location(table, handle), columns_of(handle.schema()), partition_fields(table, handle))
@@ -74,15 +75,17 @@ def data_location(table: CatalogTable, handle: Handle) -> str:
     """Where the data files of a table that is there go.
 
     Raises:
-        DagflowError: Not to a local disk.
+        DagflowError: Neither to a local disk nor to S3.
     """
     properties = handle.metadata.properties
-    return _local(table, properties.get(TableProperties.WRITE_DATA_PATH) or join(handle.location(), DATA))
+    return _reachable(table, properties.get(TableProperties.WRITE_DATA_PATH) or join(handle.location(), DATA))
 
 
-def _local(table: CatalogTable, location: str) -> str:
-    if not is_local(location):
-        raise DagflowError(f"{table.name} is at {redacted(location)}, and dagflow writes to tables on local disks")
+def _reachable(table: CatalogTable, location: str) -> str:
+    if scheme_of(location) not in SCHEMES:
+        raise DagflowError(
+            f"{table.name} is at {redacted(location)}, and dagflow writes to tables on local disks and on S3"
+        )
     return absolute(location)
 
 
@@ -137,8 +140,9 @@ def require_writable(table: CatalogTable, handle: Handle) -> None:
 class IcebergTarget(Target):
     """Takes windows as snapshots of a table: the marker is a property of it, set in the commit of the snapshot."""
 
-    def __init__(self, table: CatalogTable) -> None:
+    def __init__(self, table: CatalogTable, storage: StorageContext) -> None:
         self.table = table
+        self._storage = storage
         self._decider = ColumnDecider(table)
         self._catalog: TableCatalog | None = None
         self._handle: Handle | None = None
@@ -151,11 +155,11 @@ class IcebergTarget(Target):
     def open(self, writer: str) -> TargetState:
         """Ask the catalog for the table."""
         if self._catalog is None:
-            self._catalog = TableCatalog(self.table)
+            self._catalog = TableCatalog(self.table, self._storage)
         self._handle = self._catalog.load()
         if self._handle is not None:
             require_writable(self.table, self._handle)
-        return IcebergState(self.table, writer, self._catalog, self._handle)
+        return IcebergState(self.table, writer, self._catalog, self._handle, self._storage)
 
     def decide(self, waiting: Sequence[PendingFile], files: Sequence[PendingFile]) -> TargetDecision:
         """The columns of the table as it was opened last, and those that the files bring."""
@@ -177,15 +181,18 @@ class IcebergTarget(Target):
 
     def rows(self) -> pa.Table | None:
         """The rows of the newest snapshot."""
-        handle = TableCatalog(self.table).load()
+        handle = TableCatalog(self.table, self._storage).load()
         return None if handle is None else handle.scan().to_arrow()
 
 
 class IcebergState(ReplayableState):
     """A table at one moment, or none yet."""
 
-    def __init__(self, table: CatalogTable, writer: str, catalog: TableCatalog, handle: Handle | None) -> None:
+    def __init__(
+        self, table: CatalogTable, writer: str, catalog: TableCatalog, handle: Handle | None, storage: StorageContext
+    ) -> None:
         self._table = table
+        self._storage = storage
         self._writer = writer
         self._catalog = catalog
         self._handle = handle
@@ -217,7 +224,7 @@ class IcebergState(ReplayableState):
             transaction = self._transaction(files)
             summary = self._mark(transaction, {"window": str(last.window_id), "decision": last.decision})
             if facts.keys:
-                rows = newest_rows(files, facts.keys, columns_of(transaction.table_metadata.schema()))
+                rows = newest_rows(self._storage, files, facts.keys, columns_of(transaction.table_metadata.schema()))
                 fields = [PartitionField.parse(text) for text in facts.partition]
                 upsert(self._table.name, transaction, rows, facts.keys, fields, summary)
             else:
@@ -226,7 +233,7 @@ class IcebergState(ReplayableState):
                         append.append_data_file(added)
             transaction.commit_transaction()
         if facts.keys:
-            remove(files)
+            remove(self._storage, files)
 
     def _transaction(self, files: Sequence[PendingFile]) -> Transaction:
         """A transaction that takes files: it has their columns, and makes the table where there is none."""
@@ -293,7 +300,7 @@ class IcebergState(ReplayableState):
             DagflowError: The catalog puts this table elsewhere.
         """
         table = self._table
-        places = [table.location or _local(table, join(self._catalog.new_location(), DATA)) for _ in range(2)]
+        places = [table.location or _reachable(table, join(self._catalog.new_location(), DATA)) for _ in range(2)]
         # A catalog that gives a new table another place each time does not tell.
         if places[0] == places[1] and not file.final_url.startswith(join(places[0], "")):
             raise _foreign(table, file, places[0])
@@ -403,6 +410,6 @@ def _data_files(transaction: Transaction, files: Sequence[PendingFile]) -> Itera
     return (data_file(metadata, file, _url(metadata.location, file.final_url)) for file in files)
 
 
-def _url(like: str, path: str) -> str:
-    """A path as a table at a location names it: with a scheme where that has one."""
-    return f"file://{path}" if like.startswith("file:") else path
+def _url(like: str, url: str) -> str:
+    """A location as a table at another one names it: a path with a scheme where that has one."""
+    return f"file://{url}" if like.startswith("file:") and is_local(url) else url

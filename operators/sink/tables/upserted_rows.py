@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -12,8 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dagflow.errors import DagflowError
+from dagflow.errors import DagflowError, StorageError
+from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PendingFile
+from operators.files.python_file import PythonFile
 from operators.sink.tables.base import Table
 from operators.sink.tables.partition_fields import PartitionField
 
@@ -21,17 +22,22 @@ REPLACED_BY_KEYS = "with upsert_by, later windows may have taken the place of it
 
 
 def newest_rows(
-    files: Sequence[PendingFile], keys: Sequence[str], columns: pa.Schema, partition_by: Sequence[str] = ()
+    storage: StorageContext,
+    files: Sequence[PendingFile],
+    keys: Sequence[str],
+    columns: pa.Schema,
+    partition_by: Sequence[str] = (),
 ) -> pa.Table:
     """The last row of each key; a null equals a null.
 
     Args:
+        storage: Reaches the files.
         files: Files with rows, in order.
         keys: The columns that tell rows apart.
         columns: The columns of the table; what a row lacks is null.
         partition_by: Columns in which an empty text is a null.
     """
-    rows = pa.concat_tables([_as_columns(pq.read_table(file.final_url, partitioning=None), columns) for file in files])
+    rows = pa.concat_tables([_as_columns(_read(storage, file), columns) for file in files])
     for name in partition_by:
         column = rows[name]
         if pa.types.is_string(column.type):
@@ -40,6 +46,11 @@ def newest_rows(
     numbered = rows.select(list(keys)).append_column("", pa.array(np.arange(len(rows))))
     last = numbered.group_by(list(keys)).aggregate([("", "max")])["_max"]
     return rows if len(last) == len(rows) else rows.take(pa.array(np.sort(last.to_numpy())))
+
+
+def _read(storage: StorageContext, file: PendingFile) -> pa.Table:
+    with storage.open_file(file.final_url) as found, pq.ParquetFile(pa.PythonFile(PythonFile(found), "r")) as parquet:
+        return parquet.read()
 
 
 def _as_columns(rows: pa.Table, columns: pa.Schema) -> pa.Table:
@@ -69,11 +80,11 @@ def rows_of_other_keys(there: pa.Table, given: pa.Table) -> npt.NDArray[np.int64
     return np.sort(pc.list_flatten(kept).to_numpy())
 
 
-def remove(files: Iterable[PendingFile]) -> None:
+def remove(storage: StorageContext, files: Iterable[PendingFile]) -> None:
     """Remove files whose rows are in the table; what is left of them does no harm."""
     for file in files:
-        with contextlib.suppress(OSError):
-            os.unlink(file.final_url)
+        with contextlib.suppress(StorageError):
+            storage.backend(file.final_url).files.remove(file.final_url)
 
 
 def require_keys(table: Table, columns: Sequence[str], partition_by: Sequence[PartitionField]) -> None:

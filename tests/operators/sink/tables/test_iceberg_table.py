@@ -288,8 +288,12 @@ def test_a_transform_that_dagflow_does_not_know_is_refused(tmp_path: Path) -> No
         ({"type": "dynamodb"}, "type takes sql, rest, glue, hive; got dynamodb"),
         ({"type": "sql"}, "type sql needs uri and warehouse"),
         (
-            {"type": "sql", "uri": "sqlite:///c.db", "warehouse": "s3://bucket/w"},
-            "must be a directory of a local disk, not s3://bucket/w",
+            {"type": "sql", "uri": "sqlite:///c.db", "warehouse": "gs://bucket/w"},
+            "must be a directory of a local disk or of S3, not gs://bucket/w",
+        ),
+        (
+            {"type": "sql", "uri": "sqlite:///c.db", "warehouse": "s3://bucket/w", "s3.secret-access-key": "x"},
+            r"s3.secret-access-key is not used; say in attributes: \{storage: \{s3: …\}\} how S3 is reached",
         ),
     ],
 )

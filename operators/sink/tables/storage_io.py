@@ -1,0 +1,113 @@
+"""Files of an Iceberg table in a store, as the app reaches it; only the driver imports it, for it needs pyiceberg."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
+from typing_extensions import override
+
+from dagflow.errors import MissingError
+from dagflow.storage.context import StorageContext
+from dagflow.storage.location import name_of, parent
+from operators.files.python_file import PythonFile
+
+STORAGE = "dagflow.storage"
+"""The option of a catalog that holds the StorageContext: an object of this process, which is written nowhere."""
+
+
+class StorageFileIO(FileIO):
+    """Reads and writes by the app's own storage: no credentials are handed on.
+
+    Guarantee: a file appears whole, and under a name that was free; one whose answer was lost is read back.
+    """
+
+    @property
+    def _storage(self) -> StorageContext:
+        found: Any = self.properties[STORAGE]
+        assert isinstance(found, StorageContext)
+        return found
+
+    @override
+    def new_input(self, location: str) -> InputFile:
+        return _StoredFile(location, self._storage)
+
+    @override
+    def new_output(self, location: str) -> OutputFile:
+        return _NewFile(location, self._storage)
+
+    @override
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        url = location if isinstance(location, str) else location.location
+        self._storage.backend(url).files.remove(url)
+
+
+class _StoredFile(InputFile):
+    def __init__(self, location: str, storage: StorageContext) -> None:
+        super().__init__(location)
+        self._storage = storage
+
+    @override
+    def __len__(self) -> int:
+        return self._storage.stat(self.location).size_bytes
+
+    @override
+    def exists(self) -> bool:
+        return _exists(self._storage, self.location)
+
+    @override
+    def open(self, seekable: bool = True) -> InputStream:
+        return PythonFile(self._storage.open_file(self.location))
+
+
+class _NewFile(OutputFile):
+    def __init__(self, location: str, storage: StorageContext) -> None:
+        super().__init__(location)
+        self._storage = storage
+
+    @override
+    def __len__(self) -> int:
+        return self._storage.stat(self.location).size_bytes
+
+    @override
+    def exists(self) -> bool:
+        return _exists(self._storage, self.location)
+
+    @override
+    def to_input_file(self) -> InputFile:
+        return _StoredFile(self.location, self._storage)
+
+    @override
+    def create(self, overwrite: bool = False) -> OutputStream:
+        return _Created(self.location, self._storage)
+
+
+class _Created(io.BytesIO):
+    """Bytes that become a file when they are closed, unless something was raised before."""
+
+    def __init__(self, url: str, storage: StorageContext) -> None:
+        super().__init__()
+        self._url = url
+        self._storage = storage
+
+    @override
+    def __exit__(self, *error: Any) -> None:
+        if error[0] is not None:
+            super().close()
+        self.close()
+
+    @override
+    def close(self) -> None:
+        if not self.closed:
+            data = self.getvalue()
+            super().close()
+            self._storage.objects(parent(self._url)).create(name_of(self._url), data)
+
+
+def _exists(storage: StorageContext, url: str) -> bool:
+    try:
+        storage.stat(url)
+    except MissingError:
+        return False
+    return True
