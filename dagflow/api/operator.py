@@ -79,15 +79,21 @@ class Operator(HasProperties):
 
     def _make_emitters(self) -> None:
         for name, port in self.output_ports.items():
-            # In the instance's own dictionary, so that emit is reached without a descriptor call.
-            self.__dict__[name] = port.__get__(self, type(self))
+            # An attribute of the instance, so that emit is reached without a descriptor call.
+            setattr(self, name, port.__get__(self, type(self)))
 
     def __getstate__(self) -> dict[str, Any]:
         # Emitters lead to whatever listens here; a copy in another process is wired anew.
         return {name: value for name, value in self.__dict__.items() if name not in self.output_ports}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
+        # Attribute by attribute: after an instance is asked for its __dict__, all its attributes are read more slowly,
+        # and per-record methods read them for each record.
+        for name, value in state.items():
+            if inspect.isdatadescriptor(inspect.getattr_static(type(self), name, None)):
+                self.__dict__[name] = value
+            else:
+                setattr(self, name, value)
         self._make_emitters()
 
     def prepare(self, run: RunPreparation) -> None:

@@ -276,16 +276,25 @@ class RecordBatch:
         """The records one by one: bytes where they are raw, otherwise mappings of column to value."""
         if not self.is_raw:
             return mappings_of(self._arrow)
-        delimiter = self.delimiters.uniform
-        if self._framed is not None and delimiter and len(delimiter) == 1 and len(self):
-            offsets = np.frombuffer(self._framed.buffers()[1], np.int32)[self._framed.offset :][: len(self) + 1]
-            data = memoryview(self._framed.buffers()[2])[offsets[0] : offsets[-1]].tobytes()
-            records = data.split(delimiter)
-            # A record that holds the delimiter itself, as an escaped one does, makes the short cut wrong.
-            if len(records) == len(self) + 1:
-                records.pop()
-                return records
-        return list(self.record.to_pylist())
+        array, step = self.raw_in_turn()
+        return list(array.to_numpy(zero_copy_only=False)[::step].tolist())
+
+    def raw_in_turn(self) -> tuple[pa.BinaryArray, int]:
+        """An array, and how many of its values stand for a raw record, which is the first of them.
+
+        No byte is copied where the records lie framed.
+        """
+        lengths = self.delimiters.lengths()
+        if self._framed is None or (isinstance(lengths, int) and not lengths):
+            return self.record, 1
+        # Records and delimiters in turn. To copy the records without their delimiters costs more than to make objects
+        # of the delimiters, too.
+        _, borders, content = self._framed.buffers()
+        offsets = np.frombuffer(borders, np.int32)[self._framed.offset :][: len(self) + 1]
+        in_turn = np.empty(2 * len(self) + 1, np.int32)
+        in_turn[::2] = offsets
+        np.subtract(offsets[1:], lengths, out=in_turn[1::2])
+        return pa.Array.from_buffers(pa.binary(), 2 * len(self), [None, pa.py_buffer(in_turn), content]), 2
 
     def filter(self, mask: pa.BooleanArray) -> RecordBatch:
         """The records for which mask, a Boolean array without nulls, is true; origin and delimiters stay."""

@@ -15,7 +15,7 @@ from dagflow.api.operator import ASYNCHRONOUS, GENERATOR, Operator, Prefetcher
 from dagflow.api.ports import unbatched
 from dagflow.api.records import RecordBatch
 from dagflow.errors import DagflowError, OperatorError
-from dagflow.execution.emitted_records import PIECE_RECORDS, RecordPiece, ends_of_calls
+from dagflow.execution.emitted_records import PIECE_RECORDS, PieceSource, call_with_each
 from dagflow.execution.failures import (
     FAILURES,
     INTERRUPTIONS,
@@ -246,8 +246,9 @@ class Chain:
             buffer.begin_records(batch)
         earlier = self._begin(at_hand := AtHand(operator, method, batch, (iter(()), 0)))
         try:
+            source = PieceSource(batch)
             for start in range(0, len(batch), PIECE_RECORDS):
-                self._feed_piece(at_hand, start, watched)
+                self._feed_piece(at_hand, source, start, watched)
         finally:
             self._end(at_hand, earlier)
             for buffer in watched:
@@ -262,10 +263,10 @@ class Chain:
                 raise
             raise self._failure(operator, method, error, FailedInput.of(batch)) from error
 
-    def _feed_piece(self, at_hand: AtHand, start: int, watched: list[PortBuffer]) -> None:
+    def _feed_piece(self, at_hand: AtHand, source: PieceSource, start: int, watched: list[PortBuffer]) -> None:
         """Call a per-record method with the records of a piece of a batch, from a position on."""
-        method, batch = at_hand.method, at_hand.payload
-        piece = RecordPiece.of(batch, start)
+        method = at_hand.method
+        piece = source.piece(start)
         iterator = iter(piece.records)
         at_hand.piece = iterator, start + len(piece.records)
 
@@ -274,15 +275,15 @@ class Chain:
                 pass
 
         try:
-            ends = ends_of_calls(method, iterator, end, [buffer.gathered for buffer in watched if buffer.consumers])
+            call_with_each(method, iterator, end, [buffer.gathered for buffer in watched if buffer.consumers])
         except FAILURES as error:
             if self._is_complete(error):
                 raise
             at = at_hand.taken - 1
-            failed = replace(FailedInput.of(batch, at), record=shown_record(piece.records[at - start]))
+            failed = replace(FailedInput.of(at_hand.payload, at), record=shown_record(piece.records[at - start]))
             raise self._failure(at_hand.operator, method, error, failed) from error
         for buffer in watched:
-            buffer.take_piece(piece, next(ends) if buffer.consumers else ())
+            buffer.take_piece(piece)
 
     def _is_complete(self, error: BaseException) -> bool:
         """Whether an error is raised as it is, without the operator's place."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,41 +25,47 @@ PIECE_RECORDS = 2048
 their memory need not be got from the system again and again."""
 
 
-def ends_of_calls(
+END_OF_CALL = object()
+"""Follows in a list what one call of a per-record method has emitted there."""
+
+
+def call_with_each(
     method: Callable[[Any], object],
     records: Iterator[Any],
     finish: Callable[[object], None],
     lists: Sequence[list[Any]],
-) -> Iterator[list[int]]:
+) -> None:
     """Call a method with each record.
 
     Args:
         method: The method.
         records: The records.
         finish: Takes what the method returns, where it is not None.
-        lists: Grow while the method emits.
-
-    Returns:
-        For each of lists how long it was after each record.
+        lists: Grow while the method emits; each gets END_OF_CALL after each record.
     """
+    # Every record passes here. To note how long a list is would make a number for each record.
+    end_of_call = END_OF_CALL
     if len(lists) == 1:
         (emitted,) = lists
-
-        def finished(result: object) -> int:
-            finish(result)
-            return len(emitted)
-
-        # Every record passes here: in a comprehension the bookkeeping costs least.
-        ends_of_one = [len(emitted) if (result := method(each)) is None else finished(result) for each in records]
-        return iter([ends_of_one])
-    ends: list[list[int]] = [[] for _ in lists]
-    pairs = list(zip(lists, ends, strict=True))
+        for record in records:
+            if (result := method(record)) is not None:
+                finish(result)
+            emitted.append(end_of_call)
+        return
     for record in records:
         if (result := method(record)) is not None:
             finish(result)
-        for emitted, end in pairs:
-            end.append(len(emitted))
-    return iter(ends)
+        for emitted in lists:
+            emitted.append(end_of_call)
+
+
+def _identities(objects: npt.NDArray[np.object_]) -> npt.NDArray[np.intp]:
+    """A number for each object of an array, the same for the same object, as long as all of them live."""
+    # What the array's memory holds: to call id() of each object takes many times as long.
+    return np.frombuffer(objects, np.intp)
+
+
+_IDENTITY_OF_END = _identities(np.array([END_OF_CALL]))[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +76,75 @@ class RecordPiece:
         start: The position of the first one in the batch.
         records: The records.
         values: The values by column, of which the records were made; empty for raw records.
+        identities: Of raw records, see _identities.
     """
 
     start: int
-    records: Sequence[Any]
+    records: list[Any]
     values: Mapping[str, list[Any]] = field(default_factory=dict)
+    identities: npt.NDArray[np.intp] | None = None
 
-    @classmethod
-    def of(cls, batch: RecordBatch, start: int) -> Self:
+
+class PieceSource:
+    """Makes the records of a batch as objects of Python, piece by piece.
+
+    Args:
+        batch: The batch.
+    """
+
+    def __init__(self, batch: RecordBatch) -> None:
+        self._batch = batch
+        self._raw = batch.raw_in_turn() if batch.is_raw else None
+
+    def piece(self, start: int) -> RecordPiece:
         """The records from a position on, at most PIECE_RECORDS."""
-        part = batch.slice(start, PIECE_RECORDS)
-        values = {} if part.is_raw else values_by_column(part.to_arrow())
-        return cls(start, mappings_with(values) or part.to_pylist(), values)
+        if self._raw is not None:
+            array, step = self._raw
+            objects = array.slice(step * start, step * PIECE_RECORDS).to_numpy(zero_copy_only=False)
+            return RecordPiece(start, objects[::step].tolist(), identities=_identities(objects)[::step])
+        part = self._batch.to_arrow().slice(start, PIECE_RECORDS)
+        values = values_by_column(part)
+        return RecordPiece(start, mappings_with(values) or part.to_pylist(), values)
+
+
+class PieceOutput:
+    """What the calls of a per-record method with the records of a piece emitted at one port.
+
+    Args:
+        emitted: What was emitted, with END_OF_CALL after each record.
+
+    Attributes:
+        counts: For each record, how much was emitted for it.
+    """
+
+    def __init__(self, emitted: list[Any]) -> None:
+        self._objects = np.fromiter(emitted, object, len(emitted))
+        self._identities = _identities(self._objects)
+        is_end = self._identities == _IDENTITY_OF_END
+        self._is_item = ~is_end
+        (ends,) = is_end.nonzero()
+        self.counts: npt.NDArray[np.int64] = ends.copy()
+        self.counts[1:] -= ends[:-1] + 1
+
+    def __len__(self) -> int:
+        return len(self._objects) - len(self.counts)
+
+    def items(self) -> list[Any]:
+        """What was emitted."""
+        return list(self._objects[self._is_item].tolist())
+
+    def is_selection(self, records: npt.NDArray[np.intp]) -> bool:
+        """Whether the items are the very records for which something was emitted.
+
+        Identity alone does not say for which: Python has one object for all empty records.
+
+        Args:
+            records: The identities of the records.
+        """
+        has_item = self.counts > 0
+        if np.count_nonzero(has_item) < len(self):
+            return False
+        return bool((self._identities[self._is_item] == records[has_item]).all())
 
 
 class EmittedRecords:
@@ -107,24 +169,16 @@ class EmittedRecords:
         self._items: list[Any] = []
         self.count = 0
 
-    def add(self, items: list[Any], piece: RecordPiece, ends: Sequence[int]) -> None:
-        """Take what was emitted for a piece of the batch, which follows the piece before.
-
-        Args:
-            items: What was emitted.
-            piece: The piece.
-            ends: For each record of the piece, how many of items had been emitted after it.
-        """
-        counts = np.fromiter(ends, np.int64, len(ends))
-        counts[1:] -= counts[:-1].copy()
-        if self._is_selection and not _is_selection(items, piece.records, counts):
+    def add(self, output: PieceOutput, piece: RecordPiece) -> None:
+        """Take what was emitted for a piece of the batch, which follows the piece before."""
+        if self._is_selection and (piece.identities is None or not output.is_selection(piece.identities)):
             if piece.start:
                 self._parts.append(self._selected(piece.start))
             self._is_selection = False
-        self._counts.append(counts)
-        self.count += len(items)
-        if items and not self._is_selection:
-            self._add_made(items, piece, counts)
+        self._counts.append(output.counts)
+        self.count += len(output)
+        if len(output) and not self._is_selection:
+            self._add_made(output.items(), piece, output.counts)
 
     def _add_made(self, items: list[Any], piece: RecordPiece, counts: npt.NDArray[np.int64]) -> None:
         """Take items that are not all records of the batch."""
@@ -185,17 +239,6 @@ class EmittedRecords:
     def has_batches(self) -> bool:
         """Whether whole batches were emitted, too, which have an origin of their own."""
         return any(issubclass(kind, (RecordBatch, pa.RecordBatch)) for kind in set(map(type, self._items)))
-
-
-def _is_selection(items: list[Any], records: Sequence[Any], counts: npt.NDArray[np.int64]) -> bool:
-    """Whether the items are the very records for which something was emitted.
-
-    Identity alone does not say for which: Python has one object for all empty records.
-    """
-    if len(items) > len(records) or counts.max() > 1:
-        return False
-    selected = itertools.compress(records, counts.astype(np.uint8).tobytes())
-    return all(map(operator.is_, items, selected))
 
 
 def batches_of(records: list[Any], delimiters: Delimiters) -> Iterator[RecordBatch]:

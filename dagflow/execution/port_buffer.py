@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 
 from dagflow.api.ports import Emitter, TupleBatch
 from dagflow.api.records import LINE_FEED, RecordBatch
-from dagflow.execution.emitted_records import BATCH_BYTES, EmittedRecords, RecordPiece, batches_of
+from dagflow.execution.emitted_records import (
+    BATCH_BYTES,
+    END_OF_CALL,
+    EmittedRecords,
+    PieceOutput,
+    RecordPiece,
+    batches_of,
+)
 from dagflow.execution.failures import BrokenContractError
 
 Consumer = Callable[[Any], None]
@@ -27,7 +34,8 @@ class PortBuffer:
         current: The batch that the operator handles, whose origin an emitted Arrow batch inherits; or None.
         emitted: Number of records or tuples that were passed on.
         emitted_bytes: Bytes of the records that were passed on, in memory.
-        gathered: Items that wait to be passed on; always the same list, because an operator may keep its append.
+        gathered: Items that wait to be passed on, with END_OF_CALL among them while a batch is handled record by
+            record; always the same list, because an operator may keep its append.
         gathered_bytes: Bytes of the raw records among them that were emitted outside a per-record method.
         is_ended: Whether the operator's window has ended; no operator downstream would take what comes later.
         is_gathering: Whether a batch is handled record by record; all that is emitted waits for the batch's end.
@@ -114,17 +122,18 @@ class PortBuffer:
         # The list's own append: a call into Python for each record would double the cost of small operators.
         self.emitter.emit = self.gathered.append
 
-    def take_piece(self, piece: RecordPiece, ends: Sequence[int]) -> None:
-        """Take what was emitted for a piece of the batch; see EmittedRecords.add."""
-        items = self._taken()
+    def take_piece(self, piece: RecordPiece) -> None:
+        """Take what was emitted for a piece of the batch, with END_OF_CALL after each record if it has consumers."""
         if self.records is not None:
-            self.records.add(items, piece, ends)
+            self.records.add(PieceOutput(self.gathered), piece)
         else:
-            self.emitted += len(items)
-            self.emitted_bytes += sum(len(item) for item in items if isinstance(item, bytes))
+            self.emitted += len(self.gathered)
+            self.emitted_bytes += sum(len(item) for item in self.gathered if isinstance(item, bytes))
+        self.gathered.clear()
 
     def end_records(self) -> None:
-        """Pass on again what is emitted; called also where the method has failed."""
+        """Pass on again what is emitted; called also where the method has failed: what is left then goes nowhere."""
+        self.gathered.clear()
         self.is_gathering = False
         self.emitter.emit = self.emit
 
@@ -145,7 +154,8 @@ class PortBuffer:
     def taken(self) -> int:
         """How many records or tuples an operator has emitted; other threads may call this."""
         records = self.records
-        return self.emitted + len(self.gathered) + (0 if records is None else records.count)
+        gathered = sum(item is not END_OF_CALL for item in self.gathered.copy())
+        return self.emitted + gathered + (0 if records is None else records.count)
 
     def _send(self, payload: Any) -> None:
         if self.is_ended:

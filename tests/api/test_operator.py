@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import pickle
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -71,3 +73,38 @@ def test_a_capability_that_is_not_declared_is_refused() -> None:
     with pytest.raises(TypeError, match=r"Mine has unifier\(\) and does not declare it; derive it from .*\.Unified as"):
         type("Mine", (Base,), {"unifier": lambda self, port: None})
     assert type("Mine", (Base, Unified), {"unifier": lambda self, port: None})().unifier("output") is None
+
+
+class Doubled:
+    """A descriptor that keeps twice the value in the instance's dictionary, under its own name."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        """The value."""
+        return self if instance is None else vars(instance)[self.name]
+
+    def __set__(self, instance: object, value: int) -> None:
+        """Keep the value."""
+        vars(instance)[self.name] = 2 * value
+
+
+class Described(Base):
+    """Has an attribute of such a kind."""
+
+    count = Doubled()
+
+
+def test_an_operator_arrives_in_a_task_with_its_attributes_at_hand() -> None:
+    """A per-record method reads them for each record, which takes longer where an instance has a dictionary."""
+    sent = pickle.dumps(Base())
+    for operator in (Base(), pickle.loads(sent)):
+        assert any(each is operator.output for each in gc.get_referents(operator)), "not in a dictionary"
+
+
+def test_a_descriptor_does_not_take_its_value_again_in_a_task() -> None:
+    """What it keeps arrives as it is."""
+    operator = Described()
+    operator.count = 2
+    assert pickle.loads(pickle.dumps(operator)).count == 4

@@ -16,7 +16,14 @@ from dagflow.api.context import Counts
 from dagflow.api.records import Delimiters, Origin, RecordBatch
 from dagflow.errors import OperatorError
 from dagflow.execution.chain import Chain
-from dagflow.execution.emitted_records import BATCH_BYTES, PIECE_RECORDS, EmittedRecords, RecordPiece
+from dagflow.execution.emitted_records import (
+    BATCH_BYTES,
+    END_OF_CALL,
+    PIECE_RECORDS,
+    EmittedRecords,
+    PieceOutput,
+    RecordPiece,
+)
 from dagflow.plan.physical import PortRef
 from dagflow.testing.operators import OperatorHarness
 from tests.execution.sample_operators import Sample
@@ -50,11 +57,12 @@ def test_pieces_of_any_size_give_the_same_records(plan: list[tuple[bytes, str]],
     batch = batch_of([record for record, _ in plan], is_mixed=is_mixed)
     gathered = EmittedRecords(batch)
     records = batch.to_pylist()
+    identities = np.array([*map(id, records)], np.intp)
     made = [ACTIONS[action](record) for record, (_, action) in zip(records, plan, strict=True)]
     for start in range(0, len(batch), piece):
-        part = made[start : start + piece]
-        ends = np.cumsum([len(each) for each in part]).tolist()
-        gathered.add([*itertools.chain.from_iterable(part)], RecordPiece(start, records[start : start + piece]), ends)
+        end = start + piece
+        marked = itertools.chain.from_iterable([*each, END_OF_CALL] for each in made[start:end])
+        gathered.add(PieceOutput([*marked]), RecordPiece(start, records[start:end], identities=identities[start:end]))
     (out,) = gathered.batches()
     framed = batch.framed().to_pylist()
     ending = [whole[len(record) :] for whole, record in zip(framed, records, strict=True)]
@@ -68,7 +76,9 @@ def test_records_that_are_passed_on_are_not_built_anew() -> None:
     batch = batch_of([b"a", b"b", b"c"], is_mixed=False)
     records = batch.to_pylist()
     gathered = EmittedRecords(batch)
-    gathered.add(records, RecordPiece(0, records), [1, 2, 3])
+    marked = [*itertools.chain.from_iterable((record, END_OF_CALL) for record in records)]
+    identities = np.array([*map(id, records)], np.intp)
+    gathered.add(PieceOutput(marked), RecordPiece(0, records, identities=identities))
     assert next(gathered.batches()) is batch
     assert gathered.count == 3
 
@@ -168,3 +178,15 @@ def test_many_bytes_of_several_pieces_go_on_in_bounded_batches() -> None:
     assert [record for batch in batches for record in batch.to_pylist()] == [each.zfill(5000) for each in NUMBERS]
     offsets = np.concatenate([batch.offsets() for batch in batches])
     assert offsets.tolist() == [100 + number for number in range(len(NUMBERS))]
+
+
+def test_what_a_failed_method_has_emitted_goes_nowhere() -> None:
+    """A chain that goes on after the failure passes on nothing of that batch."""
+    chain = Chain({"op": Odd(kinds={2: "fail"})}, [], {"op": Counts()})
+    taken: list[RecordBatch] = []
+    chain.connect(PortRef("op", "output"), taken.append)
+    with pytest.raises(OperatorError, match=r"take\(\) raised ValueError"):
+        for _ in chain.feed(PortRef("op", "input"), batch_of(NUMBERS[:4], is_mixed=False)):
+            pass
+    chain.flush("op")
+    assert not taken
