@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from dagflow.errors import DagflowError
@@ -63,12 +63,17 @@ class Evidence:
 
     def fetch_contents(self, wanted: Iterable[ContentPrefix]) -> None:
         """Ask for contents that will be needed."""
-        lacking = [prefix for prefix in dict.fromkeys(wanted) if prefix not in self._contents]
+        sizes: dict[bytes, set[int]] = {}
+        for prefix in wanted:
+            if prefix not in self._contents:
+                sizes.setdefault(prefix.path, set()).add(prefix.size_bytes)
+        lacking = [(path, sorted(each)) for path, each in sizes.items()]
         if lacking and self._in_tasks is not None:
-            found = self._in_tasks(_content_of, lacking)
+            found = self._in_tasks(_contents_of, lacking)
         else:
-            found = [_content_of(prefix) for prefix in lacking]
-        self._contents.update(zip(lacking, found, strict=True))
+            found = [_contents_of(each) for each in lacking]
+        for (path, asked), contents in zip(lacking, found, strict=True):
+            self._contents.update((ContentPrefix(path, size), each) for size, each in zip(asked, contents, strict=True))
 
     def content(self, prefix: ContentPrefix) -> Content:
         """The beginning of what a compressed file holds."""
@@ -76,28 +81,52 @@ class Evidence:
         return self._contents[prefix]
 
 
-def _content_of(prefix: ContentPrefix) -> Content:
-    """The beginning of a compressed file's content; runs in a task."""
-    url = prefix.path.decode(errors="surrogateescape")
+def _contents_of(wanted: tuple[bytes, Sequence[int]]) -> list[Content]:
+    """Beginnings of a compressed file's content, whose sizes ascend, in one pass; runs in a task."""
+    path, sizes = wanted
+    url = path.decode(errors="surrogateescape")
     compression = compression_of_name(url)
     if compression is None:
-        return NO_CONTENT
-    head, tail, size_bytes, has_more = bytearray(), bytearray(), 0, False
+        return [NO_CONTENT] * len(sizes)
+    beginning, found = _Beginning(), []
     try:
         with MeasuredFile(StorageContext.default().open_file(url)) as file:
             content = DecompressedFile(file, url, compression)
-            while size_bytes < prefix.size_bytes:
-                piece = _read(content, size_bytes, min(OUTPUT_BYTES, prefix.size_bytes - size_bytes))
-                if not piece:
-                    break
-                missing = max(0, PROBED_BYTES - len(head))
-                head += piece[:missing]
-                tail = (tail + piece[missing:])[-PROBED_BYTES:]
-                size_bytes += len(piece)
-            has_more = size_bytes == prefix.size_bytes and bool(_read(content, size_bytes, 1))
+            for size in sizes:
+                beginning.read_on(content, size)
+                found.append(beginning.version())
+            beginning.read_on(content, sizes[-1] + 1)
     except (DagflowError, OSError):
         pass  # it is not complete yet, or damaged: what could be read counts
-    return Content(size_bytes, fingerprint_of_head_and_tail(head, tail), has_more)
+    found += [beginning.version()] * (len(sizes) - len(found))
+    return [Content(size, own, has_more=beginning.size_bytes > size) for size, own in found]
+
+
+class _Beginning:
+    """How far some content was read.
+
+    Attributes:
+        size_bytes: How many bytes.
+    """
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+        self._head, self._tail = bytearray(), bytearray()
+
+    def read_on(self, content: DecompressedFile, until: int) -> None:
+        """Read on, as far as there is content."""
+        while self.size_bytes < until:
+            piece = _read(content, self.size_bytes, min(OUTPUT_BYTES, until - self.size_bytes))
+            if not piece:
+                return
+            missing = max(0, PROBED_BYTES - len(self._head))
+            self._head += piece[:missing]
+            self._tail = (self._tail + piece[missing:])[-PROBED_BYTES:]
+            self.size_bytes += len(piece)
+
+    def version(self) -> tuple[int, int]:
+        """Size and fingerprint of what was read."""
+        return self.size_bytes, fingerprint_of_head_and_tail(self._head, self._tail)
 
 
 def _read(content: DecompressedFile, offset: int, length: int) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -17,7 +17,7 @@ from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.fingerprinting import Prefix
 from operators.splitter.index.index_view import IndexView
-from operators.splitter.index.pending_fingerprints import PendingFingerprints
+from operators.splitter.index.pending_fingerprints import InFlightFiles, PendingFingerprints
 from operators.splitter.index.version_slots import EARLIER, PART, SLOTS
 from operators.splitter.renames.evidence import ContentPrefix, Evidence
 from operators.splitter.renames.known_identities import KnownIdentities
@@ -162,6 +162,9 @@ class RenameDetector:
         round = _Round(Evidence(self._in_tasks), recent, by_identity, by_name, unsure)
         self._fetch(steady, round)
         found = {id(each): self._moved(each, round) for each in steady}
+        if strangers := [each for each in steady if found[id(each)] is None and farther_paths(each.path)]:
+            self._look_farther(strangers, round, in_flight)
+        found.update((id(each), self._moved_with_content(each, round)) for each in strangers)
         # Whether a file was replaced, or went elsewhere, is known when all others have been looked at.
         return [self._final(each, found.get(id(each), Verdict(each, "again")), round) for each in suspects]
 
@@ -185,30 +188,35 @@ class RenameDetector:
             sources.sort(key=lambda source: (-source.entry.size_bytes, source.is_earlier))
         return found
 
-    def _sources_by_name(self, suspects: Sequence[Suspect]) -> dict[bytes, list[Source]]:
+    def _sources_by_name(
+        self, suspects: Sequence[Suspect], paths_before: Callable[[bytes], list[bytes]] = earlier_paths
+    ) -> dict[bytes, list[Source]]:
         """The versions under the names that files may have had before a rotation; by the names that they have now."""
-        names = {
-            each.name: [each.files.root.index_name(path) for path in earlier_paths(each.path)] for each in suspects
-        }
-        farther = {
-            each.name: [each.files.root.index_name(path) for path in farther_paths(each.path)] for each in suspects
-        }
+        names = {each.name: [each.files.root.index_name(path) for path in paths_before(each.path)] for each in suspects}
         keys = {before: [before + slot for slot in SLOTS] for each in names.values() for before in each}
-        near = [key for each in keys.values() for key in each]
-        entries = self._needed(self._index.find([*near, *(key for each in farther.values() for key in each)]))
+        entries = self._needed(self._index.find([key for each in keys.values() for key in each]))
         # Of one path the longest first: what goes on behind a tail goes on behind what was read before it as well.
         known = {
             before: sorted((key for key in each if key in entries), key=lambda key: -entries[key].size_bytes)
             for before, each in keys.items()
         }
-        found = {
+        return {
             name: [self._source(key, entries[key]) for before in each for key in known[before]]
             for name, each in names.items()
         }
-        for each in suspects:
-            dated = ((key, entries[key]) for key in farther[each.name] if key in entries)
-            found[each.name] += [self._source(key, entry) for key, entry in dated if each.is_dated_as(entry)]
-        return found
+
+    def _look_farther(self, suspects: Sequence[Suspect], round: _Round, in_flight: InFlightFiles) -> None:
+        """Add what compressed files may have been many rotations ago."""
+        farther = self._sources_by_name(suspects, farther_paths)
+        added: list[Source] = []
+        for suspect in suspects:
+            may_be = [each for each in farther[suspect.name] if not suspect.is_older_than(each.entry)]
+            round.by_name[suspect.name] += may_be
+            added += may_be
+        if added:
+            round.recent |= self._known.are_recent([source.entry.identity for source in added])
+            round.in_flight |= in_flight.among(source.taken_name for source in added)
+            self._fetch(suspects, round)
 
     def _needed(self, entries: dict[bytes, IndexEntry]) -> dict[bytes, IndexEntry]:
         """Entries without parts of versions that were read to the end after all."""

@@ -52,9 +52,9 @@ class Suspect:
         """Its first bytes."""
         return Prefix(self.path, size_bytes, self.stat.file_id)
 
-    def is_dated_as(self, entry: IndexEntry) -> bool:
-        """Whether it has the time of a version, which programs that compress keep, some of them in seconds."""
-        return self.stat.mtime_ns // 1_000_000_000 == entry.mtime_ns // 1_000_000_000
+    def is_older_than(self, entry: IndexEntry) -> bool:
+        """Whether it has an earlier time than a version; programs that compress keep times, some of them in seconds."""
+        return self.stat.mtime_ns // 1_000_000_000 < entry.mtime_ns // 1_000_000_000
 
     def is_exactly_as_listed(self) -> bool:
         """Whether the listed version is there now."""

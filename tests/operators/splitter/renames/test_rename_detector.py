@@ -299,6 +299,25 @@ def test_what_was_renamed_and_compressed_later_keeps_its_place(tmp_path: Path) -
     assert found == [b"1", b"2", b"3"]
 
 
+def test_a_log_that_is_compressed_is_known_after_many_rotations(tmp_path: Path) -> None:
+    """Another file has had its number since, and it has grown before it was compressed."""
+    log = write(tmp_path / "in" / "app.log", b"1\n", mtime_s=1000)
+    lives = Lives(tmp_path)
+    found = lives.scan()
+    rename(log)
+    found += lives.scan()
+    aside = log.with_name("app.log.1").rename(tmp_path / "aside")
+    append(aside, b"2\n")
+    write(log.with_name("app.log.1"), b"3\n")
+    write(log, b"4\n")
+    found += lives.scan()
+    compress(aside)
+    aside.with_name("aside.gz").rename(log.with_name("app.log.7.gz"))
+    found += lives.scan(2)
+    lives.close()
+    assert sorted(found) == [b"1", b"2", b"3", b"4"]
+
+
 @pytest.mark.parametrize("rotate", [copy_and_truncate, compress_at_once, rename])
 def test_a_tail_that_was_gone_before_it_was_read_is_read_where_it_is_now(
     tmp_path: Path, rotate: Callable[[Path], None]
