@@ -256,7 +256,6 @@ FOLLOWED = {
     "they need some space in": BEFORE,
     "try 'UTC'": BEFORE,
     "try UTC": BEFORE,
-    "use Deduplicator": BEFORE,
     "write a number of bytes": BEFORE,
     "write for example": BEFORE,
     "write them as they are, with --to": BEFORE,

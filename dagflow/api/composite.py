@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dagflow.api.operator import Capability, Operator
+from dagflow.api.partitioning import StreamCodec
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,23 +16,25 @@ class Expansion:
 
     Attributes:
         parts: The operators by name, upstream first. The first one has the partitions that the app gives the
-            composite; each other one is parallel to what it takes from.
+            composite; each other one is parallel to what it takes from, but for those in codecs.
         streams: From which output port to which input port records go between them.
         ports: For each port of the composite the ports of parts that it stands for.
+        codecs: What brings records of equal keys together in front of a part, by the part.
     """
 
     parts: Mapping[str, Operator]
     streams: Sequence[tuple[str, str]]
     ports: Mapping[str, Sequence[str]]
+    codecs: Mapping[str, StreamCodec] = field(default_factory=dict)
 
 
 class Composite(Capability):
-    """Declares an operator that runs nowhere itself: other operators, its parts, stand in its place in the plan.
+    """Declares an operator that others, its parts, may stand for: they have its place in the plan.
 
     The parts are called `operator/part`, in plans, messages, counters and the journal. A PropertyTextError of a part
     whose text is a property of the composite is reported at its place in the app.
     """
 
     @abstractmethod
-    def expand(self) -> Expansion:
-        """Called in the driver when the app is planned; gives new operators each time."""
+    def expand(self) -> Expansion | None:
+        """Called in the driver when the app is planned; gives new operators each time, or None to run itself."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from dagflow.api.composite import Composite
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge, PortRef
+from dagflow.spec.app_spec import KeyedPartition, Partition
 
 
 def expanded(logical: LogicalPlan) -> LogicalPlan:
@@ -15,14 +16,18 @@ def expanded(logical: LogicalPlan) -> LogicalPlan:
     ports: dict[PortRef, list[PortRef]] = {}
     inner: list[Edge] = []
     for name, node in logical.operators.items():
-        if not isinstance(node.operator, Composite):
+        found = node.operator.expand() if isinstance(node.operator, Composite) else None
+        if found is None:
             nodes[name] = node
             continue
-        found = node.operator.expand()
         for number, (part, operator) in enumerate(found.parts.items()):
             own = f"{name}/{part}"
             first = replace(node, name=own, operator=operator)
-            nodes[own] = OperatorNode(own, operator, "parallel") if number else first
+            placed = OperatorNode(own, operator, "parallel") if number else first
+            # One partition has all keys.
+            if part in found.codecs and node.partition != 1:
+                placed = replace(placed, partition=KeyedPartition(found.codecs[part], _count(node.partition)))
+            nodes[own] = placed
         for port, inside in found.ports.items():
             ports[PortRef(name, port)] = [_port(name, each) for each in inside]
         inner += [Edge(f"{name}/{source}", _port(name, source), _port(name, to)) for source, to in found.streams]
@@ -35,6 +40,13 @@ def expanded(logical: LogicalPlan) -> LogicalPlan:
         for target in ports.get(edge.target, [edge.target])
     ]
     return replace(logical, operators=nodes, edges=(*edges, *inner), composites=ports)
+
+
+def _count(partition: Partition) -> int | None:
+    """How many partitions an app asks for."""
+    if isinstance(partition, KeyedPartition):
+        return partition.count
+    return partition if isinstance(partition, int) else None
 
 
 def _port(composite: str, inside: str) -> PortRef:

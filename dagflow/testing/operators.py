@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from dagflow.api.composite import Composite
 from dagflow.api.context import Counts, OperatorContext, OutputFiles
 from dagflow.api.control import InputOperator
 from dagflow.api.operator import Operator
@@ -78,11 +79,19 @@ class OperatorHarness:
         batches: The record batches that left each record port.
         outputs: The files that the operator wrote.
         window_id: The newest window, 0 before the first.
+
+    Raises:
+        ValueError: The operator is made of others, which would not run.
     """
 
     def __init__(
         self, operator: Operator, *, connected: Iterable[str] | None = None, outputs: OutputFiles | None = None
     ) -> None:
+        if isinstance(operator, Composite) and (made_of := operator.expand()) is not None:
+            raise ValueError(
+                f"{type(operator).__name__} is made of {', '.join(made_of.parts)}, and does not run alone; "
+                "test the app with `dagflow test` or run_app"
+            )
         self.operator = operator
         self.outputs = outputs or MemoryOutputs()
         self.counters = Counts()

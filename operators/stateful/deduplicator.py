@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import heapq
 from typing import Annotated
 
 import numpy as np
 from pydantic import Field
 
-from dagflow.api.context import OperatorContext
-from dagflow.api.keyed_state import KeyedOperator
-from dagflow.api.partitioning import Key
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Count
 from dagflow.api.records import RECORD, RecordBatch
-from dagflow.metrics.names import DUPLICATES, FORGOTTEN_KEYS
+from dagflow.metrics.names import DUPLICATES
 from operators.required_columns import column_of
+from operators.stateful.remembered_keys import RememberedKeys
 
 
-class Deduplicator(KeyedOperator):
+class Deduplicator(RememberedKeys):
     """Drops the records whose key was seen before.
 
     Needs all records of a key in one partition: `partition: {by: KEY}`, with the same key, or `partition: 1`.
@@ -37,52 +34,24 @@ class Deduplicator(KeyedOperator):
     horizon_windows: Annotated[
         Count | None, Field(ge=1, description="windows that a key is remembered for; null: no limit")
     ] = None
-    max_keys: Annotated[
-        Count,
-        Field(ge=1, description="keys that all partitions remember together, each in about 120 bytes and its own"),
-    ] = 1_000_000
-
-    value_type = int
 
     input = InputPort()
     output = OutputPort()
 
-    _context: OperatorContext
-
-    def setup(self, context: OperatorContext) -> None:
-        """Called once before the first window."""
-        super().setup(context)
-        self._context = context
-
     def begin_window(self, window_id: int) -> None:
         """Forget the keys of windows before the horizon."""
-        self._window_id = window_id
+        super().begin_window(window_id)
         if self.horizon_windows is not None:
             horizon = window_id - self.horizon_windows
-            self._forget([key for key, window in self.state.items() if window < horizon])
+            self.forget([key for key, window in self.state.items() if window < horizon])
 
     @input.batch
     def deduplicate(self, batch: RecordBatch) -> None:
         """Emit the records with new keys."""
-        state = self.state
-        first = []
-        for position, key in enumerate(column_of(batch, self.key).to_pylist()):
-            if key not in state:
-                state[key] = self._window_id
-                first.append(position)
+        keys = column_of(batch, self.key).to_pylist()
+        first = [position for position, window in enumerate(self.remember(keys)) if window is None]
         self._context.counters[DUPLICATES] += len(batch) - len(first)
         if len(first) == len(batch):
             self.output.emit(batch)
         elif first:
             self.output.emit(batch.take(np.array(first, np.int64)))
-
-    def end_window(self) -> None:
-        """Forget the oldest keys where there are too many."""
-        surplus = len(self.state) - max(1, self.max_keys // self._context.partitions)
-        if surplus > 0:
-            self._forget(heapq.nsmallest(surplus, self.state, key=self.state.__getitem__))
-
-    def _forget(self, keys: list[Key]) -> None:
-        for key in keys:
-            del self.state[key]
-        self._context.counters[FORGOTTEN_KEYS] += len(keys)

@@ -2,64 +2,86 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+import itertools
+from collections.abc import Iterable
+from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
 from pydantic import BeforeValidator, Field
 
 from dagflow.api.column_typing import StreamColumns
+from dagflow.api.composite import Composite, Expansion
+from dagflow.api.operator import Operator
+from dagflow.api.partitioning import ByName
 from dagflow.api.properties import Count
 from dagflow.api.records import RecordBatch
-from dagflow.errors import DagflowError
 from operators.expressions.bound import Bound
-from operators.expressions.expression import ExpressionText
+from operators.expressions.expression import Expression
 from operators.expressions.syntax import Node
 from operators.expressions.vectors import Rows
-from operators.reader.reject_limit import Share
-from operators.transform.column_operator import ColumnOperator
-
-FAILED = "failed"
-"""Counts the records that are not as expected; with an expectation behind it, those that fail this one."""
+from operators.transform.expectations import FAILED, Expectation, ExpectingOperator, UniqueColumn
+from operators.transform.unique_check import UniqueCheck
 
 
 def _one_or_many(value: object) -> object:
-    expectations = value if isinstance(value, list) else [value]
-    for each in expectations:
-        if isinstance(each, str) and re.match(r"\s*unique\s*\(", each, re.IGNORECASE):
-            raise ValueError("unique() needs all records, and here each one is looked at for itself; use Deduplicator")
-    return expectations
+    return value if isinstance(value, list) else [value]
 
 
-class Check(ColumnOperator[tuple[Bound, ...]]):
+class Check(ExpectingOperator[tuple[Bound, ...]], Composite):
     """Passes on the records that are as expected, unchanged.
 
-    An expectation is a condition that must be true: a null fails, and so does what cannot be computed.
+    An expectation is a condition that must be true: a null fails, and so does what cannot be computed. `unique(a)`
+    expects that no value is in column a twice: it becomes an operator of its own behind an exchange by that column.
 
-    Guarantee: records keep their order, columns and origin; each one leaves at `output` or at `errors`.
+    Guarantee: records keep their columns and origin, and where no column must be unique their order; each one leaves
+    at `output` or at `errors`.
     """
 
     expect: Annotated[
-        list[ExpressionText],
+        list[Expectation],
         BeforeValidator(_one_or_many),
-        Field(min_length=1, description="conditions that are true for each record, as qty > 0"),
+        Field(min_length=1, description="conditions that are true for each record, as qty > 0, or unique(order_id)"),
     ]
-    on_fail: Annotated[
-        Literal["reject", "warn", "fail"],
-        Field(description="a record that fails: refuse it, count it and pass it on, or end the run"),
-    ] = "reject"
-    max_failed: Annotated[
-        Annotated[Count, Field(ge=0)] | Share | None,
-        Field(description="end the run when more records than this fail, or a larger share of all, such as 1%"),
-    ] = None
+    max_keys: Annotated[
+        Count,
+        Field(ge=1, description="values that are remembered for each unique(…), in about 120 bytes and their own"),
+    ] = 1_000_000
+
+    def expand(self) -> Expansion | None:
+        """An operator for the conditions, and one for each column whose values are unique, where there is one."""
+        unique = [each for each in self.expect if isinstance(each, UniqueColumn)]
+        if not unique:
+            return None
+        limits = {"on_fail": self.on_fail, "max_failed": self.max_failed, "max_rejects": self.max_rejects}
+        conditions = [each for each in self.expect if not isinstance(each, UniqueColumn)]
+        parts: dict[str, Operator] = {"conditions": Check(expect=conditions, **limits)} if conditions else {}
+        codecs = {}
+        for number, each in enumerate(unique, 1):
+            name = f"unique{number}" if number > 1 else "unique"
+            parts[name] = UniqueCheck(each, max_keys=self.max_keys, **limits)
+            codecs[name] = ByName(each.column.name)
+        names = list(parts)
+        return Expansion(
+            parts,
+            [(f"{source}.output", f"{target}.input") for source, target in itertools.pairwise(names)],
+            {
+                "input": [f"{names[0]}.input"],
+                "output": [f"{names[-1]}.output"],
+                "errors": [f"{name}.errors" for name in names],
+            },
+            codecs,
+        )
 
     def expressions(self) -> Iterable[Node]:
         """What is expected."""
-        return (each.tree for each in self.expect)
+        return (each.tree for each in self._conditions)
 
-    @ColumnOperator.input.batch
+    @property
+    def _conditions(self) -> list[Expression]:
+        return [each for each in self.expect if isinstance(each, Expression)]
+
+    @ExpectingOperator.input.batch
     def check(self, batch: RecordBatch) -> None:
         """Emit the records of a batch that are as expected."""
         if not len(batch):
@@ -69,35 +91,25 @@ class Check(ColumnOperator[tuple[Bound, ...]]):
         columns = self.columns_of(batch)
         rows = Rows(columns)
         reasons: dict[int, str] = {}
-        for expectation, bound in zip(self.expect, self.plan_of(columns.schema), strict=True):
+        for expectation, bound in zip(self._conditions, self.plan_of(columns.schema), strict=True):
             vector = bound.compute(rows)
             holds = rows.spread(rows.truth(vector.values)).to_numpy(zero_copy_only=False)
             codes = np.zeros(len(rows), np.int32) if vector.failures is None else vector.failures
             failed = np.flatnonzero(~holds | (codes != 0))
-            self._count(f"{FAILED} {expectation}", len(failed))
+            self.count(f"{FAILED} {expectation}", len(failed))
             if self.on_fail == "warn":
                 reasons |= dict.fromkeys(failed.tolist(), "")
                 continue
             for row in failed.tolist():
                 why = f": {rows.reason(int(codes[row]), row)}" if codes[row] else ""
                 reasons.setdefault(row, f"expected {expectation}{why}")
-        self._count(FAILED, len(reasons))
-        if reasons and self.on_fail == "fail":
-            raise self.error_of(batch, reasons, "mend the record, or set on_fail to reject or warn")
-        if reasons and self.on_fail == "reject":
-            self.refuse(batch, dict(sorted(reasons.items())))
-            batch = batch.filter(pa.array(np.isin(np.arange(len(batch)), list(reasons), invert=True)))
-        self.output.emit(batch)
-
-    def _count(self, name: str, count: int) -> None:
-        if count and self._context is not None:
-            self._context.counters[name] += count
+        self.pass_on(batch, reasons)
 
     def resulting_columns(self, arriving: StreamColumns) -> StreamColumns:
         """Those that arrive."""
         self.require_columns(arriving)
         known = arriving.schema.names
-        self.plan(arriving.with_names(name for expectation in self.expect for name in expectation.columns(known)))
+        self.plan(arriving.with_names(name for each in self._conditions for name in each.columns(known)))
         return arriving
 
     def plan(self, schema: pa.Schema) -> tuple[Bound, ...]:
@@ -106,20 +118,4 @@ class Check(ColumnOperator[tuple[Bound, ...]]):
         Raises:
             ExpressionError: They do not fit.
         """
-        return tuple(expectation.bind_condition(schema) for expectation in self.expect)
-
-    def check_limits(self, totals: Mapping[str, int]) -> None:
-        """End a run in which too much was refused, or failed."""
-        super().check_limits(totals)
-        most: Any = self.max_failed
-        if most is None:
-            return
-        failed = totals.get(FAILED, 0)
-        records = self._record_count(totals)
-        allowed = float(most.rstrip("%")) / 100 * records if isinstance(most, str) else most
-        if failed > allowed:
-            raise DagflowError(
-                f"{failed} of {records} records are not as expected, and max_failed is {most}",
-                hint="the counters of the operator tell which expectation failed; to go on, raise max_failed or set it "
-                "to null",
-            )
+        return tuple(each.bind_condition(schema) for each in self._conditions)

@@ -81,6 +81,11 @@ MISTAKES: list[tuple[str, str, str]] = [
     ("lines", step("Select", where="a > 1"), "5:3: operator 'step' (Select): the records are raw and have no"),
     ("lines", step("Aggregate", columns={"n": "count(*)"}), "put a Parse before this operator"),
     (CLOSED, step("Check", expect=["qty > 0", "nam = ''"]), "there is no column 'nam'; did you mean 'name'?"),
+    (
+        CLOSED,
+        step("Check", expect=["unique(nam)"]),
+        "'step/unique' (UniqueCheck): there is no column 'nam'; did you mean",
+    ),
     (CLOSED, step("Aggregate", by="nam", columns={"n": "count(*)"}), "there is no column 'nam'; did you mean"),
     (CLOSED, step("Aggregate", columns={"n": "sum(name)"}), "sum() takes numbers, and this is text"),
     (CLOSED, step("Select", drop="nam"), "drop: there is no column 'nam'; did you mean 'name'?"),

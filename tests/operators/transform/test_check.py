@@ -104,12 +104,14 @@ def test_a_run_ends_at_the_first_record_that_fails(tmp_path: Path, monkeypatch: 
     ("expect", "message"),
     [
         ([], "at least 1 item"),
-        (["unique(id)"], "unique() needs all records, and here each one is looked at for itself; use Deduplicator"),
+        (["unique(a, b)"], "unique(…) takes the name of one column, and is an expectation of its own"),
+        (["Unique (a) and b > 0"], "unique(…) takes the name of one column, and is an expectation of its own"),
+        (["unique(a"], "unique(…) takes the name of one column, and is an expectation of its own"),
         (["qty >"], "something is missing behind '>'"),
     ],
 )
-def test_expectations_are_conditions_on_single_records(expect: list[str], message: str) -> None:
-    """What needs all of them is named."""
+def test_what_is_no_expectation_is_refused(expect: list[str], message: str) -> None:
+    """With what is expected instead."""
     with pytest.raises(ValidationError, match=re.escape(message)):
         Check(expect=expect)
     with pytest.raises(OperatorError, match="a condition is expected, and this is bigint"):

@@ -1,0 +1,64 @@
+"""What operators share that remember keys over windows: which ones they forget, and when."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from typing import Annotated
+
+from pydantic import Field
+
+from dagflow.api.context import OperatorContext
+from dagflow.api.keyed_state import KeyedOperator
+from dagflow.api.partitioning import Key
+from dagflow.api.properties import Count
+from dagflow.metrics.names import FORGOTTEN_KEYS
+
+
+class RememberedKeys(KeyedOperator):
+    """An operator that remembers keys, and the window in which each came first.
+
+    Guarantee: a key is remembered as long as it is among the newest max_keys. Keys that are forgotten are counted.
+    """
+
+    max_keys: Annotated[
+        Count,
+        Field(ge=1, description="keys that all partitions remember together, each in about 120 bytes and its own"),
+    ] = 1_000_000
+
+    value_type = int
+
+    _context: OperatorContext
+
+    def setup(self, context: OperatorContext) -> None:
+        """Called once before the first window."""
+        super().setup(context)
+        self._context = context
+
+    def begin_window(self, window_id: int) -> None:
+        """Keep the number of the window, for the keys that come first in it."""
+        self._window_id = window_id
+
+    def end_window(self) -> None:
+        """Forget the oldest keys where there are too many."""
+        surplus = len(self.state) - max(1, self.max_keys // self._context.partitions)
+        if surplus > 0:
+            self.forget(heapq.nsmallest(surplus, self.state, key=self.state.__getitem__))
+
+    def remember(self, keys: Iterable[Key]) -> Iterator[int | None]:
+        """Remember keys that are new.
+
+        Returns:
+            For each key the window in which it came first; None for one that comes now for the first time.
+        """
+        for key in keys:
+            first: int | None = self.state.get(key, None)
+            if first is None:
+                self.state[key] = self._window_id
+            yield first
+
+    def forget(self, keys: list[Key]) -> None:
+        """Forget keys, and count them."""
+        for key in keys:
+            del self.state[key]
+        self._context.counters[FORGOTTEN_KEYS] += len(keys)

@@ -1,0 +1,126 @@
+"""What is expected of records: conditions on each one, and columns in which no value comes twice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field, PlainValidator, WithJsonSchema
+
+from dagflow.api.properties import Count
+from dagflow.api.records import RecordBatch
+from dagflow.errors import DagflowError
+from operators.expressions.expression import Expression
+from operators.expressions.expression_error import ExpressionError
+from operators.expressions.parsing import parsed
+from operators.expressions.syntax import ColumnName
+from operators.reader.reject_limit import Share
+from operators.transform.column_operator import ColumnOperator, Plan
+
+FAILED = "failed"
+"""Counts the records that are not as expected; with an expectation behind it, those that fail this one."""
+
+_UNIQUE = re.compile(r"\s*unique\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class UniqueColumn:
+    """The expectation that a value is in a column once: `unique(order_id)`.
+
+    Attributes:
+        text: As it is written.
+        column: The column.
+    """
+
+    text: str
+    column: ColumnName = field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, text: str) -> UniqueColumn:
+        """The expectation that a text is.
+
+        Raises:
+            ExpressionError: It is something else.
+        """
+        try:
+            # Blanks for the word keep the positions of what stands behind it.
+            tree = parsed(_UNIQUE.sub(lambda found: " " * len(found[0]), text, count=1))
+        except ExpressionError:
+            tree = None
+        if not isinstance(tree, ColumnName):
+            reason = "unique(…) takes the name of one column, and is an expectation of its own"
+            raise ExpressionError(reason, text, len(text) - len(text.lstrip()))
+        return cls(text, tree)
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def _expectation(value: object) -> Expression | UniqueColumn:
+    if isinstance(value, UniqueColumn):
+        return value
+    if isinstance(value, str) and _UNIQUE.match(value) and "(" in value:
+        return UniqueColumn.of(value)
+    return Expression.of(value)
+
+
+_SCHEMA: dict[str, Any] = {"type": ["string", "number"], "description": "a condition, as qty > 0, or unique(order_id)"}
+
+Expectation = Annotated[Expression | UniqueColumn, PlainValidator(_expectation), WithJsonSchema(_SCHEMA)]
+"""A property that is an expectation."""
+
+
+class ExpectingOperator(ColumnOperator[Plan]):
+    """An operator that passes on the records that are as expected, and does with the others what it is told."""
+
+    on_fail: Annotated[
+        Literal["reject", "warn", "fail"],
+        Field(description="a record that fails: refuse it, count it and pass it on, or end the run"),
+    ] = "reject"
+    max_failed: Annotated[
+        Annotated[Count, Field(ge=0)] | Share | None,
+        Field(description="end the run when more records than this fail, or a larger share of all, such as 1%"),
+    ] = None
+
+    def count(self, name: str, count: int) -> None:
+        """Add to a counter."""
+        if count and self._context is not None:
+            self._context.counters[name] += count
+
+    def pass_on(self, batch: RecordBatch, failed: Mapping[int, str]) -> None:
+        """Emit the records of a batch, but for those that fail and are refused.
+
+        Args:
+            batch: The records.
+            failed: Why a record fails, by its position.
+
+        Raises:
+            RecordError: One fails, and on_fail says that this ends the run, or no stream takes in what is refused.
+        """
+        self.count(FAILED, len(failed))
+        if failed and self.on_fail == "fail":
+            raise self.error_of(batch, failed, "mend the record, or set on_fail to reject or warn")
+        if failed and self.on_fail == "reject":
+            self.refuse(batch, dict(sorted(failed.items())))
+            batch = batch.filter(pa.array(np.isin(np.arange(len(batch)), list(failed), invert=True)))
+        self.output.emit(batch)
+
+    def check_limits(self, totals: Mapping[str, int]) -> None:
+        """End a run in which too much was refused, or failed."""
+        super().check_limits(totals)
+        most: Any = self.max_failed
+        if most is None:
+            return
+        failed = totals.get(FAILED, 0)
+        records = self._record_count(totals)
+        allowed = float(most.rstrip("%")) / 100 * records if isinstance(most, str) else most
+        if failed > allowed:
+            raise DagflowError(
+                f"{failed} of {records} records are not as expected, and max_failed is {most}",
+                hint="the counters of the operator tell which expectation failed; to go on, raise max_failed or set it "
+                "to null",
+            )
