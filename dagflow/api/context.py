@@ -68,6 +68,16 @@ class OutputFiles(Protocol):
             StorageError: The store refused it.
         """
 
+    def hold(self, url: str) -> OutputFile:
+        """Begin a file that is held back, and that a later window reads before it makes others of it; see HoldsFiles.
+
+        Args:
+            url: A name beside which it is kept. No file is ever published under it.
+
+        Raises:
+            StorageError: The store refused it.
+        """
+
 
 @dataclass(frozen=True, slots=True)
 class WindowBudget:

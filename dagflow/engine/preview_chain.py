@@ -75,6 +75,8 @@ class _NoFiles:
     def open(self, url: str) -> _NoFile:
         return _NoFile()
 
+    hold = open
+
 
 class PreviewChain:
     """All partitioned operators of a part of an app, one partition of each.

@@ -115,3 +115,14 @@ class StorageContext:
         """
         final_url = absolute(final_url)
         return self.backend(final_url).pending.open(final_url, tag=tag, durability=durability, checksum=checksum)
+
+    def open_held(
+        self, final_url: str, *, tag: str, durability: Durability = "process", checksum: bool = False
+    ) -> PendingWriter:
+        """Begin a file that is read at its pending_url, and not published; see PendingFiles.open_held.
+
+        Raises:
+            StorageError: The store refused.
+        """
+        final_url = absolute(final_url)
+        return self.backend(final_url).pending.open_held(final_url, tag=tag, durability=durability, checksum=checksum)

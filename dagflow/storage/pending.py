@@ -154,6 +154,24 @@ class PendingFiles(ABC):
             StorageError: The store refused.
         """
 
+    def open_held(
+        self, final_url: str, *, tag: str, durability: Durability = "process", checksum: bool = False
+    ) -> PendingWriter:
+        """Begin a file that any process reads at its pending_url, and that is discarded or swept, but not published.
+
+        Stores whose pending files cannot be read keep it in another way.
+
+        Args:
+            final_url: A name beside which it is kept.
+            tag: As for open().
+            durability: As for open().
+            checksum: As for open().
+
+        Raises:
+            StorageError: The store refused.
+        """
+        return self.open(final_url, tag=tag, durability=durability, checksum=checksum)
+
     @abstractmethod
     def publish(self, pending: PendingFile, durability: Durability = "process") -> None:
         """Make a pending file visible under its final name, at once and as a whole; doing it again does nothing.

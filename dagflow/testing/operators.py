@@ -48,6 +48,8 @@ class MemoryOutputs:
         assert url not in self.files, f"{url} was written twice"
         return _MemoryFile(self, url)
 
+    hold = open
+
 
 class _MemoryFile:
     def __init__(self, outputs: MemoryOutputs, url: str) -> None:

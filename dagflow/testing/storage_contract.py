@@ -60,6 +60,12 @@ class StoreUnderTest:
         writer.write(data)
         return writer.close(records=3)
 
+    def hold(self, url: str, data: bytes, *, tag: str = TAG) -> PendingFile:
+        """A file with these bytes that is held beside a name."""
+        writer = self.context.open_held(url, tag=tag)
+        writer.write(data)
+        return writer.close(records=3)
+
     def put(self, url: str, data: bytes) -> str:
         """A file with these bytes, in the place of what was there."""
         self.pending(url).replace(self.write(url, data))
@@ -306,6 +312,23 @@ class PendingContract(StoreUnderTest):
         with pytest.raises(StorageError, match="lost"):
             publish_all(self.context, [dead])
         assert self.everything(root) == {"a/g", "a/h", "f"}
+
+    @pytest.mark.parametrize("size", [0, 5000])
+    def test_a_held_file_is_read_before_anything_is_published(self, root: str, size: int) -> None:
+        """Until it is discarded, or a later driver finds it among what no window holds."""
+        data, tags = os.urandom(size), [TAG, TAG, pending_tag("app", 2), pending_tag("other-app", 1)]
+        held, dead, alive, foreign = (self.hold(f"{root}/out/f", data, tag=tag) for tag in tags)
+        given_up = self.context.open_held(f"{root}/out/f", tag=TAG)
+        given_up.write(b"x")
+        given_up.abandon()
+        assert [self.content(each.pending_url) for each in (held, dead, alive, foreign)] == [data] * 4
+        assert find_lost(self.context, [held]) == []
+        sweep, keep = self.pending(root).sweep, {held.pending_url}
+        assert sweep(f"{root}/out", owner="app", before_epoch=2, require_right=_no_other_driver, keep=keep) == 1
+        assert find_lost(self.context, [held, dead, alive, foreign]) == [dead]
+        discard_all(self.context, [held, held, alive, foreign])
+        assert self.everything(root) == set()
+        assert self.uploads(root) == []
 
     def test_a_sweep_of_nothing_does_nothing(self, root: str) -> None:
         """An output directory that does not exist yet has no leftovers."""

@@ -21,7 +21,7 @@ from dagflow.api.transactions import Target, TargetDecision, TransactionalSink
 from dagflow.errors import DagflowError
 from dagflow.metrics.names import IGNORED_VALUES, RESCUED_VALUES
 from dagflow.storage.context import StorageContext
-from dagflow.storage.location import is_local, redacted, relocated
+from dagflow.storage.location import redacted, relocated
 from dagflow.storage.pending import PendingFile
 from operators.required_columns import require_names
 from operators.rescued_values import FILE, OFFSET, RESCUED, rescued_count, rescued_text
@@ -162,13 +162,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
         self._table.replace_by(self.upsert_by)
         if self.upsert_by and self.commit is not None and self.commit != GroupLimits(every_millis=0):
             raise ValueError("commit: with upsert_by each window is a transaction; leave it out")
-        # Fragments must be read before their window is published, and what is uploaded is not.
-        self._may_hold = not self._table.is_named and not self.upsert_by and is_local(self._table.location)
-        if not is_local(self._table.location) and (self.commit or GroupLimits(every_millis=0)).every_millis != 0:
-            raise ValueError(
-                "commit: windows are grouped in tables on local disks only; leave it out, and each window is a "
-                "transaction"
-            )
+        self._may_hold = not self._table.is_named and not self.upsert_by
         if self._table.is_named and self.commit is not None:
             raise ValueError(f"commit: {kind} has no transactions, so that each window is visible by itself")
 

@@ -6,11 +6,16 @@ import contextlib
 import os
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import NoSuchTableError
 
+from dagflow.api.operator import Operator
 from dagflow.engine.run import RunOptions, run
+from dagflow.plan.groups import grouped
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.runtime.inline import InlineRuntime
@@ -19,6 +24,7 @@ from dagflow.storage.backends.s3.client import S3Client, S3Location
 from dagflow.testing.faults import Faults, InjectedCrash, Moment
 from operators.reader.block_reader import BlockReader
 from operators.sink.record_writer import RecordWriter
+from operators.sink.table_writer import TableWriter
 from operators.splitter.splitter import FileSplitterInput
 from operators.transform.record_filter import RecordFilter
 
@@ -30,6 +36,7 @@ CHANGES = {
     "upload_part",
     "complete_multipart_upload",
     "abort_multipart_upload",
+    "delete_object",
     "delete_objects",
 }
 SAMPLES = int(os.environ.get("DAGFLOW_CRASH_SAMPLES", "8"))
@@ -38,13 +45,14 @@ SAMPLES = int(os.environ.get("DAGFLOW_CRASH_SAMPLES", "8"))
 LINES = [b"".join(b"%sline %d of %d\n" % (b"." if n % 3 == 0 else b"", n, file) for n in range(8)) for file in range(3)]
 
 
-def bucket_app(root: str) -> LogicalPlan:
+def bucket_app(root: str, writer: Operator | None = None) -> LogicalPlan:
     """Return an app of splitter, reader, filter and writer below one URL, with two windows or more."""
+    writer = writer or RecordWriter(path=f"{root}/out", file_name="block")
     nodes = [
         OperatorNode("splitter", FileSplitterInput(files=[f"{root}/in"], block_size=64, blocks_threshold=3)),
         OperatorNode("reader", BlockReader(min_readers=2, max_readers=2)),
         OperatorNode("filter", RecordFilter(drop={"prefix": "."}), "parallel"),
-        OperatorNode("writer", RecordWriter(path=f"{root}/out", file_name="block"), "parallel"),
+        OperatorNode("writer", writer, "parallel"),
     ]
     ends = [
         ("splitter.blocks_metadata_output", "reader.blocks_metadata_input"),
@@ -94,10 +102,9 @@ def uploads(root: str) -> list[Any]:
     return found
 
 
-def complete(root: str) -> None:
+def complete(app: LogicalPlan) -> None:
     """Run in this process, without faults, with nothing but the bucket."""
-    summary = run(bucket_app(root), RunOptions(), runtime=InlineRuntime)
-    assert summary.state == "completed"
+    assert run(app, RunOptions(), runtime=InlineRuntime).state == "completed"
 
 
 def test_after_a_death_at_any_request_the_bucket_holds_every_record_once(s3_root: str) -> None:
@@ -106,7 +113,7 @@ def test_after_a_death_at_any_request_the_bucket_holds_every_record_once(s3_root
     undisturbed = f"{s3_root}/undisturbed"
     put_input(undisturbed)
     with dying(0, "before") as faults:
-        complete(undisturbed)
+        complete(bucket_app(undisturbed))
     expected, calls = published(undisturbed), faults.calls
     kept = b"".join(line for content in LINES for line in content.splitlines(True) if line[:1] != b".")
     assert b"".join(expected[name] for name in sorted(expected)) == kept
@@ -119,6 +126,44 @@ def test_after_a_death_at_any_request_the_bucket_holds_every_record_once(s3_root
             run(bucket_app(root), RunOptions(), runtime=InlineRuntime)
         assert faults.has_struck
         assert published(root).items() <= expected.items()
-        complete(root)
+        complete(bucket_app(root))
         assert published(root) == expected
         assert uploads(root) == []
+
+
+def table_app(root: str, database: Path) -> LogicalPlan:
+    """Return the app with a table of Iceberg, whose windows are one transaction; the catalog is a database."""
+    catalog = {"type": "sql", "uri": f"sqlite:///{database}", "warehouse": f"{root}/out"}
+    return grouped(bucket_app(root, TableWriter(table="iceberg:shop.lines", catalog=catalog)))
+
+
+def rows(database: Path) -> list[bytes]:
+    """Return the records of the table, sorted; none where there is no table."""
+    options = {"uri": f"sqlite:///{database}", "py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO"}
+    options["s3.endpoint"] = os.environ["AWS_ENDPOINT_URL"]
+    with SqlCatalog("default", **options) as catalog:
+        try:
+            return sorted(catalog.load_table("shop.lines").scan().to_arrow()["record"].to_pylist())
+        except NoSuchTableError:
+            return []
+
+
+def test_after_a_death_at_any_request_a_table_has_every_record_once(s3_root: str, tmp_path: Path) -> None:
+    """Also where windows hold files that a later one merges; nothing of the dead process remains that is hidden."""
+    put_input(s3_root)
+    with dying(0, "before") as faults:
+        complete(table_app(s3_root, tmp_path / "undisturbed.db"))
+    expected, calls = rows(tmp_path / "undisturbed.db"), faults.calls
+    assert len(expected) == sum(line[:1] != b"." for content in LINES for line in content.splitlines(True))
+    for at in sorted(random.Random(calls).sample(range(1, calls + 1), min(SAMPLES, calls))):
+        root, database = f"{s3_root}/{at}", tmp_path / f"{at}.db"
+        put_input(root)
+        with dying(at, "after") as faults, contextlib.suppress(InjectedCrash):
+            run(table_app(root, database), RunOptions(), runtime=InlineRuntime)
+        assert faults.has_struck
+        assert rows(database) in ([], expected)
+        complete(table_app(root, database))
+        assert rows(database) == expected, f"died at {at}"
+        filesystem, path = S3Client("s3", {}).locate(f"{root}/out")
+        left = [*filesystem.find(path), *(upload["Key"] for upload in uploads(root))]
+        assert not [name for name in left if "/.dagflow-pending/" in name]

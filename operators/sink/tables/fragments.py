@@ -115,7 +115,7 @@ class FragmentFiles:
         if self._context.outputs is None:
             raise RuntimeError("nothing can be held back where windows are planned")
         name = f"fragment-{self._window_id:08d}-{self._context.partition:05d}-{os.urandom(8).hex()}"
-        fragment = _Fragment(self._context.outputs.open(join(self._location, name)))
+        fragment = _Fragment(self._context.outputs.hold(join(self._location, name)))
         fragment.takes(schema)
         self._open.append(fragment)
         return fragment

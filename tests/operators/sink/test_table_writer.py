@@ -370,7 +370,6 @@ def test_a_column_that_cannot_be_added_stops_the_run(tmp_path: Path, batch: pa.R
         ({"table": "out/orders"}, "table takes delta:PATH, as in delta:out/orders, iceberg:.*; got 'out/orders'"),
         ({"table": "delta:"}, "table takes delta:PATH"),
         ({"table": "delta:gs://bucket/orders"}, "delta takes a directory of a local disk or of S3, not gs://bucket/or"),
-        ({"table": "delta:s3://bucket/orders", "commit": {"bytes": 1}}, "windows are grouped .* on local disks only"),
         ({"table": "delta:out", "partition_by": ["a", "a"]}, "partition_by names a column twice"),
         ({"table": "delta:out", "metadata_columns": "path"}, "'file', 'offset' or 'window'"),
     ],

@@ -6,8 +6,9 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import Future, wait
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -23,6 +24,7 @@ from dagflow.storage.pending import (
     PendingFiles,
     PendingWriter,
     conflict,
+    is_earlier_tag,
     lost_output,
 )
 from dagflow.storage.request_threads import request_threads
@@ -119,8 +121,30 @@ class S3PendingWriter(PendingWriter):
         self._is_open = False
 
 
+class S3HeldWriter(S3PendingWriter):
+    """Makes an object in a hidden directory, as what is uploaded cannot be read before.
+
+    Args:
+        final_url: A name beside which it is kept.
+        url: The object.
+        location: The same.
+        tag: What pending_tag() gave the driver.
+        checksum: Whether to compute crc32.
+    """
+
+    def __init__(self, final_url: str, url: str, location: S3Location, tag: str, checksum: bool) -> None:
+        super().__init__(url, location, tag, checksum)
+        self._beside = final_url
+
+    @override
+    def close(self, *, records: int) -> PendingFile:
+        pending = super().close(records=records)
+        _publish(pending, self._location, {})
+        return replace(pending, final_url=self._beside, pending_url=pending.final_url, token="")
+
+
 class S3PendingFiles(PendingFiles):
-    """A multipart upload for each file, completed to publish it.
+    """A multipart upload for each file, completed to publish it; files that are held are objects in hidden directories.
 
     An unfinished upload does not show whose it is: a sweep ends it where the checkpoint has published its name
     already, or when it is a week old.
@@ -141,6 +165,13 @@ class S3PendingFiles(PendingFiles):
         return S3PendingWriter(final_url, self._client.location(final_url), tag, checksum)
 
     @override
+    def open_held(
+        self, final_url: str, *, tag: str, durability: Durability = "process", checksum: bool = False
+    ) -> S3HeldWriter:
+        url = join(parent(final_url), PENDING_DIRECTORY, tag, os.urandom(16).hex())
+        return S3HeldWriter(final_url, url, self._client.location(url), tag, checksum)
+
+    @override
     def publish(self, pending: PendingFile, durability: Durability = "process") -> None:
         _publish(pending, self._client.location(pending.final_url), {"IfNoneMatch": "*"})
 
@@ -157,6 +188,9 @@ class S3PendingFiles(PendingFiles):
 
     @override
     def is_whole(self, pending: PendingFile) -> bool:
+        if not pending.token:
+            held = self._client.location(pending.pending_url)
+            return _head(held, held.key).get("ContentLength") == pending.size_bytes
         location, token = self._client.location(pending.final_url), json.loads(pending.token)
         if not token["upload"] or _head(location, location.key).get("Metadata", {}).get(_IDENTITY) == token["id"]:
             return True
@@ -164,6 +198,10 @@ class S3PendingFiles(PendingFiles):
 
     @override
     def discard(self, pending: PendingFile) -> None:
+        if not pending.token:
+            held = self._client.location(pending.pending_url)
+            held.call("delete_object", "discard", Key=held.key)
+            return
         location, upload = self._client.location(pending.final_url), json.loads(pending.token)["upload"]
         if upload:
             _abort(location, location.key, upload)
@@ -187,9 +225,14 @@ class S3PendingFiles(PendingFiles):
     ) -> int:
         location = self._client.location(root_url)
         kept_names = {name_of(url) for url in keep}
+        held = [
+            key
+            for key in _held(location)
+            if is_earlier_tag(name_of(parent(key)), owner, before_epoch) and name_of(key) not in kept_names
+        ]
         found = _uploads(location, f"{location.key}/" if location.key else "")
         found = [each for each in found if quote(each[1], safe="") not in kept_names]
-        if not found:
+        if not found and not held:
             return 0
         # Asked behind the listing: while no later driver has come, none of these can be an upload of its tasks.
         require_right()
@@ -197,12 +240,23 @@ class S3PendingFiles(PendingFiles):
         def end(key: str, upload: str, initiated_s: float) -> bool:
             # Under a name that another checkpoint has published it may be what that one is about to put there.
             is_stale = time.time() - initiated_s > self._stale_s
-            is_over = is_stale or _head(location, key).get("Metadata", {}).get(_OWNER) == owner
+            is_held = is_earlier_tag(name_of(parent(key)), owner, before_epoch)
+            is_over = is_stale or is_held or _head(location, key).get("Metadata", {}).get(_OWNER) == owner
             if is_over:
                 _abort(location, key, upload)
             return is_over
 
-        return sum(ended.result() for ended in [request_threads().submit(end, *each) for each in found])
+        ended = [request_threads().submit(end, *each) for each in found]
+        for key in held:
+            location.call("delete_object", "sweep", Key=key)
+        return len(held) + sum(each.result() for each in ended)
+
+
+def _held(location: S3Location) -> Iterator[str]:
+    """The keys of the files that are held beside those of a directory."""
+    prefix = join(location.key, PENDING_DIRECTORY, "") if location.key else f"{PENDING_DIRECTORY}/"
+    for page in location.list("list held files", Prefix=prefix):
+        yield from (entry["Key"] for entry in page.get("Contents", ()))
 
 
 def _head(location: S3Location, key: str) -> dict[str, Any]:

@@ -71,6 +71,17 @@ def test_a_sweep_leaves_to_another_checkpoint_what_it_replaces(s3_root: str) -> 
     assert content(f"{s3_root}/out/b/f") == b"new"
 
 
+def test_a_sweep_ends_uploads_of_dead_drivers_for_held_files(s3_root: str) -> None:
+    """Their names show whose they are."""
+    for tag in (TAG, pending_tag("app", 9)):
+        writer = STORAGE.open_held(f"{s3_root}/out/f", tag=tag)
+        writer.write(b"x")
+        writer.end()
+    assert sweep(f"{s3_root}/out", owner="app", before_epoch=9, require_right=alone) == 1
+    (left,) = unfinished_uploads(s3_root)
+    assert pending_tag("app", 9) in left["Key"]
+
+
 def test_a_sweep_by_a_driver_that_was_replaced_ends_no_upload(s3_root: str) -> None:
     """What it has listed may be its successor's."""
     publish(write(f"{s3_root}/out/f", b"told"))
