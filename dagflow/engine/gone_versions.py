@@ -100,7 +100,8 @@ def _read_under_their_names(left_out: LeftOut, planned: WindowPlan, skipped: Seq
                 continue
             url, version = redacted(block.url), block.version
             if ((url, version.size_bytes, version.mtime_ns, version.etag), block.start) not in again:
-                read.setdefault(url, []).append(block)
+                for name in {url, redacted(getattr(block, "moved_from", "")) or url}:
+                    read.setdefault(name, []).append(block)
     return [each for each in left_out.newest if any(_is_read_by(each, block) for block in read.get(each.url, ()))]
 
 

@@ -19,8 +19,9 @@ class ReadPart:
         url: The file.
         size_bytes: Length of the version.
         mtime_ns: Its modification time in nanoseconds since 1970.
-        end: All records that begin before this offset were read; a record may lie across it.
-        fingerprint: Of the bytes up to there.
+        end: All records that begin before this offset, in the content of a compressed file, were read; a record may
+            lie across it.
+        fingerprint: Of the bytes up to there; UNKNOWN of a compressed file.
     """
 
     url: str

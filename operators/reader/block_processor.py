@@ -129,7 +129,8 @@ class BlockProcessor:
             return None
         if block.is_last:
             return block_fingerprint(file, block, storage)
-        return None if accounting.is_decompressed else part_fingerprint(file, block, accounting.complete_until, storage)
+        end, is_decompressed = accounting.complete_until, accounting.is_decompressed
+        return part_fingerprint(file, block, end, storage, is_decompressed=is_decompressed)
 
     def _report(
         self, block: BlockMetadata, accounting: BlockAccounting, fingerprint: FileFingerprints | ReadPart | None

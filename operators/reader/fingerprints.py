@@ -38,7 +38,9 @@ def block_fingerprint(file: ByteSource, block: BlockMetadata, storage: StorageCo
     return FileFingerprints.of("", [block.url], [version.size_bytes], [version.mtime_ns], [fingerprint])
 
 
-def part_fingerprint(file: ByteSource, block: BlockMetadata, end: int, storage: StorageContext) -> ReadPart | None:
+def part_fingerprint(
+    file: ByteSource, block: BlockMetadata, end: int, storage: StorageContext, *, is_decompressed: bool
+) -> ReadPart | None:
     """How far a file was read whose rest is in other blocks; None where that is of no use, see block_fingerprint.
 
     Args:
@@ -46,6 +48,7 @@ def part_fingerprint(file: ByteSource, block: BlockMetadata, end: int, storage: 
         block: A block that was read.
         end: All records before this offset were read with it and those before it; 0 where that is not known.
         storage: Reaches the file.
+        is_decompressed: Whether the offset is one in the content of a compressed file, which gets no fingerprint.
 
     Raises:
         StorageError: The file cannot be read.
@@ -53,7 +56,8 @@ def part_fingerprint(file: ByteSource, block: BlockMetadata, end: int, storage: 
     if block.is_last or not end or block.version.etag or not storage.backend(block.url).is_local:
         return None
     version = block.version
-    return ReadPart(block.url, version.size_bytes, version.mtime_ns, end, prefix_fingerprint(file, end))
+    fingerprint = UNKNOWN if is_decompressed else prefix_fingerprint(file, end)
+    return ReadPart(block.url, version.size_bytes, version.mtime_ns, end, fingerprint)
 
 
 def prefix_fingerprint(source: ByteSource, size_bytes: int) -> int:
@@ -101,10 +105,17 @@ def skipped_block_fingerprint(block: BlockMetadata, storage: StorageContext) -> 
 
 
 def gone_block_fingerprint(
-    block: BlockMetadata, storage: StorageContext, *, is_rewritten: bool
+    block: BlockMetadata, start: int, storage: StorageContext, *, is_rewritten: bool
 ) -> FileFingerprints | None:
-    """What stands for a file of which nothing was read from a block on, because its version was gone."""
-    return _mark(block, storage, gone_from(block.start, is_rewritten=is_rewritten))
+    """What stands for a file of which nothing was read from a place on, because its version was gone.
+
+    Args:
+        block: The first block that was gone.
+        start: Where it begins; 0 in a compressed file, whose content goes on where that was read to, see ReadPart.
+        storage: Reaches the file.
+        is_rewritten: Whether the file was there with other bytes.
+    """
+    return _mark(block, storage, gone_from(start, is_rewritten=is_rewritten))
 
 
 def _mark(block: BlockMetadata, storage: StorageContext, mark: int) -> FileFingerprints | None:

@@ -73,13 +73,18 @@ class ErrorPolicy:
             if not error.hint:
                 error.hint = _HINT
             raise error
+        is_later = block.start > 0 and not block.resumes
+        is_in_content = is_later and expected_compression(block, self._compression) is not None
+        if is_in_content and not (_has_content(block) or self._was_gone(block)):
+            return
         self._leave_out(block, error, "deleted" if isinstance(error, MissingError) else "superseded")
         self._context.counters[VANISHED] += 1
         is_rewritten = isinstance(error, SourceChangedError) and error.is_rewritten
-        if block.start and not block.resumes and expected_compression(block, self._compression) is not None:
-            # How much of the content was read with the blocks before it is not known.
-            return
-        self._report(gone_block_fingerprint(block, self._context.storage, is_rewritten=is_rewritten))
+        start = 0 if is_in_content else block.start
+        self._report(gone_block_fingerprint(block, start, self._context.storage, is_rewritten=is_rewritten))
+
+    def _was_gone(self, block: BlockMetadata) -> bool:
+        return block.is_gone or version_key(block) in self._context.gone
 
     def leave_out_after_part(self, block: BlockMetadata, error: GoneError) -> None:
         """Leave out a block of which something was emitted: the window runs again, without the file's version.
@@ -128,6 +133,12 @@ class ErrorPolicy:
     def _report(self, event: FileFingerprints | None) -> None:
         if event is not None and self._context.source_events is not None:
             self._context.source_events.append(event)
+
+
+def _has_content(block: BlockMetadata) -> bool:
+    """Whether records may begin in a later block of a compressed file; if it is not cut, all are the first one's."""
+    part = block.decompressed
+    return part is not None and part.start < part.end
 
 
 def version_key(block: BlockMetadata) -> VersionKey:

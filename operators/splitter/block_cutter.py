@@ -202,7 +202,8 @@ class BlockCutter:
         self.flush()
         # The pre-scan of one version says nothing about a later one.
         grows = file.is_open or is_begun
-        if version.size_bytes > file.block_size and stays_whole(file.url, () if grows else self._cut_suffixes):
+        is_whole = file.content_start > 0 or stays_whole(file.url, () if grows else self._cut_suffixes)
+        if version.size_bytes > file.block_size and is_whole:
             if not grows:
                 logger.warning("compressed file is one block url=%s bytes=%d", redacted(file.url), version.size_bytes)
             file = replace(file, block_size=version.size_bytes)

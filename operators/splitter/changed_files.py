@@ -17,7 +17,7 @@ from operators.splitter.growth_notes import GrowthNotes
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.fingerprinting import Prefix
-from operators.splitter.index.version_slots import PART, SHORTER, ReadVersion, is_part
+from operators.splitter.index.version_slots import EARLIER, PART, SHORTER, ReadVersion, is_part
 from operators.splitter.scan.listed_files import ListedFiles
 
 logger = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class ChangedFiles:
         if start and is_cut:
             # A block that was gone begins behind a record in progress that was left before it.
             start = before.size_bytes
-        if not start and entry.fingerprint > REWRITTEN and self._goes_on_in_content(files):
+        if not start and entry.fingerprint > REWRITTEN and self._goes_on_in_content(files.keys[0], name):
             content_start = max(before.size_bytes, 0)
         is_behind = before.size_bytes == (start or content_start)
         known = before.fingerprint if is_behind and before.fingerprint > UNKNOWN else UNKNOWN
@@ -107,9 +107,10 @@ class ChangedFiles:
             begins_at_cut=is_behind and is_cut,
         )
 
-    def _goes_on_in_content(self, files: ListedFiles) -> bool:
-        """Whether what was read before a compressed file was taken, and nothing of it read, is of its content."""
-        return uncompressed(files.keys[0]) != files.keys[0] and self._on_change.appended == "tail"
+    def _goes_on_in_content(self, path: bytes, name: bytes) -> bool:
+        """Whether what was read of a file under a name, or before it was compressed, is of its content."""
+        names = path, name.partition(EARLIER)[0]
+        return any(uncompressed(each) != each for each in names) and self._on_change.appended == "tail"
 
     def begun(self, changed: Sequence[tuple[ListedFiles, IndexEntry]]) -> dict[bytes, tuple[Prefix, int]]:
         """How files began before a tail of them was gone.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import random
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from backports import zstd
 
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError
@@ -66,11 +68,12 @@ class Life:
         folder: Where all of it is.
         content: What the log holds.
         format: Its format.
+        name: Its name.
     """
 
-    def __init__(self, folder: Path, content: bytes, format: str = "lines") -> None:
+    def __init__(self, folder: Path, content: bytes, format: str = "lines", name: str = "app.log") -> None:
         self.folder = folder
-        self.log = write(folder / "in" / "app.log", content)
+        self.log = write(folder / "in" / name, content)
         self._app = load_app(str(write(folder / "app.yaml", APP.format(folder=folder, format=format))))
 
     def run(self, act: Callable[[], object] = lambda: None, at: int = 0) -> RunSnapshot:
@@ -110,6 +113,25 @@ def test_a_rotated_file_is_read_on_from_where_it_was_read_to(
     expected = [*LINES, b"new 1", *([b"appended"] if rotate is move_and_append else [])]
     assert Counter(published(tmp_path)) == Counter(expected)
     assert summary.left_out.ranges == 0
+
+
+@pytest.mark.parametrize("name", ["app.log.1.zst", "any"])
+@pytest.mark.parametrize("lines", [5, 60], ids=["frames", "one frame"])
+def test_a_compressed_file_that_moves_is_read_on_in_its_content(tmp_path: Path, lines: int, name: str) -> None:
+    """Frames are in the windows in which they begin; if there is one, all is read when the file goes."""
+    records = [line + bytes(random.Random(line).choices(b"abcdef", k=60)) for line in LINES]
+    frames = (records[start : start + lines] for start in range(0, len(records), lines))
+    content = b"".join(zstd.compress(b"".join(line + b"\n" for line in frame)) for frame in frames)
+    life = Life(tmp_path, content, name="app.log.zst")
+
+    def act() -> None:
+        (old := life.log.with_name("old")).mkdir()
+        life.log.rename(old / name)
+
+    first = life.run(act, at=3)
+    second = life.run()
+    assert (first.left_out.ranges > 0, second.left_out.ranges) == (lines == 5, 0)
+    assert Counter(published(tmp_path)) == Counter(records)
 
 
 @pytest.mark.parametrize("rotate", [move_elsewhere, copy_and_truncate, compress_at_once])
