@@ -89,9 +89,12 @@ class StageTask:
         self._records = program.records if program.records is not None and program.records.attach(self._chain) else None
         watched = ChainWatch(self._chain, lambda: self._progress.bytes_read, program.limits.warning_s)
         self._watch = TaskWatch(program.limits, host, self._work_in, watched, self._give_sign, send)
+        self._begun: set[str] = set()
         if host.is_retry:
             # An operator that ends its process has ended the one before; the driver gets to know at which input.
             self._chain.on_step = self._progress.report
+        elif host.owns_process:
+            self._chain.on_step = self._report_beginning
         for edge in stage.reports:
             self._chain.connect(edge.source, self._reporter(edge.target))
         for number, edge in enumerate(stage.outputs):
@@ -102,10 +105,20 @@ class StageTask:
         return self._work_in(self._chain.at_hand)
 
     def _work_in(self, at_hand: AtHand | None) -> WorkAtHand:
-        work = WorkAtHand(self._window.window_id, self._stage.index, self._partition)
-        if at_hand is None:
-            return work
-        return structs.replace(work, operator=at_hand.operator, what=cut_text(str(at_hand), MAX_WHAT))
+        work = self._place(at_hand)
+        return work if at_hand is None else structs.replace(work, what=cut_text(str(at_hand), MAX_WHAT))
+
+    def _place(self, at_hand: AtHand | None) -> WorkAtHand:
+        """The operator at work, without its input, which takes long to describe."""
+        operator = "" if at_hand is None else at_hand.operator
+        return WorkAtHand(self._window.window_id, self._stage.index, self._partition, operator)
+
+    def _report_beginning(self) -> None:
+        """Report the first input of each operator: native code may keep the watching thread from doing so."""
+        at_hand = self._chain.at_hand
+        if at_hand is not None and at_hand.payload is not None and at_hand.operator not in self._begun:
+            self._begun.add(at_hand.operator)
+            self._progress.report()
 
     def _loaded(self, operator: str) -> Operator:
         """A new instance of an operator; a module of its author may do anything while it is imported."""
@@ -203,11 +216,11 @@ class StageTask:
 
     def _name(self) -> str:
         """The operator at work, as the beginning of a sentence."""
-        return str(self._work()) if self._host is SHARED_HOST else ""
+        return str(self._place(self._chain.at_hand)) if self._host is SHARED_HOST else ""
 
     def _printed(self, line: str) -> bool:
         """Send a line that an operator has printed, as long as the task has sent little."""
-        work = self._work()
+        work = self._place(self._chain.at_hand)
         if self._host.owns_process and sys.__stderr__ is not None:
             sys.__stderr__.write(f"{work}: {line}\n")
         self._printed_lines.line(work, line)

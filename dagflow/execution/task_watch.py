@@ -90,6 +90,7 @@ class TaskWatch:
     def __enter__(self) -> TaskWatch:
         self._task = threading.get_ident()
         self._threads_before = frozenset(thread.ident for thread in threading.enumerate())
+        self._wind_up()
         threading.Thread(target=self._run, name="task-watch", daemon=True).start()
         return self
 
@@ -115,12 +116,15 @@ class TaskWatch:
                 # The task changes what this thread reads; the next look sees a state in rest.
                 continue
 
+    def _wind_up(self) -> None:
+        """Start, again, a watch of the interpreter's own, which needs no lock of Python's: native code may hold it."""
+        if self._ends_process:
+            faulthandler.dump_traceback_later(self._limits.timeout_s + GRACE_S, exit=True, file=_STDERR)
+
     def _look(self) -> None:
         if is_debugging():
             return
-        if self._ends_process:
-            # A watch of the interpreter's own, which needs no lock of Python's: native code may hold it.
-            faulthandler.dump_traceback_later(self._limits.timeout_s + GRACE_S, exit=True, file=_STDERR)
+        self._wind_up()
         for found in self._chain.look():
             if found.standstill.is_over:
                 self._send_end(self._told.pop(found.call)[0], found.standstill.seconds)

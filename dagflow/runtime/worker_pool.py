@@ -12,7 +12,7 @@ import socket
 import sys
 import threading
 from concurrent.futures import CancelledError, Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,8 @@ from dagflow.runtime.worker_server import Job, Reply, ServerSetup
 LOOK_EVERY_S = 1.0
 """How often a silent process is looked at."""
 
-_FATAL = re.compile(r"Fatal Python error: ([^\n]+)")
-"""What Python's faulthandler leaves of a process that dies by a signal of its own making."""
+_LAST_WORDS = re.compile(r"^(?:Fatal Python error: ([^\n]+)|Timeout \()", re.MULTILINE)
+"""What Python's faulthandler leaves of a process that dies by a signal of its own making, or that stood still."""
 
 Priority = tuple[float, ...]
 
@@ -153,8 +153,9 @@ class WorkerPool:
         if died.last is None:
             return DagflowError("the process of a task died before it did anything", hint=f"{self._log} may say why")
         log = self._log.read_text(errors="replace") if self._log.exists() else ""
-        fatal = _FATAL.findall(log)[-1:]
-        return death_of(died.last, MAX_ATTEMPTS, f"{self._log} has its stack", "".join(fatal))
+        fatal = _LAST_WORDS.findall(log)[-1:]
+        last = replace(died.last, is_timed_out=died.last.is_timed_out or fatal == [""])
+        return death_of(last, MAX_ATTEMPTS, f"{self._log} has its stack", "".join(fatal))
 
     def _forked(self) -> Connection:
         """A connection to a new process.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 
 from typing_extensions import override
@@ -11,6 +13,19 @@ from dagflow.execution.chain_watch import ChainWatch, Found, Watched
 from dagflow.execution.stalls import StallLimits, Standstill, StandstillDetector
 from dagflow.execution.task_progress import TaskMessage, WorkAtHand
 from dagflow.execution.task_watch import SHARED_HOST, TaskTimeoutError, TaskWatch
+from tests.cli.processes import PATIENCE_S
+
+HELD = """
+import ctypes
+from dagflow.execution import task_watch
+from dagflow.execution.stalls import StallLimits
+
+task_watch.GRACE_S = 0.1
+host = task_watch.TaskHost(owns_process=True)
+with task_watch.TaskWatch(StallLimits(0.1, 0.1), host, None, None, lambda: None, print):
+    ctypes.PyDLL(None).sleep(3600)
+"""
+"""A task whose native code does not let go of Python's lock from the beginning."""
 
 
 class StillAfterTheEnd(ChainWatch):
@@ -49,3 +64,10 @@ def test_a_task_that_is_over_is_not_ended() -> None:
     except TaskTimeoutError:
         reached = 0
     assert (reached, told) == (499500, [])
+
+
+def test_native_code_that_never_lets_go_is_ended() -> None:
+    """It does not leave the thread beside the task the moment that it needs to begin."""
+    done = subprocess.run([sys.executable, "-c", HELD], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("Timeout (0:00:00.200000)!")

@@ -113,6 +113,11 @@ DYING: dict[str, tuple[Callable[[], object], str]] = {
 }
 """What ends the process of a task."""
 
+def hold_python() -> None:
+    """Run native code that does not let go of Python's lock."""
+    ctypes.PyDLL(None).usleep(2_500_000)
+
+
 HARMLESS: dict[str, Callable[[], object]] = {
     "fork": fork,
     "thread": leave_a_thread,
@@ -132,5 +137,5 @@ class Misbehaving(Lines):
     def read(self, sample: Sample) -> Iterator[None]:
         """Misbehave, and go on."""
         failing = FAILING.get(self.how) or DYING.get(self.how)
-        (failing[0] if failing else HARMLESS[self.how])()
+        (failing[0] if failing else {**HARMLESS, "native": hold_python}[self.how])()
         yield from super().read(sample)

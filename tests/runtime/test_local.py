@@ -12,6 +12,7 @@ import pytest
 
 from dagflow.errors import OperatorError
 from dagflow.execution.program import Program
+from dagflow.execution.stalls import StallLimits
 from dagflow.runtime.local import LocalRuntime
 from tests.runtime.bad_operators import DYING, HARMLESS, Misbehaving
 from tests.runtime.runtime_contract import TEXTS, RuntimeContract, Start, exchanging_plan, operators_of, window
@@ -50,6 +51,17 @@ def test_odd_but_harmless_operators_do_their_work(start: Start, tmp_path: Path, 
     program = Program.of("app", exchanging_plan(), {**operators_of(tmp_path), "lines": Misbehaving(how=how)})
     results = start(program).submit(window([b"a b"])).result()
     assert [result.error for result in results] == [None] * 6
+
+
+def test_native_code_that_holds_the_first_task_is_told(
+    start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It keeps the watch beside the task from saying anything, so the task has said before what it begins with."""
+    operators = {**operators_of(tmp_path), "lines": Misbehaving(how="native")}
+    program = Program.of("app", exchanging_plan(), operators, limits=StallLimits(warning_s=1.0))
+    assert [result.error for result in start(program).submit(window([b"a b"])).result()] == [None] * 6
+    told = " ".join(caplog.messages)
+    assert re.search(r"window 7, operator 'lines' .*: its process has not answered for \d s, last in read\(\) of s", told)
 
 
 def test_all_processes_and_files_go_with_the_runtime(start: Start, tmp_path: Path) -> None:
