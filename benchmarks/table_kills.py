@@ -1,6 +1,6 @@
 """What is in a table whose writer is killed again and again: with dagflow, delta-rs, pyiceberg and dlt.
 
-    python -m benchmarks.table_kills [--kills 20] [--files 1000] [--seed 1] [--only delta-rs,dagflow]
+    python -m benchmarks.table_kills [--kills 20] [--files 1000] [--seed 1] [--only delta-rs "dagflow, delta"]
 
 Each contender adds the files of a directory to a table, and is killed with SIGKILL at a random moment after it has
 begun, `--kills` times; then it may end. Counted are the records that the table lacks, and those that it has twice.
@@ -12,7 +12,9 @@ begun, `--kills` times; then it may end. Counted are the records that the table 
 | pyiceberg | a list of files, as for delta-rs |
 | pyiceberg, property | the number of the batch in the summary of the snapshot, looked for when it starts |
 | dlt | the state of its resource, which it keeps with each load; pending loads go on by themselves |
-| dagflow | its checkpoint |
+| dagflow, delta | its checkpoint, as for the other two kinds |
+| dagflow, iceberg | |
+| dagflow, parquet | |
 
 Needs the extras `benchmark`, `delta`, `iceberg` and `sql-catalog`.
 """
@@ -53,11 +55,20 @@ attributes: {checkpoint: journal, window_millis: 100}
 operators:
   splitter: {class: FileSplitterInput, properties: {files: in, blocks_threshold: 5, pack_bytes: 0}}
   reader: {class: BlockReader, properties: {format: {type: json_lines, columns: {id: int64}}, max_readers: 1}}
-  table: {class: TableWriter, properties: {table: "delta:out", commit: {every_millis: 0}}, partition: parallel}
+  table: {class: TableWriter, properties: {PROPERTIES}, partition: parallel}
 streams:
   blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
   rows: {from: reader.messages, to: table.input}
 """
+
+
+DAGFLOW = {
+    "dagflow, delta": 'table: "delta:out", commit: {every_millis: 0}',
+    "dagflow, iceberg": 'table: "iceberg:shop.rows", commit: {every_millis: 0}, '
+    'catalog: {type: sql, uri: "sqlite:///catalog.db", warehouse: out}',
+    "dagflow, parquet": 'table: "parquet:out"',
+}
+"""What the app says of its table: each window is visible by itself."""
 
 
 def batches(size: int) -> Iterator[tuple[int, list[str]]]:
@@ -173,24 +184,27 @@ WRITERS: dict[str, Callable[[], None]] = {
 
 def ids_in(name: str) -> list[int]:
     """What the table of a contender has."""
+    import pyarrow.parquet as pq
     from deltalake import DeltaTable
 
-    if name.startswith("pyiceberg"):
+    if "iceberg" in name:
         return list(_iceberg().scan().to_arrow()["id"].to_pylist())
+    if "parquet" in name:
+        return list(pq.read_table("out", columns=["id"])["id"].to_pylist())
     place = "out/shop/rows" if name == "dlt" else "out"
     return list(DeltaTable(place).to_pyarrow_table(columns=["id"])["id"].to_pylist())
 
 
 def command_of(name: str) -> list[str]:
     """How a contender is started in its directory."""
-    if name == "dagflow":
+    if name in DAGFLOW:
         return [sys.executable, "-m", "dagflow.cli", "run", "app.yaml", "--local", "-q"]
     return [sys.executable, "-m", "benchmarks.table_kills", "--write", name]
 
 
 def has_begun(name: str, before: int) -> bool:
     """Whether a contender that was started is at work."""
-    if name == "dagflow":
+    if name in DAGFLOW:
         return log_length() > before + 1  # behind the record that takes the checkpoint over
     return Path(BEGUN).exists()
 
@@ -231,7 +245,7 @@ def compete(name: str, options: argparse.Namespace) -> list[str]:
         for file in range(options.files):
             ids = range(file * ROWS, (file + 1) * ROWS)
             Path("in", f"{file:05}.json").write_text("".join(f'{{"id": {each}}}\n' for each in ids))
-        Path("app.yaml").write_text(APP)
+        Path("app.yaml").write_text(APP.replace("PROPERTIES", DAGFLOW.get(name, "")))
         killed, failed = run_killed(name, options.kills, random.Random(options.seed))
         counts = Counter(ids_in(name))
         lost = options.files * ROWS - len(counts)
@@ -246,7 +260,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--files", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", nargs="*", default=[*WRITERS, "dagflow"], help="contenders")
+    parser.add_argument("--only", nargs="*", default=[*WRITERS, *DAGFLOW], help="contenders")
     parser.add_argument("--write", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.write:

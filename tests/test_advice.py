@@ -267,7 +267,6 @@ FOLLOWED = {
     "give another name": BEFORE,
     "name a file": BEFORE,
     "name one as operator.port": BEFORE,
-    "leave it out": BEFORE,
     "use table: delta:PATH": BEFORE,
     "add '…' to upsert_by": BEFORE,
     "give each query an operator": BEFORE,

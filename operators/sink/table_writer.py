@@ -40,7 +40,7 @@ from operators.sink.tables.table_columns import (
     schema_text,
 )
 from operators.sink.tables.table_files import TableFiles
-from operators.sink.tables.table_groups import GroupLimits, TableGroups, TableMerger
+from operators.sink.tables.table_groups import UPSERT_BYTES, GroupLimits, TableGroups, TableMerger
 
 MetadataColumn = Literal["file", "offset", "window"]
 
@@ -103,7 +103,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
         BeforeValidator(_one_or_many),
         Field(
             description="columns by whose values a record takes the place of an earlier one in the table, as results "
-            "of an aggregate do; the last one of a window counts; for delta and iceberg, each window a transaction"
+            "of an aggregate do; the last one counts; for delta and iceberg"
         ),
     ] = ()
     target_file_bytes: Annotated[
@@ -133,7 +133,8 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
         Tuning(),
         Field(
             description="when readers see records: the windows of a group are one transaction; by default each minute "
-            "or 512 MiB while following, and otherwise the run or 2 GiB; {every_millis: 0} for each window"
+            "or 512 MiB while following, and otherwise the run or 2 GiB, with upsert_by 64 MiB; {every_millis: 0} for "
+            "each window"
         ),
     ] = None
 
@@ -160,9 +161,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
         may_grow = self.on_new_column == "add"
         self._table = _KINDS[kind](location, self.partition_by, may_grow=may_grow, catalog=self.catalog)
         self._table.replace_by(self.upsert_by)
-        if self.upsert_by and self.commit is not None and self.commit != GroupLimits(every_millis=0):
-            raise ValueError("commit: with upsert_by each window is a transaction; leave it out")
-        self._may_hold = not self._table.is_named and not self.upsert_by
+        self._may_hold = not self._table.is_named
         if self._table.is_named and self.commit is not None:
             raise ValueError(f"commit: {kind} has no transactions, so that each window is visible by itself")
 
@@ -220,6 +219,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
                 shape.partition_by,
                 stores_partition_columns=table.stores_partition_columns,
                 causes=self._columns.causes,
+                keys=self.upsert_by,
             )
         else:
             self._files = TableFiles(
@@ -333,7 +333,9 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
         """What says when a group is due."""
         limits = self._limits
         return TableGroups(
-            every_millis=limits.every_millis, bytes=limits.bytes, target_file_bytes=self.target_file_bytes
+            every_millis=limits.every_millis,
+            bytes=limits.bytes or (UPSERT_BYTES if self.upsert_by else None),
+            target_file_bytes=self.target_file_bytes,
         )
 
     def merger(self) -> Operator:

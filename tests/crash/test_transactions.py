@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from dagflow.plan.logical import LogicalPlan
 from dagflow.testing.faults import Faults, InjectedCrash, Pause, crashing_disk
 from tests.engine.sample_app import words
 from tests.engine.table_app import (
@@ -25,6 +28,7 @@ from tests.engine.table_app import (
     parquet_app,
     parquet_rows,
     replaced_by_others,
+    upserting_app,
     with_faults,
     work,
 )
@@ -85,30 +89,39 @@ def test_a_transaction_whose_answer_is_lost_adds_nothing_twice(
     assert rows_of(quick_disk / "db") == words(TEXTS)
 
 
-@pytest.mark.parametrize("kind", UPSERTING)
+@pytest.mark.parametrize(
+    "make_app",
+    [*UPSERTING.values(), lambda root, texts: in_groups(upserting_app(root, texts))],
+    ids=[*UPSERTING, "delta-groups"],
+)
 def test_a_key_has_its_newest_row_wherever_a_run_dies(
-    monkeypatch: pytest.MonkeyPatch, quick_disk: Path, kind: str
+    monkeypatch: pytest.MonkeyPatch, quick_disk: Path, make_app: Callable[[Path, list[bytes]], LogicalPlan]
 ) -> None:
     """No window takes the place of a later one, and none is left out; readers see no key twice."""
     texts = [b"a b", b"a", b"c b", b"c"]  # the source puts two of them into a window
-    wanted, make_app = [b"a 1", b"b 2", b"c 2"], UPSERTING[kind]
+    wanted = [b"a 1", b"b 2", b"c 2"]
     for at in range(1, MOST_CALLS):
         root = quick_disk / str(at)
         for death in deaths(at, later=5):
             with crashing_disk(str(root), death) as faults, contextlib.suppress(InjectedCrash):
                 with_faults(monkeypatch, faults)
                 work(make_app(root, texts))
-            assert newest_rows(root / "db") in ([], [b"a 1", b"b 1"], wanted), f"seen at {at}"
+            assert counted(newest_rows(root / "db")) in ([], [b"a 1", b"b 1"], wanted), f"seen at {at}"
             if death == at:
                 has_died = faults.has_struck
         with_faults(monkeypatch, Faults())
         work(make_app(root, texts))
-        assert newest_rows(root / "db") == wanted, f"died at {at}"
+        assert counted(newest_rows(root / "db")) == wanted, f"died at {at}"
         shutil.rmtree(root)
         if not has_died:
             assert at > 50
             return
     pytest.fail("the run never came through")
+
+
+def counted(rows: list[bytes]) -> list[bytes]:
+    """Rows with 2 for the second window that has read something: one that merges may be between it and the first."""
+    return [re.sub(b" [2-9]$", b" 2", row) for row in rows]
 
 
 @pytest.mark.parametrize("kind", UPSERTING)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -64,6 +64,7 @@ class FragmentFiles:
         partition_by: What the table is partitioned by.
         stores_partition_columns: See TableFiles.
         causes: See TableFiles.
+        keys: See TableFiles.
     """
 
     def __init__(
@@ -74,9 +75,11 @@ class FragmentFiles:
         *,
         stores_partition_columns: bool = False,
         causes: Mapping[str, str] | None = None,
+        keys: Sequence[str] = (),
     ) -> None:
         self._context = context
         self._location = location
+        self._keys = keys
         self._partition_by = partition_by
         self._left_out = () if stores_partition_columns else tuple(field.column for field in partition_by)
         self._empty_is_null = not stores_partition_columns
@@ -123,8 +126,14 @@ class FragmentFiles:
     def end_window(self) -> None:
         """Hold the fragment back."""
         for fragment in self._open:
-            fragment.close(self._context.operator, [str(field) for field in self._partition_by], self._causes)
+            fragment.close(self._facts())
         self._open.clear()
+
+    def _facts(self) -> FileFacts:
+        partition_by = [str(field) for field in self._partition_by]
+        return FileFacts(
+            self._context.operator, "", dict.fromkeys(partition_by), causes={**self._causes}, keys=[*self._keys]
+        )
 
 
 class _Fragment:
@@ -173,14 +182,14 @@ class _Fragment:
             self._pieces.append([list(values), self._end, self._end + data.size])
             self._end += data.size
 
-    def close(self, operator: str, partition_by: Sequence[str], causes: Mapping[str, str]) -> None:
-        """End the file."""
+    def close(self, facts: FileFacts) -> None:
+        """End the file, with what is true of all files of the window."""
         for values in list(self._rows):
             self._write(values)
         schema = schema_text(pa.schema(list(self._columns.values())))
-        told = {name: causes[name] for name in self._columns if name in causes}
-        facts = FileFacts(operator, schema, dict.fromkeys(partition_by), causes=told, held=self._pieces)
-        self._file.close(records=self._records, facts=facts)
+        causes = {name: facts.causes[name] for name in self._columns if name in facts.causes}
+        own = replace(facts, schema=schema, causes=causes, held=self._pieces)
+        self._file.close(records=self._records, facts=own)
 
 
 def read_piece(storage: StorageContext, url: str, piece: Piece) -> list[pa.RecordBatch]:

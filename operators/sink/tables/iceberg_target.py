@@ -6,7 +6,6 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 
 import pyarrow as pa
-from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionField as IcebergField
@@ -268,7 +267,7 @@ class IcebergState(ReplayableState):
             transaction = self._transaction(replay.added)
             summary = self._mark(transaction, {"replay": str(replay.number)})
             shown = {} if self._handle is None else shown_files(self._table.name, self._handle, replay.removed)
-            replace_files(transaction, shown.values(), _data_files(transaction, replay.added), AlwaysTrue(), summary)
+            replace_files(transaction, shown.values(), _data_files(transaction, replay.added), summary)
             transaction.commit_transaction()
 
     def _creation(self, columns: pa.Schema, files: Sequence[PendingFile]) -> Transaction:

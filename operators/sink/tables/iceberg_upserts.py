@@ -77,14 +77,13 @@ def upsert(
             removed.append(there)
             if len(kept):
                 files.add(_read(metadata, io, there).take(pa.array(kept)))
-    replace_files(transaction, removed, files.finish(), found, summary)
+    replace_files(transaction, removed, files.finish(), summary)
 
 
 def replace_files(
     transaction: Transaction,
     removed: Iterable[DataFile],
     added: Iterable[DataFile],
-    predicate: BooleanExpression,
     summary: Mapping[str, str],
 ) -> None:
     """Let data files take the place of others, in one snapshot; the first one of a table adds some.
@@ -93,14 +92,12 @@ def replace_files(
         transaction: The transaction; it is not committed here.
         removed: The files that go.
         added: The files that come.
-        predicate: What is true of rows of each file that goes.
         summary: What the snapshot says of itself.
     """
     is_first = transaction.table_metadata.current_snapshot() is None
     operation = Operation.APPEND if is_first else Operation.OVERWRITE
     io = transaction._table.io
     with _Replacement(operation, transaction, io, snapshot_properties=dict(summary)) as replacement:
-        replacement.delete_by_predicate(predicate)
         for each in removed:
             replacement.delete_data_file(each)
         for each in added:
@@ -111,15 +108,11 @@ class _Replacement(_OverwriteFiles, _MergeAppendFiles):
     """A snapshot that replaces files, and merges manifests as one that adds files does.
 
     pyiceberg keeps the manifests of what was removed, and those of each commit: each would take longer than the one
-    before. And it looks for manifests by a term for each partition of the removed files, which nests too deeply where
-    they are many; here the predicate that found the files finds the manifests.
+    before.
     """
 
     def _existing_manifests(self) -> list[ManifestFile]:
         return [each for each in super()._existing_manifests() if each.has_added_files() or each.has_existing_files()]
-
-    def _build_delete_files_partition_predicate(self) -> None:
-        pass
 
 
 def _range_of(keys: pa.Table) -> BooleanExpression:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -16,7 +16,7 @@ from operators.sink.file_sink import FileSink
 from operators.sink.formats.base import FileStream
 from operators.sink.formats.parquet import ParquetEncoder, ParquetSink
 from operators.sink.tables.partition_fields import PartitionField
-from operators.sink.tables.table_partitions import partitions_of
+from operators.sink.tables.table_partitions import PartitionRows, partitions_of
 from operators.sink.tables.table_statistics import facts_of
 
 _MAX_OPEN = 64
@@ -50,7 +50,8 @@ class TableFiles:
         operator: The writer of the table, where it is not the one that writes the files.
         is_named: Whether the names of files make them visible, and no transaction.
         causes: Why columns are new or wider, see FileFacts; as it is when a file ends.
-        keys: Columns by whose values the rows take the place of others; such files hold all columns.
+        keys: Columns by whose values the rows take the place of others; such files hold all columns, and rows of all
+            partitions in their order.
     """
 
     def __init__(
@@ -92,15 +93,24 @@ class TableFiles:
         """
         rows = batch.to_arrow()
         stored = stored_columns(rows.schema, self._left_out)
-        for part in partitions_of(rows, self._partition_by, empty_is_null=self._empty_is_null):
+        for part in self._parts_of(rows):
             chosen = batch if part.indices is None else batch.take(part.indices)
             columns = chosen.to_arrow()
             fields = [columns.schema.field(name) for name in self._left_out]
             key = part.directory, *map(str, fields)
-            values = {str(field): text for field, text in part.values.items()}
+            values = {str(field): part.values.get(field) for field in self._partition_by}
             made = _DataFileFormat.of(self._operator, values, fields, self._causes, self._keys)
             format = self._formats.setdefault(key, made)
             self._sink.write(RecordBatch(columns.select(stored), origin=chosen.origin), format, part.directory)
+
+    def _parts_of(self, rows: pa.RecordBatch) -> Iterable[PartitionRows]:
+        parts = partitions_of(rows, self._partition_by, empty_is_null=self._empty_is_null)
+        if not self._keys:
+            return parts
+        for part in parts:
+            _ = part.directory  # refuses a value that no name of a directory can have
+        # Their order counts, and the driver partitions what it makes of them.
+        return [PartitionRows({}, None)]
 
     def end_window(self) -> None:
         """End the window's files."""

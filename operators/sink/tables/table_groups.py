@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -20,6 +20,7 @@ from dagflow.api.records import RecordBatch
 from dagflow.errors import LostOutputError, MissingError
 from dagflow.storage.pending import HeldFile
 from operators.sink.tables.fragments import Piece, pieces_of, read_piece, united, with_columns
+from operators.sink.tables.newest_rows import newest_of
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_columns import schema_of_text, schema_text
 from operators.sink.tables.table_files import TableFiles
@@ -27,6 +28,9 @@ from operators.sink.tables.table_files import TableFiles
 FOLLOWING_MILLIS = 60_000
 FOLLOWING_BYTES = 512 << 20
 RUN_BYTES = 2 << 30
+
+UPSERT_BYTES = 64 << 20
+"""Of fragments whose rows take the place of others: the driver holds the newest rows of a group."""
 
 MOST_FRAGMENTS = 4096
 """Held files of a group at most, which the snapshots of the journal name one by one."""
@@ -59,6 +63,7 @@ class MergeJob:
         size_bytes: Bytes of the pieces.
         pieces: The pieces in order, by fragment: its URL, and the range of each piece.
         windows: The windows that wrote the fragments, in the same order.
+        keys: Columns by whose values the rows take the place of others; then the newest one of each key is in the file.
     """
 
     operator: str
@@ -68,6 +73,7 @@ class MergeJob:
     size_bytes: int
     pieces: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
     windows: tuple[int, ...] = ()
+    keys: tuple[str, ...] = ()
 
 
 class TableGroups(Grouper):
@@ -132,7 +138,7 @@ def merge_jobs(files: Sequence[HeldFile], target_bytes: int) -> list[MergeJob]:
 
     Args:
         files: The fragments, oldest first, at least one.
-        target_bytes: The length of a data file.
+        target_bytes: The length of a data file; those with keys are of any length, as each has all rows of its keys.
     """
     facts = [held.file.facts for held in files if held.file.facts is not None]
     schema = schema_text(united([each.schema for each in facts]))
@@ -144,7 +150,7 @@ def merge_jobs(files: Sequence[HeldFile], target_bytes: int) -> list[MergeJob]:
     jobs = []
     for pieces in by_partition.values():
         total = sum(piece.end - piece.start for _, piece in pieces)
-        count = max(1, round(total * _SHRINKS_TO / target_bytes))
+        count = 1 if facts[-1].keys else max(1, round(total * _SHRINKS_TO / target_bytes))
         shares: list[list[tuple[str, Piece]]] = [[] for _ in range(count)]
         position = 0
         for url, piece in pieces:
@@ -156,7 +162,8 @@ def merge_jobs(files: Sequence[HeldFile], target_bytes: int) -> list[MergeJob]:
         newest, location = facts[-1], files[-1].file.final_url.rpartition("/")[0]
         of_table = newest.operator, location, tuple(newest.partition), schema
         for size_bytes, ranges in (_ranges_of(share) for share in shares if share):
-            jobs.append(MergeJob(*of_table, size_bytes, ranges, tuple(windows[url] for url, _ in ranges)))
+            written_by = tuple(windows[url] for url, _ in ranges)
+            jobs.append(MergeJob(*of_table, size_bytes, ranges, written_by, tuple(newest.keys)))
     return jobs
 
 
@@ -205,13 +212,20 @@ class TableMerger(Operator):
             None,
             stores_partition_columns=self.stores_partition_columns,
             operator=job.operator,
+            keys=job.keys,
         )
         files.begin_window(self._window_id)
+        found = (with_columns(rows, schema) for rows in self._pieces(job))
+        if job.keys:
+            found = iter(newest_of(pa.Table.from_batches(found, schema), job.keys).combine_chunks().to_batches())
+        for rows in found:
+            files.write(RecordBatch(rows))
+        files.end_window()
+
+    def _pieces(self, job: MergeJob) -> Iterator[pa.RecordBatch]:
         for url, ranges in job.pieces:
             for start, end in ranges:
-                for rows in self._rows(job, url, Piece((), start, end)):
-                    files.write(RecordBatch(with_columns(rows, schema)))
-        files.end_window()
+                yield from self._rows(job, url, Piece((), start, end))
 
     def _rows(self, job: MergeJob, url: str, piece: Piece) -> list[pa.RecordBatch]:
         try:

@@ -16,6 +16,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PendingFile
 from operators.files.python_file import PythonFile
 from operators.sink.tables.base import Table
+from operators.sink.tables.newest_rows import newest_of
 from operators.sink.tables.partition_fields import PartitionField
 
 REPLACED_BY_KEYS = "with upsert_by, later windows may have taken the place of its rows"
@@ -43,9 +44,7 @@ def newest_rows(
         if pa.types.is_string(column.type):
             position = rows.schema.get_field_index(name)
             rows = rows.set_column(position, name, pc.if_else(pc.equal(column, ""), None, column))
-    numbered = rows.select(list(keys)).append_column("", pa.array(np.arange(len(rows))))
-    last = numbered.group_by(list(keys)).aggregate([("", "max")])["_max"]
-    return rows if len(last) == len(rows) else rows.take(pa.array(np.sort(last.to_numpy())))
+    return newest_of(rows, keys)
 
 
 def _read(storage: StorageContext, file: PendingFile) -> pa.Table:

@@ -75,15 +75,6 @@ def test_any_sequence_of_windows_leaves_the_newest_rows(tmp_path: Path, partitio
     assert dict(zip(places, found["n"].to_pylist(), strict=True)) == wanted and len(found) == len(wanted)
 
 
-def test_more_partitions_than_expressions_nest(tmp_path: Path) -> None:
-    """A window that replaces rows in each of a thousand partitions."""
-    numbers = list(range(1200))
-    first, second = columns(k=numbers, n=numbers), columns(k=numbers, n=[-n for n in numbers])
-    ICEBERG.write(tmp_path, first, second, upsert_by="k", partition_by="k")
-    found = ICEBERG.rows(tmp_path)
-    assert found is not None and sorted(found["n"].to_pylist()) == sorted(-n for n in numbers)
-
-
 def test_manifests_of_what_was_replaced_are_not_kept(tmp_path: Path) -> None:
     """A commit reads them all, and would become slower with each window."""
     windows = [columns(k=["a", "b"], n=[window, window]) for window in range(8)]

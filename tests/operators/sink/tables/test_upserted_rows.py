@@ -15,6 +15,7 @@ from pyiceberg.exceptions import NoSuchTableError
 
 from dagflow.engine.run import run
 from dagflow.errors import DagflowError
+from dagflow.plan.groups import grouped
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from operators.sink.table_writer import TableWriter
@@ -136,6 +137,18 @@ def test_an_empty_text_is_null_where_the_table_keeps_it_so(
     assert found is not None and sorted(found["n"].to_pylist()) == wanted
 
 
+@pytest.mark.parametrize("partition_by", [(), "k"])
+def test_the_last_record_of_a_key_in_a_group_counts(tmp_path: Path, kind: Kind, partition_by: str) -> None:
+    """Of those of one window as well, and where the table takes two texts for one."""
+    texts = [("", 1), (None, 2), ("a", 3)], [(None, 4), ("", 5), ("b", 6), ("a", 7)], [("", 8), (None, 9)]
+    batches = [columns(k=pa.array([k for k, _ in rows], pa.string()), n=[n for _, n in rows]) for rows in texts]
+    logical = app(tmp_path, batches, **kind.properties(tmp_path), upsert_by="k", partition_by=partition_by)
+    assert run(grouped(logical), runtime=InlineRuntime).windows == 4, "one more merges what the others hold"
+    numbers = [6, 7, 9] if partition_by and kind is KINDS["delta"] else [6, 7, 8, 9]
+    found = kind.rows(tmp_path)
+    assert found is not None and sorted(found["n"].to_pylist()) == numbers
+
+
 def test_a_row_is_replaced_as_a_whole(tmp_path: Path, kind: Kind) -> None:
     """A column that comes later is added, and is null elsewhere; one that a record lacks is null in its row."""
     found = kind.write(tmp_path, columns(k=[1, 2], a=["x", "y"]), columns(k=[2, 3], b=[True, False]), upsert_by="k")
@@ -185,10 +198,6 @@ def test_keys_of_all_types_find_their_rows(tmp_path: Path, kind: Kind, values: p
         (
             {"table": "delta:out", "upsert_by": "k", "partition_by": "day"},
             "add 'day' to upsert_by, or do not partition",
-        ),
-        (
-            {"table": "delta:out", "upsert_by": "k", "commit": {"bytes": 1}},
-            "each window is a transaction; leave it out",
         ),
     ],
 )
