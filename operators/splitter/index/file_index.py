@@ -197,6 +197,12 @@ class FileIndex:
         found = zip(wanted, self.view().look_up(wanted), strict=True)
         return {path: entry for path, entry in found if entry is not None}
 
+    def paths_among(self, paths: Sequence[bytes]) -> set[bytes]:
+        """Those of some paths that hold a file that was taken, or have held one."""
+        view = self.view()
+        view.look_up(sorted(set(paths)))
+        return view.known_near(paths)[0]
+
     def entries_of(self, paths: pa.ChunkedArray | pa.Array) -> pa.Table:
         """The entries of some paths as a table."""
         found = self.find(paths.to_pylist())

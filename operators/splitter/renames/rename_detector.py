@@ -136,7 +136,7 @@ class RenameDetector:
         name_by_path = {path: files.root.index_name(path) for path in paths}
         known, beyond = view.known_near(list(name_by_path.values()))
         if lacking := [name for name in beyond if name not in self._known_names]:
-            found = self._index.find(lacking)
+            found = self._index.paths_among(lacking)
             if len(self._known_names) + len(lacking) > MAX_CACHED_NAMES:
                 self._known_names.clear()
             self._known_names.update((name, name in found) for name in lacking)

@@ -318,6 +318,20 @@ def test_a_log_that_is_compressed_is_known_after_many_rotations(tmp_path: Path) 
     assert sorted(found) == [b"1", b"2", b"3", b"4"]
 
 
+def test_a_log_that_is_compressed_is_known_without_a_newer_one(tmp_path: Path) -> None:
+    """It has been rotated before, and no program logs any more."""
+    log = write(tmp_path / "in" / "app.log", b"1\n")
+    lives = Lives(tmp_path)
+    found = lives.scan()
+    rename(log)
+    found += lives.scan()
+    shift(log)
+    compress(log.with_name("app.log.2"))
+    found += lives.scan(2)
+    lives.close()
+    assert found == [b"1"]
+
+
 @pytest.mark.parametrize("rotate", [copy_and_truncate, compress_at_once, rename])
 def test_a_tail_that_was_gone_before_it_was_read_is_read_where_it_is_now(
     tmp_path: Path, rotate: Callable[[Path], None]
