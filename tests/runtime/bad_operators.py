@@ -113,6 +113,7 @@ DYING: dict[str, tuple[Callable[[], object], str]] = {
 }
 """What ends the process of a task."""
 
+
 def hold_python() -> None:
     """Run native code that does not let go of Python's lock."""
     ctypes.PyDLL(None).usleep(2_500_000)

@@ -61,7 +61,7 @@ def test_native_code_that_holds_the_first_task_is_told(
     program = Program.of("app", exchanging_plan(), operators, limits=StallLimits(warning_s=1.0))
     assert [result.error for result in start(program).submit(window([b"a b"])).result()] == [None] * 6
     told = " ".join(caplog.messages)
-    assert re.search(r"window 7, operator 'lines' .*: its process has not answered for \d s, last in read\(\) of s", told)
+    assert re.search(r"window 7, operator 'lines' .*: its process has not answered for \d s, last in read\(\)", told)
 
 
 def test_all_processes_and_files_go_with_the_runtime(start: Start, tmp_path: Path) -> None:
