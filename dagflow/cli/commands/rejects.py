@@ -27,11 +27,13 @@ from dagflow.cli.shared_options import (
     verbose_option,
 )
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
+from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.reprocess import app_file
+from dagflow.engine.reprocessor import why_not_reprocessed
 from dagflow.engine.run import RunOptions
 from dagflow.engine.run import run as engine_run
 from dagflow.engine.stop_request import StopRequest
-from dagflow.errors import RunStoppedError
+from dagflow.errors import JournalError, RunStoppedError
 from dagflow.plan.description import describe
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.open_rejects import RejectChoice, RejectGroup, ShownReject, grouped, open_rejects, shown
@@ -222,7 +224,7 @@ def _replay(
             done = on_driver_thread(lambda: engine_run(logical, options, display, stop))
         windows, code = done.windows, RunStoppedError.exit_code if done.state == "stopped" else 0
         after = _Counts.of(logical, checkpoint, storage, choice)
-    for line in _told(before, after, checkpoint):
+    for line in _told(before, after, checkpoint, why_not_reprocessed(PlacedApp.of(logical, storage))):
         output.note(settings.redact(line))
     if as_json:
         result = {"accepted": before.all - after.all, "refused": after.all, "unread": after.untried, "windows": windows}
@@ -230,7 +232,7 @@ def _replay(
     return code
 
 
-def _told(before: _Counts, after: _Counts, checkpoint: str) -> Iterator[str]:
+def _told(before: _Counts, after: _Counts, checkpoint: str, obstacle: JournalError | None) -> Iterator[str]:
     if not before.chosen:
         yield "nothing is refused that was asked for"
     elif not before.untried and not before.behind:
@@ -242,7 +244,12 @@ def _told(before: _Counts, after: _Counts, checkpoint: str) -> Iterator[str]:
             f"    {count(after.untried, 'record')} could not be read again: the file has changed, or is gone, since; "
             f"see dagflow rejects {shlex.quote(checkpoint)} list"
         )
-    if after.behind:
+    if after.behind and obstacle is not None:
+        yield (
+            "operators behind a reader have refused records, which only their whole windows give once more, and this "
+            f"app cannot process a window again: {obstacle.message}; mend the app, and {obstacle.hint}"
+        )
+    elif after.behind:
         first, last = min(after.behind), max(after.behind)
         windows = str(first) if first == last else f"{first}-{last}"
         yield (

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dagflow.cli.main import command_line
-from dagflow.engine.run import run
+from dagflow.engine.run import RunOptions, run
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from tests.engine.test_reject_replay import Case, rows, write_app
@@ -112,3 +112,33 @@ def test_what_nothing_matches_is_told() -> None:
     done = invoke("app.yaml", "replay", "--reason", "nothing like this")
     assert (done.exit_code, done.stderr) == (0, "nothing is refused that was asked for\n")
     assert invoke("nowhere").exit_code == 2
+
+
+STATEFUL = """
+name: stateful
+attributes: {{checkpoint: stateful}}
+operators:
+  splitter: {{class: FileSplitterInput, properties: {{files: in/a}}}}
+  reader: {{class: BlockReader, properties: {{format: {{type: csv, columns: {{n: string}}}}}}}}
+  check: {{class: Check, properties: {{expect: ["{condition}", unique(n)]}}, partition: parallel}}
+  writer: {{class: RecordWriter, properties: {{path: kept, format: csv}}, partition: parallel}}
+  refused: {{class: RecordWriter, properties: {{path: apart}}, partition: parallel}}
+streams:
+  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
+  read: {{from: reader.messages, to: check.input}}
+  kept: {{from: check.output, to: writer.input}}
+  rejects: {{from: [reader.errors, check.errors], to: refused.input}}
+"""
+
+
+def test_an_app_with_state_is_told_to_start_over() -> None:
+    """It cannot process a window again; what the command says instead is tried."""
+    Path("stateful.yaml").write_text(STATEFUL.format(condition="n <> 'x'"))
+    run(load_app("stateful.yaml"), runtime=InlineRuntime)
+    Path("stateful.yaml").write_text(STATEFUL.format(condition="n <> 'y'"))
+    told = " ".join(invoke("stateful.yaml", "replay").stderr.split())
+    assert "cannot process a window again: operator 'check/unique' has state" in told
+    assert "mend the app, and start over with --fresh" in told
+    run(load_app("stateful.yaml"), RunOptions(fresh=True), runtime=InlineRuntime)
+    (kept,) = Path("kept").iterdir()
+    assert kept.read_text("utf-8") == "n,m\n1,é\nx,é\n"
