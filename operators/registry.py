@@ -115,7 +115,10 @@ class ClassRegistry(Generic[T]):
                 problems.append(f"{self.kind} '{name}' needs option '{where}'")
             else:
                 message = detail["msg"].removeprefix("Value error, ")
-                problems.append(f"{self.kind} '{name}', option '{where}': {message}; got {detail['input']!r}")
+                given = detail["input"]
+                is_plain = detail["type"] == "string_type" and (given is None or isinstance(given, bool | int | float))
+                hint = "; in quotes it is text" if is_plain else ""  # YAML reads NULL as no value
+                problems.append(f"{self.kind} '{name}', option '{where}': {message}; got {given!r}{hint}")
         return problems
 
     def classes(self) -> dict[str, type[T]]:

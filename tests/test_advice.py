@@ -52,7 +52,7 @@ FOLLOWED = {
     "test_an_app_that_keeps_few_windows_goes_on_in_its_own_directory",
     "chmod 600": KEYS,
     "give each app a checkpoint of its own": f"{CHECKPOINTS}test_an_app_replaces_another_one_whose_file_was_moved_away",
-    "give … another `name` or a `checkpoint`": f"{CHECKPOINTS}test_two_apps_on_one_checkpoint_run_when_one_has_its_own",
+    "give … a `checkpoint` of its own": f"{CHECKPOINTS}test_two_apps_on_one_checkpoint_run_when_one_has_its_own",
     "if '…' is what '…' was": "engine/test_operator_state.py::"
     "test_an_operator_does_not_begin_without_its_state_under_a_new_name",
     "if no other user could write to the checkpoint": KEYS,

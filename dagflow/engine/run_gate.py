@@ -166,13 +166,12 @@ class RunGate:
                 f"this is the checkpoint of the app '{last.app}' in {other}, and '{app.name}' in {file} is another "
                 "app" + (", which publishes elsewhere" if last.app == app.name else ""),
                 url=redacted(self.store.url),
-                hint=f"give {file} another `name` or a `checkpoint` of its own; if it is to replace the other one, "
-                "move that file away",
+                hint=f"give {file} a `checkpoint` of its own; if it is to replace the other one, move that file away",
             )
         if last.app == app.name:
             self.notice(
                 f"the last run here was of {other}, this one is of {file}: what was read then is not read again. "
-                "If they are two apps, give one of them another name"
+                "If they are two apps, give one of them a checkpoint of its own"
             )
 
 

@@ -227,7 +227,7 @@ def test_another_app_of_the_same_name_is_refused(folder: Folder, fresh: bool) ->
         folder.run("b.yaml", fresh=fresh)
     text = str(caught.value)
     assert f"the app 'sales' in {folder.root}/a.yaml, and 'sales' in {folder.root}/b.yaml is another app" in text
-    assert f"give {folder.root}/b.yaml another `name` or a `checkpoint` of its own" in text
+    assert f"give {folder.root}/b.yaml a `checkpoint` of its own" in text
     assert folder.outputs() == before
     assert folder.run("a.yaml")[0].windows == 0
     folder.app("b.yaml", "out-b", checkpoint="journal-b")
@@ -279,7 +279,7 @@ def test_a_checkpoint_that_the_command_line_names_is_chosen(folder: Folder) -> N
     (folder.root / "in" / "b.txt").write_text("three\n")
     done, said = folder.run("b.yaml", checkpoint="journal")
     assert done.windows == 1
-    assert "give one of them another name" in said[0]
+    assert "give one of them a checkpoint of its own" in said[0]
 
 
 def test_an_app_that_has_given_its_checkpoint_away_is_no_rival(folder: Folder) -> None:

@@ -105,10 +105,10 @@ def test_state_of_another_version_goes_on_with_that_version(
 
 
 def test_two_apps_on_one_checkpoint_run_when_one_has_its_own(lab: Lab) -> None:
-    """With a checkpoint or a name of its own, as the error says; what the first has published stays."""
+    """As the error says; another name alone is not enough where the app names its checkpoint."""
     lab.run()
     lab.parts |= {"name": "other", "out": "others"}
-    refusal(lambda: lab.run(file="b.yaml"), r"give \S+b\.yaml another `name` or a `checkpoint` of its own")
+    refusal(lambda: lab.run(file="b.yaml"), r"give \S+b\.yaml a `checkpoint` of its own")
     lab.parts["checkpoint"] = "its-own"
     lab.run(file="b.yaml")
     assert (lab.records(), lab.records("others")) == (GOOD, GOOD)

@@ -56,8 +56,8 @@ class Csv(Delimited):
     null_values: Annotated[
         list[str] | None,
         Field(
-            description="words that stand for no value, as ['', NULL, NA], where they are not in quotes; the empty one "
-            "if not given, and only where the type is not text"
+            description="words that stand for no value, as ['', 'NULL', NA], where they are not in quotes; the empty "
+            "one if not given, and only where the type is not text"
         ),
     ] = None
     columns: Annotated[

@@ -52,7 +52,7 @@ class JsonLines(Delimited):
     ] = None
     null_values: Annotated[
         list[str],
-        Field(description="strings that stand for no value, as [NULL, NA]", default_factory=list),
+        Field(description="strings that stand for no value, as ['NULL', NA]", default_factory=list),
     ]
 
     def check_properties(self) -> None:

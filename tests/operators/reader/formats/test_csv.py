@@ -305,6 +305,13 @@ def test_words_of_the_app_stand_for_no_value() -> None:
     assert [json.loads(each)["offset"] for each in refused] == [27]
 
 
+def test_a_word_that_yaml_reads_as_no_value_wants_quotes() -> None:
+    """NULL is what most exports write, and YAML's word for nothing as well."""
+    given = {"type": "csv", "null_values": [None, "NA"]}
+    with pytest.raises(ValueError, match=r"option 'null_values.0': .*; got None; in quotes it is text"):
+        RECORD_FORMATS.make(given)
+
+
 def test_decimals_keep_their_digits_and_rows_with_too_many_are_refused() -> None:
     """A column of decimals has so many digits, and so many of them behind the point."""
     made = RECORD_FORMATS.make({"type": "csv", "header": False, "columns": {"price": "decimal(9, 2)"}})
