@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Field, Schema
 from deltalake.schema import PrimitiveType
@@ -20,6 +21,13 @@ def test_nothing_is_left_beside_the_table(tmp_path: Path) -> None:
     write(tmp_path, columns(shop=["a", "b", "a"], n=[1, 2, 3]), columns(shop=["b", "c"], n=[20, 4]), upsert_by="shop")
     named = {path.removeprefix("file://") for path in DeltaTable(str(tmp_path / "table")).file_uris()}
     assert len(list((tmp_path / "table").rglob("*.parquet"))) - len(named) == 1, "the file of the first version"
+
+
+@pytest.mark.parametrize("keys", [["", None, ""], [None, "", None]])
+def test_texts_that_are_one_key_in_a_partition_keep_their_order(tmp_path: Path, keys: list[str | None]) -> None:
+    """The last record counts, also where the values differ until the table has them."""
+    batch = columns(k=pa.array(keys, pa.string()), n=[1, 2, 3])
+    assert write(tmp_path, batch, upsert_by="k", partition_by="k")["n"].to_pylist() == [3]
 
 
 @pytest.mark.parametrize(
