@@ -194,8 +194,13 @@ class ProgressBoard:
             tasks = [task for window in self._windows.values() for task in window.values()]
         for task in tasks:
             if task.report.work.attempt == attempt and not task.report.is_done:
-                return LastReport(task.report.work, task.timed_out == attempt)
+                is_timed_out = task.timed_out == attempt or self.ends_after(self._now() - task.reported_s)
+                return LastReport(task.report.work, is_timed_out)
         return None
+
+    def ends_after(self, silent_s: float) -> bool:
+        """Whether a process that was silent for so long before its end was ended because of it."""
+        return 0 < self._limits.timeout_s <= silent_s
 
     def look_for_silence(self) -> None:
         """Warn of tasks whose processes do not answer, and of windows whose tasks do not begin; called now and then."""

@@ -11,6 +11,7 @@ import re
 import socket
 import sys
 import threading
+import time
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
@@ -31,8 +32,8 @@ from dagflow.runtime.worker_server import Job, Reply, ServerSetup
 LOOK_EVERY_S = 1.0
 """How often a silent process is looked at."""
 
-_LAST_WORDS = re.compile(r"^(?:Fatal Python error: ([^\n]+)|Timeout \()", re.MULTILINE)
-"""What Python's faulthandler leaves of a process that dies by a signal of its own making, or that stood still."""
+_FATAL = re.compile(r"Fatal Python error: ([^\n]+)")
+"""What Python's faulthandler leaves of a process that dies by a signal of its own making."""
 
 Priority = tuple[float, ...]
 
@@ -153,9 +154,8 @@ class WorkerPool:
         if died.last is None:
             return DagflowError("the process of a task died before it did anything", hint=f"{self._log} may say why")
         log = self._log.read_text(errors="replace") if self._log.exists() else ""
-        fatal = _LAST_WORDS.findall(log)[-1:]
-        last = replace(died.last, is_timed_out=died.last.is_timed_out or fatal == [""])
-        return death_of(last, MAX_ATTEMPTS, f"{self._log} has its stack", "".join(fatal))
+        fatal = _FATAL.findall(log)[-1:]
+        return death_of(died.last, MAX_ATTEMPTS, f"{self._log} has its stack", "".join(fatal))
 
     def _forked(self) -> Connection:
         """A connection to a new process.
@@ -184,6 +184,7 @@ class WorkerPool:
             _ProcessDiedError: Its process died.
         """
         last: LastReport | None = None
+        reported_s = time.monotonic()
         try:
             process.send_bytes(pickle.dumps((job, is_retry), protocol=5))
             while True:
@@ -192,10 +193,12 @@ class WorkerPool:
                 message: TaskMessage | Reply = pickle.loads(process.recv_bytes())
                 if isinstance(message, Reply):
                     break
-                last = _last_of(message, last)
+                last, reported_s = _last_of(message, last), time.monotonic()
                 self._board.record(message)
         except (EOFError, OSError) as error:
             process.close()
+            if last is not None and self._board.ends_after(time.monotonic() - reported_s):
+                last = replace(last, is_timed_out=True)
             raise _ProcessDiedError(last) from error
         if message.error is not None:
             raise message.error

@@ -15,7 +15,7 @@ from dagflow.execution.task_progress import (
     TaskReport,
     WorkAtHand,
 )
-from dagflow.runtime.progress_board import ProgressBoard, ProgressReceiver, WindowProgress
+from dagflow.runtime.progress_board import LastReport, ProgressBoard, ProgressReceiver, WindowProgress
 
 
 class Noticing(ProgressBoard):
@@ -148,6 +148,17 @@ def test_a_process_that_does_not_answer_is_told_once(caplog: pytest.LogCaptureFi
         "window 1, operator 'slow' partition 2: its process has not answered for 60 s, last in take() of a.txt [0, 9): "
         "native code keeps Python from running, or the host is gone"
     ]
+
+
+@pytest.mark.parametrize(("silent_s", "is_timed_out"), [(5.0, False), (35.0, True)])
+def test_a_process_that_was_silent_before_its_end_was_ended_because_of_it(silent_s: float, is_timed_out: bool) -> None:
+    """The interpreter's own watch ends it, and can send nothing."""
+    now = [0.0]
+    board = ProgressBoard(StallLimits(60.0, timeout_s=30.0), lambda: now[0])
+    board.open(1)
+    board.record(TaskReport(WorkAtHand(1, 0, 2, "slow", "take()", attempt=6), 0))
+    now[0] = silent_s
+    assert board.last_of(6) == LastReport(WorkAtHand(1, 0, 2, "slow", "take()", attempt=6), is_timed_out)
 
 
 def test_windows_of_which_no_task_begins_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
