@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 from dagflow.engine.placed_app import PlacedApp
-from dagflow.engine.reprocessor import why_not_again, why_not_reprocessed
-from dagflow.journal import JournalState
+from dagflow.engine.reprocessor import why_not_again, why_not_alone, why_not_reprocessed
+from dagflow.journal import Journal
 from dagflow.report.app_changes import app_changes
 
 _TOLD = 4
 """Changes that are named; a new app has many."""
 
 
-def change_notices(app: PlacedApp, journal: JournalState, replay_command: str) -> list[str]:
+def change_notices(app: PlacedApp, journal: Journal, replay_command: str) -> list[str]:
     """What to tell of a changed app; nothing where it is what it was.
 
     Args:
         app: The app as it is now.
-        journal: What the journal says, of the run before too.
+        journal: Knows the run before, and its windows.
         replay_command: The command that runs windows again, up to their ids.
     """
-    if journal.facts is None or not (changes := app_changes(journal.facts, app.facts)):
+    state = journal.state
+    if state.facts is None or not (changes := app_changes(state.facts, app.facts)):
         return []
     named = [change.text for change in changes[:_TOLD]]
     more = [f"and {len(changes) - _TOLD} more"] if len(changes) > _TOLD else []
     told = [f"the app has changed since the run before: {'; '.join([*named, *more])}"]
-    first, last = journal.forgotten + 1, journal.last_committed
+    first, last = state.forgotten + 1, state.last_committed
     if last < first or not any(change.concerns_output for change in changes):
         return told
     windows = f"window {last}" if first == last else f"windows {first} to {last}"
     said = f"the output of {windows} is by the app as it was"
-    obstacle = why_not_reprocessed(app) or why_not_again(journal, range(first, last + 1))
+    obstacle = (
+        why_not_reprocessed(app)
+        or why_not_again(state, range(first, last + 1))
+        or next(filter(None, (why_not_alone(journal.window(each).plan) for each in {first, last})), None)
+    )
     if obstacle is not None:
         return [*told, f"{said}; only a run with --fresh makes it again, because {obstacle.message}"]
     ids = str(last) if first == last else f"{first}-{last}"

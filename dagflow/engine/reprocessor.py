@@ -187,13 +187,8 @@ class Reprocessor:
     def _published(self, window_id: int) -> _Published:
         window = self._journal.window(window_id)
         planned, intent = window.plan, window.intent
-        if held := [*planned.holds, *planned.closes]:
-            raise JournalError(
-                f"window {window_id} is part of a result of operator '{held[0]}' over several windows, and cannot be "
-                "processed again alone",
-                url="journal",
-                hint=START_OVER,
-            )
+        if (obstacle := why_not_alone(planned)) is not None:
+            raise obstacle
         if (obstacle := why_not_again(self._journal.state, [window_id])) is not None:
             raise obstacle
         if intent is None or window_id > self._journal.state.last_done:
@@ -278,6 +273,18 @@ class Reprocessor:
 def _what_and_where(file: PendingFile) -> FileFacts:
     """The facts of a file without those of its values."""
     return FileFacts(file.target, partition={} if file.facts is None else file.facts.partition)
+
+
+def why_not_alone(planned: WindowPlan) -> JournalError | None:
+    """Why a window cannot run again by itself: it is part of a result over several."""
+    if not (held := [*planned.holds, *planned.closes]):
+        return None
+    return JournalError(
+        f"window {planned.window_id} is part of a result of operator '{held[0]}' over several windows, and cannot be "
+        "processed again alone",
+        url="journal",
+        hint=START_OVER,
+    )
 
 
 def why_not_again(state: JournalState, windows: Iterable[int]) -> JournalError | None:

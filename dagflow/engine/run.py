@@ -303,7 +303,7 @@ def _drive(
         planner = WindowPlanner(app, journal, emitter, states, runner, sizing, held, side_inputs)
         journal.note_operators(app.operators)
         if options.rejects is None:
-            for notice in change_notices(app, journal.state, options.replay_command):
+            for notice in change_notices(app, journal, options.replay_command):
                 controls.observer.notice(notice)
             journal.note_app(app.facts)
         committer = WindowCommitter(app, journal, control, states, runner.codec, held, segments, side_inputs)

@@ -97,3 +97,17 @@ def test_only_what_can_be_done_is_advised(folder: Path) -> None:
     assert "by the app as it was; only a run with --fresh makes it again, because operator 'filter' has state" in last
     told(stateful, fresh=True)
     assert sum(content.count("\n") for content in published(folder).values()) == 9
+
+
+def test_a_result_over_the_run_is_made_again_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replay refuses its windows."""
+    monkeypatch.chdir(tmp_path)
+    Path("in").mkdir()
+    Path("in/a").write_text("x\ny\n")
+    counting = APP.replace(
+        'filter: {class: RecordFilter, properties: {drop: {prefix: "#"}}, partition: parallel}',
+        "filter: {class: CountBy, properties: {by: record}, partition: parallel}",
+    )
+    assert told(counting) == []
+    last = told(counting.replace("by: record", "by: record, over: window"))[-1]
+    assert "only a run with --fresh makes it again, because window 1 is part of a result of operator 'filter" in last
