@@ -274,9 +274,10 @@ class Driver:
             return
         # From the intent on the files of the window are decided, and _abandon must not remove them.
         self._in_flight.popleft()
-        with self._controls.watch.doing(f"the commit of window {flight.planned.window_id}"):
+        window_id = flight.planned.window_id
+        with self._controls.watch.doing(lambda: f"{self._planner.at_work()}, at the commit of window {window_id}"):
             intent = self._committer.commit(flight.planned, results, decisions)
-        self._runner.committed(flight.planned.window_id, intent.skipped, self._planner.last_emitted)
+        self._runner.committed(window_id, intent.skipped, self._planner.last_emitted)
         if not flight.planned.closes:
             self._planner.committed(flight.load, results)
         self._statistics.committed(flight.planned, intent)

@@ -140,6 +140,21 @@ def test_an_operator_of_the_driver_that_emits_on_and_on_is_told(
     assert published(tmp_path) == [b"word"]
 
 
+def test_an_operator_that_stands_still_at_the_commit_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With the window, and its stack."""
+
+    def stand_until_told(emit: Emit) -> None:
+        deadline = time.monotonic() + 60
+        while "no progress" not in caplog.text:
+            threading.Event().wait(0.01)
+            assert time.monotonic() < deadline, "no warning came"
+
+    run(app_with(tmp_path, "end_window", stand_until_told), runtime=InlineRuntime)
+    told = next(message for message in caplog.messages if "no progress" in message)
+    assert re.match(r"operator 'tail' in end_window\(\), at the commit of window \d+: no progress for \d+ s\n", told)
+    assert "in stand_until_told" in told
+
+
 def test_an_operator_that_works_on_and_emits_nothing_is_told_late(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
