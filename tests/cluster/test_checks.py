@@ -45,6 +45,7 @@ def test_executors_without_python_are_refused(cluster_run: ClusterRun) -> None:
 
 
 @pytest.mark.usefixtures("networked")
+@pytest.mark.nightly
 def test_output_that_hosts_do_not_share_is_refused(cluster: Cluster, cluster_run: ClusterRun) -> None:
     """A directory with the same name on each host is not taken for a shared one."""
     cluster_run.write("fused", files=4)

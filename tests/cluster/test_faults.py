@@ -114,6 +114,7 @@ def test_a_run_survives_dying_executors_and_hosts_and_a_new_master(cluster_run: 
 
 
 @pytest.mark.usefixtures("networked")
+@pytest.mark.nightly
 def test_a_run_survives_a_host_without_network_and_a_stopped_executor(cluster_run: ClusterRun) -> None:
     """Tasks of a host without network continue to write; their files are never published."""
     cluster_run.write("fused", files=60)
@@ -153,6 +154,7 @@ def test_a_host_that_is_ten_times_slower_changes_no_output(
         assert cluster_run.finish() == 0
 
 
+@pytest.mark.nightly
 def test_a_hanging_task_runs_a_second_time_and_is_published_once(cluster_run: ClusterRun) -> None:
     """The first attempt waits until the second one has written, and then writes too."""
     cluster_run.write("fused", files=12, blocks=16)

@@ -148,6 +148,7 @@ def rows(database: Path) -> list[bytes]:
             return []
 
 
+@pytest.mark.nightly
 def test_after_a_death_at_any_request_a_table_has_every_record_once(s3_root: str, tmp_path: Path) -> None:
     """Also where windows hold files that a later one merges; nothing of the dead process remains that is hidden."""
     put_input(s3_root)

@@ -218,6 +218,7 @@ def test_a_replay_without_its_new_files_replaces_nothing(quick_disk: Path, both:
     assert state.totals.of("filter").records["output"] == sum(content.count(b"\n") for content in both[1].values())
 
 
+@pytest.mark.nightly
 def test_a_replay_in_a_bucket_that_dies_is_undone_or_finished(
     s3_root: str, tmp_path: Path, both: tuple[Shown, Shown]
 ) -> None:

@@ -83,6 +83,7 @@ def log_of(folder: Path) -> str:
     return log
 
 
+@pytest.mark.nightly
 def test_of_drivers_that_take_over_a_bucket_exactly_one_completes(home: Path, s3_root: str) -> None:
     """One publishes when two more start together: it ends, as does one of these, and each names a later one.
 

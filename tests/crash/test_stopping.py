@@ -65,9 +65,9 @@ def test_signals_end_a_run_and_the_next_one_goes_on(tmp_path: Path) -> None:
     """Signals that reach Java and the workers too: exit code 130, no process left, and finally every record once."""
     make_folder(tmp_path, files=40, delay_s=0.1)
     with watched(tmp_path):
-        for send in (to_every_process, to_the_group(signal.SIGINT)):
+        for send, options in ((to_every_process, ()), (to_the_group(signal.SIGINT), LOCALLY)):
             before = len(published_records(tmp_path))
-            assert stop_in_the_middle(tmp_path, send) == 130
+            assert stop_in_the_middle(tmp_path, send, *options) == 130
             assert [path for path in (tmp_path / "out").rglob("*") if path.name[0] == "."] == []
             assert len(published_records(tmp_path)) > before
         assert stop_in_the_middle(tmp_path, to_the_group(signal.SIGHUP), *LOCALLY, again=True) == 130
@@ -88,7 +88,7 @@ def test_a_signal_ends_a_replay_and_nothing_is_replaced(tmp_path: Path, monkeypa
     assert run(load_app("app.yaml"), runtime=InlineRuntime).windows >= 15
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
     windows = [part for window in range(1, 16) for part in ("--window", str(window))]
-    replay = RunProcess(tmp_path, *windows, command=("replay", "journal"))
+    replay = RunProcess(tmp_path, *windows, *LOCALLY, command=("replay", "journal"))
     try:
         assert replay.wait_for(lambda: any(path.name[0] == "." for path in (tmp_path / "out").iterdir()))
         os.kill(replay.process.pid, signal.SIGTERM)
@@ -129,7 +129,7 @@ def test_of_two_drivers_one_goes_on_and_the_other_says_who(tmp_path: Path) -> No
     """A second run is refused; with --take-over the first ends with 1 and names the second's process."""
     make_folder(tmp_path, files=24, delay_s=0.1)
     with watched(tmp_path):
-        first = RunProcess(tmp_path, "-q")
+        first = RunProcess(tmp_path, "-q", *LOCALLY)
         second = None
         try:
             assert first.wait_for(lambda: visible_files(tmp_path) >= 4)

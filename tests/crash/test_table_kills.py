@@ -58,6 +58,7 @@ def expected(files: int) -> Counter[bytes]:
     return Counter(f"{number} {line}".encode() for number in range(files) for line in range(number % 7 + 1))
 
 
+@pytest.mark.nightly
 def test_a_table_that_is_followed_has_every_record_once(tmp_path: Path) -> None:
     """Driver, workers and their server die at any moment of a group; readers never see a record twice."""
     (tmp_path / "app.yaml").write_text(APP)

@@ -262,7 +262,7 @@ def axe(tmp_path_factory: pytest.TempPathFactory) -> str:
     return (folder / "package" / "axe.min.js").read_text()
 
 
-@pytest.mark.parametrize(("theme", "size"), [("dark", "1280"), ("light", "390")])
+@pytest.mark.parametrize(("theme", "size"), [("dark", "1280"), pytest.param("light", "390", marks=pytest.mark.nightly)])
 def test_no_screen_violates_a_rule_of_accessibility(site: Site, browser: Any, axe: str, theme: str, size: str) -> None:
     """Axe finds nothing on any screen, with details open."""
     context = browser.new_context(viewport=SIZES[size], color_scheme=theme, bypass_csp=True)

@@ -64,7 +64,7 @@ def test_files_of_the_next_day_are_added_to_the_table(place: Path, kind: str, re
     valid = dagflow_command(["validate", app], cwd=place)
     assert valid.returncode == 0, valid.stderr
     assert not (place / "out").exists()
-    first = dagflow_command(["run", app, "--json"], cwd=place)
+    first = dagflow_command(["run", app, "--json", *(["--local"] if kind == "delta" else [])], cwd=place)
     assert first.returncode == 0, first.stderr
     assert rows(read(place)) == orders(place)
     (place / "data" / "orders" / "next.csv").write_text(
@@ -104,6 +104,7 @@ print(json.dumps([dict(events.dtypes), [[str(value) for value in row] for row in
 """
 
 
+@pytest.mark.nightly
 def test_events_become_a_dataset_that_spark_reads(place: Path) -> None:
     """With decimals and instants, a directory for each day, and the sums of the input; once, also when run again."""
     app = "apps/events_to_parquet.yaml"

@@ -219,7 +219,7 @@ class RuntimeContract:
         wait_for(lambda: len([text for text in caplog.messages if "'lines'" in text]) >= 2)
         told, over = [text for text in caplog.messages if "'lines'" in text]
         assert told.startswith(stall)
-        assert "task_timeout_millis" in told and told.endswith("in read\n    time.sleep(0.01)"), told
+        assert "task_timeout_millis" in told and "in read\n" in told, told
         assert over.startswith("window 7, operator 'lines' partition 0: went on after ")
         runtime.close()
 

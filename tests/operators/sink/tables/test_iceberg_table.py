@@ -201,6 +201,7 @@ def test_the_marker_is_a_property_and_in_the_summary(tmp_path: Path) -> None:
     assert newest is not None and newest.summary is not None and newest.summary["dagflow.window"] == "1"
 
 
+@pytest.mark.nightly
 def test_older_snapshots_and_tags_stay(tmp_path: Path) -> None:
     """A transaction does not look at them, and drops none; old files of metadata go."""
     target = committed(tmp_path)
