@@ -6,11 +6,13 @@ import contextlib
 import re
 import shutil
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
+from dagflow.plan.logical import LogicalPlan
 from dagflow.testing.faults import Faults, InjectedCrash, Pause, crashing_disk
 from tests.engine.sample_app import words
 from tests.engine.table_app import (
