@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dagflow.api.operator import Capability, Operator
@@ -26,6 +27,29 @@ class Expansion:
     streams: Sequence[tuple[str, str]]
     ports: Mapping[str, Sequence[str]]
     codecs: Mapping[str, StreamCodec] = field(default_factory=dict)
+
+    @classmethod
+    def chain(
+        cls, parts: Mapping[str, Operator], refusing: Iterable[str], codecs: Mapping[str, StreamCodec] | None = None
+    ) -> Expansion:
+        """Parts one behind the other, from port `input` to port `output`.
+
+        Args:
+            parts: As for Expansion.
+            refusing: The parts whose port `errors` is one of the composite's.
+            codecs: As for Expansion.
+        """
+        names = list(parts)
+        return cls(
+            parts,
+            [(f"{source}.output", f"{target}.input") for source, target in itertools.pairwise(names)],
+            {
+                "input": [f"{names[0]}.input"],
+                "output": [f"{names[-1]}.output"],
+                "errors": [f"{name}.errors" for name in refusing],
+            },
+            codecs or {},
+        )
 
 
 class Composite(Capability):

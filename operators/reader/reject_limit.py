@@ -29,6 +29,11 @@ MaxRejects = Annotated[
 ]
 
 
+def is_over(most: int | str, count: int, records: int) -> bool:
+    """Whether a count of records is more than a limit, which is a number or a Share of all records."""
+    return count > (float(most.rstrip("%")) / 100 * records if isinstance(most, str) else most)
+
+
 class RejectLimited(Operator, LimitChecker):
     """An operator with a limit of refused records."""
 
@@ -44,8 +49,7 @@ class RejectLimited(Operator, LimitChecker):
         if most is None:
             return
         rejected, records = totals.get(REJECTED, 0), self._record_count(totals)
-        allowed = float(most.rstrip("%")) / 100 * records if isinstance(most, str) else most
-        if rejected > allowed:
+        if is_over(most, rejected, records):
             raise DagflowError(
                 f"{rejected} of {records} records were refused, and max_rejects is {most}",
                 hint="what was refused in windows before this one is published by the writer at port errors; to see "

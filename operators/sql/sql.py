@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Annotated
 
 from pydantic import Field
@@ -61,12 +60,4 @@ class Sql(Operator, Composite):
             part = parts[name]
             if isinstance(part, RejectLimited):
                 part.max_rejects = self.max_rejects
-        return Expansion(
-            parts,
-            [(f"{source}.output", f"{target}.input") for source, target in itertools.pairwise(names)],
-            {
-                "input": [f"{names[0]}.input"],
-                "output": [f"{names[-1]}.output"],
-                "errors": [f"{name}.errors" for name in refusing],
-            },
-        )
+        return Expansion.chain(parts, refusing)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 from typing import Annotated
 
@@ -61,17 +60,7 @@ class Check(ExpectingOperator[tuple[Bound, ...]], Composite):
             name = f"unique{number}" if number > 1 else "unique"
             parts[name] = UniqueCheck(each, max_keys=self.max_keys, **limits)
             codecs[name] = ByName(each.column.name)
-        names = list(parts)
-        return Expansion(
-            parts,
-            [(f"{source}.output", f"{target}.input") for source, target in itertools.pairwise(names)],
-            {
-                "input": [f"{names[0]}.input"],
-                "output": [f"{names[-1]}.output"],
-                "errors": [f"{name}.errors" for name in names],
-            },
-            codecs,
-        )
+        return Expansion.chain(parts, parts, codecs)
 
     def expressions(self) -> Iterable[Node]:
         """What is expected."""

@@ -18,7 +18,7 @@ from operators.expressions.expression import Expression
 from operators.expressions.expression_error import ExpressionError
 from operators.expressions.parsing import parsed
 from operators.expressions.syntax import ColumnName
-from operators.reader.reject_limit import Share
+from operators.reader.reject_limit import Share, is_over
 from operators.transform.column_operator import ColumnOperator, Plan
 
 FAILED = "failed"
@@ -112,13 +112,12 @@ class ExpectingOperator(ColumnOperator[Plan]):
     def check_limits(self, totals: Mapping[str, int]) -> None:
         """End a run in which too much was refused, or failed."""
         super().check_limits(totals)
-        most: Any = self.max_failed
+        most = self.max_failed
         if most is None:
             return
         failed = totals.get(FAILED, 0)
         records = self._record_count(totals)
-        allowed = float(most.rstrip("%")) / 100 * records if isinstance(most, str) else most
-        if failed > allowed:
+        if is_over(most, failed, records):
             raise DagflowError(
                 f"{failed} of {records} records are not as expected, and max_failed is {most}",
                 hint="the counters of the operator tell which expectation failed; to go on, raise max_failed or set it "

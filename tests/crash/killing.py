@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+import pytest
+
 from tests.cli.processes import ENTRY, PATIENCE_S, environment
 from tests.crash.watching import Watcher
 
@@ -90,6 +92,15 @@ def hurry(folder: Path) -> None:
 
 LOCALLY = ("--local", "--workers", "2")
 """The options of a run without Spark."""
+
+also_on_spark = pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(LOCALLY, id="local"),
+        pytest.param((), id="Spark", marks=[pytest.mark.spark, pytest.mark.nightly]),
+    ],
+)
+"""Marks tests of what Spark has no part in: without it, and every night with it."""
 
 START_S = 4.0
 """About how long Spark takes to start; kills within it hit a run that has not submitted anything."""

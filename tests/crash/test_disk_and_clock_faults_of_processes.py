@@ -7,13 +7,22 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.cli.processes import environment
-from tests.crash.killing import APP, LOCALLY, RunProcess, hurry, make_folder, require_whole, visible_files, watched
+from tests.crash.killing import (
+    APP,
+    RunProcess,
+    also_on_spark,
+    hurry,
+    make_folder,
+    require_whole,
+    visible_files,
+    watched,
+)
 
 # The disk, the checkpoint and the clock are the driver's and its tasks'; Spark has no part in what they do about them.
 pytestmark = [pytest.mark.crash, pytest.mark.e2e]
@@ -21,10 +30,12 @@ pytestmark = [pytest.mark.crash, pytest.mark.e2e]
 FILES = 40
 
 
-def end_of_a_run(folder: Path, in_the_middle: Callable[[], object] = lambda: None, **variables: str) -> int:
+def end_of_a_run(
+    folder: Path, options: Sequence[str], in_the_middle: Callable[[], object] = lambda: None, **variables: str
+) -> int:
     """Run the app, call a function when it has published a few more files, and return its exit code."""
     before = visible_files(folder)
-    run = RunProcess(folder, "-q", *LOCALLY, **variables)
+    run = RunProcess(folder, "-q", *options, **variables)
     try:
         run.wait_for(lambda: visible_files(folder) >= before + 4)
         in_the_middle()
@@ -49,8 +60,9 @@ def fill(path: Path) -> None:
             file.write(bytes(1 << 12))
 
 
+@also_on_spark
 def test_runs_end_at_a_full_a_read_only_and_a_missing_disk_and_go_on(
-    tmp_path: Path, disk: Callable[[str], Path]
+    tmp_path: Path, disk: Callable[[str], Path], options: Sequence[str]
 ) -> None:
     """One checkpoint meets all of them: exit code 1 and the reason each time, and finally every record once."""
     root = disk("size=200k")
@@ -58,7 +70,7 @@ def test_runs_end_at_a_full_a_read_only_and_a_missing_disk_and_go_on(
     (root / "out").mkdir()
     (tmp_path / "out").symlink_to(root / "out")
     with watched(tmp_path):
-        assert end_of_a_run(tmp_path) == 1
+        assert end_of_a_run(tmp_path, options) == 1
         require_clean_error(tmp_path, "No space left on device", "free some space")
 
         # From here on the checkpoint is on the disk as well.
@@ -67,23 +79,23 @@ def test_runs_end_at_a_full_a_read_only_and_a_missing_disk_and_go_on(
         journal, aside, filler = root / "journal", root / "aside", root / "filler"
         shutil.copytree(tmp_path / "journal", journal)
         (tmp_path / "app.yaml").write_text(text.replace("checkpoint: journal", f"checkpoint: {journal}"))
-        assert end_of_a_run(tmp_path, lambda: fill(filler)) == 1
+        assert end_of_a_run(tmp_path, options, lambda: fill(filler)) == 1
         require_clean_error(tmp_path, "No space left on device")
         filler.unlink()
 
-        assert end_of_a_run(tmp_path, lambda: disk("ro")) == 1
+        assert end_of_a_run(tmp_path, options, lambda: disk("ro")) == 1
         require_clean_error(tmp_path, "Read-only file system", "mounted read-only")
         disk("rw")
 
-        assert end_of_a_run(tmp_path, lambda: journal.rename(aside)) == 1
+        assert end_of_a_run(tmp_path, options, lambda: journal.rename(aside)) == 1
         require_clean_error(tmp_path, "the journal has vanished|log record 1 is missing")
         # No run publishes beside the existing output meanwhile.
-        assert end_of_a_run(tmp_path, lambda: None) == 1
+        assert end_of_a_run(tmp_path, options, lambda: None) == 1
         require_clean_error(tmp_path, "files that this checkpoint did not publish|log record 1 is missing")
         shutil.rmtree(journal, ignore_errors=True)
         aside.rename(journal)
         hurry(tmp_path)
-        assert end_of_a_run(tmp_path) == 0
+        assert end_of_a_run(tmp_path, options) == 0
     require_whole(tmp_path)
 
 
@@ -105,8 +117,9 @@ def set_clock(tmp_path: Path) -> Callable[[int], dict[str, str]]:
     return set_to
 
 
+@also_on_spark
 def test_a_clock_that_jumps_loses_and_repeats_nothing(
-    tmp_path: Path, set_clock: Callable[[int], dict[str, str]]
+    tmp_path: Path, set_clock: Callable[[int], dict[str, str]], options: Sequence[str]
 ) -> None:
     """The clock of all processes jumps a day back and forth; the run is killed and restarted a year earlier."""
     make_folder(tmp_path, FILES)
@@ -115,7 +128,7 @@ def test_a_clock_that_jumps_loses_and_repeats_nothing(
     assert int(told.stdout) < time.localtime().tm_year - 5
     set_clock(0)
     with watched(tmp_path):
-        run = RunProcess(tmp_path, "-q", *LOCALLY, **variables)
+        run = RunProcess(tmp_path, "-q", *options, **variables)
         try:
             for files, days in ((4, -1), (12, 2), (20, -30)):
                 assert run.wait_for(lambda files=files: visible_files(tmp_path) >= files)  # type: ignore[misc]  # a default
@@ -126,6 +139,6 @@ def test_a_clock_that_jumps_loses_and_repeats_nothing(
         finally:
             run.destroy()
         set_clock(-365)
-        assert end_of_a_run(tmp_path, lambda: set_clock(-730), **variables) == 0
+        assert end_of_a_run(tmp_path, options, lambda: set_clock(-730), **variables) == 0
     require_whole(tmp_path)
     require_clean_error(tmp_path)

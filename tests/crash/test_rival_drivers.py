@@ -7,7 +7,7 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,7 +18,7 @@ from dagflow.journal.typed_json import from_json
 from dagflow.storage.backends.s3.client import S3Client
 from dagflow.storage.context import StorageContext
 from tests.cli.processes import ENTRY
-from tests.crash.killing import APP, LOCALLY, RunProcess, hurry, make_folder, oracle, slow_operator
+from tests.crash.killing import APP, LOCALLY, RunProcess, also_on_spark, hurry, make_folder, oracle, slow_operator
 
 STORAGE = StorageContext.default()
 
@@ -28,6 +28,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.e2e]
 FILES = 24
 LOOK_S = 0.2
 """How often the bucket is listed: each time costs its server as much as a window does."""
+# Java resolves its host's name, so the name must exist.
 _RENAME = ["unshare", "--uts", "sh", "-c", 'hostname localhost && exec "$@"', "sh"]
 RENAMED = _RENAME if os.geteuid() == 0 and subprocess.run([*_RENAME, "true"], check=False).returncode == 0 else []
 """What runs a command on a host of another name; nothing where that is not allowed."""
@@ -83,8 +84,10 @@ def log_of(folder: Path) -> str:
     return log
 
 
-@pytest.mark.nightly
-def test_of_drivers_that_take_over_a_bucket_exactly_one_completes(home: Path, s3_root: str) -> None:
+@also_on_spark
+def test_of_drivers_that_take_over_a_bucket_exactly_one_completes(
+    home: Path, s3_root: str, options: Sequence[str]
+) -> None:
     """One publishes when two more start together: it ends, as does one of these, and each names a later one.
 
     What the first one has published stays as it is, and it publishes no more.
@@ -92,7 +95,7 @@ def test_of_drivers_that_take_over_a_bucket_exactly_one_completes(home: Path, s3
     # Slow until the first one has ended: it may not be done before the others have started.
     (home / "slow_ops.py").write_text(slow_operator(home, 0.3))
     places = [elsewhere(home, f"rival{number}", s3_root) for number in range(3)]
-    rivals = [RunProcess(places[0], "-q", *LOCALLY)]
+    rivals = [RunProcess(places[0], "-q", *options)]
     try:
         assert rivals[0].wait_for(published(s3_root, 4), pause_s=LOOK_S)
         rivals += [RunProcess(place, "-q", *LOCALLY, "--take-over") for place in places[1:]]
@@ -114,10 +117,13 @@ def test_of_drivers_that_take_over_a_bucket_exactly_one_completes(home: Path, s3
         assert {host for _, host in told} <= {os.uname().nodename}
 
 
-def test_another_machine_goes_on_with_nothing_but_the_checkpoint(home: Path, s3_root: str) -> None:
+@also_on_spark
+def test_another_machine_goes_on_with_nothing_but_the_checkpoint(
+    home: Path, s3_root: str, options: Sequence[str]
+) -> None:
     """After the first machine died with its disks, an empty one of another name completes the run."""
     place = elsewhere(home, "dead", s3_root, "32KiB")
-    dead = RunProcess(place, "-q", *LOCALLY)
+    dead = RunProcess(place, "-q", *options)
     try:
         assert dead.wait_for(published(s3_root, 6), pause_s=LOOK_S)
         os.kill(dead.process.pid, signal.SIGKILL)
@@ -126,9 +132,10 @@ def test_another_machine_goes_on_with_nothing_but_the_checkpoint(home: Path, s3_
         dead.destroy()
     before = objects(s3_root)
     shutil.rmtree(place)
-    for name in ("heir", "latecomer"):
+    # The second has nothing to do, for which it needs no Spark.
+    for name, chosen in (("heir", options), ("latecomer", LOCALLY)):
         heir = elsewhere(home, name, s3_root, "32KiB")
-        run = RunProcess(heir, "-q", "--json", *LOCALLY, prefix=RENAMED)
+        run = RunProcess(heir, "-q", "--json", *chosen, prefix=RENAMED)
         try:
             assert run.end() == 0, log_of(heir)
         finally:

@@ -46,7 +46,15 @@ def dies(root: Path, name: str, at: int) -> bool:
     return faults.has_struck
 
 
-@pytest.mark.parametrize(("name", "step"), [("deduplicator", 1), ("counter", 5), ("counts of the run", 3)])
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("deduplicator", 1),
+        ("counter", 5),
+        ("counts of the run", 3),
+        pytest.param("counts of the run", 1, marks=pytest.mark.nightly),
+    ],
+)
 def test_a_crash_at_any_disk_change_does_not_alter_state(quick_disk: Path, name: str, step: int) -> None:
     """After each crash the next run publishes the bytes of a run without one.
 

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,8 +17,8 @@ from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from tests.cli.processes import ENTRY, environment
 from tests.crash.killing import (
-    LOCALLY,
     RunProcess,
+    also_on_spark,
     hurry,
     make_folder,
     published_records,
@@ -61,16 +61,18 @@ def stop_in_the_middle(folder: Path, send: Signaling, *options: str, again: bool
         run.destroy()
 
 
-def test_signals_end_a_run_and_the_next_one_goes_on(tmp_path: Path) -> None:
+@also_on_spark
+def test_signals_end_a_run_and_the_next_one_goes_on(tmp_path: Path, options: Sequence[str]) -> None:
     """Signals that reach Java and the workers too: exit code 130, no process left, and finally every record once."""
     make_folder(tmp_path, files=40, delay_s=0.1)
     with watched(tmp_path):
-        for send, options in ((to_every_process, ()), (to_the_group(signal.SIGINT), LOCALLY)):
+        # The first one always on Spark, whose Java gets the signal as well.
+        for send, chosen in ((to_every_process, ()), (to_the_group(signal.SIGINT), options)):
             before = len(published_records(tmp_path))
-            assert stop_in_the_middle(tmp_path, send, *options) == 130
+            assert stop_in_the_middle(tmp_path, send, *chosen) == 130
             assert [path for path in (tmp_path / "out").rglob("*") if path.name[0] == "."] == []
             assert len(published_records(tmp_path)) > before
-        assert stop_in_the_middle(tmp_path, to_the_group(signal.SIGHUP), *LOCALLY, again=True) == 130
+        assert stop_in_the_middle(tmp_path, to_the_group(signal.SIGHUP), *options, again=True) == 130
         hurry(tmp_path)
         last = RunProcess(tmp_path, "-q", "--local")
         try:
@@ -81,14 +83,17 @@ def test_signals_end_a_run_and_the_next_one_goes_on(tmp_path: Path) -> None:
     assert "Traceback" not in (tmp_path / "run.log").read_text()
 
 
-def test_a_signal_ends_a_replay_and_nothing_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@also_on_spark
+def test_a_signal_ends_a_replay_and_nothing_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: Sequence[str]
+) -> None:
     """The exit code is 130 long before all windows ran again, no process is left, and every file is unchanged."""
     make_folder(tmp_path, files=20)
     monkeypatch.chdir(tmp_path)
     assert run(load_app("app.yaml"), runtime=InlineRuntime).windows >= 15
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
     windows = [part for window in range(1, 16) for part in ("--window", str(window))]
-    replay = RunProcess(tmp_path, *windows, *LOCALLY, command=("replay", "journal"))
+    replay = RunProcess(tmp_path, *windows, *options, command=("replay", "journal"))
     try:
         assert replay.wait_for(lambda: any(path.name[0] == "." for path in (tmp_path / "out").iterdir()))
         os.kill(replay.process.pid, signal.SIGTERM)
@@ -125,11 +130,12 @@ def ask(folder: Path, command: str) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def test_of_two_drivers_one_goes_on_and_the_other_says_who(tmp_path: Path) -> None:
+@also_on_spark
+def test_of_two_drivers_one_goes_on_and_the_other_says_who(tmp_path: Path, options: Sequence[str]) -> None:
     """A second run is refused; with --take-over the first ends with 1 and names the second's process."""
     make_folder(tmp_path, files=24, delay_s=0.1)
     with watched(tmp_path):
-        first = RunProcess(tmp_path, "-q", *LOCALLY)
+        first = RunProcess(tmp_path, "-q", *options)
         second = None
         try:
             assert first.wait_for(lambda: visible_files(tmp_path) >= 4)

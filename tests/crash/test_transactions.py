@@ -8,6 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -34,9 +35,11 @@ from tests.engine.table_app import (
 )
 
 MOST_CALLS = 500
-STEPS = {"iceberg": 4, "iceberg-groups": 4, "delta-groups": 4}
-"""Of how many changes one is tried where they are many and the tables slow; with a step that 3 does not divide, some of
-them with two deaths."""
+SLOW = ("iceberg", "iceberg-groups", "delta-groups")
+STEP = 4
+"""Of the many changes of slow tables one in so many is tried, and all of them every night. 3 does not divide it, so
+that some have two deaths."""
+
 KINDS = {
     **{kind: (*table, 2) for kind, table in TABLES.items()},
     "delta-groups": (lambda root, texts: in_groups(delta_app(root, texts)), delta_rows, 4),
@@ -45,18 +48,27 @@ KINDS = {
 """What makes the app, what reads the table, and how many windows a run has; a group is merged in one of its own."""
 
 
+def steps(*kinds: str) -> list[Any]:
+    """Each kind with the step between the changes that are tried."""
+    quick = [pytest.param(kind, STEP if kind in SLOW else 1, id=kind) for kind in kinds]
+    return [
+        *quick,
+        *(pytest.param(kind, 1, id=f"all-{kind}", marks=pytest.mark.nightly) for kind in kinds if kind in SLOW),
+    ]
+
+
 def deaths(at: int, later: int) -> tuple[int, ...]:
     """Where the runs before the last one die: one at each change, and behind every third of these another one."""
     return (at, at + later) if at % 3 == 0 else (at,)
 
 
-@pytest.mark.parametrize("kind", [*KINDS, "parquet"])
+@pytest.mark.parametrize(("kind", "step"), steps(*KINDS, "parquet"))
 def test_every_record_is_there_once_wherever_a_run_dies(
-    monkeypatch: pytest.MonkeyPatch, quick_disk: Path, kind: str
+    monkeypatch: pytest.MonkeyPatch, quick_disk: Path, kind: str, step: int
 ) -> None:
     """Before a change of the disk or a transaction: a run of before, or two of them, and one that comes through."""
     make_app, rows_of, _ = {**KINDS, "parquet": (parquet_app, parquet_rows, 2)}[kind]
-    for at in range(1, MOST_CALLS, STEPS.get(kind, 1)):
+    for at in range(1, MOST_CALLS, step):
         root = quick_disk / str(at)
         for death in deaths(at, later=7):
             with crashing_disk(str(root), death) as faults, contextlib.suppress(InjectedCrash):
@@ -96,14 +108,14 @@ UPSERTS: dict[str, Callable[[Path, list[bytes]], LogicalPlan]] = {
 }
 
 
-@pytest.mark.parametrize("kind", UPSERTS)
+@pytest.mark.parametrize(("kind", "step"), steps(*UPSERTS))
 def test_a_key_has_its_newest_row_wherever_a_run_dies(
-    monkeypatch: pytest.MonkeyPatch, quick_disk: Path, kind: str
+    monkeypatch: pytest.MonkeyPatch, quick_disk: Path, kind: str, step: int
 ) -> None:
     """No window takes the place of a later one, and none is left out; readers see no key twice."""
     texts = [b"a b", b"a", b"c b", b"c"]  # the source puts two of them into a window
     wanted, make_app = [b"a 1", b"b 2", b"c 2"], UPSERTS[kind]
-    for at in range(1, MOST_CALLS, STEPS.get(kind, 1)):
+    for at in range(1, MOST_CALLS, step):
         root = quick_disk / str(at)
         for death in deaths(at, later=5):
             with crashing_disk(str(root), death) as faults, contextlib.suppress(InjectedCrash):

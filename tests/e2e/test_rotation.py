@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.crash.killing import LOCALLY, RunProcess
+from tests.crash.killing import RunProcess, also_on_spark
 from tests.operators.splitter.renames.rotations import (
     compress_at_once,
     compress_later,
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.e2e
 
 APP = """\
 name: sample
-attributes: {checkpoint: journal}
+attributes: {checkpoint: journal, master: "local[2]"}
 operators:
   splitter: {class: FileSplitterInput, properties: {files: [logs], follow: true, scan_interval_millis: 200}}
   reader: {class: BlockReader}
@@ -58,7 +59,8 @@ class Logs:
         return len(self.published()) >= len(self.lines)
 
 
-def test_a_run_that_follows_reads_each_line_of_rotated_logs_once(tmp_path: Path) -> None:
+@also_on_spark
+def test_a_run_that_follows_reads_each_line_of_rotated_logs_once(tmp_path: Path, options: Sequence[str]) -> None:
     """By a rename, a date, a copy, a compression; before and after the death of all its processes."""
     (tmp_path / "app.yaml").write_text(APP)
     logs = Logs(tmp_path)
@@ -67,7 +69,7 @@ def test_a_run_that_follows_reads_each_line_of_rotated_logs_once(tmp_path: Path)
         ((rename, copy_and_truncate, compress_at_once), True),
         ((rename_with_date, compress_later, rename), False),
     ):
-        run = RunProcess(tmp_path, *LOCALLY)
+        run = RunProcess(tmp_path, *options)
         try:
             assert run.wait_for(logs.is_whole)
             for rotate in rotations:

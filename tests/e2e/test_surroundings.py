@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.cli.commands.test_run import LINES, make_sample, published
 from tests.cli.processes import dagflow_command
+from tests.crash.killing import also_on_spark
 
 pytestmark = pytest.mark.e2e
 
@@ -81,13 +83,14 @@ class Forking(FileSplitterInput):
 """
 
 
-def test_an_operator_of_the_driver_that_forks_leaves_one_driver(tmp_path: Path) -> None:
+@also_on_spark
+def test_an_operator_of_the_driver_that_forks_leaves_one_driver(tmp_path: Path, options: Sequence[str]) -> None:
     """Each child is ended where it comes back from the operator, and says so; nothing is done twice."""
     make_sample(tmp_path)
     (tmp_path / "forking_ops.py").write_text(FORKING)
     app = tmp_path / "app.yaml"
     app.write_text(app.read_text().replace("FileSplitterInput", "forking_ops.Forking"))
-    done = dagflow_command(["run", "app.yaml", "--json", "--local"], cwd=tmp_path)
+    done = dagflow_command(["run", "app.yaml", "--json", *options], cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
     assert done.stderr.count("operator 'splitter': a process that it forked came back from its code") >= 4

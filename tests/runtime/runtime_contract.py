@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import re
 import time
@@ -44,15 +45,14 @@ class Reading(Lines):
 
 
 class Standing(Lines):
-    """Waits at its first word until a file is there."""
+    """Waits at its first word until a pipe is opened."""
 
     folder: str
 
     @Lines.samples.each
     def read(self, sample: Sample) -> Iterator[None]:
         """Wait, and go on."""
-        while not Path(self.folder, "seen").exists():
-            time.sleep(0.01)
+        os.close(os.open(f"{self.folder}/seen", os.O_RDONLY))
         yield from super().read(sample)
 
 
@@ -203,6 +203,7 @@ class RuntimeContract:
         self, start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         """Once with operator, input and stack, in the log and in the display; and once when it has gone on."""
+        os.mkfifo(tmp_path / "seen")
         operators = {**operators_of(tmp_path), "lines": Standing(folder=str(tmp_path))}
         limits = StallLimits(warning_s=0.2)
         runtime = start(Program.of("app", exchanging_plan(), operators, limits=limits))
@@ -211,7 +212,7 @@ class RuntimeContract:
             while not runtime.progress(7).stalls and not results.done():
                 time.sleep(0.01)
             (stall,) = runtime.progress(7).stalls
-            (tmp_path / "seen").touch()
+            (tmp_path / "seen").open("wb").close()
             assert all(result.error is None for result in results.result())
         assert re.fullmatch(
             r"window 7, operator 'lines' partition 0: no progress for \d s in read\(\) of s0 \[0, 1\)", stall
@@ -219,7 +220,8 @@ class RuntimeContract:
         wait_for(lambda: len([text for text in caplog.messages if "'lines'" in text]) >= 2)
         told, over = [text for text in caplog.messages if "'lines'" in text]
         assert told.startswith(stall)
-        assert "task_timeout_millis" in told and "in read\n" in told, told
+        assert "task_timeout_millis" in told
+        assert told.endswith('in read\n    os.close(os.open(f"{self.folder}/seen", os.O_RDONLY))'), told
         assert over.startswith("window 7, operator 'lines' partition 0: went on after ")
         runtime.close()
 

@@ -224,7 +224,8 @@ def _replay(
             done = on_driver_thread(lambda: engine_run(logical, options, display, stop))
         windows, code = done.windows, RunStoppedError.exit_code if done.state == "stopped" else 0
         after = _Counts.of(logical, checkpoint, storage, choice)
-    for line in _told(before, after, checkpoint, why_not_reprocessed(PlacedApp.of(logical, storage))):
+    obstacle = why_not_reprocessed(PlacedApp.of(logical, storage)) if after.behind else None
+    for line in _told(before, after, checkpoint, obstacle):
         output.note(settings.redact(line))
     if as_json:
         result = {"accepted": before.all - after.all, "refused": after.all, "unread": after.untried, "windows": windows}

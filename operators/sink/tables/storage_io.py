@@ -43,37 +43,33 @@ class StorageFileIO(FileIO):
         self._storage.backend(url).files.remove(url)
 
 
-class _StoredFile(InputFile):
+class _Stored:
+    """What is asked of a file of either kind."""
+
+    location: str
+
     def __init__(self, location: str, storage: StorageContext) -> None:
-        super().__init__(location)
+        super().__init__(location=location)  # type: ignore[call-arg]  # of pyiceberg's class beside this one
         self._storage = storage
 
-    @override
     def __len__(self) -> int:
         return self._storage.stat(self.location).size_bytes
 
-    @override
     def exists(self) -> bool:
-        return _exists(self._storage, self.location)
+        try:
+            self._storage.stat(self.location)
+        except MissingError:
+            return False
+        return True
 
+
+class _StoredFile(_Stored, InputFile):
     @override
     def open(self, seekable: bool = True) -> InputStream:
         return PythonFile(self._storage.open_file(self.location))
 
 
-class _NewFile(OutputFile):
-    def __init__(self, location: str, storage: StorageContext) -> None:
-        super().__init__(location)
-        self._storage = storage
-
-    @override
-    def __len__(self) -> int:
-        return self._storage.stat(self.location).size_bytes
-
-    @override
-    def exists(self) -> bool:
-        return _exists(self._storage, self.location)
-
+class _NewFile(_Stored, OutputFile):
     @override
     def to_input_file(self) -> InputFile:
         return _StoredFile(self.location, self._storage)
@@ -103,11 +99,3 @@ class _Created(io.BytesIO):
             data = self.getvalue()
             super().close()
             self._storage.objects(parent(self._url)).create(name_of(self._url), data)
-
-
-def _exists(storage: StorageContext, url: str) -> bool:
-    try:
-        storage.stat(url)
-    except MissingError:
-        return False
-    return True
