@@ -5,13 +5,13 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from dagflow.api.context import OperatorContext, RunPreparation
-from dagflow.api.ports import Handles, InputPort, Mode, OutputPort, TupleBatch
+from dagflow.api.ports import Emitter, Handles, InputPort, Mode, OutputPort, TupleBatch
 from dagflow.api.properties import HasProperties
 from dagflow.api.refused_records import RefusedRecords
 from dagflow.storage.context import StorageContext
@@ -72,15 +72,12 @@ class Operator(HasProperties):
         _check_methods(cls, [name for _, name in handlers.values()])
         _check_capabilities(cls)
 
-    def __init__(self, **properties: Any) -> None:
-        """Set the properties; see HasProperties."""
-        self._make_emitters()
-        super().__init__(**properties)
-
-    def _make_emitters(self) -> None:
-        for name, port in self.output_ports.items():
-            # An attribute of the instance, so that emit is reached without a descriptor call.
-            setattr(self, name, port.__get__(self, type(self)))
+    def __new__(cls, *arguments: Any, **options: Any) -> Self:
+        """An instance with an emitter for each output port, whatever constructor the class has."""
+        instance = super().__new__(cls)
+        for name, port in cls.output_ports.items():
+            object.__setattr__(instance, name, Emitter(port))
+        return instance
 
     def __getstate__(self) -> dict[str, Any]:
         # Emitters lead to whatever listens here; a copy in another process is wired anew.
@@ -94,7 +91,6 @@ class Operator(HasProperties):
                 self.__dict__[name] = value
             else:
                 setattr(self, name, value)
-        self._make_emitters()
 
     def prepare(self, run: RunPreparation) -> None:
         """Called in the driver before the first window of a run, to check the world and name inputs and outputs.

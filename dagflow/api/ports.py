@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Literal, NoReturn, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NoReturn, Self, TypeVar, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -179,13 +179,14 @@ class OutputPort(Port):
         super().__init__(type)
         self.is_required = required
 
-    @overload
-    def __get__(self, instance: None, owner: type) -> OutputPort: ...
-    @overload
-    def __get__(self, instance: object, owner: type) -> Emitter[Any]: ...
-    def __get__(self, instance: object | None, owner: type) -> OutputPort | Emitter[Any]:
-        """The declaration on the class; on an instance, the emitter that its constructor put there."""
-        return self if instance is None else Emitter(self)
+    if TYPE_CHECKING:
+        # For type checkers only: an instance has its emitter as an attribute, which Python reads several times as
+        # fast where the class has no descriptor of that name; and per-record methods read it for each record.
+        @overload
+        def __get__(self, instance: None, owner: type) -> OutputPort: ...
+        @overload
+        def __get__(self, instance: object, owner: type) -> Emitter[Any]: ...
+        def __get__(self, instance: object | None, owner: type) -> OutputPort | Emitter[Any]: ...
 
 
 T = TypeVar("T")

@@ -104,7 +104,7 @@ class Chain:
         self.on_step: Callable[[], None] | None = None
         for name, operator in self.operators.items():
             for port in operator.output_ports:
-                self.buffers[PortRef(name, port)] = PortBuffer(getattr(operator, port))
+                self.buffers[PortRef(name, port)] = PortBuffer(operator, port)
         for edge in edges:
             self.connect(edge.source, self.consumer_of(edge.target))
 

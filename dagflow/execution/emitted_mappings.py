@@ -54,20 +54,25 @@ class EmittedMappings:
         self._lengths: list[int] = []
 
     def add(
-        self, mappings: list[dict[str, Any]], values: Mapping[str, list[Any]], counts: npt.NDArray[np.int64]
+        self,
+        mappings: list[dict[str, Any]],
+        values: Mapping[str, list[Any]],
+        records: int,
+        sources: npt.NDArray[np.int64],
     ) -> None:
         """Take what was emitted for a piece of the batch, which follows the piece before.
 
         Args:
             mappings: What was emitted, at least one.
             values: The values by column, of which the piece's records were made.
-            counts: For each record of the piece, how many mappings were emitted for it.
+            records: The number of the piece's records.
+            sources: For each mapping the position in the piece of the record for which it was emitted.
         """
         columns = columns_of(mappings)
         for name in columns:
             if name not in self._parts:
                 self._parts[name] = [[None] * length for length in self._lengths]
-        given_to = _picker(counts)
+        given_to = _picker(records, sources)
         for name, parts in self._parts.items():
             made = columns.get(name) or [None] * len(mappings)
             is_same = name in values and self._is_same(name, made, given_to(values[name]))
@@ -133,16 +138,17 @@ class EmittedMappings:
         return pa.array(values)
 
 
-def _picker(counts: npt.NDArray[np.int64]) -> Callable[[list[Any]], list[Any]]:
-    """A function that repeats each value of a list as often as is said for it."""
+def _picker(records: int, sources: npt.NDArray[np.int64]) -> Callable[[list[Any]], list[Any]]:
+    """A function that picks a value of a list for each position among those of so many records."""
+    counts = np.bincount(sources, minlength=records)
     most = counts.max()
     if most == counts.min() == 1:
         return lambda values: values
     if most == 1:
         chosen = counts.astype(np.uint8).tobytes()
         return lambda values: [*itertools.compress(values, chosen)]
-    times = counts.tolist()
-    return lambda values: [*itertools.chain.from_iterable(map(itertools.repeat, values, times))]
+    positions = sources.tolist()
+    return lambda values: [values[position] for position in positions]
 
 
 @functools.cache

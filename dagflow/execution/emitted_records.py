@@ -114,24 +114,22 @@ class PieceOutput:
         emitted: What was emitted, with END_OF_CALL after each record.
 
     Attributes:
-        counts: For each record, how much was emitted for it.
+        sources: For each item the position in the piece of the record for which it was emitted; they do not decrease.
     """
 
     def __init__(self, emitted: list[Any]) -> None:
         self._objects = np.fromiter(emitted, object, len(emitted))
         self._identities = _identities(self._objects)
-        is_end = self._identities == _IDENTITY_OF_END
-        self._is_item = ~is_end
-        (ends,) = is_end.nonzero()
-        self.counts: npt.NDArray[np.int64] = ends.copy()
-        self.counts[1:] -= ends[:-1] + 1
+        (self._positions,) = (self._identities != _IDENTITY_OF_END).nonzero()
+        # Before an item are the items before it and the ends of the calls before its own.
+        self.sources: npt.NDArray[np.int64] = self._positions - np.arange(len(self._positions))
 
     def __len__(self) -> int:
-        return len(self._objects) - len(self.counts)
+        return len(self._positions)
 
     def items(self) -> list[Any]:
         """What was emitted."""
-        return list(self._objects[self._is_item].tolist())
+        return list(self._objects.take(self._positions).tolist())
 
     def is_selection(self, records: npt.NDArray[np.intp]) -> bool:
         """Whether the items are the very records for which something was emitted.
@@ -141,10 +139,9 @@ class PieceOutput:
         Args:
             records: The identities of the records.
         """
-        has_item = self.counts > 0
-        if np.count_nonzero(has_item) < len(self):
+        if not (self.sources[1:] > self.sources[:-1]).all():
             return False
-        return bool((self._identities[self._is_item] == records[has_item]).all())
+        return bool((self._identities.take(self._positions) == records.take(self.sources)).all())
 
 
 class EmittedRecords:
@@ -163,7 +160,7 @@ class EmittedRecords:
     def __init__(self, batch: RecordBatch) -> None:
         self._batch = batch
         self._is_selection = batch.is_raw and not batch.framed().null_count
-        self._counts: list[npt.NDArray[np.int64]] = []
+        self._sources: list[npt.NDArray[np.int64]] = []
         self._parts: list[RecordBatch] = []
         self._mappings: EmittedMappings | None = None
         self._items: list[Any] = []
@@ -175,28 +172,30 @@ class EmittedRecords:
             if piece.start:
                 self._parts.append(self._selected(piece.start))
             self._is_selection = False
-        self._counts.append(output.counts)
+        self._sources.append(output.sources + piece.start)
         self.count += len(output)
         if len(output) and not self._is_selection:
-            self._add_made(output.items(), piece, output.counts)
+            self._add_made(output.items(), piece, output.sources)
 
-    def _add_made(self, items: list[Any], piece: RecordPiece, counts: npt.NDArray[np.int64]) -> None:
+    def _add_made(self, items: list[Any], piece: RecordPiece, sources: npt.NDArray[np.int64]) -> None:
         """Take items that are not all records of the batch."""
         kinds = set(map(type, items))
         if kinds == {bytes} and self._mappings is None and not self._items:
-            sources = piece.start + np.repeat(np.arange(len(counts)), counts)
-            self._parts += _raw_batches(items, self._batch.delimiters.take(sources))
+            self._parts += _raw_batches(items, self._batch.delimiters.take(sources + piece.start))
         elif kinds == {dict} and not self._parts and not self._items:
             if self._mappings is None:
                 self._mappings = EmittedMappings(self._batch.to_arrow())
-            self._mappings.add(items, piece.values, counts)
+            self._mappings.add(items, piece.values, len(piece.records), sources)
         else:
             self._items += items
 
     def _selected(self, end: int) -> RecordBatch:
         """The records before a position that were emitted, if only such records were."""
-        mask = np.concatenate(self._counts) > 0
         batch = self._batch if end == len(self._batch) else self._batch.slice(0, end)
+        if self.count == end:
+            return batch
+        mask = np.zeros(end, bool)
+        mask[self._joined_sources()] = True
         return batch.filter(pa.array(mask))
 
     def batches(self) -> Iterator[RecordBatch]:
@@ -207,9 +206,9 @@ class EmittedRecords:
             ValueError: Their columns do not go together.
         """
         if self._is_selection:
-            yield self._selected(len(self._batch)) if self._counts else self._batch
+            yield self._selected(len(self._batch))
             return
-        origin, sources = self._batch.origin, self._sources()
+        origin, sources = self._batch.origin, self._joined_sources()
         if self._items or not self._parts:
             if len(sources) != len(self._batch) or not np.array_equal(sources, np.arange(len(sources))):
                 origin = None if origin is None else origin.select(sources)
@@ -225,15 +224,15 @@ class EmittedRecords:
             yield RecordBatch.joined(parts, self._batch.delimiters.take(sources[start:end]), part_origin)
             start = end
 
-    def _sources(self) -> npt.NDArray[np.int64]:
+    def _joined_sources(self) -> npt.NDArray[np.int64]:
         """For each item the position in the batch of the record for which it was emitted."""
-        return np.repeat(np.arange(len(self._batch)), np.concatenate(self._counts or [np.empty(0, np.int64)]))
+        return np.concatenate(self._sources) if self._sources else np.empty(0, np.int64)
 
     def items(self) -> list[Any]:
         """All that was emitted, one by one, where something other than raw records or mappings was among it."""
         items = [*itertools.chain.from_iterable(part.to_pylist() for part in self._parts)]
         if self._mappings is not None:
-            items += self._mappings.mappings(self._sources())
+            items += self._mappings.mappings(self._joined_sources())
         return items + self._items
 
     def has_batches(self) -> bool:

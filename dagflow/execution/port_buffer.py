@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from dagflow.api.operator import Operator
 from dagflow.api.ports import Emitter, TupleBatch
 from dagflow.api.records import LINE_FEED, RecordBatch
 from dagflow.execution.emitted_records import (
@@ -18,6 +19,7 @@ from dagflow.execution.emitted_records import (
     batches_of,
 )
 from dagflow.execution.failures import BrokenContractError
+from dagflow.execution.record_emitter import RecordEmitter
 
 Consumer = Callable[[Any], None]
 
@@ -28,6 +30,10 @@ GATHERED_ITEMS = 8192
 class PortBuffer:
     """The output port of an operator in a chain: gathers single items and passes on whole batches.
 
+    Args:
+        operator: The operator.
+        port: The port's name.
+
     Attributes:
         emitter: The operator's side of the port.
         consumers: Functions that take each RecordBatch, or each list of tuples.
@@ -35,7 +41,7 @@ class PortBuffer:
         emitted: Number of records or tuples that were passed on.
         emitted_bytes: Bytes of the records that were passed on, in memory.
         gathered: Items that wait to be passed on, with END_OF_CALL among them while a batch is handled record by
-            record; always the same list, because an operator may keep its append.
+            record, in which it is the operator's emitter; always the same, because an operator may keep it.
         gathered_bytes: Bytes of the raw records among them that were emitted outside a per-record method.
         is_ended: Whether the operator's window has ended; no operator downstream would take what comes later.
         is_gathering: Whether a batch is handled record by record; all that is emitted waits for the batch's end.
@@ -45,14 +51,15 @@ class PortBuffer:
     """
 
     __slots__ = (
-        *("consumers", "current", "emitted", "emitted_bytes", "emitter"),
+        *("_operator", "consumers", "current", "emitted", "emitted_bytes", "emitter"),
         *("gathered", "gathered_bytes", "is_ended", "is_gathering", "records", "take"),
     )
 
-    def __init__(self, emitter: Emitter[Any]) -> None:
-        self.emitter = emitter
+    def __init__(self, operator: Operator, port: str) -> None:
+        self._operator = operator
+        self.emitter: Emitter[Any] = getattr(operator, port)
         self.consumers: list[Consumer] = []
-        self.gathered: list[Any] = []
+        self.gathered = RecordEmitter(self.emitter)
         self.gathered_bytes = 0
         self.current: RecordBatch | None = None
         self.emitted = 0
@@ -61,7 +68,7 @@ class PortBuffer:
         self.is_gathering = False
         self.records: EmittedRecords | None = None
         self.take: Callable[[int], int] | None = None
-        emitter.emit = self.emit
+        self.emitter.emit = self.emit
 
     def connect(self, consumer: Consumer) -> None:
         """Send all that is emitted to a consumer."""
@@ -89,7 +96,7 @@ class PortBuffer:
 
     def flush(self) -> None:
         """Pass on the single items gathered so far."""
-        if not self.gathered:
+        if not len(self.gathered):
             return
         items = self._taken()
         if not self.emitter.port.carries_records:
@@ -119,8 +126,14 @@ class PortBuffer:
         self.is_gathering = True
         if self.consumers:
             self.records = EmittedRecords(batch)
-        # The list's own append: a call into Python for each record would double the cost of small operators.
-        self.emitter.emit = self.gathered.append
+        # A call into Python for each record would double the cost of small operators. The operator may have kept
+        # its emitter, too.
+        self._replace_emitter(self.gathered)
+        self.emitter.emit = self.gathered.emit
+
+    def _replace_emitter(self, emitter: Emitter[Any] | RecordEmitter) -> None:
+        # Not the class's own way to set an attribute, which may allow no change after setup.
+        object.__setattr__(self._operator, self.emitter.port.name, emitter)
 
     def take_piece(self, piece: RecordPiece) -> None:
         """Take what was emitted for a piece of the batch, with END_OF_CALL after each record if it has consumers."""
@@ -135,6 +148,7 @@ class PortBuffer:
         """Pass on again what is emitted; called also where the method has failed: what is left then goes nowhere."""
         self.gathered.clear()
         self.is_gathering = False
+        self._replace_emitter(self.emitter)
         self.emitter.emit = self.emit
 
     def close_records(self) -> None:
