@@ -113,9 +113,9 @@ def iceberg_app(root: Path, texts: list[bytes]) -> LogicalPlan:
     return app(root, texts, table=writer)
 
 
-def in_groups(logical: LogicalPlan) -> LogicalPlan:
-    """The same app with groups of windows: what a window has written is merged by the next one."""
-    vars(logical.operators["table"].operator)["commit"] = GroupLimits(bytes=1)
+def in_groups(logical: LogicalPlan, size_bytes: int = 1) -> LogicalPlan:
+    """The same app with groups of windows: merged is what has so many bytes together, by the next window."""
+    vars(logical.operators["table"].operator)["commit"] = GroupLimits(bytes=size_bytes)
     return grouped(logical)
 
 
