@@ -252,7 +252,6 @@ FOLLOWED = {
     "set XDG_CACHE_HOME": BEFORE,
     "start dagflow in a directory": BEFORE,
     "start dagflow with the Python": BEFORE,
-    "take one of them": BEFORE,
     "they need some space in": BEFORE,
     "try 'UTC'": BEFORE,
     "try UTC": BEFORE,

@@ -13,7 +13,7 @@ import pyarrow.json as arrow_json
 from dagflow.api.records import RecordBatch
 from dagflow.storage.location import redacted
 from operators.reader.columns.inference import Shape, merged_shapes, shape_of, types_of
-from operators.reader.columns.json_members import is_sound, plain, read_options
+from operators.reader.columns.json_members import as_written, is_sound, read_options
 from operators.reader.columns.types import ColumnType
 from operators.reader.columns.typing import shortened, without_words
 from operators.reader.columns.written_values import Number, Object, members_of, value_as
@@ -53,7 +53,7 @@ class FoundMembers:
         """The columns where all values of each member are of one type, as Arrow finds; None otherwise."""
         try:
             table = arrow_json.read_json(pa.BufferReader(joined(batch)), read_options(batch))
-            schema = pa.schema([(field.name, plain(field.type)) for field in table.schema])
+            schema = pa.schema([(field.name, as_written(field.type)) for field in table.schema])
             if schema != table.schema:
                 options = arrow_json.ParseOptions(explicit_schema=schema)
                 table = arrow_json.read_json(pa.BufferReader(joined(batch)), read_options(batch), options)

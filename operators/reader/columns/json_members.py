@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -72,17 +72,13 @@ class JsonMembers:
             parsed = Parsed(parsed.raw, pa.RecordBatch.from_arrays(columns, parsed.columns.schema.names))
         return typed(parsed, self.types, (), rejects)
 
-    def _read_as(self, kind: ColumnType) -> pa.DataType:
-        """The type by which Arrow reads a column: what JSON has no values for stands in strings."""
-        return pa.string() if kind.is_written_as_text else kind.arrow
-
     def _read(self, batch: RecordBatch) -> pa.Table:
         """Read objects with Arrow, which refuses all of them, or some that are right, for one that is wrong.
 
         Raises:
             pyarrow.ArrowInvalid: It does.
         """
-        schema = pa.schema([(name, _with_room(self._read_as(kind))) for name, kind in self.types.items()])
+        schema = pa.schema([(name, _with_room(as_written(kind.arrow))) for name, kind in self.types.items()])
         others: Literal["ignore", "error"] = "ignore" if self.takes_others else "error"
         options = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=others)
         table = arrow_json.read_json(pa.BufferReader(joined(batch)), read_options(batch), options)
@@ -94,7 +90,7 @@ class JsonMembers:
             if pa.types.is_floating(column.type) and pc.any(pc.is_inf(column)).as_py():
                 raise pa.ArrowInvalid("A number is too large")
         table = table.select(list(self.types))
-        wanted = pa.schema([(name, self._read_as(kind)) for name, kind in self.types.items()])
+        wanted = pa.schema([(name, as_written(kind.arrow)) for name, kind in self.types.items()])
         return table if table.schema == wanted else table.cast(wanted)
 
     def _read_one(self, batch: RecordBatch) -> pa.Table | str:
@@ -111,20 +107,18 @@ class JsonMembers:
             return "the object has no members, and columns are inferred"
         arrays = {}
         for name, kind in self.types.items():
-            value, read_as = members.get(name), self._read_as(kind)
+            value, written = members.get(name), as_written(kind.arrow)
             is_text = isinstance(value, str) and not isinstance(value, Number)
             if is_text and value in self.null_values:
                 value = None
             try:
                 # Text stays text here; typed() has the grammar of dates and times.
-                found = value_as(value, kind if read_as == kind.arrow else _TEXT, takes_others=self.takes_others)
+                found = value_as(value, ColumnType(kind.name, written), takes_others=self.takes_others)
             except ValueError as error:
                 return f"column '{name}' ({kind.name}): {error}, in: {shortened(record)}"
-            arrays[name] = pa.array([found], read_as)
+            arrays[name] = pa.array([found], written)
         return pa.table(arrays)
 
-
-_TEXT = ColumnType("string", pa.string())
 
 _OPENING, _CLOSING = b"{}"
 
@@ -165,7 +159,16 @@ def _has_empty(batch: RecordBatch) -> bool:
 
 def _with_room(kind: pa.DataType) -> pa.DataType:
     """The type with all digits that there can be: Arrow does not see that a number has too many before the point."""
-    return pa.decimal128(38, kind.scale) if pa.types.is_decimal(kind) else kind
+    return _replaced(kind, lambda leaf: pa.decimal128(38, leaf.scale) if pa.types.is_decimal(leaf) else leaf)
+
+
+def _replaced(kind: pa.DataType, replace: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """A type in which others stand for the types of its values, which are in no array or object."""
+    if pa.types.is_list(kind):
+        return pa.list_(_replaced(kind.value_type, replace))
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _replaced(field.type, replace)) for field in kind])
+    return replace(kind)
 
 
 def is_sound(table: pa.Table) -> bool:
@@ -179,15 +182,9 @@ def is_sound(table: pa.Table) -> bool:
     return True
 
 
-def plain(kind: pa.DataType) -> pa.DataType:
-    """A type that Arrow has inferred, with text where it took text for a time."""
-    if pa.types.is_temporal(kind):
-        return pa.string()
-    if pa.types.is_list(kind):
-        return pa.list_(plain(kind.value_type))
-    if pa.types.is_struct(kind):
-        return pa.struct([(field.name, plain(field.type)) for field in kind])
-    return kind
+def as_written(kind: pa.DataType) -> pa.DataType:
+    """The type as JSON has its values: dates, times and timestamps stand in strings."""
+    return _replaced(kind, lambda leaf: pa.string() if pa.types.is_temporal(leaf) else leaf)
 
 
 def read_options(batch: RecordBatch) -> arrow_json.ReadOptions:

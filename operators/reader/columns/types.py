@@ -75,11 +75,6 @@ class ColumnType:
         """Whether values are arrays or objects, which only JSON has."""
         return bool(pa.types.is_nested(self.arrow))
 
-    @property
-    def is_written_as_text(self) -> bool:
-        """Whether JSON has no value of the type, so that it stands in a string."""
-        return bool(pa.types.is_temporal(self.arrow))
-
     @classmethod
     def of(cls, value: object) -> ColumnType:
         """The type that an app gives: a name, or a mapping with type and format.
@@ -131,31 +126,24 @@ def _nested_type(kind: str, inside: str) -> pa.DataType:
     """The type of arrays or objects.
 
     Raises:
-        ValueError: It holds what JSON has no values for, or is not written as list<int64> or struct<a: int64>.
+        ValueError: It is not written as list<int64> or struct<a: int64>, or holds no type.
     """
     if kind == "list":
-        return pa.list_(_inner_type(inside))
+        return pa.list_(arrow_type(inside.strip()))
     fields: dict[str, pa.DataType] = {}
     for part in _parts(inside):
         name, colon, type_name = part.partition(":")
         if not colon or not name.strip() or name.strip() in fields:
             raise ValueError(f"struct<{inside}>: members are named once each, as in struct<a: int64, b: string>")
-        fields[name.strip()] = _inner_type(type_name)
+        fields[name.strip()] = arrow_type(type_name.strip())
     return pa.struct(list(fields.items()))
-
-
-def _inner_type(name: str) -> pa.DataType:
-    found = arrow_type(name.strip())
-    if pa.types.is_temporal(found) or pa.types.is_decimal(found):
-        raise ValueError(f"{name.strip()!r} stands in arrays and objects as string or double; take one of them")
-    return found
 
 
 def _parts(inside: str) -> list[str]:
     """The members of a struct: what commas separate that are in no inner type."""
     parts, depth = [""], 0
     for letter in inside:
-        depth += {"<": 1, ">": -1}.get(letter, 0)
+        depth += (letter in "<([") - (letter in ">)]")
         if letter == "," and not depth:
             parts.append("")
         else:

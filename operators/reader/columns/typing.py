@@ -34,13 +34,11 @@ def typed(parsed: Parsed, types: Mapping[str, ColumnType], null_words: Collectio
         texts = arrays.get(name)
         if texts is None or texts.type == kind.arrow:
             continue
-        texts = without_words(texts, null_words)
-        arrays[name] = values = values_of(texts, kind)
-        why: dict[str, str] = {}
-        for row in np.flatnonzero(where_refused(texts, values)).tolist():
-            text = texts[row].as_py()
-            why[text] = why.get(text) or why_not(text, kind)
-            reasons.setdefault(row, f"column '{name}' ({kind.name}): {shown(text)} {why[text]}")
+        if not kind.is_nested:
+            texts = without_words(texts, null_words)
+        arrays[name], refused = _values_with_refused(texts, kind)
+        for row, why in refused.items():
+            reasons.setdefault(row, f"column '{name}' ({kind.name}): {why}")
     columns = pa.RecordBatch.from_pydict(arrays)
     if not reasons:
         return Parsed(parsed.raw, columns)
@@ -49,6 +47,44 @@ def typed(parsed: Parsed, types: Mapping[str, ColumnType], null_words: Collectio
     kept = np.setdiff1d(np.arange(len(parsed.raw)), np.array(list(reasons), np.int64))
     raw = parsed.raw.take(kept)
     return Parsed(raw, columns.take(pa.array(kept)) if len(kept) else None)
+
+
+def _values_with_refused(texts: Any, kind: ColumnType) -> tuple[pa.Array, dict[int, str]]:
+    """The values that texts stand for, and for each row that has text which is no value why it is none.
+
+    Args:
+        texts: A string array, or arrays or objects in which text stands for the values of other types.
+        kind: The type.
+    """
+    if texts.type == kind.arrow:
+        return texts, {}
+    if not kind.is_nested:
+        return _plain_values(texts, kind)
+    is_null = texts.is_null()
+    if pa.types.is_list(kind.arrow):
+        inner, refused = _values_with_refused(texts.flatten(), ColumnType("", kind.arrow.value_type))
+        rows = pc.list_parent_indices(texts)
+        ends = np.cumsum([0, *pc.fill_null(texts.value_lengths(), 0).to_pylist()])
+        array = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), inner, kind.arrow, mask=is_null)
+        return array, {rows[at].as_py(): why for at, why in reversed(refused.items())}
+    members: list[pa.Array] = []
+    reasons: dict[int, str] = {}
+    for field, part in zip(kind.arrow, texts.flatten(), strict=True):
+        inner, refused = _values_with_refused(part, ColumnType("", field.type))
+        members.append(inner)
+        reasons |= {row: f"member '{field.name}': {why}" for row, why in refused.items() if row not in reasons}
+    return pa.StructArray.from_arrays(members, fields=list(kind.arrow), mask=is_null), reasons
+
+
+def _plain_values(texts: Any, kind: ColumnType) -> tuple[pa.Array, dict[int, str]]:
+    values = values_of(texts, kind)
+    reasons: dict[int, str] = {}
+    known: dict[str, str] = {}
+    for row in np.flatnonzero(where_refused(texts, values)).tolist():
+        text = texts[row].as_py()
+        known[text] = known.get(text) or why_not(text, kind)
+        reasons[row] = f"{shown(text)} {known[text]}"
+    return values, reasons
 
 
 def without_words(texts: Any, words: Collection[str]) -> Any:

@@ -73,7 +73,10 @@ def _nested(value: Any, arrow: pa.DataType, *, takes_others: bool) -> Any:
             continue
         if name not in kinds or name in found:
             raise ValueError(f"member '{name}' {'is there twice' if name in found else 'was not there before'}")
-        found[name] = value_as(member, ColumnType("", kinds[name]), takes_others=takes_others)
+        try:
+            found[name] = value_as(member, ColumnType("", kinds[name]), takes_others=takes_others)
+        except ValueError as error:
+            raise ValueError(f"member '{name}': {error}") from None
     return found
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import pickle
 from collections import Counter
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
 from typing import Any, ClassVar
 
 import numpy as np
@@ -273,11 +275,60 @@ def test_arrays_and_objects_are_columns_of_declared_types() -> None:
         assert "column '" in json.loads(rejects[0])["reason"]
 
 
+TIMED = {
+    "a": "list<struct<at: timestamp[us, UTC], p: decimal(9, 2)>>",
+    "s": "struct<day: date32, times: list<time32[s]>>",
+}
+
+
+def test_decimals_and_times_stand_in_arrays_and_objects() -> None:
+    """With all digits, and as instants; a value that does not fit refuses its record, and is told with its place."""
+    made = RECORD_FORMATS.make({"type": "json_lines", "columns": TIMED})
+    right = (
+        b'{"a": [{"at": "2026-01-31T10:00:00+02:00", "p": 1.10}, null, {"p": "2"}], "s": {"times": ["10:00", null]}}\n'
+    )
+    right += b'{"a": [], "s": {"day": "1969-12-31", "times": []}}\n{"a": null}\n{"a": [{"at": null}], "s": null}\n'
+    at = datetime(2026, 1, 31, 8, tzinfo=UTC)
+    expected = [
+        {
+            "a": [{"at": at, "p": Decimal("1.10")}, None, {"at": None, "p": Decimal("2.00")}],
+            "s": {"day": None, "times": [time(10), None]},
+        },
+        {"a": [], "s": {"day": date(1969, 12, 31), "times": []}},
+        {"a": None, "s": None},
+        {"a": [{"at": None, "p": None}], "s": None},
+    ]
+    assert columns_of(made, right) == expected
+    for wrong, reason in (
+        (b'{"a": [{"at": "2026-01-31T10:00:00"}]}', "member 'at': '2026-01-31T10:00:00' is no timestamp with a zone"),
+        (b'{"a": [null, {"p": 1.105}]}', "member 'p': 1.105 has more than 7 digits before the point, or 2 behind it"),
+        (b'{"a": [{"p": 12345678.9}]}', "12345678.9 has more than 7 digits before the point"),
+        (b'{"s": {"day": "2026-02-30"}}', "member 'day': '2026-02-30' is no day of the calendar"),
+        (b'{"s": {"day": 20260230}}', "member 'day': 20260230 is no string"),
+        (b'{"s": {"times": ["9:00", "25:00"]}}', "member 'times': '9:00' is no time as 10:00"),
+    ):
+        rejects: list[bytes] = []
+        assert columns_of(made, wrong + b"\n" + right + wrong + b"\n", rejects) == expected
+        assert [reason in json.loads(each)["reason"] for each in rejects] == [True, True], rejects
+
+
+@given(st.lists(st.lists(st.sampled_from(["2026-02-28", "2026-02-29", "1969-12-31", "x", None]), max_size=3)))
+def test_values_in_arrays_are_those_of_columns(days: list[list[str | None]]) -> None:
+    """A record is refused if a column of the same text would be, and has the same values otherwise."""
+    lines = b"".join(json.dumps({"d": each}).encode() + b"\n" for each in days)
+    refused: list[bytes] = []
+    found = columns_of(RECORD_FORMATS.make({"type": "json_lines", "columns": {"d": "list<date32>"}}), lines, refused)
+    is_day = {"2026-02-28": date(2026, 2, 28), "1969-12-31": date(1969, 12, 31), None: None}
+    right = [each for each in days if set(each) <= is_day.keys()]
+    assert found == [{"d": [is_day[day] for day in each]} for each in right]
+    assert len(refused) == len(days) - len(right)
+
+
 @pytest.mark.parametrize(
     ("kind", "reason"),
     [
-        ("list<date32>", "stands in arrays and objects as string"),
-        ("list<decimal(9, 2)>", "stands in arrays and objects as string"),
+        ("list<decimal(9, 10)>", "not more of them behind the point"),
+        ("struct<at: timestamp[us, Nowhere]>", "there is no time zone 'Nowhere'"),
         ("struct<a>", "members are named once each"),
         ("struct<a: int64, a: int64>", "members are named once each"),
         ("list<lst<int64>>", "there is no type"),
