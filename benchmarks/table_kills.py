@@ -3,7 +3,8 @@
     python -m benchmarks.table_kills [--kills 20] [--files 1000] [--seed 1] [--only delta-rs "dagflow, delta"]
 
 Each contender adds the files of a directory to a table, and is killed with SIGKILL at a random moment after it has
-begun, `--kills` times; then it may end. Counted are the records that the table lacks, and those that it has twice.
+begun, `--kills` times; then it may end. Counted are the records that the table lacks, and those that it has twice, at
+the end or after any of the kills. Of upserts the newest record of each key is lacking, and others are too many.
 
 | contender | how it knows what it has done |
 |---|---|
@@ -15,6 +16,9 @@ begun, `--kills` times; then it may end. Counted are the records that the table 
 | dagflow, delta | its checkpoint, as for the other two kinds |
 | dagflow, iceberg | |
 | dagflow, parquet | |
+| dagflow, ... groups | the same, where a transaction has the windows of 300 ms, which wait in fragments |
+| dagflow, ... upserts | the same, where a record takes the place of the one with its key, window by window |
+| dagflow, ... upserts in groups | both |
 
 Needs the extras `benchmark`, `delta`, `iceberg` and `sql-catalog`.
 """
@@ -44,8 +48,9 @@ DLT_BATCH = 50
 """Files of a transaction; a load of dlt takes about a second, whatever is in it."""
 
 KILL_WITHIN_S = 0.5
-"""A writer is killed so soon after it has begun, at most; dlt within the time of some loads."""
+"""A writer is killed so soon after it has begun, at most; dlt within the time of some loads, groups of some groups."""
 DLT_KILL_WITHIN_S = 3.0
+GROUPS_KILL_WITHIN_S = 1.5
 
 BEGUN = "begun"
 
@@ -54,7 +59,7 @@ name: killed
 attributes: {checkpoint: journal, window_millis: 100}
 operators:
   splitter: {class: FileSplitterInput, properties: {files: in, blocks_threshold: 5, pack_bytes: 0}}
-  reader: {class: BlockReader, properties: {format: {type: json_lines, columns: {id: int64}}, max_readers: 1}}
+  reader: {class: BlockReader, properties: {format: {type: json_lines, columns: {COLUMNS}}, max_readers: 1}}
   table: {class: TableWriter, properties: {PROPERTIES}, partition: parallel}
 streams:
   blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
@@ -62,13 +67,31 @@ streams:
 """
 
 
+_TABLES = {
+    "delta": 'table: "delta:out"',
+    "iceberg": 'table: "iceberg:shop.rows", catalog: {type: sql, uri: "sqlite:///catalog.db", warehouse: out}',
+}
+_WAYS = {
+    "": "commit: {every_millis: 0}",
+    " groups": "commit: {every_millis: 300}, target_file_bytes: 4KiB",
+    " upserts": "commit: {every_millis: 0}, upsert_by: id",
+    " upserts in groups": "commit: {every_millis: 300}, upsert_by: id",
+}
 DAGFLOW = {
-    "dagflow, delta": 'table: "delta:out", commit: {every_millis: 0}',
-    "dagflow, iceberg": 'table: "iceberg:shop.rows", commit: {every_millis: 0}, '
-    'catalog: {type: sql, uri: "sqlite:///catalog.db", warehouse: out}',
+    **{f"dagflow, {kind}{way}": f"{table}, {said}" for way, said in _WAYS.items() for kind, table in _TABLES.items()},
     "dagflow, parquet": 'table: "parquet:out"',
 }
-"""What the app says of its table: each window is visible by itself."""
+"""What the app says of its table: each window is visible by itself, but where there are groups."""
+
+
+def makes_upserts(name: str) -> bool:
+    """Whether the records of a contender have keys."""
+    return "upserts" in name
+
+
+def makes_groups(name: str) -> bool:
+    """Whether a transaction of a contender has several windows."""
+    return "groups" in name
 
 
 def batches(size: int) -> Iterator[tuple[int, list[str]]]:
@@ -123,10 +146,14 @@ def delta_by_txn() -> None:
             write_deltalake("out", rows_in(names), mode="append", commit_properties=said)
 
 
-def _iceberg() -> Any:
+def _catalog() -> Any:
     from pyiceberg.catalog.sql import SqlCatalog
 
-    catalog = SqlCatalog("default", uri="sqlite:///catalog.db", warehouse=f"file://{os.getcwd()}/out")
+    return SqlCatalog("default", uri="sqlite:///catalog.db", warehouse=f"file://{os.getcwd()}/out")
+
+
+def _iceberg() -> Any:
+    catalog = _catalog()
     catalog.create_namespace_if_not_exists("shop")
     return catalog.create_table_if_not_exists("shop.rows", rows_in([]).schema)
 
@@ -182,17 +209,30 @@ WRITERS: dict[str, Callable[[], None]] = {
 }
 
 
-def ids_in(name: str) -> list[int]:
-    """What the table of a contender has."""
+def records_in(name: str) -> Counter[tuple[int, ...]]:
+    """What the table of a contender has: ids, and of upserts also the number of the record."""
     import pyarrow.parquet as pq
     from deltalake import DeltaTable
 
-    if "iceberg" in name:
-        return list(_iceberg().scan().to_arrow()["id"].to_pylist())
-    if "parquet" in name:
-        return list(pq.read_table("out", columns=["id"])["id"].to_pylist())
+    columns = ["id", "n"] if makes_upserts(name) else ["id"]
     place = "out/shop/rows" if name == "dlt" else "out"
-    return list(DeltaTable(place).to_pyarrow_table(columns=["id"])["id"].to_pylist())
+    if "iceberg" in name:
+        with contextlib.closing(_catalog()) as catalog:
+            if not catalog.table_exists("shop.rows"):
+                return Counter()
+            rows = catalog.load_table("shop.rows").scan(selected_fields=tuple(columns)).to_arrow()
+    elif "parquet" in name:
+        rows = pq.read_table("out", columns=columns) if os.path.isdir("out") else rows_in([])
+    elif DeltaTable.is_deltatable(place):
+        rows = DeltaTable(place).to_pyarrow_table(columns=columns)
+    else:
+        return Counter()
+    return Counter(zip(*(rows[column].to_pylist() for column in columns), strict=True))
+
+
+def doubled_keys(records: Counter[tuple[int, ...]]) -> int:
+    """How many records have an id that is there already."""
+    return records.total() - len({found[0] for found in records})
 
 
 def command_of(name: str) -> list[str]:
@@ -216,15 +256,21 @@ def log_length() -> int:
     return 0
 
 
-def run_killed(name: str, kills: int, chance: random.Random) -> tuple[int, int]:
-    """Start a contender until it ends by itself; return how often it was killed, and how often it failed."""
-    killed = failed = 0
-    within_s = DLT_KILL_WITHIN_S if name == "dlt" else KILL_WITHIN_S
+def run_killed(name: str, kills: int, chance: random.Random) -> tuple[int, int, int]:
+    """Start a contender until it ends by itself.
+
+    Returns:
+        How often it was killed, how often it failed, and how many records the table had twice after a kill, at most.
+    """
+    killed = failed = doubled = 0
+    within_s = GROUPS_KILL_WITHIN_S if makes_groups(name) else KILL_WITHIN_S
+    within_s = DLT_KILL_WITHIN_S if name == "dlt" else within_s
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     while failed < kills:
         Path(BEGUN).unlink(missing_ok=True)
         before = log_length()
-        process = subprocess.Popen(command_of(name), env=environment, stderr=subprocess.DEVNULL)
+        with open("errors", "w") as errors:
+            process = subprocess.Popen(command_of(name), env=environment, stderr=errors)
         if killed < kills:
             while process.poll() is None and not has_begun(name, before):
                 time.sleep(0.002)
@@ -234,24 +280,43 @@ def run_killed(name: str, kills: int, chance: random.Random) -> tuple[int, int]:
                 killed += 1
         if (code := process.wait()) == 0:
             break
-        failed += code != -9
-    return killed, failed
+        if code != -9:
+            failed += 1
+            print(f"{name} has failed: {Path('errors').read_text()}", file=sys.stderr)
+        doubled = max(doubled, doubled_keys(records_in(name)))
+    return killed, failed, doubled
 
 
 def compete(name: str, options: argparse.Namespace) -> list[str]:
     """Let a contender work in a directory of its own; return a row of the result."""
     with tempfile.TemporaryDirectory(prefix="dagflow-kills-") as folder, contextlib.chdir(folder):
-        os.mkdir("in")
-        for file in range(options.files):
-            ids = range(file * ROWS, (file + 1) * ROWS)
-            Path("in", f"{file:05}.json").write_text("".join(f'{{"id": {each}}}\n' for each in ids))
-        Path("app.yaml").write_text(APP.replace("PROPERTIES", DAGFLOW.get(name, "")))
-        killed, failed = run_killed(name, options.kills, random.Random(options.seed))
-        counts = Counter(ids_in(name))
-        lost = options.files * ROWS - len(counts)
-        doubled = sum(count - 1 for count in counts.values())
+        expected = make_input(options.files, options.seed, with_keys=makes_upserts(name))
+        columns = "id: int64, n: int64" if makes_upserts(name) else "id: int64"
+        Path("app.yaml").write_text(APP.replace("PROPERTIES", DAGFLOW.get(name, "")).replace("COLUMNS", columns))
+        killed, failed, doubled = run_killed(name, options.kills, random.Random(options.seed))
+        found = records_in(name)
+        lost = (expected - found).total()
+        doubled = max(doubled, (found - expected).total())
         shutil.rmtree("out")
     return [name, f"{killed}", f"{failed}", f"{lost:,}", f"{doubled:,}"]
+
+
+def make_input(files: int, seed: int, *, with_keys: bool) -> Counter[tuple[int, ...]]:
+    """Write files of records, and return those that a table has of them.
+
+    Args:
+        files: How many files.
+        seed: What keys are drawn from.
+        with_keys: Whether a record takes the place of others; a key has two records, about, anywhere.
+    """
+    os.mkdir("in")
+    chance, newest = random.Random(seed), dict[int, int]()
+    for file in range(files):
+        numbers = range(file * ROWS, (file + 1) * ROWS)
+        rows = {n: {"id": chance.randrange(files * ROWS // 2), "n": n} if with_keys else {"id": n} for n in numbers}
+        Path("in", f"{file:05}.json").write_text("".join(f"{json.dumps(row)}\n" for row in rows.values()))
+        newest.update({row["id"]: n for n, row in rows.items()})
+    return Counter(newest.items() if with_keys else ((each,) for each in newest))
 
 
 def main() -> int:

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from pyiceberg.catalog.sql import SqlCatalog
 
 from dagflow.storage.concatenated import extract, list_entries
 from dagflow.storage.context import StorageContext
@@ -262,6 +264,54 @@ def _require_json(folder: Path) -> None:
     _require_nothing_pending(folder)
 
 
+TABLES = ("rows", "newest", "groups")
+
+TABLES_APP = _app(
+    "block_size: 16KiB, blocks_threshold: 4",
+    "format: lines",
+    "  writer: {class: RecordWriter, properties: {path: out}, partition: parallel}\n"
+    "  rows: {class: TableWriter, properties: {PLACE, WHERE, commit: {every_millis: 300}}, partition: parallel}\n"
+    "  newest: {class: TableWriter, properties: {PLACE, WHERE, KEYS, commit: {every_millis: 0}}, partition: parallel}\n"
+    "  groups: {class: TableWriter, properties: {PLACE, WHERE, KEYS, commit: {every_millis: 700}}, partition: 2}",
+    "  late: {from: slow.output, to: [writer.input, rows.input, newest.input, groups.input]}",
+)
+"""Lines as files, as a table in groups of windows, and as the newest of each, window by window and in groups."""
+
+
+def _make_tables(folder: Path, place: str) -> None:
+    app = TABLES_APP.replace("WHERE", "metadata_columns: [file, offset, window]").replace("KEYS", "upsert_by: record")
+    for name in TABLES:
+        app = app.replace("PLACE", place.replace("NAME", name), 1)
+    make_folder(folder, files=60, app=app)
+
+
+def _require_tables(folder: Path, read: Callable[[Path, str], pa.Table]) -> None:
+    """All lines, and of each the one of the newest window that has it."""
+    lines = [line for path in (folder / "in").iterdir() for line in path.read_bytes().removesuffix(b"\n").split(b"\n")]
+    _require_equal(published_records(folder), lines)
+    rows, newest, groups = (read(folder, name).to_pylist() for name in TABLES)
+    _require_equal((row["record"] for row in rows), lines)
+    expected: dict[bytes, int] = {}
+    for row in rows:
+        expected[row["record"]] = max(row["_dagflow_window"], expected.get(row["record"], 0))
+    for table in (newest, groups):
+        _require_equal(((row["record"], row["_dagflow_window"]) for row in table), expected.items())
+        assert all(row in rows for row in random.Random(1).sample(table, 100))
+    waiting = [path for path in folder.rglob(".dagflow-pending/*")]
+    assert waiting == [], f"left behind: {waiting}"
+
+
+def _delta_table(folder: Path, name: str) -> pa.Table:
+    return DeltaTable(str(folder / "tables" / name)).to_pyarrow_table()
+
+
+def _iceberg_table(folder: Path, name: str) -> pa.Table:
+    with SqlCatalog("default", uri=f"sqlite:///{folder / 'catalog.db'}") as catalog:
+        return catalog.load_table(f"shop.{name}").scan().to_arrow()
+
+
+ICEBERG = 'table: "iceberg:shop.NAME", catalog: {type: sql, uri: "sqlite:///catalog.db", warehouse: tables}'
+
 KINDS = (
     Kind("blocks", lambda folder: make_folder(folder, files=120, app=APP), require_whole),
     Kind("state", lambda folder: make_folder(folder, files=16), _require_state, _repartition),
@@ -271,4 +321,14 @@ KINDS = (
     Kind("merge", _make_merge, _require_merge),
     Kind("csv", _make_csv, _require_csv),
     Kind("json", _make_json, _require_json),
+    Kind(
+        "delta",
+        lambda folder: _make_tables(folder, 'table: "delta:tables/NAME"'),
+        lambda folder: _require_tables(folder, _delta_table),
+    ),
+    Kind(
+        "iceberg",
+        lambda folder: _make_tables(folder, ICEBERG),
+        lambda folder: _require_tables(folder, _iceberg_table),
+    ),
 )

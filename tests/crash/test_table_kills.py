@@ -1,4 +1,4 @@
-"""Real processes of runs that follow into a table, in groups of windows, and are killed at random moments."""
+"""Real processes of runs into tables that are killed at random moments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from deltalake import DeltaTable
 
 from dagflow.journal import read_state
 from dagflow.storage.context import StorageContext
-from tests.crash.killing import LOCALLY, RunProcess, Target
+from tests.crash.killing import LOCALLY, KillCounts, RunProcess, Target, kill_until_done, watched
+from tests.crash.kinds import KINDS
 
 pytestmark = [pytest.mark.crash, pytest.mark.e2e]
 
@@ -98,3 +99,16 @@ def test_a_table_that_is_followed_has_every_record_once(tmp_path: Path) -> None:
     assert DeltaTable(str(tmp_path / "out")).version() + 1 < state.last_done / 2, "windows were no groups"
     assert not list((tmp_path / "out").rglob(".dagflow-pending/*"))
     assert "Traceback" not in (tmp_path / "run.log").read_text()
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", ["delta", "iceberg"])
+def test_rows_and_newest_rows_of_keys_survive_kills(tmp_path: Path, name: str) -> None:
+    """Three tables and files in one app: in groups, and with the newest row of each key in groups and without."""
+    (kind,) = (kind for kind in KINDS if kind.name == name)
+    kind.make(tmp_path)
+    counts = KillCounts()
+    with watched(tmp_path):
+        kill_until_done(tmp_path, 5, ["driver", "worker", "driver", "daemon"] * 2, counts, options=lambda _: LOCALLY)
+    kind.require_whole(tmp_path)
+    assert counts.middle >= 4, counts
