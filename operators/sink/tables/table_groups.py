@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -77,7 +78,10 @@ class MergeJob:
 
 
 class TableGroups(Grouper):
-    """Emits what is to be merged, when a group of windows is due: partition by partition, about a file's worth each."""
+    """Emits what is to be merged, when a group of windows is due: partition by partition, about a file's worth each.
+
+    Guarantee: rows that take the place of others, and rows that are added, are never in one group.
+    """
 
     every_millis: Millis | None = None
     bytes: Size | None = None
@@ -128,16 +132,24 @@ class TableGroups(Grouper):
         )
 
     def _emit(self, waiting: Sequence[HeldFile]) -> None:
-        self._taken_through = waiting[-1].window_id
-        for job in merge_jobs(waiting, self.target_file_bytes):
+        # Where the app has got other keys meanwhile, those with the new ones are a group of their own.
+        keys = _keys_of(waiting[0])
+        group = list(itertools.takewhile(lambda held: _keys_of(held) == keys, waiting))
+        self._taken_through = group[-1].window_id
+        for job in merge_jobs(group, self.target_file_bytes):
             self.jobs.emit(job)
+
+
+def _keys_of(held: HeldFile) -> list[str]:
+    """The columns by whose values rows of a fragment take the place of others."""
+    return [] if held.file.facts is None else held.file.facts.keys
 
 
 def merge_jobs(files: Sequence[HeldFile], target_bytes: int) -> list[MergeJob]:
     """What makes data files of fragments: for each partition as few of about equal length as the target allows.
 
     Args:
-        files: The fragments, oldest first, at least one.
+        files: The fragments, oldest first, at least one; all with the same keys.
         target_bytes: The length of a data file; those with keys are of any length, as each has all rows of its keys.
     """
     facts = [held.file.facts for held in files if held.file.facts is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,9 +16,11 @@ from pyiceberg.exceptions import NoSuchTableError
 
 from dagflow.engine.run import run
 from dagflow.errors import DagflowError
+from dagflow.execution.messages import WindowTask
 from dagflow.plan.groups import grouped
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
+from dagflow.testing.faults import InjectedCrash
 from operators.sink.table_writer import TableWriter
 from tests.operators.sink.test_table_writer import app, columns
 
@@ -147,6 +150,35 @@ def test_the_last_record_of_a_key_in_a_group_counts(tmp_path: Path, kind: Kind, 
     numbers = [6, 7, 9] if partition_by and kind is KINDS["delta"] else [6, 7, 8, 9]
     found = kind.rows(tmp_path)
     assert found is not None and sorted(found["n"].to_pylist()) == numbers
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "wanted"),
+    [
+        ("k", (), [("a", 2), ("b", 3), ("b", 4)]),
+        ((), "k", [("a", 1), ("a", 2), ("b", 4)]),
+        ("k", ["k", "n"], [("a", 2), ("b", 3), ("b", 4)]),
+    ],
+)
+def test_what_waits_is_merged_by_the_keys_that_it_was_written_with(
+    tmp_path: Path, kind: Kind, before: Any, after: Any, wanted: list[tuple[str, int]]
+) -> None:
+    """A run died before it merged, and the app has got other keys."""
+    batches = [columns(k=[k], n=[n]) for k, n in (("a", 1), ("a", 2), ("b", 3), ("b", 4))]
+
+    def die(window: WindowTask) -> None:
+        if window.window_id == 3:
+            raise InjectedCrash
+
+    first, then = (
+        grouped(app(tmp_path, given, **kind.properties(tmp_path), upsert_by=keys))
+        for given, keys in ((batches[:2], before), (batches, after))
+    )
+    with contextlib.suppress(InjectedCrash):
+        run(first, runtime=lambda program: InlineRuntime(program, before=die))
+    assert not kind.rows(tmp_path)
+    run(then, runtime=InlineRuntime)
+    assert kind.sorted_rows(tmp_path) == wanted
 
 
 def test_a_row_is_replaced_as_a_whole(tmp_path: Path, kind: Kind) -> None:
