@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, WriterProperties
 
@@ -20,14 +21,29 @@ def upsert(handle: DeltaTable, rows: pa.Table, keys: Sequence[str], properties: 
     Raises:
         DeltaError: The version was not written, or its outcome is not known.
     """
-    quoted = ['"' + key.replace('"', '""') + '"' for key in keys]
-    matches = " AND ".join(f"(there.{key} IS NOT DISTINCT FROM given.{key})" for key in quoted)
+    # An update would write the new row once for each row that has its key, and a table of others may have several:
+    # so all of those are deleted by one copy of the row, and the other copy, which matches nothing, is inserted.
+    is_new = max(rows.column_names, key=len) + "_"
+    keys_alone = [
+        rows[name] if name in keys else pa.nulls(len(rows), rows.field(name).type) for name in rows.column_names
+    ]
+    copies = [
+        rows.append_column(is_new, pa.array(np.full(len(rows), True))),
+        pa.table(keys_alone, schema=rows.schema).append_column(is_new, pa.array(np.full(len(rows), False))),
+    ]
+    same = [f"(there.{_quoted(key)} IS NOT DISTINCT FROM given.{_quoted(key)})" for key in keys]
     merge = handle.merge(
-        rows,
-        matches,
+        pa.concat_tables(copies),
+        " AND ".join([*same, f"NOT given.{_quoted(is_new)}"]),
         source_alias="given",
         target_alias="there",
         commit_properties=properties,
         writer_properties=WriterProperties(compression="ZSTD"),
     )
-    merge.when_matched_update_all().when_not_matched_insert_all().execute()
+    values = {_quoted(name): f"given.{_quoted(name)}" for name in rows.column_names}
+    merge.when_matched_delete().when_not_matched_insert(values, f"given.{_quoted(is_new)}").execute()
+
+
+def _quoted(name: str) -> str:
+    """A name as expressions of deltalake take it."""
+    return '"' + name.replace('"', '""') + '"'

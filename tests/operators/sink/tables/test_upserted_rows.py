@@ -194,6 +194,13 @@ def test_rows_of_others_are_replaced_and_kept_as_well(tmp_path: Path, kind: Kind
     assert found == [(1, 10), (2, 21), (3, 31)]
 
 
+def test_one_row_takes_the_place_of_all_with_its_key(tmp_path: Path, kind: Kind) -> None:
+    """Another program, or the app before it had keys, may have added several."""
+    kind.make(tmp_path, pa.table({"k": ["a", "a", None, None, "b"], "n": [1, 2, 3, 4, 5], "long name": [1] * 5}))
+    found = kind.write(tmp_path, columns(k=["a", None, "c"], n=[10, 30, 60]), upsert_by="k")
+    assert found == [("a", 10, None), ("b", 5, 1), ("c", 60, None), (None, 30, None)]
+
+
 @pytest.mark.parametrize(
     "values",
     [
