@@ -339,6 +339,9 @@ class PreScan(ABC):
             DagflowError: The tuple cannot be scanned.
         """
 
+    def teardown(self) -> None:  # noqa: B027  # most pre-scans hold nothing
+        """Called once in each task that scans, behind the last scan, also where one has failed: to close files."""
+
     @abstractmethod
     def resolve(self, items: Sequence[Any], results: Sequence[Any]) -> list[Any]:
         """Complete a window's tuples, in the driver.

@@ -346,13 +346,16 @@ def run_prescan(program: Program, operator: str, items: Iterable[Any]) -> Iterat
     instance: Any = pickle.loads(program.operators[operator])
     chain = Chain({operator: instance}, (), {})
     prescan: PreScan = chain.call(operator, instance.prescan)
-    for item in items:
-        try:
-            yield chain.call(operator, prescan.scan, item, program.storage)
-        except TransientStorageError:
-            raise
-        except DagflowError as error:
-            yield error
+    try:
+        for item in items:
+            try:
+                yield chain.call(operator, prescan.scan, item, program.storage)
+            except TransientStorageError:
+                raise
+            except DagflowError as error:
+                yield error
+    finally:
+        chain.call(operator, prescan.teardown)
 
 
 def run_level(

@@ -201,6 +201,11 @@ class BlockPreScan(PreScan):
             block = replace(block, start=0)
         return self._format.prescan(source, resumed_block(self._format, source, block))
 
+    def teardown(self) -> None:
+        """Close the file that was scanned last."""
+        if self._opened is not None:
+            self._opened.close()
+
     def resolve(self, items: Sequence[Any], results: Sequence[Any]) -> list[Any]:
         """The tuples with the states in which they begin, by the results of the blocks before each."""
         return [self._resolved(item, result) for item, result in zip(items, results, strict=True)]

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
 import msgspec
 import pytest
 
+from dagflow.errors import DagflowError
+from dagflow.execution.program import Program, pickled_operator
+from dagflow.execution.task import run_prescan
+from dagflow.plan.physical import PhysicalPlan
+from operators import BlockReader
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.compression.splitting import CutProgress
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.prescan import BlockPreScan, FileEntryState, PreScanState
+from tests.operators.reader.test_block_reader import blocks_of
 
 
 def block(start: int, end: int, size_bytes: int = 10, url: str = "a.csv") -> BlockMetadata:
@@ -55,6 +63,19 @@ def test_a_cut_that_is_over_needs_no_further_scan() -> None:
     prescan.restore(PreScanState((FileEntryState("a.zst", FileVersion(10), cut=CutProgress(place=-1)),)))
     assert not prescan.needs_scan(block(5, 10, url="a.zst"))
     assert prescan.needs_scan(block(0, 5, url="b.zst"))
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_task_that_scans_leaves_no_file_open(tmp_path: Path, *, is_there: bool) -> None:
+    """A process scans for many windows, and may have a limited number of files open."""
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'a\n"b\n\nc"d\n')
+    blocks = [blocks_of(path, 4)[0], *([] if is_there else [block(0, 5, url=str(tmp_path / "gone.csv"))])]
+    reader = pickled_operator("reader", BlockReader(format="csv", on_vanished="fail"))
+    results = [*run_prescan(Program("app", PhysicalPlan((), (), ()), {"reader": reader}), "reader", blocks)]
+    assert [isinstance(each, DagflowError) for each in results] == [False, True][: len(blocks)]
+    opened = [os.path.realpath(each) for each in Path("/proc/self/fd").iterdir()]
+    assert str(path) not in opened
 
 
 class _Quoted:

@@ -63,6 +63,7 @@ def read(reader: BlockReader, items: Sequence[BlockMetadata | SmallFileBatch]) -
     for item in items:
         for _ in reader.read(item) or ():
             pass
+    reader.teardown()
     return found
 
 
