@@ -180,8 +180,8 @@ class OutputPort(Port):
         self.is_required = required
 
     if TYPE_CHECKING:
-        # For type checkers only: an instance has its emitter as an attribute, which Python reads several times as
-        # fast where the class has no descriptor of that name; and per-record methods read it for each record.
+        # For type checkers only: an instance has its emitter as an attribute. Per-record methods read it for each
+        # record, which Python does faster where the class has no descriptor of that name.
         @overload
         def __get__(self, instance: None, owner: type) -> OutputPort: ...
         @overload
@@ -192,24 +192,18 @@ class OutputPort(Port):
 T = TypeVar("T")
 
 
-class Emitter(Generic[T]):
-    """An operator instance's end of an output port.
-
-    Outside of an app every item goes to the sinks as it is emitted. In an app the worker puts a
-    faster emit in place, which gathers single records into batches.
+class EmitterBase:
+    """What emitters have in common; see Emitter.
 
     Attributes:
-        emit: Sends one item: bytes or a mapping of column to value for a single record, a RecordBatch or
-            pyarrow.RecordBatch for many, an instance of the port's type for a metadata tuple. A hot loop may keep
-            it, from setup() on.
+        port: The output port.
+        sinks: What takes each item that is sent.
     """
 
-    __slots__ = ("emit", "port", "sinks")
+    __slots__ = ()
 
-    def __init__(self, port: OutputPort) -> None:
-        self.port = port
-        self.sinks: list[Callable[[Any], object]] = []
-        self.emit: Callable[[Any], object] = self.send
+    port: Port
+    sinks: list[Callable[[Any], object]]
 
     def __reduce__(self) -> NoReturn:
         # A copy would lead nowhere, and what an operator sends to it would be lost.
@@ -229,3 +223,23 @@ class Emitter(Generic[T]):
         for sink in self.sinks:
             for each in item if isinstance(item, TupleBatch) else (item,):
                 sink(each)
+
+
+class Emitter(EmitterBase, Generic[T]):
+    """An operator instance's end of an output port.
+
+    Outside of an app every item goes to the sinks as it is emitted. In an app the worker puts a
+    faster emit in place, which gathers single records into batches.
+
+    Attributes:
+        emit: Sends one item: bytes or a mapping of column to value for a single record, a RecordBatch or
+            pyarrow.RecordBatch for many, an instance of the port's type for a metadata tuple. A hot loop may keep
+            it, from setup() on.
+    """
+
+    __slots__ = ("emit", "port", "sinks")
+
+    def __init__(self, port: OutputPort) -> None:
+        self.port = port
+        self.sinks = []
+        self.emit: Callable[[Any], object] = self.send

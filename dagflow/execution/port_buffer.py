@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from dagflow.api.operator import Operator
-from dagflow.api.ports import Emitter, TupleBatch
+from dagflow.api.ports import Emitter, EmitterBase, TupleBatch
 from dagflow.api.records import LINE_FEED, RecordBatch
 from dagflow.execution.emitted_records import (
     BATCH_BYTES,
@@ -41,7 +41,7 @@ class PortBuffer:
         emitted: Number of records or tuples that were passed on.
         emitted_bytes: Bytes of the records that were passed on, in memory.
         gathered: Items that wait to be passed on, with END_OF_CALL among them while a batch is handled record by
-            record, in which it is the operator's emitter; always the same, because an operator may keep it.
+            record, when it is the operator's emitter, too; always the same, because an operator may keep it.
         gathered_bytes: Bytes of the raw records among them that were emitted outside a per-record method.
         is_ended: Whether the operator's window has ended; no operator downstream would take what comes later.
         is_gathering: Whether a batch is handled record by record; all that is emitted waits for the batch's end.
@@ -131,7 +131,7 @@ class PortBuffer:
         self._replace_emitter(self.gathered)
         self.emitter.emit = self.gathered.emit
 
-    def _replace_emitter(self, emitter: Emitter[Any] | RecordEmitter) -> None:
+    def _replace_emitter(self, emitter: EmitterBase) -> None:
         # Not the class's own way to set an attribute, which may allow no change after setup.
         object.__setattr__(self._operator, self.emitter.port.name, emitter)
 

@@ -103,8 +103,8 @@ def test_a_per_record_method_finds_an_emitter_as_elsewhere() -> None:
     assert harness.emitted["output"] == [b"output"] * len(RECORDS)
 
 
-def test_a_record_emitter_has_all_that_an_emitter_has() -> None:
-    """What is added to one is added to the other."""
+def test_a_record_emitter_sends_to_what_its_emitter_sends_to() -> None:
+    """At once, and also to what is connected later."""
     emitter = Looks().output
     assert {name for name in dir(Emitter) if not name.startswith("_")} <= set(dir(RecordEmitter))
     into: list[Any] = []

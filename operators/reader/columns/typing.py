@@ -34,9 +34,7 @@ def typed(parsed: Parsed, types: Mapping[str, ColumnType], null_words: Collectio
         texts = arrays.get(name)
         if texts is None or texts.type == kind.arrow:
             continue
-        if not kind.is_nested:
-            texts = without_words(texts, null_words)
-        arrays[name], refused = _values_with_refused(texts, kind)
+        arrays[name], refused = _values_with_refused(without_words(texts, null_words), kind)
         for row, why in refused.items():
             reasons.setdefault(row, f"column '{name}' ({kind.name}): {why}")
     columns = pa.RecordBatch.from_pydict(arrays)
@@ -64,8 +62,9 @@ def _values_with_refused(texts: Any, kind: ColumnType) -> tuple[pa.Array, dict[i
     if pa.types.is_list(kind.arrow):
         inner, refused = _values_with_refused(texts.flatten(), ColumnType("", kind.arrow.value_type))
         rows = pc.list_parent_indices(texts)
-        ends = np.cumsum([0, *pc.fill_null(texts.value_lengths(), 0).to_pylist()])
-        array = pa.ListArray.from_arrays(pa.array(ends, pa.int32()), inner, kind.arrow, mask=is_null)
+        lengths = pc.fill_null(texts.value_lengths(), 0).to_numpy()
+        borders = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+        array = pa.ListArray.from_arrays(pa.array(borders), inner, kind.arrow, mask=is_null)
         return array, {rows[at].as_py(): why for at, why in reversed(refused.items())}
     members: list[pa.Array] = []
     reasons: dict[int, str] = {}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, WriterProperties
 
@@ -28,8 +27,8 @@ def upsert(handle: DeltaTable, rows: pa.Table, keys: Sequence[str], properties: 
         rows[name] if name in keys else pa.nulls(len(rows), rows.field(name).type) for name in rows.column_names
     ]
     copies = [
-        rows.append_column(is_new, pa.array(np.full(len(rows), True))),
-        pa.table(keys_alone, schema=rows.schema).append_column(is_new, pa.array(np.full(len(rows), False))),
+        rows.append_column(is_new, pa.repeat(True, len(rows))),
+        pa.table(keys_alone, schema=rows.schema).append_column(is_new, pa.repeat(False, len(rows))),
     ]
     same = [f"(there.{_quoted(key)} IS NOT DISTINCT FROM given.{_quoted(key)})" for key in keys]
     merge = handle.merge(
