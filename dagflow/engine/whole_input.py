@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterable
 
 from dagflow.api.control import Estimator, InputEstimate
@@ -11,8 +12,12 @@ from dagflow.errors import DagflowError
 from dagflow.report.snapshot import WholeInput
 from dagflow.storage.context import StorageContext
 
-COUNT_S = 1.0
-"""Seconds that each input operator may count: a longer count would take them from the driver."""
+AFTER_S = 5.0
+"""Seconds from the start of a run on in which nothing is counted: a shorter run needs no forecast of its end, and a count
+would take the time from its driver."""
+
+COUNT_S = 0.5
+"""Seconds that each input operator may count."""
 
 
 class InputCount:
@@ -22,16 +27,20 @@ class InputCount:
         operators: Those of the app.
         storage: Reaches its stores.
         is_first: Whether nothing was read before; otherwise what is left of the input cannot be counted beside the run.
+        after_s: Seconds after which it may count.
     """
 
-    def __init__(self, operators: Iterable[Operator], storage: StorageContext, *, is_first: bool) -> None:
+    def __init__(
+        self, operators: Iterable[Operator], storage: StorageContext, *, is_first: bool, after_s: float = AFTER_S
+    ) -> None:
         self._inputs = [each for each in operators if isinstance(each, Estimator)] if is_first else []
         self._storage = storage
+        self._begin_s = time.monotonic() + after_s
         self._thread: threading.Thread | None = None
         self._bytes: int | None = None
 
     def whole(self, listed_bytes: int, *, is_complete: bool) -> WholeInput | None:
-        """How much the run will read, as far as is known; begins to count when it is first asked in vain.
+        """How much the run will read, as far as is known; begins to count when it is asked in vain.
 
         Args:
             listed_bytes: Bytes that the run has listed by now, and those that it has read among them.
@@ -39,7 +48,7 @@ class InputCount:
         """
         if is_complete:
             return WholeInput(listed_bytes)
-        if self._inputs and self._thread is None:
+        if self._inputs and self._thread is None and time.monotonic() >= self._begin_s:
             self._thread = threading.Thread(target=self._count, name="input-count", daemon=True)
             self._thread.start()
         if self._bytes is None or self._bytes < listed_bytes:

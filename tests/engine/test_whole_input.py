@@ -51,7 +51,7 @@ def test_a_first_run_counts_its_input_beside_itself(tmp_path: Path) -> None:
     """What is counted is an estimate; what the run itself has listed is exact, and what it reads never exceeds it."""
     write(tmp_path, range(3))
     storage = StorageContext.default()
-    counting = InputCount([FileSplitterInput(files=str(tmp_path))], storage, is_first=True)
+    counting = InputCount([FileSplitterInput(files=str(tmp_path))], storage, is_first=True, after_s=0)
     counting.whole(100, is_complete=False)
     counting.wait()
     assert counting.whole(100, is_complete=False) == WholeInput(300, is_exact=False)
@@ -64,10 +64,19 @@ def test_a_later_run_does_not_count_what_was_read(tmp_path: Path) -> None:
     write(tmp_path, range(3))
     storage = StorageContext.default()
     for files, is_first in ((tmp_path, False), (tmp_path / "gone", True)):
-        counting = InputCount([FileSplitterInput(files=str(files))], storage, is_first=is_first)
+        counting = InputCount([FileSplitterInput(files=str(files))], storage, is_first=is_first, after_s=0)
         for _ in range(2):
             assert counting.whole(0, is_complete=False) is None
             counting.wait()
+
+
+def test_a_short_run_does_not_count_its_input(tmp_path: Path) -> None:
+    """It would take longer: the count is done by the process that plans the run."""
+    write(tmp_path, range(3))
+    counting = InputCount([FileSplitterInput(files=str(tmp_path))], StorageContext.default(), is_first=True, after_s=60)
+    for _ in range(2):
+        assert counting.whole(100, is_complete=False) is None
+        counting.wait()
 
 
 def test_the_figures_of_a_run_add_up_at_every_moment(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ class ListedFiles:
     @property
     def unread_bytes(self) -> int:
         """Bytes that are to be read of all of them."""
-        return 0 if self.is_noted else int((self.size_bytes - self.start).clip(0).sum())
+        return 0 if self.is_noted else int(np.maximum(self.size_bytes - self.start, 0).sum())
 
     def is_directory(self, index: int) -> bool:
         """Whether one of them is a directory."""
