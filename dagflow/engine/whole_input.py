@@ -13,8 +13,8 @@ from dagflow.report.snapshot import WholeInput
 from dagflow.storage.context import StorageContext
 
 AFTER_S = 5.0
-"""Seconds from the start of a run on in which nothing is counted: a shorter run needs no forecast of its end, and a count
-would take the time from its driver."""
+"""Seconds of a run in which nothing is counted: a shorter run needs no forecast of its end, and a count would take the
+time from its driver."""
 
 COUNT_S = 0.5
 """Seconds that each input operator may count."""
