@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pyarrow as pa
 import pyspark
 
 from dagflow.runtime.class_archive import archive_options
@@ -68,7 +69,9 @@ def bare_python(folder: Path, without: Sequence[str] = ()) -> str:
     """
     venv.create(folder, symlinks=True)
     base = {"base": str(folder), "platbase": str(folder)}
-    target, source = Path(sysconfig.get_path("purelib", "venv", base)), Path(sysconfig.get_path("purelib"))
+    target = Path(sysconfig.get_path("purelib", "venv", base))
+    # The environment may have borrowed its packages from another one.
+    source = Path(pa.__file__).parent.parent
     for name in PACKAGES:
         if name not in without and (source / name).exists():
             (target / name).symlink_to(source / name)
