@@ -146,10 +146,12 @@ def install(extras: set[str]) -> None:
     """Install this checkout into .venv as editable.
 
     Modules are compiled when they are imported first: compiling all of them takes more than a third of pip's time.
+    Where Python may not keep what it compiles, each process would do it again.
     """
     target = str(ROOT) + (f"[{','.join(sorted(extras))}]" if extras else "")
     pip = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet", "--use-pep517"]
-    pip += ["--no-compile"]
+    if not sys.dont_write_bytecode:
+        pip += ["--no-compile"]
     if subprocess.call([*pip, "--editable", target], stdin=subprocess.DEVNULL):
         raise SetupError("pip could not install dagflow's packages; see above")
 

@@ -81,6 +81,18 @@ def test_changed_settings_are_installed_once(checkout: Checkout) -> None:
     assert checkout.asked() == []
 
 
+@pytest.mark.parametrize("forbidden", ["", "1"])
+def test_packages_are_compiled_where_python_keeps_nothing(
+    checkout: Checkout, monkeypatch: pytest.MonkeyPatch, forbidden: str
+) -> None:
+    """Otherwise each of hundreds of processes compiles the same modules."""
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", forbidden)
+    checkout.make_environment()
+    checkout.write_stamp()
+    assert checkout.start("setup").returncode == 0
+    assert ("--no-compile" in checkout.asked()[0]) == (forbidden == "")
+
+
 def test_tests_need_more_than_the_demo(checkout: Checkout) -> None:
     """The test command adds its packages, warms Spark, and passes its arguments to pytest."""
     checkout.make_environment()
