@@ -40,7 +40,7 @@ class InputCount:
         self._bytes: int | None = None
 
     def whole(self, listed_bytes: int, *, is_complete: bool) -> WholeInput | None:
-        """How much the run will read, as far as is known; begins to count when it is asked in vain.
+        """How much the run will read, as far as is known; begins to count if it is asked in vain, and after_s is over.
 
         Args:
             listed_bytes: Bytes that the run has listed by now, and those that it has read among them.

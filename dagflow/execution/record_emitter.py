@@ -18,7 +18,6 @@ class RecordEmitter(list[Any], EmitterBase):
     """
 
     __slots__ = ("port", "sinks")
-    __reduce__ = EmitterBase.__reduce__
 
     emit = list.append
 

@@ -44,7 +44,7 @@ class StoreUnderTest:
     @pytest.fixture
     def root(self) -> str:
         """The URL of an empty place, a new one for each test."""
-        raise NotImplementedError
+        raise NotImplementedError("the fixture `root` is missing in this contract's class")
 
     def uploads(self, root: str) -> list[Any]:
         """What writers have left below a root that no listing shows."""

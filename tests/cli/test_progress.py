@@ -322,7 +322,10 @@ def test_a_notice_stands_above_the_live_table() -> None:
 class _LostTerminal(io.StringIO):
     """A terminal that is gone."""
 
+    attempts = 0
+
     def write(self, text: str) -> int:
+        self.attempts += 1
         raise OSError(5, "Input/output error")
 
 
@@ -331,9 +334,10 @@ def test_a_terminal_that_is_gone_does_not_end_a_run() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=80)
     with LiveDisplay(APP, console) as display:
         display.progress(summary(1.0))
-        console.file = _LostTerminal()
+        console.file = lost = _LostTerminal()
         display.notice("stopping")
         display.finish(summary(2.0))
+    assert lost.attempts
 
 
 def test_the_live_table_tells_that_it_is_stopping() -> None:

@@ -71,7 +71,7 @@ def test_a_later_run_does_not_count_what_was_read(tmp_path: Path) -> None:
 
 
 def test_a_short_run_does_not_count_its_input(tmp_path: Path) -> None:
-    """It would take longer: the count is done by the process that plans the run."""
+    """A count takes time from the process that plans the run."""
     write(tmp_path, range(3))
     counting = InputCount([FileSplitterInput(files=str(tmp_path))], StorageContext.default(), is_first=True, after_s=60)
     for _ in range(2):

@@ -68,10 +68,13 @@ def test_the_host_of_the_driver_is_looked_up_once(monkeypatch: pytest.MonkeyPatc
     assert looked_up == [host]
 
 
-def test_a_sender_without_an_address_sends_nothing() -> None:
+def test_a_sender_without_an_address_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests and notebooks run tasks without a driver."""
+    opened: list[object] = []
+    monkeypatch.setattr(socket, "socket", lambda *arguments, **_: opened.append(arguments))
     with ProgressSender(None) as sender:
         sender.send(TaskReport(WorkAtHand(1, 0, 0), 1))
+    assert opened == []
 
 
 def test_reports_arrive_as_datagrams() -> None:

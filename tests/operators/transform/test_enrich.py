@@ -199,7 +199,7 @@ def test_an_app_is_valid_before_its_table_is_there(tmp_path: Path) -> None:
     """What follows is looked at when the run begins."""
     app = tmp_path / "app.yaml"
     app.write_text(APP.format(table="csv:nowhere/t.csv", on="country", expression="upper(nane)"))
-    load_app(app)
+    assert load_app(app).operators.keys() == {"splitter", "reader", "enrich", "select", "writer"}
 
 
 def test_tables_of_delta_and_iceberg_are_read(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any, ClassVar
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -77,6 +78,15 @@ def test_distinct_values_have_no_dictionary(count: int, expected: set[str]) -> N
     assert file.read().to_pydict() == columns | texts
     chunks = [file.metadata.row_group(0).column(index) for index in range(4)]
     assert {each.path_in_schema for each in chunks if each.has_dictionary_page} == expected
+
+
+def test_a_column_has_a_dictionary_only_if_values_repeat_often() -> None:
+    """One whose page the values outgrow is made in vain."""
+    dice = np.random.default_rng(1)
+    columns = [pa.array(dice.integers(0, kinds, 400_000)).cast(pa.string()) for kinds in (10_000, 100_000)]
+    (file,) = parquet_files(batch_of(often=columns[0], seldom=columns[1]))
+    chunks = [file.metadata.row_group(0).column(index) for index in (0, 1)]
+    assert [each.has_dictionary_page for each in chunks] == [True, False]
 
 
 def test_a_file_of_distinct_values_alone_has_no_dictionary() -> None:
