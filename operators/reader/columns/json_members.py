@@ -15,6 +15,7 @@ import pyarrow.json as arrow_json
 from dagflow.api.records import RecordBatch
 from operators.reader.columns.types import ColumnType
 from operators.reader.columns.typing import shortened, typed, without_words
+from operators.reader.columns.uniform_objects import read_uniform
 from operators.reader.columns.written_values import Number, members_of, value_as
 from operators.reader.formats.base import Parsed, Rejects
 from operators.reader.scanning.column_parsing import parse_columns
@@ -55,10 +56,8 @@ class JsonMembers:
             batch: Lines, at least one, in valid UTF-8.
             rejects: As for parse.
         """
-        if not are_braced(batch) or _may_be_no_json(batch):
-            return None
         try:
-            table = self._read(batch)
+            table = self._read(batch, are_json=False)
         except pa.ArrowInvalid:
             return None
         return self._typed(Parsed(batch, table.combine_chunks().to_batches()[0]), rejects)
@@ -72,13 +71,40 @@ class JsonMembers:
             parsed = Parsed(parsed.raw, pa.RecordBatch.from_arrays(columns, parsed.columns.schema.names))
         return typed(parsed, self.types, (), rejects)
 
-    def _read(self, batch: RecordBatch) -> pa.Table:
+    def _read(self, batch: RecordBatch, *, are_json: bool = True) -> pa.Table:
+        """Read objects together: first those that are written alike, and the others with Arrow.
+
+        Args:
+            batch: Lines, at least one, in valid UTF-8.
+            are_json: Whether it is known that each is a JSON object.
+
+        Raises:
+            pyarrow.ArrowInvalid: One is wrong, or must be looked at by itself to know.
+        """
+        written = pa.schema([(name, as_written(kind.arrow)) for name, kind in self.types.items()])
+        with_room = pa.schema([(field.name, _with_room(field.type)) for field in written])
+        found = read_uniform(batch, with_room, takes_others=self.takes_others)
+        if found is None:
+            table = self._read_any(batch, with_room, are_json)
+        elif len(found.left):
+            others = self._read_any(batch.take(found.left), with_room, are_json)
+            order = np.argsort(np.concatenate((found.rows, found.left)))
+            table = pa.concat_tables([found.table, others]).take(pa.array(order))
+        else:
+            table = found.table
+        for column in table.columns:
+            if pa.types.is_floating(column.type) and pc.any(pc.is_inf(column)).as_py():
+                raise pa.ArrowInvalid("A number is too large")
+        return table if with_room == written else table.cast(written)
+
+    def _read_any(self, batch: RecordBatch, schema: pa.Schema, are_json: bool) -> pa.Table:
         """Read objects with Arrow, which refuses all of them, or some that are right, for one that is wrong.
 
         Raises:
-            pyarrow.ArrowInvalid: It does.
+            pyarrow.ArrowInvalid: It does, or it might take what is no JSON.
         """
-        schema = pa.schema([(name, _with_room(as_written(kind.arrow))) for name, kind in self.types.items()])
+        if not are_json and (not are_braced(batch) or _may_be_no_json(batch)):
+            raise pa.ArrowInvalid("A line may be no JSON")
         others: Literal["ignore", "error"] = "ignore" if self.takes_others else "error"
         options = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=others)
         table = arrow_json.read_json(pa.BufferReader(joined(batch)), read_options(batch), options)
@@ -86,12 +112,7 @@ class JsonMembers:
             raise pa.ArrowInvalid("Not one JSON object")
         if not self.takes_others and _has_empty(batch):
             raise pa.ArrowInvalid("An object has no members")
-        for column in table.columns:
-            if pa.types.is_floating(column.type) and pc.any(pc.is_inf(column)).as_py():
-                raise pa.ArrowInvalid("A number is too large")
-        table = table.select(list(self.types))
-        wanted = pa.schema([(name, as_written(kind.arrow)) for name, kind in self.types.items()])
-        return table if table.schema == wanted else table.cast(wanted)
+        return table.select(schema.names)
 
     def _read_one(self, batch: RecordBatch) -> pa.Table | str:
         """Read an object that Arrow refuses: as a table of one row, or why there is none."""

@@ -41,8 +41,8 @@ class JsonLines(Delimited):
 
     name: ClassVar[str] = "json_lines"
     needs_size = False
-    # Arrow parses parts of this size a tenth faster than those of the other formats.
-    chunk_bytes = 4 << 20
+    # Arrow parses larger parts a tenth faster; objects that are written alike are read faster in smaller ones.
+    chunk_bytes = 2 << 20
 
     columns: Annotated[
         ColumnTypes | Literal["infer", "as_found"] | None,
