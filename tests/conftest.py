@@ -1,12 +1,19 @@
-"""Shared fixtures: one Spark context and one S3 server per session, because clients cache one server; small disks."""
+"""Shared fixtures: one Spark context and one S3 server per session, because clients cache one server; small disks.
+
+With several processes, a file of tests runs in one of them, and all files that share the Spark context in the same one:
+each process would start a Java of its own, and warm it up.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling
 
 from tests.s3_server import s3_root, s3_server
 from tests.small_disk import disk
@@ -16,6 +23,24 @@ __all__ = ["disk", "s3_root", "s3_server", "spark_context"]
 # The time of an example depends on what else the machine does.
 settings.register_profile("dagflow", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("dagflow")
+
+
+class OneSparkProcess(LoadFileScheduling):  # type: ignore[misc]  # xdist has no types
+    """Deals whole files to processes, and all that share the Spark context to one of them."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return "spark_context" if _shares_spark(file) else file
+
+
+@cache
+def _shares_spark(file: str) -> bool:
+    return "spark_context:" in (Path(__file__).parent.parent / file).read_text(encoding="utf-8")
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
+    """The scheduler, in place of --dist."""
+    return OneSparkProcess(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)
