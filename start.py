@@ -146,10 +146,12 @@ def install(extras: set[str]) -> None:
     """Install this checkout into .venv as editable.
 
     Modules are compiled when they are imported first: compiling all of them takes more than a third of pip's time.
-    Where Python may not keep what it compiles, each process would do it again.
+    Where Python may not keep what it compiles, each process would do it again. The wheel that pip makes of PySpark's
+    archive is unpacked at once: to compress it takes as long as all the rest of that.
     """
     target = str(ROOT) + (f"[{','.join(sorted(extras))}]" if extras else "")
     pip = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet", "--use-pep517"]
+    pip += ["--config-settings=--build-option=--compression=stored"]
     if not sys.dont_write_bytecode:
         pip += ["--no-compile"]
     if subprocess.call([*pip, "--editable", target], stdin=subprocess.DEVNULL):
