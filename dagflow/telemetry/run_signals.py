@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.metadata
 import time
 import uuid
@@ -131,6 +132,7 @@ class RunSignals:
             self._traces.add(WindowTrace.of(window))
 
 
+@functools.cache
 def _version() -> str:
     """The version of the package that is installed."""
     try:

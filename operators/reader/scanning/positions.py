@@ -32,6 +32,9 @@ def contains(units: npt.NDArray[Any], value: int) -> bool:
 _GROUP = 16
 """Places that positions_of looks at together; its table has an entry for each combination of them."""
 
+LEAST_PLACES = 1 << 17
+"""Of fewer places, numpy.flatnonzero is faster at any density."""
+
 _LOWEST = np.zeros(1 << _GROUP, np.uint8)
 for _bit in range(_GROUP):
     _LOWEST[1 << _bit :: 2 << _bit] = _bit
@@ -44,6 +47,8 @@ def positions_of(hits: npt.NDArray[np.bool_]) -> Positions:
     Between one and nine hits in a hundred, flatnonzero mispredicts a branch at each. Groups of sixteen are so few,
     and hit so often, that it finds those without branches; a table then tells the place within the group.
     """
+    if len(hits) < LEAST_PLACES:
+        return hits.nonzero()[0]
     whole = len(hits) // _GROUP * _GROUP
     groups = np.packbits(hits[:whole], bitorder="little").view("<u2")
     places = np.flatnonzero(groups != 0)
