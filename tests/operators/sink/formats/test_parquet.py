@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from decimal import Decimal
 from typing import Any, ClassVar
 
 import numpy as np
@@ -58,6 +59,15 @@ def test_types_are_parquets_own() -> None:
     assert "isAdjustedToUTC=false" in logical["timestamp[us]"]
     assert "isAdjustedToUTC=true" in logical["timestamp[us, tz=UTC]"]
     assert logical["date32[day]"] == "Date"
+
+
+@pytest.mark.parametrize(("digits", "stored"), [(9, "INT32"), (18, "INT64"), (19, "FIXED_LEN_BYTE_ARRAY")])
+def test_decimals_are_stored_as_integers_where_they_fit(digits: int, stored: str) -> None:
+    """The specification of Iceberg asks for that."""
+    values = [Decimal("1.25"), None, Decimal("-0.01")]
+    (file,) = parquet_files(batch_of(price=pa.array(values, pa.decimal128(digits, 2))))
+    assert file.schema.column(0).physical_type == stored
+    assert file.read().column("price").to_pylist() == values
 
 
 def test_row_groups_have_the_size_that_is_asked_for() -> None:
