@@ -1,8 +1,8 @@
 """Reads JSON objects that are written alike: the same text stands between the values of many lines.
 
 Programs write most objects so. The text between the values is then compared, a few bytes of all lines at a time, and
-never parsed again; the values are cut out and cast. That takes a third of the time of a parser that goes from byte to
-byte. What is read is certain to be JSON, and has the values that a parser finds; all else is left to one.
+never parsed again; the values are cut out and cast. That takes two thirds of the time of Arrow's parser, which goes
+from byte to byte. What is read is certain to be JSON, and has the values that a parser finds; all else is left to one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ _NOWHERE = -1
 
 _MEMBER = re.compile(rb' *"([^"]*)" *: *(?:"([^"]*)"|([^ "{}\[\],:]+)) *([,}])')
 """A member without arrays, objects and backslashes, and what follows it."""
-
 
 _POINT_ALONE = re.compile(rb"\.[eE]")
 """What casts take in numbers, and JSON does not."""

@@ -23,7 +23,7 @@ from operators.reader.scanning.column_parsing import reject, valid_text
 from operators.reader.scanning.delimited import Delimited
 from operators.reader.scanning.file_view import Bytes
 from operators.reader.scanning.framing import joined
-from operators.reader.scanning.positions import positions_of
+from operators.reader.scanning.positions import contains, positions_of
 from operators.reader.scanning.search import CR, LF
 from operators.reader.scanning.terminated import Terminators
 
@@ -82,9 +82,9 @@ class JsonLines(Delimited):
     def find(self, data: Bytes, is_at_end: bool) -> Terminators:
         """Every LF, with the CR before it."""
         feeds = positions_of(data == LF)
-        follows_return = (data[feeds - 1] == CR) & (feeds > 0)
-        if not follows_return.any():
+        if not contains(data, CR):
             return Terminators(feeds, feeds + 1)
+        follows_return = (data[feeds - 1] == CR) & (feeds > 0)
         return Terminators(feeds - follows_return, feeds + 1, follows_return.astype(np.uint8))
 
     def anchor(self, source: ByteSource, position: int, floor: int) -> int:
