@@ -146,8 +146,8 @@ def install(extras: set[str]) -> None:
     """Install this checkout into .venv as editable.
 
     Modules are compiled when they are imported first: compiling all of them takes more than a third of pip's time.
-    Where Python may not keep what it compiles, each process would do it again. The wheel that pip makes of PySpark's
-    archive is unpacked at once: to compress it takes as long as all the rest of that.
+    Where Python may not keep what it compiles, each process would do it again. pip makes a wheel of PySpark and unpacks
+    it at once: to compress it takes as long as all else that pip does with it.
     """
     target = str(ROOT) + (f"[{','.join(sorted(extras))}]" if extras else "")
     pip = [str(PYTHON), "-m", "pip", "--disable-pip-version-check", "--no-input", "install", "--quiet", "--use-pep517"]

@@ -130,33 +130,29 @@ class FormatContract(ABC):
     def reference(self, content: bytes, format: RecordFormat) -> tuple[Records, Rejects]:
         """What a file holds, by a simple parser that goes from left to right."""
 
-    def _readings(self) -> Iterator[tuple[bytes, int, list[tuple[int, int]]]]:
-        """Every short content, with a chunk size and the ranges to read it with."""
+    def _contents(self) -> Iterator[tuple[bytes, tuple[int, ...]]]:
+        """Every short content, and the chunk sizes to read it with."""
         for count in range(self.longest + 1):
+            # Most contents are of the longest: they are read with the chunks that cut the most.
+            chunks = (1, 1 << 20) if count < self.longest else (1,)
             for pieces in itertools.product(self.pieces, repeat=count):
-                content = b"".join(pieces)
-                ranges = list(itertools.combinations(range(len(content) + 1), 2))
-                if count < self.longest:
-                    yield content, 1 << 20, ranges
-                else:
-                    # Most contents are of the longest: they are read with the chunks that cut the most, to each place,
-                    # from each place, and byte by byte.
-                    ranges = [each for each in ranges if each[0] == 0 or each[1] in (each[0] + 1, len(content))]
-                yield content, 1, ranges
+                yield b"".join(pieces), chunks
 
     def test_every_range_of_every_short_content_gives_what_begins_in_it(self) -> None:
         """A block gives the records whose first byte it holds, with any chunk size, whatever lies around it."""
         for spec in self.formats:
             made = RECORD_FORMATS.make(spec)
-            for content, made.chunk_bytes, ranges in self._readings():
+            for content, chunks in self._contents():
                 records, rejects = self.reference(content, made)
-                for start, end in ranges:
-                    expected = (
-                        [record for record in records if start <= record[0] < end],
-                        [reject for reject in rejects if start <= reject[0] < end],
-                    )
-                    found = read_range(made, content, start, end)
-                    assert found == expected, f"{spec} {content!r} [{start}, {end}) in chunks of {made.chunk_bytes}"
+                for chunk_bytes in chunks:
+                    made.chunk_bytes = chunk_bytes
+                    for start, end in itertools.combinations(range(len(content) + 1), 2):
+                        expected = (
+                            [record for record in records if start <= record[0] < end],
+                            [reject for reject in rejects if start <= reject[0] < end],
+                        )
+                        found = read_range(made, content, start, end)
+                        assert found == expected, f"{spec} {content!r} [{start}, {end}) in chunks of {chunk_bytes}"
 
     def test_the_blocks_of_any_file_give_its_records(self) -> None:
         """Whatever the content, the block size and the chunk size, the blocks together give the file's records."""

@@ -133,4 +133,4 @@ class RotatingLogs(RuleBasedStateMachine):
 
 
 TestRotatingLogs = RotatingLogs.TestCase
-TestRotatingLogs.settings = settings(max_examples=15, stateful_step_count=15, deadline=None)
+TestRotatingLogs.settings = settings(max_examples=25, stateful_step_count=15, deadline=None)

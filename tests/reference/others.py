@@ -37,7 +37,9 @@ def paragraph_records(content: bytes) -> Records:
 
 
 def entry_records(content: bytes, pattern: str) -> Records:
-    """Return lines that match a pattern, each with the following lines that do not."""
+    """Return lines that match a pattern of RE2, each with the following lines that do not."""
+    # Python's own class has the vertical tab too.
+    pattern = pattern.replace(r"\s", r"[\t\n\f\r ]")
     found: Records = []
     for start, line in _lines_of(content):
         if not found or re.match(pattern.encode(), _without_newline(line)):

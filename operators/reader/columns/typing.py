@@ -13,6 +13,7 @@ from operators.reader.columns.literals import values_of, where_refused, why_not
 from operators.reader.columns.types import ColumnType
 from operators.reader.formats.base import Parsed, Rejects
 from operators.reader.scanning.column_parsing import reject
+from operators.reader.scanning.framing import borders_of
 
 _SHOWN_VALUE, _SHOWN_RECORD = 40, 120
 
@@ -96,8 +97,7 @@ def without_words(texts: Any, words: Collection[str]) -> Any:
 
 def _has_empty(texts: Any) -> bool:
     """Whether a text has no bytes; true also for null, which may have none."""
-    borders = np.frombuffer(texts.buffers()[1] or b"", np.int32)[texts.offset :][: len(texts) + 1]
-    return bool((borders[1:] == borders[:-1]).any())
+    return bool((np.diff(borders_of(texts)) == 0).any())
 
 
 def shown(text: str) -> str:

@@ -78,8 +78,8 @@ def one_unended(record: bytes, delimiter: bytes, block: BlockMetadata, offset: i
     return RecordBatch(column, delimiters=Delimiters((delimiter,)), origin=origin)
 
 
-def borders_of(framed: pa.BinaryArray) -> npt.NDArray[np.int32]:
-    """The start of each record of an array in its buffer, and the end of the last one."""
+def borders_of(framed: pa.BinaryArray | pa.StringArray) -> npt.NDArray[np.int32]:
+    """The start of each record or text of an array in its buffer, and the end of the last one."""
     if not len(framed):
         return np.zeros(1, np.int32)
     return np.frombuffer(framed.buffers()[1], np.int32)[framed.offset :][: len(framed) + 1]

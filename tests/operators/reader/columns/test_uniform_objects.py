@@ -136,6 +136,13 @@ def test_what_stands_behind_an_object_is_no_part_of_it(behind: bytes) -> None:
     assert found.left.tolist() == [LEAST_LINES]
 
 
+def test_an_empty_line_at_the_end_is_left() -> None:
+    """It has no byte, not even of a delimiter."""
+    found = read_uniform(lines_of([*[USUAL] * LEAST_LINES, b""], end=b""), SCHEMA, takes_others=True)
+    assert found is not None
+    assert found.left.tolist() == [LEAST_LINES]
+
+
 def test_a_member_of_another_name_is_another_member() -> None:
     """Though it has the same quotes at the same places."""
     lines = [USUAL] * LEAST_LINES + [USUAL.replace(b'"d"', b'"D"')]

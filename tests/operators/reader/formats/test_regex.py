@@ -72,6 +72,13 @@ def test_a_stack_trace_stays_with_its_log_line() -> None:
         assert [record for _, record in read_cut(made, content, block_size)[0]] == entries
 
 
+def test_a_vertical_tab_is_no_blank_of_a_pattern() -> None:
+    """RE2's class of blanks is smaller than Python's."""
+    made = RECORD_FORMATS.make({"type": "regex", "pattern": r"\D\s"})
+    content = b"a\nb\x0b\nc \n"
+    assert read_cut(made, content, 3)[0] == entry_records(content, r"\D\s") == [(0, b"a\nb\x0b"), (5, b"c ")]
+
+
 def test_a_pattern_that_is_none_is_refused() -> None:
     """By what is wrong with it."""
     with pytest.raises(ValueError, match=r"pattern '\(' is not a valid RE2 expression"):
