@@ -7,6 +7,7 @@ import os
 import pickle
 import sys
 import tracemalloc
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from operators.splitter import change_detection
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.pending_fingerprints import FingerprintState, PendingFingerprints
+from tests.memory import peak_is_below
 from tests.operators.splitter.driving import Driver, Follower, write
 from tests.properties.test_growing_files import append, read
 
@@ -145,21 +147,21 @@ def test_reports_of_many_files_make_no_object_for_each(tmp_path: Path) -> None:
     """A window has 20,000, and each name as an object, beside its columns, takes three times the room."""
     names = [f"{number // 1000:05}/file-{number:08}.txt" for number in range(20_000)]
     numbers = list(range(1, 20_001))
-    index = FileIndex(str(tmp_path / "index"))
-    pending = PendingFingerprints(index)
     paths = [b"/in/" + name.encode() for name in names]
-    pending.add(index.record_all(paths, numbers, numbers, numbers, 1, [0] * len(paths)))
     events = [
         FileFingerprints.of("/in/", names[at : at + 200], *[numbers[at : at + 200]] * 3) for at in range(0, 20_000, 200)
     ]
-    tracemalloc.start()
-    try:
-        pending.report(1, events[::-1])
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert not pending.are_pending(paths).any()
-    assert peak < 100 * len(paths)
+    prepared: list[PendingFingerprints] = []
+
+    def report() -> Callable[[], None]:
+        index = FileIndex(str(tmp_path / str(len(prepared))))
+        pending = PendingFingerprints(index)
+        pending.add(index.record_all(paths, numbers, numbers, numbers, 1, [0] * len(paths)))
+        prepared.append(pending)
+        return lambda: pending.report(1, events[::-1])
+
+    assert peak_is_below(100 * len(paths), report)
+    assert not any(pending.are_pending(paths).any() for pending in prepared)
 
 
 @pytest.mark.parametrize("window_id", [1, 2])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-import tracemalloc
 from collections.abc import Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from operators.splitter.scan.selection import Selection
 from operators.splitter.scan.stat_prefetch import StatPrefetcher
 from operators.splitter.scan.worker_program import stat_files
 from operators.splitter.scan.workers import WorkerProcesses
+from tests.memory import peak_is_below
 from tests.operators.splitter.driving import each, write
 from tests.operators.splitter.scan.test_workers import TREES, grown
 
@@ -66,18 +67,13 @@ def test_files_that_are_examined_together_are_few_objects_at_a_time(tmp_path: Pa
     names = [b"%05d" % number for number in range(5000)]
     for name in names:
         (tmp_path / os.fsdecode(name)).touch()
-    tracemalloc.start()
-    try:
-        found = stat_files(os.fsencode(tmp_path), names)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
+    found = stat_files(os.fsencode(tmp_path), names)
     assert found is not None
     assert [list(column) for column in found] == [
         [getattr(os.stat(tmp_path / os.fsdecode(name)), kind) for name in names]
         for kind in ("st_size", "st_mtime_ns", "st_ino")
     ]
-    assert peak < 100 * len(names)
+    assert peak_is_below(100 * len(names), lambda: partial(stat_files, os.fsencode(tmp_path), names))
 
 
 def test_what_is_no_file_is_left_out_and_told_of_once(tree: Path, caplog: pytest.LogCaptureFixture) -> None:
