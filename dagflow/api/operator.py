@@ -87,7 +87,7 @@ class Operator(HasProperties):
         # Attribute by attribute: after an instance is asked for its __dict__, all its attributes are read more slowly,
         # and per-record methods read them for each record.
         for name, value in state.items():
-            if inspect.isdatadescriptor(inspect.getattr_static(type(self), name, None)):
+            if inspect.isdatadescriptor(_declared(type(self), name)):
                 self.__dict__[name] = value
             else:
                 setattr(self, name, value)
@@ -127,6 +127,14 @@ class Operator(HasProperties):
         Windows of an app with a limit run one at a time, and OperatorContext.share is a partition's part of it.
         """
         return None
+
+
+def _declared(cls: type, name: str) -> Any:
+    """What a class or the first of its bases has under a name, or None: inspect.getattr_static takes far longer."""
+    for base in cls.__mro__:
+        if name in base.__dict__:
+            return base.__dict__[name]
+    return None
 
 
 def _check_methods(cls: type, handlers: Iterable[str]) -> None:

@@ -74,8 +74,9 @@ class RefusedRecords:
     @classmethod
     def concatenated(cls, parts: Sequence[RefusedRecords]) -> RefusedRecords:
         """The records of several parts."""
-        tables = [part.table for part in parts] or [_SCHEMA.empty_table()]
-        return cls(pa.concat_tables(tables).unify_dictionaries().combine_chunks())
+        if not parts:
+            return cls.none()
+        return cls(pa.concat_tables([part.table for part in parts]).unify_dictionaries().combine_chunks())
 
     def numbers(self, column: str) -> npt.NDArray[np.int64]:
         """One of the columns block_id, offset and length."""

@@ -168,13 +168,17 @@ def _opened(value: Any) -> msgspec.Raw:
 
 
 def _is_finite(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    if isinstance(value, dict):
-        value = value.values()
-    elif not isinstance(value, list | tuple):
-        return True
-    return all(map(_is_finite, value))
+    values = [value]
+    for each in values:  # which grows
+        if isinstance(each, str | int):
+            continue
+        if isinstance(each, dict):
+            values.extend(each.values())
+        elif isinstance(each, list | tuple):
+            values.extend(each)
+        elif isinstance(each, float) and not math.isfinite(each):
+            return False
+    return True
 
 
 def _read(text: bytes | msgspec.Raw) -> Any:

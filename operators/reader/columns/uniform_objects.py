@@ -174,21 +174,16 @@ class _Column:
                 self._put(rows, starts, stops)
             return np.full(len(rows), self._takes_text)
         first = self._lines.data.take(starts)
-        is_right = np.zeros(len(rows), np.bool_)
-        words = np.flatnonzero(first > _NINE)
-        if len(words):
-            is_right[words] = self._are(b"null", starts[words], stops[words])
-        if len(words) and self._takes_words:
-            are_true = self._are(b"true", starts[words], stops[words])
-            are_false = self._are(b"false", starts[words], stops[words])
-            is_right[words] |= are_true | are_false
+        is_right = self._are(b"null", first, starts, stops)
+        if self._takes_words:
+            are_words = self._are(b"true", first, starts, stops) | self._are(b"false", first, starts, stops)
+            is_right |= are_words
             if self._kind is not None:
-                found = words[are_true | are_false]
-                self._put(rows[found], starts[found], stops[found])
-        if len(words) < len(rows) and self._takes_numbers:
-            found = np.flatnonzero(self._are_numbers(first, starts, stops))
-            is_right[found] = True
-            self._put(rows[found], starts[found], stops[found])
+                self._put(rows[are_words], starts[are_words], stops[are_words])
+        if self._takes_numbers:
+            are_numbers = self._are_numbers(first, starts, stops)
+            is_right |= are_numbers
+            self._put(rows[are_numbers], starts[are_numbers], stops[are_numbers])
         return is_right
 
     def _put(self, rows: Positions, starts: Positions, stops: Positions) -> None:
@@ -217,11 +212,13 @@ class _Column:
             raise pa.ArrowInvalid("No digit follows a point")
         return texts.cast(kind)
 
-    def _are(self, word: bytes, starts: Positions, stops: Positions) -> Mask:
-        """Which values are a word."""
-        found: Mask = stops - starts == len(word)
-        found[found] = self._lines.have(word, starts[found])
-        return found
+    def _are(self, word: bytes, first: npt.NDArray[np.uint8], starts: Positions, stops: Positions) -> Mask:
+        """Which values are a word; the first byte of each tells most of those that are not."""
+        are_word: Mask = first == word[0]
+        if are_word.any():
+            are_word &= stops - starts == len(word)
+            are_word[are_word] = self._lines.have(word, starts[are_word])
+        return are_word
 
     def _are_numbers(self, first: npt.NDArray[np.uint8], starts: Positions, stops: Positions) -> Mask:
         """Which values begin and end as JSON's numbers do; casts see to the rest."""
