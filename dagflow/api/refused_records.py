@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from array import array
 from collections import Counter
@@ -67,6 +68,7 @@ class RefusedRecords:
         return int(self.table.num_rows)
 
     @classmethod
+    @functools.cache
     def none(cls) -> RefusedRecords:
         """No records."""
         return cls(_SCHEMA.empty_table())
