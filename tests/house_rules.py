@@ -73,6 +73,7 @@ SLOW_MODULES = (
     "dagflow.app",
     "dagflow.runtime.spark",
     "dagflow.cli.commands",
+    "dagflow.cli.live_display",
     "dagflow.engine",
     "dagflow.testing.apps",
     "dagflow.runtime.java",

@@ -13,10 +13,11 @@ from typing import NoReturn
 from dagflow.cli import output
 from dagflow.cli.ahead import Ahead
 from dagflow.cli.command_lines import looking_command, replay_command, resume_command
+from dagflow.cli.display import Display
 from dagflow.cli.json_log import error_fields, json_line
 from dagflow.cli.live_pages import live_pages
 from dagflow.cli.locations import load, require_directory
-from dagflow.cli.progress import Display, display_for, logging_to
+from dagflow.cli.progress import display_for, logging_to
 from dagflow.cli.run_log import RunLog, attached, open_run_log
 from dagflow.cli.shared_options import LogFormat, Settings
 from dagflow.cli.signals import on_driver_thread, stop_on_signals

@@ -1,27 +1,15 @@
-"""A run's figures as text: the table on a terminal, the lines elsewhere, the account at the end."""
+"""A run's figures as lines of text: how far it is, and the account at the end."""
 
 from __future__ import annotations
 
-from rich.console import Group, RenderableType
-from rich.progress_bar import ProgressBar
-from rich.spinner import Spinner
-from rich.table import Table
-from rich.text import Text
-
 from dagflow.cli.figures import brief, clock, count, duration, part, size
 from dagflow.metrics.names import BYTE_ACCOUNTING
-from dagflow.report.snapshot import OperatorFigures, RunningWindow, RunSnapshot
+from dagflow.report.snapshot import RunSnapshot
 
 MIN_BUSY_S = 1.0
 """Seconds that operators must have worked before it is told where the time goes."""
 
 BOTTLENECK_SHARE = 0.5
-
-WIDE_COLUMNS = 110
-"""From this width on the live display shows more."""
-
-MAX_STALLS = 3
-"""Tasks without progress that the live display names."""
 
 
 def _byte_rate(snapshot: RunSnapshot) -> str:
@@ -29,7 +17,7 @@ def _byte_rate(snapshot: RunSnapshot) -> str:
     return f"{size(snapshot.rates.bytes_per_second)}/s"
 
 
-def _record_rate(snapshot: RunSnapshot) -> str:
+def record_rate(snapshot: RunSnapshot) -> str:
     """For example "4.1 M/s"."""
     return f"{brief(snapshot.rates.records_per_second)}/s"
 
@@ -63,7 +51,7 @@ def progress_line(snapshot: RunSnapshot) -> str:
         count(snapshot.windows, "window"),
         count(snapshot.files, "file"),
         f"{count(snapshot.blocks, 'block')} ({backlog:,} waiting)",
-        f"{count(snapshot.records_read, 'record')} at {_record_rate(snapshot)}",
+        f"{count(snapshot.records_read, 'record')} at {record_rate(snapshot)}",
         f"partitions {partitions}" if partitions else "",
         f"{snapshot.rejected:,} rejected" if snapshot.rejected else "",
         f"{count(len(snapshot.stalls), 'task')} without progress" if snapshot.stalls else "",
@@ -161,99 +149,3 @@ def left_out_lines(snapshot: RunSnapshot, most: int = 5) -> list[str]:
     rest = left_out.ranges - len(newest)
     lines = [f"left out of the input, in all runs: {count(left_out.ranges, 'range')}, {size(left_out.bytes)}", *newest]
     return [*lines, f"    and {rest:,} more: `dagflow status CHECKPOINT --files '*'` shows all"] if rest else lines
-
-
-def table(name: str, snapshot: RunSnapshot | None, spinner: Spinner, status: str, columns: int = 80) -> RenderableType:
-    """The live display, as wide as the terminal where names are of ordinary length.
-
-    Args:
-        name: The app's name.
-        snapshot: The figures, or None before the first.
-        spinner: Shows that the process is alive.
-        status: What the run is doing, in a few words.
-        columns: The width of the terminal; a wide one shows more.
-    """
-    head = Text.assemble((name, "bold"), "  ", status)
-    if snapshot is not None:
-        head.append(f"  {duration(snapshot.seconds)}", "cyan")
-    spinner.update(text=head)
-    if snapshot is None:
-        return spinner
-    is_wide = columns >= WIDE_COLUMNS
-    words = [Text(stall, "yellow", overflow="ellipsis", no_wrap=True) for stall in snapshot.stalls[:MAX_STALLS]]
-    if is_busy(snapshot) and (most := bottleneck(snapshot)):
-        words.insert(0, Text(most, "dim", overflow="ellipsis", no_wrap=True))
-    windows = [_window(window) for window in snapshot.running] if is_wide else []
-    return Group(spinner, _bar(snapshot), *windows, _figures(snapshot), _operators(snapshot, is_wide=is_wide), *words)
-
-
-def _bar(snapshot: RunSnapshot) -> RenderableType:
-    """How far the run is; with a bar where the whole of the input is known."""
-    figures = Text(progress_figures(snapshot), "bold", overflow="ellipsis", no_wrap=True)
-    whole = snapshot.whole
-    if whole is None or not whole.bytes:
-        return figures
-    grid = Table.grid(padding=(0, 2, 0, 0), expand=True)
-    grid.add_column(no_wrap=True)
-    grid.add_column(ratio=1)
-    grid.add_row(figures, ProgressBar(whole.bytes, min(snapshot.read_bytes, whole.bytes)))
-    return grid
-
-
-def _window(window: RunningWindow) -> Text:
-    read = part(window.bytes_read, window.bytes)
-    text = f"window {window.window_id:,}: {read} · {window.tasks_done:,}/{window.tasks:,} tasks"
-    return Text(text, "dim", overflow="ellipsis", no_wrap=True)
-
-
-def _figures(snapshot: RunSnapshot) -> RenderableType:
-    grid = Table.grid(padding=(0, 3, 0, 0))
-    cells = [
-        ("windows", f"{snapshot.windows:,}", ""),
-        ("files", f"{snapshot.files:,}", ""),
-        ("blocks", f"{snapshot.blocks:,}", ""),
-        ("records", f"{snapshot.records_read:,}", _record_rate(snapshot)),
-        ("rejected", f"{snapshot.rejected:,}", ""),
-    ]
-    if not snapshot.windows:
-        # These count when their window is committed, and no zeros are shown beside records that were read.
-        cells = cells[3:4]
-    for _ in cells:
-        grid.add_column(justify="right", no_wrap=True)
-    grid.add_row(*(Text(title, "dim") for title, _, _ in cells))
-    grid.add_row(*(Text(value, "bold") for _, value, _ in cells))
-    grid.add_row(*(Text(speed, "cyan") for _, _, speed in cells))
-    return grid
-
-
-def _operators(snapshot: RunSnapshot, *, is_wide: bool) -> RenderableType:
-    """A row for each operator; on a wide terminal also how long it has worked, and how fast it is."""
-    operators = snapshot.live_operators
-    total_s = sum(operator.busy_s for operator in operators if operator.stage)
-    grid = Table(box=None, padding=(0, 3, 0, 0), header_style="dim", pad_edge=False)
-    grid.add_column("operator", no_wrap=True, overflow="ellipsis")
-    for title in ("partitions", "backlog", "time", *(("worked", "records/s") if is_wide else ())):
-        grid.add_column(title, justify="right", no_wrap=True)
-    grid.add_column("emitted", overflow="fold")
-    for operator in operators:
-        emitted = [f"{port.name} {port.records:,}" for port in operator.ports if port.records]
-        backlog = snapshot.backlog.get(operator.name)
-        records = sum(port.records for port in operator.ports)
-        cells = [
-            operator.name,
-            _partitions(snapshot, operator),
-            "" if backlog is None else f"{backlog:,}",
-            f"{100 * operator.busy_s / total_s:.0f} %" if total_s and operator.stage else "",
-        ]
-        if is_wide:
-            cells.append(duration(operator.busy_s) if operator.busy_s else "")
-            cells.append(brief(records / operator.busy_s) if records and operator.busy_s else "")
-        grid.add_row(*map(Text, (*cells, "  ".join(emitted))))
-    return grid
-
-
-def _partitions(snapshot: RunSnapshot, operator: OperatorFigures) -> str:
-    if not operator.stage:
-        return "driver"
-    held = snapshot.partitions.get(operator.name) or snapshot.partitions.get(operator.stage)
-    return f"{held.last}" if held else ""

@@ -34,6 +34,11 @@ def test_a_local_run_publishes_and_a_second_one_finds_nothing_new(folder: Path) 
     assert not loaded & {"pyspark", "py4j", "networkx", "fsspec"}
 
 
+def test_a_run_without_a_terminal_starts_without_what_draws_on_one(folder: Path) -> None:
+    """Nor does it import Spark."""
+    assert not {"rich", "pyspark"} & modules_loaded_by(["run", "app.yaml", "--local", "--workers", "1"], cwd=folder)
+
+
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_failure_shows_the_line_and_the_record(folder: Path, workers: str) -> None:
     """Where the author's code raised, and on what; then the command that goes on."""

@@ -15,9 +15,10 @@ import click
 
 from dagflow.api.properties import parse_size
 from dagflow.cli import output
+from dagflow.cli.display import LineDisplay
 from dagflow.cli.figures import count, size
 from dagflow.cli.locations import load
-from dagflow.cli.progress import LineDisplay, logging_to, operators_silenced
+from dagflow.cli.progress import logging_to, operators_silenced
 from dagflow.cli.record_table import Column, listed_columns, place, table
 from dagflow.cli.shared_options import Settings, set_option, verbose_option
 from dagflow.engine.preview import DEFAULT_READ_BYTES, DEFAULT_RECORDS, Preview, PreviewOptions, preview

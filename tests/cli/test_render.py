@@ -1,0 +1,48 @@
+"""A run's figures in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from dagflow.cli.render import bottleneck, progress_figures
+from dagflow.execution.task_progress import OperatorReport
+from dagflow.report.snapshot import OperatorFigures, RunningWindow, RunRates, WholeInput
+from tests.cli.samples import summary
+
+
+@pytest.mark.parametrize(
+    ("whole", "left_s", "told"),
+    [
+        (WholeInput(800 << 20), 12.4, "77 % · 621/800 MiB · 100 MiB/s · ETA 0:12 · 1/8 tasks"),
+        (WholeInput(3 << 30), 3725.0, "20 % · 0.6/3.0 GiB · 100 MiB/s · ETA 1:02:05 · 1/8 tasks"),
+        (WholeInput(800 << 20, is_exact=False), None, "77 % · 621 of about 800 MiB · 100 MiB/s · 1/8 tasks"),
+        (WholeInput(600 << 20), 0.0, "100 % · 621/600 MiB · 100 MiB/s · ETA 0:00 · 1/8 tasks"),
+        (None, None, "621 MiB · 100 MiB/s · 1/8 tasks"),
+        (WholeInput(0), None, "621 MiB · 100 MiB/s · 1/8 tasks"),
+    ],
+)
+def test_the_share_and_the_rest_are_told_where_the_whole_is_known(
+    whole: WholeInput | None, left_s: float | None, told: str
+) -> None:
+    """In one unit, and without a guess where a run follows or has not listed its input."""
+    running = (RunningWindow(15, 20 << 20, 64 << 20, 1, 4), RunningWindow(16, 1 << 20, 64 << 20, 0, 4))
+    rates = RunRates(float(100 << 20), 1_000_000.0, left_s)
+    assert progress_figures(replace(summary(6.0), running=running, whole=whole, rates=rates)) == told
+
+
+def test_the_operator_that_takes_most_time_is_told_in_words() -> None:
+    """Of the tasks' time, also of windows that run; what the driver does, it does beside them."""
+    worked = (
+        OperatorFigures("splitter", busy_s=90.0),
+        OperatorFigures("reader", "reader", busy_s=2.0),
+        OperatorFigures("slow", "reader", busy_s=3.0),
+    )
+    snapshot = replace(summary(8.0), operators=worked)
+    assert bottleneck(snapshot) == "bottleneck: slow takes 60 % of the tasks' time"
+    running = RunningWindow(15, 1, 2, 0, 1, operators={"reader": OperatorReport(2.0, {"messages": 7})})
+    assert bottleneck(replace(snapshot, running=(running,))) == "bottleneck: reader takes 57 % of the tasks' time"
+    even = tuple(OperatorFigures(name, "a", busy_s=1.0) for name in "abc")
+    assert bottleneck(replace(snapshot, operators=even)) == "no bottleneck: a takes most, 33 % of the tasks' time"
+    assert bottleneck(replace(snapshot, operators=worked[:1])) == ""
