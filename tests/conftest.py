@@ -6,6 +6,7 @@ each process would start a Java of its own, and warm it up.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -41,6 +42,12 @@ def _shares_spark(file: str) -> bool:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
     """The scheduler, in place of --dist."""
     return OneSparkProcess(config, log)
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector pass over all that was imported and collected from now on."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -59,7 +59,7 @@ def put(path: str, content: bytes = ROWS) -> None:
 def read(options: RunOptions | None = None) -> list[dict[str, Any]]:
     """Run the app; return all that it has published."""
     run(load_app("app.yaml"), options or RunOptions(), runtime=InlineRuntime)
-    files = Path("out").glob("[!.]*") if Path("out").exists() else ()
+    files = sorted(Path("out").glob("[!.]*")) if Path("out").exists() else ()
     return [json.loads(line) for path in files for line in path.read_text().splitlines()]
 
 
