@@ -1,25 +1,24 @@
-"""Measures how much memory Python's objects take up."""
+"""Measures memory where no other test allocates: threads of others in the same process are counted as well."""
 
 from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import TypeVar
 
-# Threads of other tests in the same process allocate meanwhile: one figure may be too large, several in a row are not.
-TRIES = 5
-
-
-def peak_is_below(limit: int, prepare: Callable[[], Callable[[], object]]) -> bool:
-    """Whether the peak of what a call allocates is below a limit in bytes, in one of several tries.
-
-    Args:
-        limit: In bytes.
-        prepare: Gives the call; what it does itself is not measured.
-    """
-    return any(_peak_bytes(prepare()) < limit for _ in range(TRIES))
+T = TypeVar("T")
 
 
-def _peak_bytes(call: Callable[[], object]) -> int:
+def in_own_process(measure: Callable[..., T], *arguments: object) -> T:
+    """What a function of a module returns, or raises, in a new process."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as processes:
+        return processes.submit(measure, *arguments).result()
+
+
+def peak_bytes(call: Callable[[], object]) -> int:
+    """The most that Python's objects take up during a call, beyond what they took up before."""
     tracemalloc.start()
     try:
         call()

@@ -111,7 +111,7 @@ def live_display(app: str, redact: Redact) -> LiveDisplay | None:
     return LiveDisplay(app, console, redact) if console.is_terminal and not console.is_dumb_terminal else None
 
 
-def _table(name: str, snapshot: RunSnapshot | None, spinner: Spinner, status: str, columns: int = 80) -> RenderableType:
+def _table(name: str, snapshot: RunSnapshot | None, spinner: Spinner, status: str, columns: int) -> RenderableType:
     """The table, as wide as the terminal where names are of ordinary length.
 
     Args:

@@ -24,19 +24,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_local_run_publishes_and_a_second_one_finds_nothing_new(folder: Path) -> None:
-    """Stdout holds the same JSON as on Spark, which is neither imported nor started."""
+    """Stdout holds the same JSON as on Spark, which is neither imported nor started; nor is what draws on terminals."""
     done = dagflow_command(["run", "app.yaml", "--local", "--json"], cwd=folder, **NO_JAVA)
     assert done.returncode == 0, done.stderr
     account = json.loads(done.stdout)
     assert (account["state"], account["records"]["keep.output"]) == ("completed", 40)
     assert published(folder) == LINES
     loaded = modules_loaded_by(["run", "app.yaml", "--local"], cwd=folder)
-    assert not loaded & {"pyspark", "py4j", "networkx", "fsspec"}
-
-
-def test_a_run_without_a_terminal_starts_without_what_draws_on_one(folder: Path) -> None:
-    """Nor does it import Spark."""
-    assert not {"rich", "pyspark"} & modules_loaded_by(["run", "app.yaml", "--local", "--workers", "1"], cwd=folder)
+    assert not loaded & {"pyspark", "py4j", "networkx", "fsspec", "rich"}
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

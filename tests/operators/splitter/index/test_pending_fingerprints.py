@@ -7,7 +7,6 @@ import os
 import pickle
 import sys
 import tracemalloc
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from operators.splitter import change_detection
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.pending_fingerprints import FingerprintState, PendingFingerprints
-from tests.memory import peak_is_below
+from tests.memory import in_own_process, peak_bytes
 from tests.operators.splitter.driving import Driver, Follower, write
 from tests.properties.test_growing_files import append, read
 
@@ -143,25 +142,25 @@ def test_a_fingerprint_counts_more_than_a_skipped_first_block(index: FileIndex, 
     assert seen.fingerprint == fingerprint(str(path), 6)
 
 
-def test_reports_of_many_files_make_no_object_for_each(tmp_path: Path) -> None:
-    """A window has 20,000, and each name as an object, beside its columns, takes three times the room."""
+def reporting_bytes(root: Path) -> int:
+    """The peak of Python's memory while 20,000 files are reported."""
     names = [f"{number // 1000:05}/file-{number:08}.txt" for number in range(20_000)]
     numbers = list(range(1, 20_001))
+    index = FileIndex(str(root / "index"))
+    pending = PendingFingerprints(index)
     paths = [b"/in/" + name.encode() for name in names]
+    pending.add(index.record_all(paths, numbers, numbers, numbers, 1, [0] * len(paths)))
     events = [
         FileFingerprints.of("/in/", names[at : at + 200], *[numbers[at : at + 200]] * 3) for at in range(0, 20_000, 200)
     ]
-    prepared: list[PendingFingerprints] = []
+    peak = peak_bytes(lambda: pending.report(1, events[::-1]))
+    assert not pending.are_pending(paths).any()
+    return peak
 
-    def report() -> Callable[[], None]:
-        index = FileIndex(str(tmp_path / str(len(prepared))))
-        pending = PendingFingerprints(index)
-        pending.add(index.record_all(paths, numbers, numbers, numbers, 1, [0] * len(paths)))
-        prepared.append(pending)
-        return lambda: pending.report(1, events[::-1])
 
-    assert peak_is_below(100 * len(paths), report)
-    assert not any(pending.are_pending(paths).any() for pending in prepared)
+def test_reports_of_many_files_make_no_object_for_each(tmp_path: Path) -> None:
+    """A window has 20,000, and each name as an object, beside its columns, takes three times the room."""
+    assert in_own_process(reporting_bytes, tmp_path) < 100 * 20_000
 
 
 @pytest.mark.parametrize("window_id", [1, 2])
@@ -270,30 +269,30 @@ def test_reports_outlive_the_index_that_got_them(tmp_path: Path, count: int) -> 
         assert again.view().look_up(names).fingerprint.tolist() == list(report_of(*paths).fingerprints)
 
 
-def test_files_in_flight_are_held_in_a_fraction_of_their_paths(tmp_path: Path) -> None:
-    """Five windows of 20,000 files are in flight at a time, and their entries are not needed until they are read."""
-    index = FileIndex(str(tmp_path / "index"))
+def bytes_in_flight(root: Path) -> tuple[int, int]:
+    """What 20,000 files in flight take up in memory, and their paths."""
+    index = FileIndex(str(root / "index"))
     pending = PendingFingerprints(index)
     paths = [b"/in/2024-11-22/%05d/file-%08d.txt" % (number // 1000, number) for number in range(20_000)]
     numbers = list(range(20_000))
-
-    def allocated_bytes() -> int:
-        gc.collect()
-        return int(pa.total_allocated_bytes()) + tracemalloc.get_traced_memory()[0]
-
+    gc.collect()
+    arrow = pa.total_allocated_bytes()
     tracemalloc.start()
     try:
         pending.add(index.record_all(paths, numbers, numbers, numbers, 1, [0] * len(paths)))
         index.snapshot()
-        are_pending = pending.are_pending([paths[1], paths[2] + b"x", paths[-1]]).tolist()
-        # What goes away with them: threads of other tests may have allocated something in the meantime.
-        held = allocated_bytes()
-        del index, pending
-        held -= allocated_bytes()
+        gc.collect()
+        held = pa.total_allocated_bytes() - arrow + tracemalloc.get_traced_memory()[0]
     finally:
         tracemalloc.stop()
-    assert are_pending == [True, False, True]
-    assert 0 < held < sum(map(len, paths)) // 2
+    assert pending.are_pending([paths[1], paths[2] + b"x", paths[-1]]).tolist() == [True, False, True]
+    return held, sum(map(len, paths))
+
+
+def test_files_in_flight_are_held_in_a_fraction_of_their_paths(tmp_path: Path) -> None:
+    """Five windows of 20,000 files are in flight at a time, and their entries are not needed until they are read."""
+    held, paths_bytes = in_own_process(bytes_in_flight, tmp_path)
+    assert 0 < held < paths_bytes // 2
 
 
 def test_an_event_of_many_files_is_few_objects() -> None:

@@ -6,7 +6,6 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ from operators.splitter.scan.selection import Selection
 from operators.splitter.scan.stat_prefetch import StatPrefetcher
 from operators.splitter.scan.worker_program import stat_files
 from operators.splitter.scan.workers import WorkerProcesses
-from tests.memory import peak_is_below
+from tests.memory import in_own_process, peak_bytes
 from tests.operators.splitter.driving import each, write
 from tests.operators.splitter.scan.test_workers import TREES, grown
 
@@ -62,6 +61,11 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def examining_bytes(directory: bytes, names: list[bytes]) -> int:
+    """The peak of Python's memory while files are examined together."""
+    return peak_bytes(lambda: stat_files(directory, names))
+
+
 def test_files_that_are_examined_together_are_few_objects_at_a_time(tmp_path: Path) -> None:
     """A scan examines thousands at once, and what the system says of one takes 700 bytes as objects."""
     names = [b"%05d" % number for number in range(5000)]
@@ -73,7 +77,7 @@ def test_files_that_are_examined_together_are_few_objects_at_a_time(tmp_path: Pa
         [getattr(os.stat(tmp_path / os.fsdecode(name)), kind) for name in names]
         for kind in ("st_size", "st_mtime_ns", "st_ino")
     ]
-    assert peak_is_below(100 * len(names), lambda: partial(stat_files, os.fsencode(tmp_path), names))
+    assert in_own_process(examining_bytes, os.fsencode(tmp_path), names) < 100 * len(names)
 
 
 def test_what_is_no_file_is_left_out_and_told_of_once(tree: Path, caplog: pytest.LogCaptureFixture) -> None:
