@@ -78,6 +78,7 @@ SLOW_MODULES = (
     "dagflow.testing.apps",
     "dagflow.runtime.java",
     "dagflow.web.application",
+    "operators.reader.columns.compiled_objects",
     "operators.lookup.delta_reader",
     "operators.lookup.iceberg_reader",
     "operators.sink.tables.delta_target",

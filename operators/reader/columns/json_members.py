@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 import pyarrow.json as arrow_json
 
 from dagflow.api.records import RecordBatch
+from operators.reader.columns.object_reader import read_flat_objects
 from operators.reader.columns.types import ColumnType
 from operators.reader.columns.typing import shortened, typed, without_words
-from operators.reader.columns.uniform_objects import read_uniform
 from operators.reader.columns.written_values import Number, members_of, value_as
 from operators.reader.formats.base import Parsed, Rejects
 from operators.reader.scanning.column_parsing import parse_columns
@@ -83,7 +83,7 @@ class JsonMembers:
         """
         written = pa.schema([(name, as_written(kind.arrow)) for name, kind in self.types.items()])
         with_room = pa.schema([(field.name, _with_room(field.type)) for field in written])
-        found = read_uniform(batch, with_room, takes_others=self.takes_others)
+        found = read_flat_objects(batch, with_room, takes_others=self.takes_others)
         if found is None:
             table = self._read_any(batch, with_room, are_json)
         elif len(found.left):

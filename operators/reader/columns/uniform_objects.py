@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dagflow.api.records import RecordBatch
+from operators.reader.columns.flat_objects import LEAST_LINES, FlatObjects, is_number
 from operators.reader.scanning.framing import borders_of, pieces_of
 from operators.reader.scanning.positions import Positions, contains
 
@@ -23,9 +24,6 @@ Mask = npt.NDArray[np.bool_]
 
 _LAYOUTS = 8
 """Layouts that are tried for one batch. Objects in which many members are optional have more, each in few lines."""
-
-LEAST_LINES = 256
-"""Lines that must have a layout. For fewer, or for many members, a parser that goes from byte to byte is faster."""
 
 _QUOTE, _BACKSLASH, _SPACE, _MINUS, _ZERO, _NINE = b'"\\ -09'
 
@@ -163,7 +161,7 @@ class _Column:
         self._kind = kind
         self._takes_text = kind is None or pa.types.is_string(kind)
         self._takes_words = kind is None or pa.types.is_boolean(kind)
-        self._takes_numbers = kind is None or _is_number(kind)
+        self._takes_numbers = kind is None or is_number(kind)
         self._starts, self._stops = lines.starts.copy(), lines.starts.copy()
         self._has_value = np.zeros(len(lines.starts), np.bool_)
 
@@ -236,26 +234,7 @@ class _Column:
         return is_right
 
 
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
-
-
-@dataclass(frozen=True, slots=True)
-class UniformObjects:
-    """What was read of a batch.
-
-    Attributes:
-        table: The columns of the lines that were read.
-        rows: Those lines, ascending.
-        left: The other lines, ascending.
-    """
-
-    table: pa.Table
-    rows: Positions
-    left: Positions
-
-
-def read_uniform(batch: RecordBatch, schema: pa.Schema, *, takes_others: bool) -> UniformObjects | None:
+def read_uniform(batch: RecordBatch, schema: pa.Schema, *, takes_others: bool) -> FlatObjects | None:
     """Read the lines that are written alike.
 
     Args:
@@ -304,6 +283,4 @@ def read_uniform(batch: RecordBatch, schema: pa.Schema, *, takes_others: bool) -
         return None
     # Also of members that are left out, whose numbers may be none.
     arrays = {name: column.array() for name, column in columns.items()}
-    table = pa.table([arrays[name] for name in schema.names], schema)
-    rows, left = np.flatnonzero(is_read), np.flatnonzero(~is_read)
-    return UniformObjects(table.take(pa.array(rows)) if len(left) else table, rows, left)
+    return FlatObjects.of(arrays, schema, is_read)

@@ -1,30 +1,16 @@
-"""Objects that are written alike: what is read together has the values that a parser finds, and all else is left."""
+"""Objects that are written alike: the text around their values. test_flat_objects tests what is read of them."""
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-from decimal import Decimal
-from typing import Any
-
 import pyarrow as pa
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from dagflow.api.records import Delimiters, RecordBatch
-from operators.reader.byte_accounting import BlockAccounting
-from operators.reader.columns.uniform_objects import LEAST_LINES, ObjectLayout, read_uniform
-from operators.reader.formats import RECORD_FORMATS
-from operators.testing import URL, MemorySource, block_of
+from operators.reader.columns.flat_objects import LEAST_LINES
+from operators.reader.columns.uniform_objects import ObjectLayout, read_uniform
 
-SCHEMA = pa.schema({"a": pa.int64(), "b": pa.float64(), "c": pa.string(), "d": pa.bool_(), "e": pa.decimal128(38, 2)})
-USUAL = b'{"a": 1, "b": 0.5, "c": "x", "d": true, "e": 1.25}'
-
-
-def lines_of(lines: list[bytes], end: bytes = b"\n") -> RecordBatch:
-    """A batch of lines, as they stand in a file."""
-    return RecordBatch.raw(lines, Delimiters((end,)))
+SCHEMA = pa.schema({"a": pa.int64(), "c": pa.string()})
+USUAL = b'{"a": 1, "c": "x"}'
 
 
 @pytest.mark.parametrize(
@@ -69,84 +55,10 @@ def test_lines_that_are_no_flat_objects_have_no_layout(line: bytes) -> None:
     assert ObjectLayout.of(line) is None
 
 
-@pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
-def test_lines_of_several_layouts_are_read_in_their_order(end: bytes) -> None:
-    """Members may be absent, be null, stand in another order, or be others; a number may stand where text did."""
-    kinds = [
-        b'{"a":%d,"c":"t%d"}',
-        b'{ "c" : "u%d", "a" : %d }',
-        b'{"c":null,"a":%d,"more":-%d.5e-1}',
-        b'{"a":null,"more":"%d","last":true,"zero":0.%d}',
-    ]
-    lines = [kinds[number % 4] % (number, number) for number in range(4 * LEAST_LINES)]
-    found = read_uniform(lines_of(lines, end), SCHEMA, takes_others=True)
-    assert found is not None
-    assert found.rows.tolist() == list(range(len(lines)))
-    assert not len(found.left)
-    empty = dict.fromkeys(SCHEMA.names)
-    expected = [empty | {name: each for name, each in json.loads(line).items() if name in "ac"} for line in lines]
-    assert found.table.to_pylist() == expected
-
-
-ODD = [
-    b"",
-    b"{}",
-    b"x",
-    b'{"a": 1, "b": 0.5, "c": "\\n", "d": true, "e": 1.25}',
-    b'{"a": 1, "b": 0.5, "c": "\t", "d": true, "e": 1.25}',
-    b'{"a": 1, "b": 0.5, "c": "x", "d": true, "e": 1.25}x',
-    b'{"a": 1, "b": 0.5, "c": "x", "d": true, "e": "1.25"}',
-    b'{"a": 1, "b": 0.5; "c": "x", "d": true, "e": 1.25}',
-    b'{"a": 1, "b": 0.5, "c": 1, "d": true, "e": 1.25}',
-    b'{"a": 01, "b": 0.5, "c": "x", "d": true, "e": 1.25}',
-    b'{"a": 1, "b": Infinity, "c": "x", "d": true, "e": 1.25}',
-    b'{"a": 1, "b": -inf, "c": "x", "d": true, "e": 1.25}',
-    b'{"a": 1, "b": 0x1, "c": "x", "d": true, "e": 1.25}',
-    b'{"a": 1, "b": 1., "c": "x", "d": true, "e": 1.25}',
-    b'{"a": 1, "b": .5, "c": "x", "d": true, "e": 1.25}',
-    b'{"a": 1, "b": +5, "c": "x", "d": true, "e": 1.25}',
-    b'{"a": 1, "b": -, "c": "x", "d": true, "e": 1.25}',
-    b'{"a": true, "b": 0.5, "c": "x", "d": 1, "e": 1.25}',
-    b'{"a": 1, "b": 0.5, "c": "x", "d": truf, "e": 1.25}',
-    b'{"a": 1, "b": 0.5, "c": "x", "d": folse, "e": 1.25}',
-    b'{"a": 1, "b": 0.5, "c": nul, "d": true, "e": 1.25}',
-    b'{"a": 1, "b": , "c": "x", "d": true, "e": 1.25}',
-]
-
-
-@pytest.mark.parametrize("odd", ODD)
-@pytest.mark.parametrize("place", [0, 100, LEAST_LINES])
-def test_a_line_that_is_written_otherwise_is_left(odd: bytes, place: int) -> None:
-    """The others are read without it, wherever it stands."""
-    lines = [USUAL] * LEAST_LINES
-    lines.insert(place, odd)
-    found = read_uniform(lines_of(lines), SCHEMA, takes_others=True)
-    assert found is not None
-    assert found.left.tolist() == [place]
-    assert found.rows.tolist() == [row for row in range(len(lines)) if row != place]
-    assert found.table.to_pylist() == [{"a": 1, "b": 0.5, "c": "x", "d": True, "e": Decimal("1.25")}] * LEAST_LINES
-
-
-@pytest.mark.parametrize("behind", [b"y", b"}", b" {}", b"\r"])
-def test_what_stands_behind_an_object_is_no_part_of_it(behind: bytes) -> None:
-    """Also where a text is the last value, and its quotes are where those of the others are."""
-    line = b'{"a": 1, "c": "x"}'
-    found = read_uniform(lines_of([*[line] * LEAST_LINES, line + behind]), SCHEMA, takes_others=True)
-    assert found is not None
-    assert found.left.tolist() == [LEAST_LINES]
-
-
-def test_an_empty_line_at_the_end_is_left() -> None:
-    """It has no byte, not even of a delimiter."""
-    found = read_uniform(lines_of([*[USUAL] * LEAST_LINES, b""], end=b""), SCHEMA, takes_others=True)
-    assert found is not None
-    assert found.left.tolist() == [LEAST_LINES]
-
-
 def test_a_member_of_another_name_is_another_member() -> None:
     """Though it has the same quotes at the same places."""
-    lines = [USUAL] * LEAST_LINES + [USUAL.replace(b'"d"', b'"D"')]
-    found = read_uniform(lines_of(lines), SCHEMA, takes_others=True)
+    lines = [USUAL] * LEAST_LINES + [USUAL.replace(b'"c"', b'"C"')]
+    found = read_uniform(RecordBatch.raw(lines, Delimiters((b"\n",))), SCHEMA, takes_others=True)
     assert found is not None
     assert found.left.tolist() == [LEAST_LINES]
 
@@ -156,156 +68,10 @@ def test_a_number_that_has_no_room_fails_the_batch(value: bytes) -> None:
     """A parser has to say which it is."""
     lines = [USUAL] * LEAST_LINES + [USUAL.replace(b'"a": 1', b'"a": ' + value)]
     with pytest.raises(pa.ArrowInvalid, match="Failed to parse"):
-        read_uniform(lines_of(lines), SCHEMA, takes_others=True)
+        read_uniform(RecordBatch.raw(lines, Delimiters((b"\n",))), SCHEMA, takes_others=True)
 
 
-@pytest.mark.parametrize("value", [b"1.e5", b"1.E5", b"1e5.5", b"1.5.5", b"1e"])
-def test_what_is_no_number_of_json_is_not_read(value: bytes) -> None:
-    """Neither in a column nor in a member that is left out."""
-    for line in (USUAL.replace(b"0.5", value), USUAL.replace(b'"b": 0.5', b'"other": ' + value)):
-        try:
-            found = read_uniform(
-                lines_of([USUAL.replace(b'"b"', b'"other"')] * LEAST_LINES + [line]), SCHEMA, takes_others=True
-            )
-        except pa.ArrowInvalid:
-            continue
-        assert found is None or LEAST_LINES in found.left
-
-
-def test_other_members_are_left_to_a_parser_where_there_may_be_none() -> None:
-    """It has the message."""
-    lines = [USUAL] * LEAST_LINES + [b'{"f": 1, "b": 0.5, "c": "x", "d": true, "e": 1.25}'] * 9
-    found = read_uniform(lines_of(lines), SCHEMA, takes_others=False)
-    assert found is not None
-    assert found.left.tolist() == list(range(LEAST_LINES, LEAST_LINES + 9))
-
-
-@pytest.mark.parametrize(
-    "lines",
-    [
-        [USUAL] * (LEAST_LINES - 1),
-        [b'{"a": [1]}'] * LEAST_LINES,
-        [USUAL] * LEAST_LINES + [b'{"a": [1]}'] * (LEAST_LINES + 1),
-        [b'{"a": %d, "c": "%s"}' % (number, b"\\t" if number % 2 else b"x") for number in range(LEAST_LINES)],
-    ],
-)
-def test_a_batch_of_which_less_than_half_is_alike_is_left(lines: list[bytes]) -> None:
-    """A parser reads all of it faster than both together."""
-    assert read_uniform(lines_of(lines), SCHEMA, takes_others=True) is None
-
-
-def test_columns_of_arrays_are_read_where_they_are_null() -> None:
-    """Other lines have no layout."""
-    schema = pa.schema({"a": pa.int64(), "l": pa.list_(pa.int64()), "t": pa.timestamp("us")})
-    lines = [b'{"a": 1, "l": null}', b'{"a": 2}'] * LEAST_LINES + [b'{"a": 3, "l": [1]}', b'{"a": 4, "l": 1}']
-    found = read_uniform(lines_of(lines), schema, takes_others=True)
-    assert found is not None
-    assert found.left.tolist() == [2 * LEAST_LINES, 2 * LEAST_LINES + 1]
-    assert found.table.schema == schema
-    assert found.table.column("a").to_pylist() == [1, 2] * LEAST_LINES
-
-
-NUMBERS = [
-    b"0",
-    b"-0",
-    b"7",
-    b"-12",
-    b"1.5",
-    b"-0.25",
-    b"1e5",
-    b"2E+3",
-    b"1e-2",
-    b"9223372036854775807",
-    b"1e400",
-    b"00",
-]
-WORDS = [
-    b"null",
-    b"true",
-    b"false",
-    b"True",
-    b"nan",
-    b"Inf",
-    b"-Infinity",
-    b"0x10",
-    b"1.",
-    b".5",
-    b"-",
-    b"--1",
-    b"1.e5",
-]
-TEXTS = [
-    b'""',
-    b'"x"',
-    '"é"'.encode(),
-    b'"\\u00e9"',
-    b'"a\\"b"',
-    b'"NaN, {}"',
-    b'"1"',
-    b'"null"',
-    b"[1]",
-    b"{}",
-    b'"\x01"',
-]
-BLANKS = ["{", '"%s":', ",", "}"], ["{ ", '"%s" : ', " , ", " } "]
-
-
-def text_of(members: list[tuple[str, bytes]], style: int) -> bytes:
-    """An object in one of two ways to set blanks."""
-    opening, name, comma, closing = BLANKS[style]
-    body = comma.encode().join((name % member).encode() + value for member, value in members)
-    return opening.encode() + body + closing.encode()
-
-
-def row_of(line: bytes) -> dict[str, Any] | None:
-    """What Python's parser makes of a line; None for a line that must be refused."""
-
-    def refuse(name: str) -> None:
-        raise ValueError(name)
-
-    try:
-        pairs = json.loads(line, object_pairs_hook=list, parse_constant=refuse)
-    except ValueError:
-        return None
-    members = dict(pairs)
-    whole, number, text, flag = (members.get(name) for name in "abcd")
-    is_right = (
-        sum(name in "abcd" for name, _ in pairs) == sum(name in members for name in "abcd")
-        and (whole is None or (type(whole) is int and -(2**63) <= whole < 2**63))
-        and (number is None or (type(number) in (int, float) and abs(number) < 1e309))
-        and (text is None or type(text) is str)
-        and (flag is None or type(flag) is bool)
-    )
-    return {"a": whole, "b": None if number is None else float(number), "c": text, "d": flag} if is_right else None
-
-
-VALUES = st.sampled_from(NUMBERS + WORDS + TEXTS)
-LINES = st.builds(text_of, st.lists(st.tuples(st.sampled_from("abcdx"), VALUES), max_size=5), st.integers(0, 1))
-ALIKE = st.builds(
-    lambda names, style, values: [text_of(list(zip(names, each, strict=False)), style) for each in values],
-    st.permutations("abcdx"),
-    st.integers(0, 1),
-    st.lists(st.lists(VALUES, min_size=5, max_size=5), max_size=6),
-)
-GOOD = b'{"a": 5, "b": 2.5, "c": "y", "d": false, "x": "z"}'
-
-
-@given(st.lists(LINES, max_size=6), ALIKE, st.booleans())
-@example([], [b'{"a": 5, "b": 1.e5, "c": "y", "d": false, "x": "z"}'], True)
-@example([], [b'{"a": 5, "b": 2.5, "c": "y", "d": false, "x": 00}'], True)
-def test_columns_have_the_values_that_another_parser_finds(odd: list[bytes], alike: list[bytes], at_end: bool) -> None:
-    """Line by line, whatever stands between lines that are alike; what Python refuses is refused."""
-    tail = [line for each in alike for line in [each] * (1 + 40 * at_end)]
-    lines = [GOOD] * LEAST_LINES + odd + tail
-    content = b"".join(line + b"\n" for line in lines)
-    columns = {"a": "int64", "b": "double", "c": "string", "d": "bool"}
-    made = RECORD_FORMATS.make({"type": "json_lines", "columns": columns})
-    rejects: list[bytes] = []
-    accounting = BlockAccounting(URL, Counter(), rejects.append)
-    rows: list[dict[str, Any]] = []
-    for batch in made.read(MemorySource(content), block_of(content, 0, len(content)), accounting):
-        parsed = made.parse(batch, accounting)
-        rows += parsed.columns.to_pylist() if parsed.columns is not None else []
-    expected = [row_of(line) for line in lines]
-    assert rows == [row for row in expected if row is not None]
-    assert len(rejects) == expected.count(None)
+def test_lines_of_which_less_than_half_are_alike_are_left() -> None:
+    """A parser reads all of them faster than both together."""
+    lines = [b'{"a": %d, "c": "%s"}' % (number, b"\\t" if number % 2 else b"x") for number in range(LEAST_LINES)]
+    assert read_uniform(RecordBatch.raw(lines, Delimiters((b"\n",))), SCHEMA, takes_others=True) is None

@@ -1,0 +1,61 @@
+"""What makes machine code of functions in this package, and what all of them are made of; needs numba.
+
+numba compiles a function when its module is first imported on a machine, which takes some seconds, and keeps the code
+beside the module, or in the cache directory of the user. It makes the code anew when that module changes: parts of
+functions that change stand in the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numba
+import numpy as np
+import numpy.typing as npt
+from numba import types
+
+Bytes = npt.NDArray[np.uint8]
+Places = npt.NDArray[np.int32]
+
+INT, FLAG = types.int64, types.boolean
+BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+PLACES = types.Array(types.int32, 1, "C", readonly=True)
+
+ZERO, NINE, MINUS, PLUS, POINT, SMALL_E = b"09-+.e"
+LOWER = 0x20
+"""The bit by which small letters differ from capital ones."""
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def compiled(result: Any, *arguments: Any) -> Callable[[_Function], _Function]:
+    """Compile a function for arguments of these types."""
+    compile: Callable[[_Function], _Function] = numba.njit(result(*arguments), cache=True, nogil=True)
+    return compile
+
+
+def part(function: _Function) -> _Function:
+    """A function that becomes a part of those that call it: to pass arrays takes seven values for each of them."""
+    part: _Function = numba.njit(forceinline=True)(function)
+    return part
+
+
+@part
+def byte_at(data: Bytes, at: int) -> int:
+    """The byte at a place, which is not negative."""
+    # An index that may be negative would be compared with zero, which takes as long as all the rest.
+    byte: int = data[np.uintp(at)]
+    return byte
+
+
+@part
+def is_digit(data: Bytes, at: int) -> bool:
+    """Whether a digit stands at a place."""
+    return ZERO <= byte_at(data, at) <= NINE
+
+
+@part
+def digit_at(data: Bytes, at: int) -> int:
+    """The digit at a place as a number."""
+    return byte_at(data, at) - ZERO

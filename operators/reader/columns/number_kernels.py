@@ -1,0 +1,126 @@
+"""Machine code that makes numbers of what JSON writes; needs numba.
+
+compiled_objects calls the functions, for pieces of bytes that json_kernels has found to be numbers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from numba import types
+
+from operators.reader.columns.machine_code import (
+    BYTES,
+    FLAG,
+    INT,
+    LOWER,
+    MINUS,
+    PLACES,
+    PLUS,
+    POINT,
+    SMALL_E,
+    Bytes,
+    Places,
+    byte_at,
+    compiled,
+    digit_at,
+    is_digit,
+)
+
+_POWERS_OF_TEN = np.array([float(10**power) for power in range(23)])
+"""Those that a double holds."""
+
+_LARGEST_WHOLE = 1 << 53
+"""Up to here a double holds every whole number."""
+
+_INT_DIGITS = 18
+"""As many digits make no number that is too large for 64 bits."""
+
+
+@compiled(types.void, BYTES, PLACES, PLACES, INT, INT, types.Array(INT, 1, "C"), types.Array(FLAG, 1, "C"))
+def read_integers(
+    data: Bytes,
+    starts: Places,
+    stops: Places,
+    least: int,
+    most: int,
+    values: npt.NDArray[np.int64],
+    is_read: npt.NDArray[np.bool_],
+) -> None:
+    """Make whole numbers of JSON's, and 0 of what is empty.
+
+    Args:
+        data: The bytes.
+        starts: Where each number begins.
+        stops: Where each number ends.
+        least: The smallest number that there may be.
+        most: The largest one.
+        values: Takes in the numbers.
+        is_read: Is made false for those that are not whole, not in the range, or have too many digits for this.
+    """
+    for row in range(len(starts)):
+        at, stop = starts[row], stops[row]
+        is_negative = at < stop and byte_at(data, at) == MINUS
+        if is_negative:
+            at += 1
+        value = 0
+        is_right = stop - at <= _INT_DIGITS
+        if is_right:
+            for place in range(at, stop):
+                is_right &= is_digit(data, place)
+                value = 10 * value + digit_at(data, place)
+        if is_negative:
+            value = -value
+        values[row] = value
+        is_read[row] &= is_right and least <= value <= most
+
+
+@compiled(FLAG, BYTES, PLACES, PLACES, types.Array(types.float64, 1, "C"))
+def read_doubles(data: Bytes, starts: Places, stops: Places, values: npt.NDArray[np.float64]) -> bool:
+    """Make doubles of JSON's numbers, and 0 of what is empty.
+
+    If a double holds the digits as a whole number, and the power of ten, then their product or quotient is rounded
+    once, to the nearest double (W. D. Clinger, How to read floating point numbers accurately, 1990).
+
+    Args:
+        data: The bytes.
+        starts: Where each number begins.
+        stops: Where each number ends.
+        values: Takes in the numbers.
+
+    Returns:
+        False if there is another number, which needs more than that.
+    """
+    for row in range(len(starts)):
+        at, stop = starts[row], stops[row]
+        is_negative = at < stop and byte_at(data, at) == MINUS
+        if is_negative:
+            at += 1
+        value, power, digits, point = 0, 0, 0, -1
+        while at < stop and byte_at(data, at) | LOWER != SMALL_E:
+            if byte_at(data, at) == POINT:
+                point = at
+            else:
+                digits += 1
+                if digits > _INT_DIGITS:
+                    return False
+                value = 10 * value + digit_at(data, at)
+            at += 1
+        if point >= 0:
+            power = point + 1 - at
+        if at < stop:
+            at += 1
+            has_minus = byte_at(data, at) == MINUS
+            if has_minus or byte_at(data, at) == PLUS:
+                at += 1
+            if stop - at > 3:
+                return False
+            exponent = 0
+            for place in range(at, stop):
+                exponent = 10 * exponent + digit_at(data, place)
+            power += -exponent if has_minus else exponent
+        if value > _LARGEST_WHOLE or not -len(_POWERS_OF_TEN) < power < len(_POWERS_OF_TEN):
+            return False
+        number = value / _POWERS_OF_TEN[-power] if power < 0 else value * _POWERS_OF_TEN[power]
+        values[row] = -number if is_negative else number
+    return True

@@ -1,0 +1,83 @@
+"""Chooses what reads flat JSON objects in a process: numpy at first, and machine code where much is read."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import sys
+from typing import Protocol
+
+import pyarrow as pa
+
+from dagflow.api.records import RecordBatch
+from operators.reader.columns.flat_objects import FlatObjects
+from operators.reader.columns.uniform_objects import read_uniform
+from operators.reader.scanning.framing import joined
+
+logger = logging.getLogger(__name__)
+
+PAYING_BYTES = 64 << 20
+"""To import the machine code takes a third of a second, which is saved by about as many bytes."""
+
+
+class ReadObjects(Protocol):
+    """Reads those lines of a batch that it can read; None if they are few."""
+
+    def __call__(self, batch: RecordBatch, schema: pa.Schema, *, takes_others: bool) -> FlatObjects | None:
+        """As read_uniform does."""
+
+
+class ObjectReader:
+    """Reads flat JSON objects, as read_uniform does, and faster in a process that has read much.
+
+    Args:
+        pays_bytes: From so many bytes on machine code is used, where it can be made.
+    """
+
+    def __init__(self, pays_bytes: int = PAYING_BYTES) -> None:
+        self._read: ReadObjects = read_uniform
+        self._left_bytes = pays_bytes
+
+    def __call__(self, batch: RecordBatch, schema: pa.Schema, *, takes_others: bool) -> FlatObjects | None:
+        """Read the lines that can be read without a parser.
+
+        Args:
+            batch: Lines in valid UTF-8, at least one, with ends of lines as delimiters.
+            schema: The columns.
+            takes_others: Whether objects may have members that are no columns.
+
+        Returns:
+            None if fewer than half were read.
+
+        Raises:
+            pyarrow.ArrowInvalid: Something is no number, has no room in its type, or is not whole.
+        """
+        if self._left_bytes > 0:
+            self._left_bytes -= joined(batch).size
+            if self._left_bytes <= 0:
+                self._read = _compiled() or read_uniform
+        return self._read(batch, schema, takes_others=takes_others)
+
+
+def _compiled() -> ReadObjects | None:
+    """What reads with machine code; None where that cannot be made."""
+    # The functions take the bytes of a word to be in this order.
+    if importlib.util.find_spec("numba") is None or sys.byteorder != "little":
+        return None
+    # The code is kept by the path of its module. In an archive that Spark ships, that is another one in each run, and
+    # each process would make the code anew.
+    if not os.path.exists(__file__):
+        return None
+    try:
+        # Here, because numba is optional and slow to import.
+        from operators.reader.columns.compiled_objects import read_compiled
+    except (ImportError, RuntimeError, OSError) as error:
+        # It takes no numpy that is newer than it, and there may be no directory to keep the code in.
+        logger.warning("numba is installed, but cannot be used; JSON is read without it: %s", error)
+        return None
+    return read_compiled
+
+
+read_flat_objects = ObjectReader()
+"""The one of this process."""

@@ -1,0 +1,193 @@
+"""Objects that machine code reads, beside what test_flat_objects tests: any order, names, numbers and texts."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from dagflow.api.records import Delimiters, RecordBatch
+from operators.reader.columns.compiled_objects import read_compiled
+from operators.reader.columns.flat_objects import LEAST_LINES, FlatObjects
+
+
+def read(lines: list[bytes], schema: pa.Schema, *, takes_others: bool = True, end: bytes = b"\n") -> FlatObjects:
+    """What is read of lines of which most can be read."""
+    found = read_compiled(RecordBatch.raw(lines, Delimiters((end,))), schema, takes_others=takes_others)
+    assert found is not None
+    return found
+
+
+def test_members_stand_in_any_order_in_each_line() -> None:
+    """Where any of them may be absent."""
+    names = ["a", "ab", "abcdefg", "abcdefgh", "abcdefghi", "ä", "", "a very long name of a member, with blanks"]
+    schema = pa.schema([(name, pa.int64()) for name in names])
+    dice = random.Random(1)
+    objects = [dict.fromkeys(dice.sample(names, dice.randint(1, len(names))), n) for n in range(2000)]
+    found = read([json.dumps(each, ensure_ascii=False).encode() for each in objects], schema, takes_others=False)
+    assert not len(found.left)
+    assert found.table.to_pylist() == [dict.fromkeys(names) | each for each in objects]
+
+
+def test_names_that_only_begin_alike_are_other_members() -> None:
+    """Of whatever length, up to the quote behind them."""
+    schema = pa.schema({"abcdefgh": pa.int64(), "k": pa.int64()})
+    others = ["abcdefg", "abcdefghi", "abcdefgH", "abcdefgh ", "kk", "", "abcdefghabcdefgh"]
+    lines = [b'{"%s": 1, "k": 2}' % others[n % len(others)].encode() for n in range(LEAST_LINES)]
+    assert read(lines, schema).table.to_pylist() == [{"abcdefgh": None, "k": 2}] * LEAST_LINES
+
+
+@pytest.mark.parametrize("name", ['a"b', "a\\b", "a\nb", "a\0"])
+def test_a_name_with_escapes_is_left_to_a_parser(name: str) -> None:
+    """Also where it stands as it is, which is no JSON."""
+    schema = pa.schema({name: pa.int64(), "k": pa.int64()})
+    lines = [b'{"k": 1}'] * LEAST_LINES + [json.dumps({name: 1, "k": 2}).encode(), b'{"%s": 1}' % name.encode()]
+    found = read(lines, schema)
+    assert found.left.tolist() == [LEAST_LINES, LEAST_LINES + 1]
+    assert found.table.to_pylist() == [{name: None, "k": 1}] * LEAST_LINES
+
+
+def test_a_column_that_is_there_twice_is_left() -> None:
+    """Another member is left out, as often as it is there."""
+    lines = [b'{"k": 1, "o": 1, "o": "x"}'] * LEAST_LINES + [b'{"k": 1, "k": 1}', b'{"k": null, "k": null}']
+    assert read(lines, pa.schema({"k": pa.int64()})).left.tolist() == [LEAST_LINES, LEAST_LINES + 1]
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+@pytest.mark.parametrize("sign", ["", "u"])
+def test_whole_numbers_are_read_as_far_as_their_type_goes(sign: str, bits: int) -> None:
+    """Those of 19 digits and more are left, as is what has no room or is not whole."""
+    least, most = (0, (1 << bits) - 1) if sign else (-(1 << bits - 1), (1 << bits - 1) - 1)
+    cap = 10**18 - 1
+    right = [max(least, -cap), max(least, -cap) + 1, 0, 1, 7, 10, min(most, cap) - 1, min(most, cap)]
+    wrong = [str(max(least, -cap) - 1), str(min(most, cap) + 1), "1.0", "1e2", "9" * 30, "-" + "9" * 30]
+    texts = [str(number) for number in right for _ in range(LEAST_LINES)] + wrong
+    found = read([b'{"k": %s}' % text.encode() for text in texts], pa.schema({"k": f"{sign}int{bits}"}))
+    assert found.table["k"].to_pylist() == [number for number in right for _ in range(LEAST_LINES)]
+    assert [texts[row] for row in found.left] == wrong
+
+
+WHOLE = st.integers(-(10**19), 10**19)
+NUMBERS = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    WHOLE.map(str),
+    st.builds(lambda whole, scale: f"{Decimal(whole).scaleb(-scale):f}", WHOLE, st.integers(0, 25)),
+    st.builds("{}e{}".format, WHOLE, st.integers(-330, 280)),
+    st.builds("{}.5E{}{}".format, st.integers(0, 9999), st.sampled_from("+-"), st.integers(0, 30)),
+)
+
+
+@given(st.lists(NUMBERS, min_size=1, max_size=20))
+@example(
+    ["9007199254740993", "9007199254740992", "9007199254740991e22", "1e23", "1e22", "1e-22", "1e-23", "-0", "-0.0"]
+)
+@example(["0.1", "123456789012345.678", "5e-324", "1.7976931348623157e308", "0e0", "0E+5", "1e0022", "1e-00"])
+def test_a_double_is_the_nearest_one_to_what_is_written(numbers: list[str]) -> None:
+    """To the last bit, and with its sign, for numbers alone and for all of a column."""
+    for each in [*([number] for number in numbers), numbers]:
+        lines = [b'{"k": %s}' % number.encode() for number in each] + [b'{"k": 1.5}'] * LEAST_LINES
+        values = read(lines, pa.schema({"k": pa.float64()})).table["k"].to_pylist()[: len(each)]
+        expected = [float(number) for number in each]
+        assert values == expected
+        assert [math.copysign(1, value) for value in values] == [math.copysign(1, value) for value in expected]
+
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+
+
+@given(st.lists(TEXTS, min_size=1, max_size=30), st.booleans())
+@example(["", "x" * 7, "x" * 8, "x" * 9, "\x7f", "\x80", "é" * 20, "\U0001f600", "}, {", "!", " #", "[]"], True)
+@example(
+    ['"', "\\", "\t", "xxxxxxx\\", 'xxxxxxx"', "xxxxxxxx\n", "\0", "\x1f", "\x7f\x80\u07ff\u0800\uffff\U00010000"],
+    False,
+)
+def test_texts_are_read_with_and_without_escapes(texts: list[str], is_ascii: bool) -> None:
+    """At all places within the eight bytes that are looked at together."""
+    objects = [{"k": text[cut:], "l": text[:cut]} for text in texts for cut in range(min(9, len(text) + 1))]
+    objects += [{"k": "y", "l": ""}] * LEAST_LINES
+    lines = [json.dumps(each, ensure_ascii=is_ascii).encode() for each in objects]
+    found = read(lines, pa.schema({"k": "string", "l": "string"}))
+    found.table.validate(full=True)
+    assert found.table.to_pylist() == objects
+    assert not len(found.left)
+
+
+def test_all_escapes_have_the_character_that_they_stand_for() -> None:
+    """Also where other bytes would do, and in digits of either case."""
+    line = rb'{"k": "\"\\\/\b\f\n\r\t\u0041\u00e9\u00E9\u20aC\uD83d\uDe00\u0000"}'
+    found = read([line] * LEAST_LINES, pa.schema({"k": "string"}))
+    assert found.table["k"][0].as_py() == json.loads(line)["k"] == '"\\/\b\f\n\r\tAéé€\U0001f600\0'
+
+
+WRONG_ESCAPES = [
+    rb"\x",
+    rb"\0",
+    rb"\N",
+    rb"\u12",
+    rb"\u00g0",
+    rb"\u00G0",
+    rb"\u-001",
+    rb"\U0041",
+    rb"\ud800",
+    rb"\udc00",
+    rb"\ud800x",
+    rb"\ud800\n",
+    rb"\ud800\u0041",
+    rb"\ud800\ud800",
+    rb"\udc00\ud800",
+    rb"\ud800\udc0",
+    b"\\",
+    b"\\\xc3\xa9",
+]
+
+
+@pytest.mark.parametrize("escape", WRONG_ESCAPES)
+def test_a_text_with_a_wrong_escape_is_left(escape: bytes) -> None:
+    """Also one with half of a character, of which parsers think differently, and one that is left out."""
+    texts = [b"x" * size + escape for size in range(9)]
+    lines = [b'{"%s": "%s"}' % (name, text) for text in texts for name in (b"k", b"o")]
+    found = read([*[b'{"k": "y"}'] * LEAST_LINES, *lines], pa.schema({"k": "string"}))
+    assert len(found.left) == len(lines)
+
+
+UNENDED = [
+    b'{"k": "\\',
+    b'{"k": "\\ud800\\',
+    b'{"k": "\\ud800\\udc0',
+    b'{"k": "x',
+    b'{"k": "x"',
+    b'{"k": 1',
+    b'{"k": -',
+    b'{"k": tru',
+    b'{"k":',
+    b'{"k',
+    b"{ ",
+    b"{",
+]
+
+
+@pytest.mark.parametrize("last", UNENDED)
+def test_nothing_behind_the_last_line_is_taken_for_a_part_of_it(last: bytes) -> None:
+    """It has no delimiter, and ends where the buffer does."""
+    lines = [b'{"k": "x"}'] * LEAST_LINES
+    assert read([*lines, last], pa.schema({"k": "string"}), end=b"").left.tolist() == [LEAST_LINES]
+
+
+def test_a_line_does_not_go_on_in_the_next_one() -> None:
+    """Where nothing stands between them."""
+    lines = [b'{"k": 1}', b'{"k": 1, "o": "x', b'y"}', b'{"k": 1', b"}", b'{"k": 1', b', "o": 2}', b'{"k":', b"1}"]
+    lines += [b'{"k": 1'] + [b'{"k": 2}'] * LEAST_LINES
+    found = read(lines, pa.schema({"k": pa.int64()}), end=b"")
+    assert found.left.tolist() == list(range(1, 10))
+
+
+def test_an_object_without_members_is_left() -> None:
+    """A parser refuses it where members are inferred."""
+    lines = [b'{"k": 1}'] * LEAST_LINES + [b"{}", b"{ }", b"{,}", b'{"k": 1,}']
+    assert read(lines, pa.schema({"k": pa.int64()})).left.tolist() == list(range(LEAST_LINES, LEAST_LINES + 4))
