@@ -32,6 +32,7 @@ from operators.reader.columns.machine_code import Bytes, Places
 from operators.reader.scanning.framing import borders_of
 
 _SAMPLED_LINES = 64
+"""If fewer than half of these, the first ones, can be read, all are left."""
 
 _FIRST_IN_TEXT = ord(" ")
 """Lower bytes are control characters."""
@@ -50,17 +51,22 @@ def read_compiled(batch: RecordBatch, schema: pa.Schema, *, takes_others: bool) 
         takes_others: Whether objects may have members that are no columns; they are left out.
 
     Returns:
-        None if fewer than half were read.
+        None if there are few lines, or fewer than half were read.
 
     Raises:
-        pyarrow.ArrowInvalid: A number has no room in its type.
+        pyarrow.ArrowInvalid: A decimal has no room in its type.
     """
     if len(batch) < LEAST_LINES or not len(schema):
         return None
     objects = _Objects(batch, schema, takes_others)
-    if not objects.are_many(_SAMPLED_LINES) or not objects.are_many(len(batch)):
-        return None
+    for count in (_SAMPLED_LINES, len(batch)):
+        objects.find(count)
+        if not objects.have_many(count):
+            return None
     columns = {field.name: objects.column(number, field.type) for number, field in enumerate(schema)}
+    # Numbers may have been left.
+    if not objects.have_many(len(batch)):
+        return None
     return FlatObjects.of(columns, schema, objects.is_read)
 
 
@@ -88,20 +94,23 @@ class _Objects:
         self._values = Values(np.zeros(shape, np.uint8), np.zeros(shape, np.int32), np.zeros(shape, np.int32))
         self.is_read = np.zeros(len(batch), np.bool_)
 
-    def are_many(self, count: int) -> bool:
-        """Find the values of the first lines, and return whether at least half of those lines were read."""
+    def find(self, count: int) -> None:
+        """Find the values of the first lines."""
         self._values.kinds[:, :count] = ABSENT
         starts, stops = self._line_starts[:count], self._line_stops[:count]
         json_kernels.find_values(
             self._data, self._words, starts, stops, self._columns, self._takes_others, self._values, self.is_read
         )
+
+    def have_many(self, count: int) -> bool:
+        """Whether at least half of so many lines were read."""
         return bool(2 * np.count_nonzero(self.is_read) >= count)
 
     def column(self, number: int, kind: pa.DataType) -> pa.Array:
         """The values of a column in all lines; those that are left have any value.
 
         Raises:
-            pyarrow.ArrowInvalid: A number has no room in the type.
+            pyarrow.ArrowInvalid: A decimal has no room in the type.
         """
         kinds, starts, stops = (each[number] for each in self._values)
         is_null = kinds <= NULL
@@ -113,10 +122,11 @@ class _Objects:
         if not is_number(kind):
             return pa.nulls(len(kinds), kind)
         if pa.types.is_integer(kind):
-            integers = np.empty(len(kinds), np.int64)
-            least, most = _range(kind)
-            number_kernels.read_integers(self._data, starts, stops, least, most, integers, self.is_read)
-            return pa.array(integers.astype(kind.to_pandas_dtype(), copy=False), mask=nulls)
+            integers = np.empty(len(kinds), np.uint64)
+            limits = np.iinfo(kind.to_pandas_dtype())
+            number_kernels.read_integers(self._data, starts, stops, -limits.min, limits.max, integers, self.is_read)
+            # Narrower types keep the lowest bits.
+            return pa.array(integers.astype(limits.dtype, copy=False), mask=nulls)
         if pa.types.is_float64(kind):
             doubles = np.empty(len(kinds), np.float64)
             if number_kernels.read_doubles(self._data, starts, stops, doubles):
@@ -171,9 +181,3 @@ def _taken(kind: pa.DataType) -> int:
     if pa.types.is_string(kind):
         return 1 << NULL | 1 << TEXT | 1 << ESCAPED
     return 1 << NULL | 1 << NUMBER if is_number(kind) else 1 << NULL
-
-
-def _range(kind: pa.DataType) -> tuple[int, int]:
-    """The smallest and the largest number of a type of whole numbers, as far as both are of int64."""
-    limits = np.iinfo(kind.to_pandas_dtype())
-    return limits.min, min(limits.max, np.iinfo(np.int64).max)

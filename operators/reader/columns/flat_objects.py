@@ -13,7 +13,7 @@ import pyarrow as pa
 from operators.reader.scanning.positions import Positions
 
 LEAST_LINES = 256
-"""Lines that must be alike. For fewer, or for many members, a parser that goes from byte to byte is faster."""
+"""Lines that a batch must have, and each layout in uniform_objects: a parser is faster for fewer."""
 
 
 @dataclass(frozen=True, slots=True)

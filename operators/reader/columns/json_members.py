@@ -72,7 +72,7 @@ class JsonMembers:
         return typed(parsed, self.types, (), rejects)
 
     def _read(self, batch: RecordBatch, *, are_json: bool = True) -> pa.Table:
-        """Read objects together: first those that are written alike, and the others with Arrow.
+        """Read objects together: first those that are flat, and the others with Arrow.
 
         Args:
             batch: Lines, at least one, in valid UTF-8.

@@ -1,8 +1,8 @@
 """What makes machine code of functions in this package, and what all of them are made of; needs numba.
 
 numba compiles a function when its module is first imported on a machine, which takes some seconds, and keeps the code
-beside the module, or in the cache directory of the user. It makes the code anew when that module changes: parts of
-functions that change stand in the same one.
+beside the module, or in the cache directory of the user. It compiles anew only when that module changes: parts of a
+function stand in the same one, but for those here. Who changes these has to remove `__pycache__/*.nb*`.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from numba import types
 from operators.reader.columns.machine_code import (
     BYTES,
     FLAG,
-    INT,
     LOWER,
     MINUS,
     PLACES,
@@ -33,18 +32,23 @@ _POWERS_OF_TEN = np.array([float(10**power) for power in range(23)])
 _LARGEST_WHOLE = 1 << 53
 """Up to here a double holds every whole number."""
 
-_INT_DIGITS = 18
-"""As many digits make no number that is too large for 64 bits."""
+_DOUBLE_DIGITS, _WHOLE_DIGITS = 18, 19
+"""As many digits make no number that is too large for 64 bits with a sign, and without one."""
+
+_ONE, _TEN = np.uint64(1), np.uint64(10)
 
 
-@compiled(types.void, BYTES, PLACES, PLACES, INT, INT, types.Array(INT, 1, "C"), types.Array(FLAG, 1, "C"))
+@compiled(
+    *(types.void, BYTES, PLACES, PLACES, types.uint64, types.uint64),
+    *(types.Array(types.uint64, 1, "C"), types.Array(FLAG, 1, "C")),
+)
 def read_integers(
     data: Bytes,
     starts: Places,
     stops: Places,
-    least: int,
-    most: int,
-    values: npt.NDArray[np.int64],
+    lowest: int,
+    highest: int,
+    values: npt.NDArray[np.uint64],
     is_read: npt.NDArray[np.bool_],
 ) -> None:
     """Make whole numbers of JSON's, and 0 of what is empty.
@@ -53,9 +57,9 @@ def read_integers(
         data: The bytes.
         starts: Where each number begins.
         stops: Where each number ends.
-        least: The smallest number that there may be.
-        most: The largest one.
-        values: Takes in the numbers.
+        lowest: The smallest number that there may be, without its minus; 0 if none may have one.
+        highest: The largest number.
+        values: Takes in the numbers; those with a minus in the two's complement.
         is_read: Is made false for those that are not whole, not in the range, or have too many digits for this.
     """
     for row in range(len(starts)):
@@ -63,16 +67,14 @@ def read_integers(
         is_negative = at < stop and byte_at(data, at) == MINUS
         if is_negative:
             at += 1
-        value = 0
-        is_right = stop - at <= _INT_DIGITS
+        value = np.uint64(0)
+        is_right = stop - at <= _WHOLE_DIGITS and not (is_negative and lowest == 0)
         if is_right:
             for place in range(at, stop):
                 is_right &= is_digit(data, place)
-                value = 10 * value + digit_at(data, place)
-        if is_negative:
-            value = -value
-        values[row] = value
-        is_read[row] &= is_right and least <= value <= most
+                value = _TEN * value + np.uint64(digit_at(data, place))
+        values[row] = ~value + _ONE if is_negative else value
+        is_read[row] &= is_right and value <= (lowest if is_negative else highest)
 
 
 @compiled(FLAG, BYTES, PLACES, PLACES, types.Array(types.float64, 1, "C"))
@@ -102,7 +104,7 @@ def read_doubles(data: Bytes, starts: Places, stops: Places, values: npt.NDArray
                 point = at
             else:
                 digits += 1
-                if digits > _INT_DIGITS:
+                if digits > _DOUBLE_DIGITS:
                     return False
                 value = 10 * value + digit_at(data, at)
             at += 1

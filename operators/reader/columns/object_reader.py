@@ -18,7 +18,7 @@ from operators.reader.scanning.framing import joined
 logger = logging.getLogger(__name__)
 
 PAYING_BYTES = 64 << 20
-"""To import the machine code takes a third of a second, which is saved by about as many bytes."""
+"""To import the machine code takes a third of a second; to read about so many bytes with it saves that."""
 
 
 class ReadObjects(Protocol):
@@ -72,8 +72,9 @@ def _compiled() -> ReadObjects | None:
     try:
         # Here, because numba is optional and slow to import.
         from operators.reader.columns.compiled_objects import read_compiled
-    except (ImportError, RuntimeError, OSError) as error:
-        # It takes no numpy that is newer than it, and there may be no directory to keep the code in.
+    except Exception as error:
+        # It takes no numpy that is newer than it, there may be no directory to keep the code in, or what is kept there
+        # is broken. Whatever it is, records can be read without it.
         logger.warning("numba is installed, but cannot be used; JSON is read without it: %s", error)
         return None
     return read_compiled

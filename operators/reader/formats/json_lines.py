@@ -41,7 +41,7 @@ class JsonLines(Delimited):
 
     name: ClassVar[str] = "json_lines"
     needs_size = False
-    # Objects that are written alike are read fastest in parts of this size.
+    # numpy reads objects that are written alike fastest in parts of this size.
     chunk_bytes = 2 << 20
 
     columns: Annotated[

@@ -62,15 +62,52 @@ def test_a_column_that_is_there_twice_is_left() -> None:
 @pytest.mark.parametrize("bits", [8, 16, 32, 64])
 @pytest.mark.parametrize("sign", ["", "u"])
 def test_whole_numbers_are_read_as_far_as_their_type_goes(sign: str, bits: int) -> None:
-    """Those of 19 digits and more are left, as is what has no room or is not whole."""
+    """Those of 20 digits are left, as is what has no room or is not whole, and a minus where none may be."""
     least, most = (0, (1 << bits) - 1) if sign else (-(1 << bits - 1), (1 << bits - 1) - 1)
-    cap = 10**18 - 1
-    right = [max(least, -cap), max(least, -cap) + 1, 0, 1, 7, 10, min(most, cap) - 1, min(most, cap)]
-    wrong = [str(max(least, -cap) - 1), str(min(most, cap) + 1), "1.0", "1e2", "9" * 30, "-" + "9" * 30]
-    texts = [str(number) for number in right for _ in range(LEAST_LINES)] + wrong
+    highest = min(most, 10**19 - 1)
+    right = [str(number) for number in (least, least + 1, 0, 1, 7, 10, highest - 1, highest)]
+    right += ["-0", "-1", "-10"] if least else []
+    wrong = [str(least - 1), str(highest + 1), "1.0", "1e2", "1" + "0" * 19, "9" * 30, "-" + "9" * 30]
+    wrong += [] if least else ["-0"]
+    texts = right * LEAST_LINES + wrong
     found = read([b'{"k": %s}' % text.encode() for text in texts], pa.schema({"k": f"{sign}int{bits}"}))
-    assert found.table["k"].to_pylist() == [number for number in right for _ in range(LEAST_LINES)]
+    assert found.table["k"].to_pylist() == list(map(int, right)) * LEAST_LINES
     assert [texts[row] for row in found.left] == wrong
+
+
+@pytest.mark.parametrize("number", ["1.5", "12345678901234567890"])
+def test_lines_are_left_together_where_most_numbers_are_left(number: str) -> None:
+    """A parser reads all of them faster than some of them."""
+    lines = [b'{"k": %s}' % number.encode()] * (LEAST_LINES + 1) + [b'{"k": 1}'] * LEAST_LINES
+    batch = RecordBatch.raw(lines, Delimiters((b"\n",)))
+    assert read_compiled(batch, pa.schema({"k": pa.int64()}), takes_others=True) is None
+
+
+def test_narrow_floats_are_rounded_once() -> None:
+    """Not to a double first, which would give the next one."""
+    number = b"1.00000017881393421514957253748434595763683319091796875001"
+    found = read([b'{"k": %s}' % number] * LEAST_LINES, pa.schema({"k": pa.float32()}))
+    assert found.table["k"][0].as_py() == 1.0000001192092896
+
+
+@pytest.mark.parametrize("number", ["1e2", "-0.5", "12345678901234567890123456789012345.678", "5E-1", "0.10"])
+def test_decimals_are_those_that_are_written(number: str) -> None:
+    """With as many digits as there are."""
+    found = read([b'{"k": %s}' % number.encode()] * LEAST_LINES, pa.schema({"k": pa.decimal128(38, 3)}))
+    assert found.table["k"][0].as_py() == Decimal(number)
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b""])
+def test_a_part_of_a_buffer_is_read_by_itself(end: bytes) -> None:
+    """Whatever stands before and behind it."""
+    lines = [b'{"k": "x%d", "n": %d}' % (row, row) for row in range(3 * LEAST_LINES)]
+    whole = RecordBatch.raw(lines, Delimiters((end,)))
+    for part in (whole.slice(7, LEAST_LINES), whole.slice(LEAST_LINES, 2 * LEAST_LINES)):
+        found = read_compiled(part, pa.schema({"k": pa.string(), "n": pa.int64()}), takes_others=True)
+        assert found is not None
+        assert not len(found.left)
+        assert found.table["n"].to_pylist() == [json.loads(line)["n"] for line in part.to_pylist()]
+        assert found.table["k"].to_pylist() == [json.loads(line)["k"] for line in part.to_pylist()]
 
 
 WHOLE = st.integers(-(10**19), 10**19)

@@ -123,7 +123,9 @@ def test_what_is_no_number_of_json_is_not_read(read: ReadObjects, value: bytes) 
                 lines_of([USUAL.replace(b'"b"', b'"other"')] * LEAST_LINES + [line]), SCHEMA, takes_others=True
             )
         except pa.ArrowInvalid:
+            assert read is read_uniform
             continue
+        assert found is not None or read is read_uniform
         assert found is None or LEAST_LINES in found.left
 
 

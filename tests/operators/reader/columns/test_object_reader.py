@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import ModuleType
 
 import pyarrow as pa
 import pytest
@@ -27,24 +28,42 @@ def test_machine_code_reads_once_it_pays() -> None:
     assert found[1].table["a"].to_pylist() == list(range(2 * LEAST_LINES))
 
 
-def test_numpy_reads_on_where_numba_cannot_be_imported(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("error", [ImportError, RuntimeError, PermissionError, EOFError])
+def test_numpy_reads_on_where_numba_cannot_be_used(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """For instance beside a numpy that is too new for it; a warning says so."""
-    monkeypatch.setitem(sys.modules, "operators.reader.columns.compiled_objects", None)
+    """For instance beside a numpy that is too new for it, or with a broken cache; a warning says so."""
+
+    def fail(name: str) -> object:
+        raise error("it does not work")
+
+    broken = ModuleType("operators.reader.columns.compiled_objects")
+    monkeypatch.setattr(broken, "__getattr__", fail, raising=False)
+    monkeypatch.setitem(sys.modules, broken.__name__, broken)
     reader = ObjectReader(pays_bytes=1)
     alike = RecordBatch.raw([b'{"a": 1}'] * LEAST_LINES, Delimiters((b"\n",)))
     found = reader(alike, SCHEMA, takes_others=True)
     assert found is not None
     assert len(found.rows) == LEAST_LINES
-    assert "numba is installed, but" in caplog.text
+    assert "it does not work" in caplog.text
 
 
-def test_numpy_reads_on_where_numba_is_missing(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("importlib.util.find_spec", lambda name: None),
+        ("sys.byteorder", "big"),
+        (
+            "operators.reader.columns.object_reader.__file__",
+            "dagflow.zip/operators/reader/columns/object_reader.py",
+        ),
+    ],
+)
+def test_numpy_reads_on_where_there_is_no_machine_code(
+    name: str, value: object, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without a word: it is an extra."""
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    """Without a word: numba is an extra, and what Spark ships is an archive."""
+    monkeypatch.setattr(name, value)
     reader = ObjectReader(pays_bytes=1)
     assert reader(MANY_ORDERS, SCHEMA, takes_others=True) is None
     assert caplog.text == ""
