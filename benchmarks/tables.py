@@ -12,7 +12,7 @@
 
 Every contender reads the same files, is told their columns, and writes zstd to local disk. Two rounds warm everything
 up, and check that all have made as many rows with the same sums. Prints medians with their range, the load of the
-machine, and the peak memory of dagflow's tasks and driver. Needs the extras `benchmark`, `delta` and `fast`.
+machine, and the peak memory of dagflow's tasks and driver. Needs the extra `benchmark`.
 """
 
 from __future__ import annotations
