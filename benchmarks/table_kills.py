@@ -20,7 +20,7 @@ the end or after any of the kills. Of upserts the newest record of each key is l
 | dagflow, ... upserts | the same, where a record takes the place of the one with its key, window by window |
 | dagflow, ... upserts in groups | both |
 
-Needs the extras `benchmark`, `delta`, `iceberg` and `sql-catalog`.
+Needs the extras `benchmark`, `iceberg` and `sql-catalog`.
 """
 
 from __future__ import annotations

@@ -42,19 +42,10 @@ _ESCAPED = re.compile(rb'[\x00-\x1f"\\]')
 
 
 def read_compiled(batch: RecordBatch, schema: pa.Schema, *, takes_others: bool) -> FlatObjects | None:
-    """Read the lines that are flat objects.
-
-    Args:
-        batch: Lines in valid UTF-8, at least one, with ends of lines as delimiters.
-        schema: The columns. Those of other types than text, booleans and numbers are never read, but where they are
-            null.
-        takes_others: Whether objects may have members that are no columns; they are left out.
-
-    Returns:
-        None if there are few lines, or fewer than half were read.
+    """Read flat objects without tabs and without escapes in names, as ReadObjects says.
 
     Raises:
-        pyarrow.ArrowInvalid: A decimal has no room in its type.
+        pyarrow.ArrowInvalid: A decimal has no room in its type; other numbers are left.
     """
     if len(batch) < LEAST_LINES or not len(schema):
         return None
@@ -84,7 +75,7 @@ class _Objects:
 
     def __init__(self, batch: RecordBatch, schema: pa.Schema, takes_others: bool) -> None:
         borders = borders_of(batch.framed()).astype(np.int64)
-        self._data = _ended(batch, borders)
+        self._data = _padded(batch, borders)
         borders -= borders[0]
         self._line_starts, self._line_stops = borders[:-1], borders[1:] - batch.delimiters.lengths()
         self._words = _words(self._data)
@@ -143,7 +134,7 @@ class _Objects:
         return pa.StringArray.from_buffers(len(kinds), pa.py_buffer(borders), pa.py_buffer(copied), validity)
 
 
-def _ended(batch: RecordBatch, borders: npt.NDArray[np.int64]) -> Bytes:
+def _padded(batch: RecordBatch, borders: npt.NDArray[np.int64]) -> Bytes:
     """The bytes of a batch, and behind them what json_kernels asks for; copied unless they have that."""
     data = np.frombuffer(batch.framed().buffers()[2], np.uint8)
     start, stop = borders[0], borders[-1]

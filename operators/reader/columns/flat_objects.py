@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dagflow.api.records import RecordBatch
 from operators.reader.scanning.positions import Positions
 
 LEAST_LINES = 256
@@ -42,6 +43,26 @@ class FlatObjects:
         table = pa.table([columns[name] for name in schema.names], schema)
         rows, left = np.flatnonzero(is_read), np.flatnonzero(~is_read)
         return cls(table.take(pa.array(rows)) if len(left) else table, rows, left)
+
+
+class ReadObjects(Protocol):
+    """Reads those lines of a batch that are flat objects, as far as it can; what is read is certain to be JSON."""
+
+    def __call__(self, batch: RecordBatch, schema: pa.Schema, *, takes_others: bool) -> FlatObjects | None:
+        """Read lines.
+
+        Args:
+            batch: Lines in valid UTF-8, at least one, with ends of lines as delimiters.
+            schema: The columns. Lines in which those of other types than text, booleans and numbers are not null are
+                left.
+            takes_others: Whether objects may have members that are no columns; they are left out.
+
+        Returns:
+            None if there are few lines, or fewer than half were read.
+
+        Raises:
+            pyarrow.ArrowInvalid: Something is no number, has no room in its type, or is not whole.
+        """
 
 
 def is_number(kind: pa.DataType) -> bool:

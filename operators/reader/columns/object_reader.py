@@ -6,12 +6,11 @@ import importlib.util
 import logging
 import os
 import sys
-from typing import Protocol
 
 import pyarrow as pa
 
 from dagflow.api.records import RecordBatch
-from operators.reader.columns.flat_objects import FlatObjects
+from operators.reader.columns.flat_objects import FlatObjects, ReadObjects
 from operators.reader.columns.uniform_objects import read_uniform
 from operators.reader.scanning.framing import joined
 
@@ -21,15 +20,8 @@ PAYING_BYTES = 64 << 20
 """To import the machine code takes a third of a second; to read about so many bytes with it saves that."""
 
 
-class ReadObjects(Protocol):
-    """Reads those lines of a batch that it can read; None if they are few."""
-
-    def __call__(self, batch: RecordBatch, schema: pa.Schema, *, takes_others: bool) -> FlatObjects | None:
-        """As read_uniform does."""
-
-
 class ObjectReader:
-    """Reads flat JSON objects, as read_uniform does, and faster in a process that has read much.
+    """Reads flat JSON objects: with numpy, and faster in a process that has read much.
 
     Args:
         pays_bytes: From so many bytes on machine code is used, where it can be made.
@@ -40,19 +32,7 @@ class ObjectReader:
         self._left_bytes = pays_bytes
 
     def __call__(self, batch: RecordBatch, schema: pa.Schema, *, takes_others: bool) -> FlatObjects | None:
-        """Read the lines that can be read without a parser.
-
-        Args:
-            batch: Lines in valid UTF-8, at least one, with ends of lines as delimiters.
-            schema: The columns.
-            takes_others: Whether objects may have members that are no columns.
-
-        Returns:
-            None if fewer than half were read.
-
-        Raises:
-            pyarrow.ArrowInvalid: Something is no number, has no room in its type, or is not whole.
-        """
+        """As ReadObjects says."""
         if self._left_bytes > 0:
             self._left_bytes -= joined(batch).size
             if self._left_bytes <= 0:

@@ -235,20 +235,7 @@ class _Column:
 
 
 def read_uniform(batch: RecordBatch, schema: pa.Schema, *, takes_others: bool) -> FlatObjects | None:
-    """Read the lines that are written alike.
-
-    Args:
-        batch: Lines in valid UTF-8, at least one, with ends of lines as delimiters.
-        schema: The columns. Those of other types than text, booleans and numbers are never read, but where they are
-            null.
-        takes_others: Whether objects may have members that are no columns; they are left out.
-
-    Returns:
-        None if fewer than half were read.
-
-    Raises:
-        pyarrow.ArrowInvalid: Something is no number, has no room in its type, or is not whole.
-    """
+    """Read the lines that are written alike, as ReadObjects says."""
     if len(batch) < LEAST_LINES:
         return None
     # Whether objects are written otherwise is found out before anything is looked for in all lines.

@@ -17,8 +17,7 @@ from dagflow.api.records import Delimiters, RecordBatch
 from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.columns import json_members
 from operators.reader.columns.compiled_objects import read_compiled
-from operators.reader.columns.flat_objects import LEAST_LINES
-from operators.reader.columns.object_reader import ReadObjects
+from operators.reader.columns.flat_objects import LEAST_LINES, ReadObjects
 from operators.reader.columns.uniform_objects import read_uniform
 from operators.reader.formats import RECORD_FORMATS
 from operators.testing import URL, MemorySource, block_of
