@@ -81,7 +81,8 @@ class TaskWatch:
         self._report = report
         self._send = send
         self._is_over = threading.Event()
-        # Held while the task is ended: its thread, or process, works for no later task then.
+        # Held while the task is ended: its thread, or process, works for no later task then. And while a standstill is
+        # told: a task that ends meanwhile has to say that it went on.
         self._ending = threading.Lock()
         self._told: dict[AtHand | None, tuple[StallReport, Found]] = {}
         self._task = 0
@@ -126,10 +127,13 @@ class TaskWatch:
             return
         self._wind_up()
         for found in self._chain.look():
-            if found.standstill.is_over:
-                self._send_end(self._told.pop(found.call)[0], found.standstill.seconds)
-            else:
-                self._told[found.call] = self._tell(found), found
+            with self._ending:
+                if self._is_over.is_set():
+                    return
+                if found.standstill.is_over:
+                    self._send_end(self._told.pop(found.call)[0], found.standstill.seconds)
+                else:
+                    self._told[found.call] = self._tell(found), found
         self._report()
         longest = self._chain.longest() if self._limits.timeout_s > 0 else None
         if longest is not None and longest.standstill.seconds >= self._limits.timeout_s:

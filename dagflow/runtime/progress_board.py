@@ -126,6 +126,9 @@ class ProgressBoard:
         with self._lock:
             tasks = self._windows.get(message.work.window_id)
             if tasks is None:
+                # A task that has gone on may say so when its window is complete already.
+                if isinstance(message, StallReport) and message.is_over:
+                    logger.warning("%s", message)
                 return
             now, key = self._now(), (message.work.stage, message.work.partition)
             self._reported_s, self._is_start_told = now, False

@@ -11,7 +11,7 @@ from typing_extensions import override
 from dagflow.execution.chain import AtHand
 from dagflow.execution.chain_watch import ChainWatch, Found, Watched
 from dagflow.execution.stalls import StallLimits, Standstill, StandstillDetector
-from dagflow.execution.task_progress import TaskMessage, WorkAtHand
+from dagflow.execution.task_progress import StallReport, TaskMessage, WorkAtHand
 from dagflow.execution.task_watch import SHARED_HOST, TaskTimeoutError, TaskWatch
 from tests.cli.processes import PATIENCE_S
 
@@ -64,6 +64,40 @@ def test_a_task_that_is_over_is_not_ended() -> None:
     except TaskTimeoutError:
         reached = 0
     assert (reached, told) == (499500, [])
+
+
+class StillAtItsEnd(ChainWatch):
+    """Finds once that the task stands still."""
+
+    def __init__(self) -> None:
+        self._found = [Found(Watched(None, StandstillDetector(1.0), 0, 0), Standstill(1.0, is_over=False))]
+
+    @override
+    def look(self) -> list[Found]:
+        return [self._found.pop()] if self._found else []
+
+    @override
+    def longest(self) -> Found | None:
+        return None
+
+
+def test_a_task_that_ends_while_a_stall_is_told_says_that_it_has_gone_on() -> None:
+    """Otherwise the log would have a warning without its end."""
+    is_telling, is_over = threading.Event(), threading.Event()
+    told: list[TaskMessage] = []
+
+    def send(message: TaskMessage) -> None:
+        is_telling.set()
+        is_over.wait(0.05)
+        told.append(message)
+
+    def work(call: AtHand | None) -> WorkAtHand:
+        return WorkAtHand(1, 0, 0)
+
+    with TaskWatch(StallLimits(0.01, 0), SHARED_HOST, work, StillAtItsEnd(), lambda: None, send):
+        assert is_telling.wait(PATIENCE_S)
+    is_over.set()
+    assert [isinstance(each, StallReport) and each.is_over for each in told] == [False, True]
 
 
 def test_native_code_that_never_lets_go_is_ended() -> None:

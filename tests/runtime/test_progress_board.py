@@ -123,6 +123,16 @@ def test_a_stall_is_told_with_its_stack_and_its_end(caplog: pytest.LogCaptureFix
     assert over == "window 1, operator 'slow' partition 2: went on after 84 s"
 
 
+def test_the_end_of_a_stall_is_told_when_its_window_is_complete(caplog: pytest.LogCaptureFixture) -> None:
+    """What a task says at its end may come later than its result."""
+    board = ProgressBoard()
+    board.open(1)
+    board.record(StallReport(WORK, 61.0))
+    board.close(1)
+    board.record(StallReport(WORK, 62.0, is_over=True))
+    assert caplog.messages[1:] == ["window 1, operator 'slow' partition 2: went on after 62 s"]
+
+
 def test_the_next_attempt_of_a_task_does_not_stand_still() -> None:
     """An attempt that was ended, or died, does not say that it has gone on."""
     board = ProgressBoard()
