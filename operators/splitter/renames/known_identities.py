@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,8 @@ import numpy.typing as npt
 from operators.splitter.index.file_index import FileIndex
 
 BITS_EACH = 16
-"""Bits of the filter for each file: of a hundred unknown files one or two are taken for known."""
+"""Bits of the filter for each file, of which each sets as many as there are factors: of a thousand unknown files a few
+are taken for known."""
 
 LEAST_BITS, MOST_BITS = 16, 28
 """Sizes of the filter, as powers of two: 8 KiB, and 32 MiB however many files there are."""
@@ -19,7 +20,8 @@ LEAST_BITS, MOST_BITS = 16, 28
 RECENT_FILES = 1 << 16
 """Files of a running scan that are remembered one by one: more than can wait to be taken."""
 
-_FACTORS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F)
+# Odd, so that numbers which differ in any bit differ in their products.
+_FACTORS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93, 0xA0761D6478BD642F)
 
 
 class IdentityFilter:
@@ -50,10 +52,11 @@ class IdentityFilter:
             found &= (self._bytes[place] & bit) != 0
         return found
 
-    def _places(self, numbers: npt.NDArray[np.int64]) -> list[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]]]:
-        hashes = [(numbers.astype(np.uint64) * np.uint64(factor)) >> self._shift for factor in _FACTORS]
+    def _places(self, numbers: npt.NDArray[np.int64]) -> Iterator[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]]]:
         one, seven, three = np.uint8(1), np.uint64(7), np.uint64(3)
-        return [(each >> three, one << (each & seven).astype(np.uint8)) for each in hashes]
+        for factor in _FACTORS:
+            hashed = (numbers.astype(np.uint64) * np.uint64(factor)) >> self._shift
+            yield hashed >> three, one << (hashed & seven).astype(np.uint8)
 
 
 class KnownIdentities:
