@@ -81,16 +81,19 @@ def block_ids(batch: RecordBatch, first: int, last: int) -> list[int] | None:
     if batch.origin is None:
         return None
     blocks = batch.origin.blocks
-    if len(blocks) == 1 or first == last:
-        found = list(range(len(blocks)))
-    else:
+    found = np.arange(len(blocks))
+    if len(blocks) > 1 and first < last:
         codes = batch.origin.block_indices(len(batch))[first:last]
         if (codes == UNKNOWN).any():
             return None
-        found = np.flatnonzero(np.bincount(codes)).tolist()
+        found = np.flatnonzero(np.bincount(codes))
+    # Small files keep theirs in a column: their blocks are made only where one is asked for.
     known = getattr(blocks, "block_ids", None)
+    if known is not None:
+        ids: list[int] = known[found].tolist()
+        return ids
     try:
-        return [int(known[index]) if known is not None else blocks[index].block_id for index in found]
+        return [blocks[index].block_id for index in found.tolist()]
     except AttributeError:  # tuples of an author's own class
         return None
 
