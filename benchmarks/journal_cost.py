@@ -26,8 +26,8 @@ from benchmarks.measuring import check, range_of, table
 from benchmarks.throughput import APP, BUILT_IN, make_input, size_of
 from dagflow.api.properties import parse_size
 from dagflow.engine import run as engine
-from dagflow.journal import Journal
 from dagflow.journal.events import Event
+from dagflow.journal.journal import Journal
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

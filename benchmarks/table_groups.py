@@ -27,7 +27,8 @@ from deltalake import DeltaTable
 
 from benchmarks.measuring import table
 from dagflow.errors import DagflowError
-from dagflow.journal import JournalState, read_state
+from dagflow.journal.reader import read_state
+from dagflow.journal.state import JournalState
 from dagflow.metrics import names
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_facts import FileFacts

@@ -8,7 +8,8 @@ from typing import Any
 
 from dagflow.cli.figures import count, duration, size
 from dagflow.cli.render import account
-from dagflow.journal import LeftOut, Receipt
+from dagflow.journal.left_out import LeftOut
+from dagflow.journal.windows import Receipt
 from dagflow.report.snapshot import RunSnapshot
 
 

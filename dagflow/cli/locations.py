@@ -13,7 +13,7 @@ import click
 from dagflow.cli import output
 from dagflow.cli.shared_options import Settings, redaction
 from dagflow.errors import MissingError, MissingJournalError
-from dagflow.journal import read_state
+from dagflow.journal.reader import read_state
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.storage.context import StorageContext

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.reprocessor import why_not_again, why_not_alone, why_not_reprocessed
-from dagflow.journal import Journal
+from dagflow.journal.journal import Journal
 from dagflow.report.app_changes import app_changes
 
 _TOLD = 4

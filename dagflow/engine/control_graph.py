@@ -19,8 +19,8 @@ from dagflow.execution.chain import Chain
 from dagflow.execution.failures import BrokenContractError
 from dagflow.execution.state_codec import StateCodec
 from dagflow.execution.task_outputs import TaskOutputs
-from dagflow.journal import CommittedState, ControlState, SavedState
 from dagflow.journal.journal import now_ms
+from dagflow.journal.saved_state import CommittedState, ControlState, SavedState
 from dagflow.metrics.counters import Counters
 from dagflow.plan.groups import grouper_name, holder_of
 from dagflow.plan.physical import PhysicalPlan, PortRef, Stage

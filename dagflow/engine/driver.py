@@ -30,8 +30,9 @@ from dagflow.engine.window_sizing import WINDOWS_AHEAD
 from dagflow.errors import StorageError
 from dagflow.execution.messages import TaskResult
 from dagflow.execution.record_limit import RecordLimit
-from dagflow.journal import Journal, Window, WindowPlan
 from dagflow.journal.heartbeat import BEAT_EVERY_S, RunState
+from dagflow.journal.journal import Journal
+from dagflow.journal.windows import Window, WindowPlan
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.report.statistics import RunStatistics
 from dagflow.telemetry.run_signals import RunSignals

@@ -10,10 +10,10 @@ from dagflow.api.context import MovedRange, Skipped, VersionKey
 from dagflow.api.ports import TupleBatch
 from dagflow.errors import StorageError
 from dagflow.execution.messages import TaskResult
-from dagflow.journal import WindowPlan
 from dagflow.journal.frames import decompressed
 from dagflow.journal.left_out import LeftOut
 from dagflow.journal.planned_tuples import planned_tuples
+from dagflow.journal.windows import WindowPlan
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_stat import FileStat
 from dagflow.storage.location import redacted

@@ -15,8 +15,9 @@ from dagflow.api.operator import Operator
 from dagflow.engine.operator_state import require_owners
 from dagflow.engine.segments import SegmentStore
 from dagflow.execution.messages import TaskResult
-from dagflow.journal import SavedPart, SavedParts, WindowPlan
 from dagflow.journal.journal import now_ms
+from dagflow.journal.saved_state import SavedPart, SavedParts
+from dagflow.journal.windows import WindowPlan
 from dagflow.plan.accumulators import accumulators
 
 FAN_IN = 8

@@ -15,7 +15,8 @@ from dagflow.engine.segments import SegmentStore
 from dagflow.errors import START_OVER, DagflowError, JournalError, PlanError, Problem
 from dagflow.execution.messages import TaskResult
 from dagflow.execution.state_codec import StateCodec
-from dagflow.journal import SavedParts, SavedSegment, SavedState, WindowPlan
+from dagflow.journal.saved_state import SavedParts, SavedSegment, SavedState
+from dagflow.journal.windows import WindowPlan
 from dagflow.plan.physical import PhysicalPlan, Stage
 from dagflow.storage.location import join
 

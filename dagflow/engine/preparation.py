@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dagflow.api.operator import Operator
 from dagflow.api.transactions import TransactionalSink
 from dagflow.errors import DagflowError, Problem, StorageError
-from dagflow.journal import Journal
+from dagflow.journal.journal import Journal
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.probe import RunLocations
 from dagflow.storage.context import StorageContext

@@ -14,7 +14,7 @@ from dagflow.engine.control_graph import Emission
 from dagflow.engine.operator_state import require_owners
 from dagflow.errors import DagflowError
 from dagflow.execution.state_codec import StateCodec
-from dagflow.journal import SavedState
+from dagflow.journal.saved_state import SavedState
 from dagflow.plan.physical import PortRef
 from dagflow.runtime.base import Runtime
 

@@ -28,7 +28,7 @@ from dagflow.execution.port_buffer import Consumer
 from dagflow.execution.program import Program
 from dagflow.execution.routing import router_of
 from dagflow.execution.state_codec import StateCodec
-from dagflow.journal import SavedState
+from dagflow.journal.saved_state import SavedState
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.storage.file_facts import FileFacts

@@ -19,7 +19,7 @@ from dagflow.engine.prescan import PreScans
 from dagflow.errors import DagflowError
 from dagflow.execution.program import Program
 from dagflow.execution.task_outputs import TaskOutputs
-from dagflow.journal import SavedState
+from dagflow.journal.saved_state import SavedState
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PortRef
 from dagflow.runtime.inline import InlineRuntime

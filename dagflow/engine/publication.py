@@ -19,7 +19,8 @@ from dagflow.api.transactions import (
 from dagflow.engine.target_access import ATTEMPTS, TargetAccess, writer_of
 from dagflow.engine.window_repair import repair_command
 from dagflow.errors import DagflowError, JournalError, LostOutputError, StorageError
-from dagflow.journal import Journal, JournalState
+from dagflow.journal.journal import Journal
+from dagflow.journal.state import JournalState
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from dagflow.storage.pending import Durability, PendingFile

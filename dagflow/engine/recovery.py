@@ -13,7 +13,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dagflow.api.operator import Operator
 from dagflow.engine.target_replays import TargetReplays
 from dagflow.errors import FencedError, JournalError, ReplacedFilesGoneError, StorageError
-from dagflow.journal import Journal, Reprocess, ReprocessCancelled
+from dagflow.journal.events import Reprocess, ReprocessCancelled
+from dagflow.journal.journal import Journal
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from dagflow.storage.publishing import discard_all, find_lost, replace_all

@@ -14,8 +14,8 @@ from dagflow.api.operator import RejectRetrier
 from dagflow.engine.control_graph import ControlGraph, Emission, index_operators
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.errors import JournalError
-from dagflow.journal import JournalState
 from dagflow.journal.journal import now_ms
+from dagflow.journal.state import JournalState
 from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import PortRef
 from dagflow.report.open_rejects import RejectChoice, WindowRejects, rejects_in

@@ -9,7 +9,8 @@ from dagflow.api.control import ControlOperator
 from dagflow.api.operator import Operator
 from dagflow.engine.publication import require_nothing_in_targets
 from dagflow.errors import DagflowError, MissingError
-from dagflow.journal import Window, committed_windows, read_state
+from dagflow.journal.reader import committed_windows, read_state
+from dagflow.journal.windows import Window
 from dagflow.metrics.names import CLEANED
 from dagflow.report.manifest import inputs_of
 from dagflow.storage.context import StorageContext

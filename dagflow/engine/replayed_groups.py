@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dagflow.errors import JournalError
-from dagflow.journal import Journal
+from dagflow.journal.journal import Journal
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,9 @@ from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import JournalError
 from dagflow.execution.program import Program
-from dagflow.journal import Journal, JournalRetention, read_state
+from dagflow.journal.journal import Journal
+from dagflow.journal.reader import read_state
+from dagflow.journal.retention import JournalRetention
 from dagflow.plan.logical import LogicalPlan
 from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.context import StorageContext

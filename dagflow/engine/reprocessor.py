@@ -32,7 +32,11 @@ from dagflow.errors import (
     StorageError,
 )
 from dagflow.execution.messages import TaskResult
-from dagflow.journal import ControlState, Journal, JournalState, ProducedFiles, Reprocess, WindowIntent, WindowPlan
+from dagflow.journal.events import Reprocess
+from dagflow.journal.journal import Journal
+from dagflow.journal.saved_state import ControlState
+from dagflow.journal.state import JournalState
+from dagflow.journal.windows import ProducedFiles, WindowIntent, WindowPlan
 from dagflow.plan.groups import merger_name
 from dagflow.runtime.base import Runtime
 from dagflow.storage.context import StorageContext

@@ -44,7 +44,9 @@ from dagflow.execution.program import Program
 from dagflow.execution.record_limit import RecordLimit
 from dagflow.execution.stalls import StallLimits
 from dagflow.execution.task_outputs import TaskOutputs
-from dagflow.journal import Journal, JournalRetention, set_aside
+from dagflow.journal.journal import Journal
+from dagflow.journal.retention import JournalRetention
+from dagflow.journal.start_over import set_aside
 from dagflow.plan.accumulators import following_notices, require_ends, wants_to_follow
 from dagflow.plan.groups import holder_of
 from dagflow.plan.logical import LogicalPlan

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from dagflow.errors import MissingJournalError, TransientStorageError
-from dagflow.journal import read_state
+from dagflow.journal.reader import read_state
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore

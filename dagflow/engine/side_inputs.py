@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dagflow.api.context import SideData
 from dagflow.api.operator import Operator
 from dagflow.api.side_input import SideInput, StoredSideData, read_consistently
-from dagflow.journal import SideVersion, WindowPlan
+from dagflow.journal.windows import SideVersion, WindowPlan
 from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore
 

@@ -10,7 +10,9 @@ from dagflow.engine.operator_state import is_stateful
 from dagflow.engine.run_gate import RunGate
 from dagflow.engine.segments import SegmentStore
 from dagflow.engine.stop_request import StopRequest
-from dagflow.journal import Journal, JournalRetention, SavedSegment
+from dagflow.journal.journal import Journal
+from dagflow.journal.retention import JournalRetention
+from dagflow.journal.saved_state import SavedSegment
 from dagflow.storage.objects import ObjectStore
 
 

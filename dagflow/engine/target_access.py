@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 
 from dagflow.api.transactions import ReplayableState, Target, TargetDecision, TargetState
 from dagflow.errors import JournalError, StorageError
-from dagflow.journal import Journal, JournalState
+from dagflow.journal.journal import Journal
+from dagflow.journal.state import JournalState
 from dagflow.storage.location import redacted
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,8 @@ from dagflow.api.operator import Operator
 from dagflow.api.transactions import DecidedReplay, TargetDecision, targets_of
 from dagflow.engine.target_access import ATTEMPTS, TargetAccess
 from dagflow.errors import ANOTHER_TABLE, JournalError, ReplacedFilesGoneError, StorageError
-from dagflow.journal import Journal, Reprocess
+from dagflow.journal.events import Reprocess
+from dagflow.journal.journal import Journal
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from dagflow.storage.pending import PendingFile

@@ -18,17 +18,10 @@ from dagflow.engine.scaling import Decision
 from dagflow.errors import DagflowError, JournalError
 from dagflow.execution.messages import WindowTask
 from dagflow.execution.routing import assigned_shares
-from dagflow.journal import (
-    ControlState,
-    LateTuples,
-    PartitionDecision,
-    PlannedTuples,
-    SavedState,
-    SideVersion,
-    WindowPlan,
-)
 from dagflow.journal.journal import now_ms
 from dagflow.journal.planned_tuples import cut, decode_tuples, encode_tuples, kind_name
+from dagflow.journal.saved_state import ControlState, LateTuples, SavedState
+from dagflow.journal.windows import PartitionDecision, PlannedTuples, SideVersion, WindowPlan
 from dagflow.plan.physical import Exchange, PhysicalPlan, PortRef
 from dagflow.storage.pending import PendingFile
 

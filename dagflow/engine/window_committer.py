@@ -23,8 +23,9 @@ from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.window_codec import WindowCodec, require_names_apart
 from dagflow.errors import DagflowError
 from dagflow.execution.messages import TaskResult
-from dagflow.journal import CommittedState, Journal, ProducedFiles, RefusedPart, SavedState, WindowIntent, WindowPlan
-from dagflow.journal.journal import now_ms
+from dagflow.journal.journal import Journal, now_ms
+from dagflow.journal.saved_state import CommittedState, SavedState
+from dagflow.journal.windows import ProducedFiles, RefusedPart, WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters, OperatorCounters
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.storage.pending import PendingFile

@@ -18,8 +18,9 @@ from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.window_runner import WindowRunner
 from dagflow.engine.window_sizing import Load, WindowSizing, load_of
 from dagflow.execution.messages import TaskResult
-from dagflow.journal import Journal, Replan, WindowPlan
-from dagflow.journal.journal import now_ms
+from dagflow.journal.events import Replan
+from dagflow.journal.journal import Journal, now_ms
+from dagflow.journal.windows import WindowPlan
 from dagflow.metrics.counters import Counters
 from dagflow.plan.groups import merger_name
 

@@ -8,7 +8,11 @@ from dataclasses import dataclass, replace
 from dagflow.engine.run_gate import RunGate
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import JournalError, MissingError
-from dagflow.journal import Journal, JournalRetention, JournalState, Repair, read_state, with_roots_of_run
+from dagflow.journal.events import Repair
+from dagflow.journal.journal import Journal
+from dagflow.journal.reader import read_state, with_roots_of_run
+from dagflow.journal.retention import JournalRetention
+from dagflow.journal.state import JournalState
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
 from dagflow.storage.publishing import find_lost

@@ -22,7 +22,7 @@ from dagflow.errors import StorageError
 from dagflow.execution.balancing import assign_balanced, size_bytes_of
 from dagflow.execution.messages import TaskResult, WindowTask
 from dagflow.execution.task_progress import OperatorReport, sum_of
-from dagflow.journal import WindowPlan
+from dagflow.journal.windows import WindowPlan
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.report.snapshot import RunningWindow
 from dagflow.runtime.base import LazyRuntime, Runtime

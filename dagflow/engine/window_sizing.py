@@ -21,7 +21,7 @@ from dagflow.api.control import InputEstimate, WindowLimits
 from dagflow.api.ports import tuple_count
 from dagflow.execution.balancing import size_bytes_of
 from dagflow.execution.messages import WindowTask
-from dagflow.journal import WindowPlan
+from dagflow.journal.windows import WindowPlan
 from dagflow.plan.physical import PhysicalPlan, PortRef
 
 WINDOW_TARGET_S = 1.0

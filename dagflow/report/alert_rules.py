@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from dagflow.journal import committed_windows
+from dagflow.journal.reader import committed_windows
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
 from dagflow.report.reading import Reading

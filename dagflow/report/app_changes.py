@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dagflow.journal import AppFacts, OperatorFacts
+from dagflow.journal.app_facts import AppFacts, OperatorFacts
 
 _VALUE_BYTES = 60
 _VEILED = re.compile(r"(\$\{\w+\})~[0-9a-f]{4}")

@@ -10,16 +10,9 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from dagflow.api.context import Skipped
 from dagflow.api.ports import TupleBatch
 from dagflow.api.sources import decode_sources
-from dagflow.journal import (
-    Window,
-    WindowIntent,
-    WindowPlan,
-    committed_windows,
-    read_state,
-    read_window,
-    with_roots_of_run,
-)
 from dagflow.journal.planned_tuples import planned_tuples
+from dagflow.journal.reader import committed_windows, read_state, read_window, with_roots_of_run
+from dagflow.journal.windows import Window, WindowIntent, WindowPlan
 from dagflow.report.input_ranges import UNKNOWN_BLOCK, InputRange, attributed
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, name_of, redacted

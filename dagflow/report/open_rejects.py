@@ -16,8 +16,9 @@ import pyarrow as pa
 from dagflow.api.ports import TupleBatch
 from dagflow.api.refused_records import RefusedRecords
 from dagflow.errors import JournalError
-from dagflow.journal import Window, committed_windows, read_state, with_roots_of_run
 from dagflow.journal.planned_tuples import planned_tuples
+from dagflow.journal.reader import committed_windows, read_state, with_roots_of_run
+from dagflow.journal.windows import Window
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
 from dagflow.storage.objects import ObjectStore

@@ -7,7 +7,9 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from dagflow.execution.task_progress import OperatorReport, sum_of
-from dagflow.journal import JournalState, LeftOut, PartitionCounts, PartitionDecision, Receipt
+from dagflow.journal.left_out import LeftOut
+from dagflow.journal.state import JournalState, PartitionCounts
+from dagflow.journal.windows import PartitionDecision, Receipt
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
 from dagflow.report.driver_report import DriverReport

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from dagflow.api.operator import Operator
-from dagflow.journal import JournalState, PartitionCounts, WindowIntent, WindowPlan, note_partitions
+from dagflow.journal.state import JournalState, PartitionCounts, note_partitions
+from dagflow.journal.windows import WindowIntent, WindowPlan
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import PhysicalPlan

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dagflow.errors import JournalError, MissingJournalError
-from dagflow.journal import JournalState, read_state_with_roots
 from dagflow.journal.heartbeat import newest_heartbeat
+from dagflow.journal.reader import read_state_with_roots
+from dagflow.journal.state import JournalState
 from dagflow.report.driver_report import DriverReport, state_of_all
 from dagflow.report.snapshot import RunSnapshot, snapshot_of_all
 from dagflow.storage.context import StorageContext

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from dagflow.journal import committed_windows, read_state_with_roots, with_roots_of_run
+from dagflow.journal.reader import committed_windows, read_state_with_roots, with_roots_of_run
 from dagflow.storage.context import StorageContext
 
 SHOWN_VERSIONS = 10

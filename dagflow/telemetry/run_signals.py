@@ -13,7 +13,8 @@ from functools import partial
 from types import TracebackType
 
 from dagflow.errors import RunStoppedError
-from dagflow.journal import JournalState, Window
+from dagflow.journal.state import JournalState
+from dagflow.journal.windows import Window
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.alert_rules import recent_rejects
 from dagflow.report.reading import LiveSource

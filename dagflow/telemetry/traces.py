@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from dagflow.journal import Window
-from dagflow.journal.windows import PHASES
+from dagflow.journal.windows import PHASES, Window
 from dagflow.metrics import names
 from dagflow.spec.signal_settings import HttpTarget
 from dagflow.telemetry.event_queue import EventQueue

@@ -23,7 +23,7 @@ from dagflow.engine.preview import PreviewOptions, preview
 from dagflow.engine.reprocessor import why_not_again, why_not_reprocessed
 from dagflow.errors import AppError, DagflowError
 from dagflow.execution.state_codec import StateCodec
-from dagflow.journal import read_state_with_roots
+from dagflow.journal.reader import read_state_with_roots
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.report.app_changes import app_changes

@@ -7,8 +7,9 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from dagflow.journal import JournalState, read_journal
 from dagflow.journal.log import LOG, SNAPSHOTS
+from dagflow.journal.reader import read_journal
+from dagflow.journal.state import JournalState
 from dagflow.report.reading import Reading, read_checkpoint
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted

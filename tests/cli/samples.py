@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dagflow.journal import PartitionCounts
+from dagflow.journal.state import PartitionCounts
 from dagflow.report.snapshot import OperatorFigures, PortFigures, RunRates, RunSnapshot
 
 APP = "block-reader"

@@ -8,7 +8,7 @@ import pytest
 
 from dagflow.api.context import Skipped
 from dagflow.cli.display import LineDisplay
-from dagflow.journal import LeftOut
+from dagflow.journal.left_out import LeftOut
 from dagflow.report.snapshot import OperatorFigures, RunningWindow, RunSnapshot
 from tests.cli.samples import APP, summary
 

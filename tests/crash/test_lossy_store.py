@@ -19,7 +19,7 @@ from dagflow.engine import target_access
 from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import JournalError, StorageError
-from dagflow.journal import read_state
+from dagflow.journal.reader import read_state
 from dagflow.plan.groups import grouped
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime

@@ -16,7 +16,7 @@ import pytest
 from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import StorageError
-from dagflow.journal import read_state
+from dagflow.journal.reader import read_state
 from dagflow.plan.load import load_app
 from dagflow.report.manifest import manifests
 from dagflow.runtime.inline import InlineRuntime

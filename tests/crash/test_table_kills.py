@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from dagflow.journal import read_state
+from dagflow.journal.reader import read_state
 from dagflow.storage.context import StorageContext
 from tests.crash.killing import LOCALLY, KillCounts, RunProcess, Target, kill_until_done, watched
 from tests.crash.kinds import KINDS

@@ -14,7 +14,8 @@ import dagflow
 from dagflow.engine.control_graph import Emission
 from dagflow.engine.driver_memory import limited_memory
 from dagflow.engine.window_codec import WindowCodec
-from dagflow.journal import JournalState, WindowPlan
+from dagflow.journal.state import JournalState
+from dagflow.journal.windows import WindowPlan
 from dagflow.metrics.counters import Counters
 from dagflow.plan.load import load_app
 from dagflow.plan.physical import PortRef

@@ -23,7 +23,9 @@ from dagflow.engine.segments import SegmentStore
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, JournalError, OperatorError, PlanError
 from dagflow.execution.messages import TaskResult
-from dagflow.journal import SavedPart, WindowPlan, read_state
+from dagflow.journal.reader import read_state
+from dagflow.journal.saved_state import SavedPart
+from dagflow.journal.windows import WindowPlan
 from dagflow.metrics.counters import Counters
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan, OperatorNode

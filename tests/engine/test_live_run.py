@@ -20,8 +20,8 @@ from dagflow.engine.run_gate import RunGate
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, JournalError, LiveRunError, StorageError
 from dagflow.execution.messages import WindowTask
-from dagflow.journal import Journal
 from dagflow.journal.heartbeat import Heartbeat, beating, heartbeat_name, heartbeat_names, newest_heartbeat
+from dagflow.journal.journal import Journal
 from dagflow.journal.process_identity import ProcessIdentity
 from dagflow.plan.load import load_app
 from dagflow.report.status import status

@@ -20,9 +20,9 @@ from dagflow.engine import segments as segment_store
 from dagflow.engine.run import RunOptions, RuntimeFactory, run
 from dagflow.errors import DagflowError, JournalError, PlanError
 from dagflow.execution.messages import WindowTask
-from dagflow.journal import SavedState
 from dagflow.journal.frames import encode
 from dagflow.journal.log import load
+from dagflow.journal.saved_state import SavedState
 from dagflow.journal.typed_json import to_json
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.runtime.inline import InlineRuntime

@@ -15,7 +15,8 @@ from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import RunOptions
 from dagflow.engine.window_repair import repair
 from dagflow.errors import DagflowError, FencedError, JournalError, LostOutputError, StorageError
-from dagflow.journal import Receipt, read_window
+from dagflow.journal.reader import read_window
+from dagflow.journal.windows import Receipt
 from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext

@@ -25,7 +25,7 @@ from dagflow.errors import (
 )
 from dagflow.execution.messages import TaskResult, WindowTask
 from dagflow.execution.program import Program
-from dagflow.journal import Journal
+from dagflow.journal.journal import Journal
 from dagflow.plan.load import load_app
 from dagflow.report.manifest import tracked_files, window_manifest
 from dagflow.report.status import status

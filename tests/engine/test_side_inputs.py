@@ -11,7 +11,7 @@ from dagflow import InputPort, Operator, OutputPort
 from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import OperatorError
-from dagflow.journal import read_window
+from dagflow.journal.reader import read_window
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime

@@ -17,8 +17,8 @@ from dagflow.engine.run import RunOptions, gate_of, run
 from dagflow.engine.signing import sign
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, JournalError, LiveRunError
-from dagflow.journal import Journal, JournalRetention
-from dagflow.journal.retention import archive, take_snapshot
+from dagflow.journal.journal import Journal
+from dagflow.journal.retention import JournalRetention, archive, take_snapshot
 from dagflow.journal.saved_state import CommittedState, SavedState
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime

@@ -15,7 +15,8 @@ from dagflow.engine import segments
 from dagflow.engine.run import RunOptions, run
 from dagflow.engine.window_repair import repair
 from dagflow.errors import DagflowError, JournalError, LostOutputError, MissingError, StorageError
-from dagflow.journal import JournalState, read_state
+from dagflow.journal.reader import read_state
+from dagflow.journal.state import JournalState
 from dagflow.plan.load import load_app
 from dagflow.report.manifest import manifests
 from dagflow.report.status import status

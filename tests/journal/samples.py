@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dagflow.journal import CommittedState, ControlState, PlannedTuples, WindowIntent, WindowPlan
+from dagflow.journal.saved_state import CommittedState, ControlState
+from dagflow.journal.windows import PlannedTuples, WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters, OperatorCounters
 from dagflow.storage.pending import PendingFile
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dagflow.journal import WindowIntent, WindowPlan
 from dagflow.journal.held_files import HeldFiles
+from dagflow.journal.windows import WindowIntent, WindowPlan
 from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.pending import PendingFile
 

@@ -10,7 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dagflow.errors import DagflowError, FencedError
-from dagflow.journal import Journal, JournalRetention, WindowPlan, committed_windows, compaction, set_aside
+from dagflow.journal import compaction
+from dagflow.journal.journal import Journal
+from dagflow.journal.reader import committed_windows
+from dagflow.journal.retention import JournalRetention
+from dagflow.journal.start_over import set_aside
+from dagflow.journal.windows import WindowPlan
 from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore
 from dagflow.testing.faults import Faults, InjectedCrash, Moment, Pause, crashing_disk

@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from dagflow.errors import FencedError, JournalError, MissingError, StorageError
-from dagflow.journal import Journal, WindowIntent, WindowPlan, read_state
+from dagflow.journal.journal import Journal
+from dagflow.journal.reader import read_state
+from dagflow.journal.windows import WindowIntent, WindowPlan
 from dagflow.storage.backends.local.objects import LocalObjectStore
 from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore

@@ -3,7 +3,11 @@ import uuid
 import pytest
 
 from dagflow.errors import FencedError, JournalError
-from dagflow.journal import Journal, JournalRetention, WindowPlan, read_state, set_aside
+from dagflow.journal.journal import Journal
+from dagflow.journal.reader import read_state
+from dagflow.journal.retention import JournalRetention
+from dagflow.journal.start_over import set_aside
+from dagflow.journal.windows import WindowPlan
 from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore
 from tests.journal.samples import intent_of

@@ -9,32 +9,23 @@ from hypothesis import strategies as st
 
 from dagflow.api.context import Skipped
 from dagflow.errors import JournalError
-from dagflow.journal import (
+from dagflow.journal.events import Done, Event, Outputs, Record, Repair, Replan, Reprocess, Reprocessed
+from dagflow.journal.frames import compressed, decode, encode
+from dagflow.journal.journal import Journal
+from dagflow.journal.reader import read_state
+from dagflow.journal.retention import JournalRetention, published_urls
+from dagflow.journal.saved_state import (
     CommittedState,
     ControlState,
-    Journal,
-    JournalRetention,
-    JournalState,
     LateTuples,
-    PartitionCounts,
-    PartitionDecision,
-    PlannedTuples,
-    ProducedFiles,
-    Repair,
-    Replan,
-    Reprocess,
     SavedPart,
     SavedParts,
     SavedSegment,
     SavedState,
-    WindowIntent,
-    WindowPlan,
-    read_state,
 )
-from dagflow.journal.events import Done, Event, Outputs, Record, Reprocessed
-from dagflow.journal.frames import compressed, decode, encode
-from dagflow.journal.retention import published_urls
+from dagflow.journal.state import JournalState, PartitionCounts
 from dagflow.journal.typed_json import from_json, to_json
+from dagflow.journal.windows import PartitionDecision, PlannedTuples, ProducedFiles, WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters, OperatorCounters
 from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore

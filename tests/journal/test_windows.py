@@ -7,24 +7,12 @@ import pytest
 
 from dagflow.api.context import Skipped
 from dagflow.errors import JournalError
-from dagflow.journal import (
-    CommittedState,
-    ControlState,
-    Journal,
-    JournalRetention,
-    LateTuples,
-    PartitionCounts,
-    PartitionDecision,
-    PlannedTuples,
-    ProducedFiles,
-    SavedSegment,
-    SavedState,
-    WindowIntent,
-    WindowPlan,
-    committed_windows,
-    read_state,
-    read_window,
-)
+from dagflow.journal.journal import Journal
+from dagflow.journal.reader import committed_windows, read_state, read_window
+from dagflow.journal.retention import JournalRetention
+from dagflow.journal.saved_state import CommittedState, ControlState, LateTuples, SavedSegment, SavedState
+from dagflow.journal.state import PartitionCounts
+from dagflow.journal.windows import PartitionDecision, PlannedTuples, ProducedFiles, WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters, OperatorCounters
 from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore

@@ -10,15 +10,10 @@ from dataclasses import dataclass
 
 import fsspec
 
-from dagflow.journal import (
-    CommittedState,
-    ControlState,
-    Journal,
-    JournalRetention,
-    PlannedTuples,
-    WindowIntent,
-    WindowPlan,
-)
+from dagflow.journal.journal import Journal
+from dagflow.journal.retention import JournalRetention
+from dagflow.journal.saved_state import CommittedState, ControlState
+from dagflow.journal.windows import PlannedTuples, WindowIntent, WindowPlan
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import join
 from dagflow.storage.objects import ObjectStore

@@ -11,7 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError
-from dagflow.journal import PartitionCounts, Receipt
+from dagflow.journal.state import PartitionCounts
+from dagflow.journal.windows import Receipt
 from dagflow.report.metric_names import METRICS, STATES
 from dagflow.report.prometheus import metrics_text, sample_names
 from dagflow.report.reading import LiveSource, Reading, read_checkpoint

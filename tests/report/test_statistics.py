@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from dagflow.engine.placed_app import PlacedApp
-from dagflow.journal import JournalState, PartitionCounts, WindowIntent, WindowPlan
+from dagflow.journal.state import JournalState, PartitionCounts
+from dagflow.journal.windows import WindowIntent, WindowPlan
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters, OperatorCounters
 from dagflow.report.snapshot import RunningWindow, WholeInput

@@ -18,7 +18,8 @@ from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_repair import repair
 from dagflow.errors import DagflowError, JournalError, LostOutputError
 from dagflow.execution.messages import WindowTask
-from dagflow.journal import JournalState, read_state, read_window
+from dagflow.journal.reader import read_state, read_window
+from dagflow.journal.state import JournalState
 from dagflow.plan.groups import grouped
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.manifest import WindowManifest, window_manifest

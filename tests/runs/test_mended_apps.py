@@ -14,7 +14,8 @@ import pytest
 
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError, JournalError
-from dagflow.journal import JournalState, read_state
+from dagflow.journal.reader import read_state
+from dagflow.journal.state import JournalState
 from dagflow.plan.load import load_app
 from dagflow.storage.context import StorageContext
 from tests.engine.test_driver import Watcher, crashing

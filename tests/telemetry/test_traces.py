@@ -11,8 +11,7 @@ from google.protobuf import json_format  # type: ignore[import-untyped]  # its s
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from dagflow.engine.run import run
-from dagflow.journal import Window, WindowIntent, WindowPlan
-from dagflow.journal.windows import PHASES
+from dagflow.journal.windows import PHASES, Window, WindowIntent, WindowPlan
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.telemetry.traces import WindowTrace, otlp_request
 from tests.telemetry.app import orders

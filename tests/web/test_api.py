@@ -11,7 +11,7 @@ import pytest
 
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError, MissingError
-from dagflow.journal import Window, WindowIntent, WindowPlan
+from dagflow.journal.windows import Window, WindowIntent, WindowPlan
 from dagflow.plan.load import load_app
 from dagflow.report.status import status
 from dagflow.spec.shown_text import without_secrets

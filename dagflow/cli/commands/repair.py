@@ -15,7 +15,7 @@ from dagflow.cli.locations import load, require_no_file_above, storage_of
 from dagflow.cli.shared_options import Settings, store_option, verbose_option
 from dagflow.engine.window_repair import RepairedWindow, repair
 from dagflow.errors import MissingError
-from dagflow.journal import read_state
+from dagflow.journal.reader import read_state
 from dagflow.storage.context import StorageContext
 
 

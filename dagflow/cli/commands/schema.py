@@ -14,7 +14,8 @@ from dagflow.api.transactions import ColumnChange
 from dagflow.cli import output
 from dagflow.cli.locations import journal_required, locate
 from dagflow.cli.shared_options import Settings, store_option, verbose_option
-from dagflow.journal import ColumnHistory, read_state_with_roots
+from dagflow.journal.reader import read_state_with_roots
+from dagflow.journal.windows import ColumnHistory
 from dagflow.spec.json_schema import json_schema, module_schema
 from dagflow.spec.known_names import known_names
 

@@ -10,7 +10,7 @@ from dagflow.cli.locations import locate
 from dagflow.cli.shared_options import Settings, store_option, verbose_option
 from dagflow.engine.signing import sign
 from dagflow.errors import MissingError
-from dagflow.journal import with_roots_of_run
+from dagflow.journal.reader import with_roots_of_run
 from dagflow.storage.location import absolute
 
 

@@ -16,7 +16,7 @@ from dagflow.cli.locations import journal_required, locate
 from dagflow.cli.output import definitions
 from dagflow.cli.render import left_out_lines
 from dagflow.cli.shared_options import Settings, store_option, verbose_option
-from dagflow.journal import read_state
+from dagflow.journal.reader import read_state
 from dagflow.report.input_ranges import InputRange
 from dagflow.report.manifest import Provenance, TrackedFile, WindowManifest, tracked_files, unmatched, window_manifest
 from dagflow.report.snapshot import RunSnapshot

@@ -5,7 +5,9 @@ from __future__ import annotations
 import bisect
 import time
 
-from dagflow.journal import JournalState, Window, all_windows, find_window
+from dagflow.journal.retention import all_windows, find_window
+from dagflow.journal.state import JournalState
+from dagflow.journal.windows import Window
 from dagflow.report.manifest import inputs_of
 from dagflow.storage.objects import ObjectStore
 

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dagflow.errors import DagflowError
-from dagflow.journal import JournalState, Window, newest_windows
+from dagflow.journal.retention import newest_windows
+from dagflow.journal.state import JournalState
+from dagflow.journal.windows import Window
 from dagflow.report.input_ranges import InputRange
 from dagflow.report.manifest import IN_PART, LEFT_OUT, PLANNED, READ, WindowManifest, inputs_of, manifest_of
 from dagflow.report.open_rejects import rejects_of

@@ -9,7 +9,8 @@ from dataclasses import asdict
 from typing import Any
 
 from dagflow.errors import DagflowError
-from dagflow.journal import Window, newest_windows
+from dagflow.journal.retention import newest_windows
+from dagflow.journal.windows import Window
 from dagflow.metrics import names
 from dagflow.report.reading import Reading
 from dagflow.report.snapshot import RunSnapshot

@@ -10,7 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dagflow.journal import AppFacts, JournalState, OperatorFacts, Window, newest_windows
+from dagflow.journal.app_facts import AppFacts, OperatorFacts
+from dagflow.journal.retention import newest_windows
+from dagflow.journal.state import JournalState
+from dagflow.journal.windows import Window
 from dagflow.metrics import names
 from dagflow.plan.fusing import Fusion, fuse
 from dagflow.plan.physical import Edge, PortRef

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dagflow.journal import Window
+from dagflow.journal.windows import Window
 
 MANY_PARTITIONS = 64
 """Partitions of one stage that are shown; the sentence is about all."""

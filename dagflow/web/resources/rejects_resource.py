@@ -11,7 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dagflow.journal import JournalState, newest_windows
+from dagflow.journal.retention import newest_windows
+from dagflow.journal.state import JournalState
 from dagflow.report.open_rejects import RejectChoice, WindowRejects, rejects_of
 from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from dagflow.journal import newest_windows
+from dagflow.journal.retention import newest_windows
 from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.query import Query
 from dagflow.web.resources.windows_resource import row_of

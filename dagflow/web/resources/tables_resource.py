@@ -11,7 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from dagflow.api.properties import parse_size
-from dagflow.journal import JournalState, Window, newest_windows
+from dagflow.journal.retention import newest_windows
+from dagflow.journal.state import JournalState
+from dagflow.journal.windows import Window
 from dagflow.storage.location import redacted
 from dagflow.web.app_files import AppFile
 from dagflow.web.checkpoints import Checkpoint

@@ -10,7 +10,9 @@ from typing import Any
 
 from dagflow.api.column_typing import type_name
 from dagflow.api.transactions import ColumnChange
-from dagflow.journal import JournalState, Window, WindowIntent, find_window, newest_windows
+from dagflow.journal.retention import find_window, newest_windows
+from dagflow.journal.state import JournalState
+from dagflow.journal.windows import Window, WindowIntent
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
 from dagflow.report.manifest import WindowTimes, manifest_of, merging_window

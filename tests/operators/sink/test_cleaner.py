@@ -12,7 +12,7 @@ from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError, OperatorError, StorageError
 from dagflow.execution.messages import WindowTask
 from dagflow.execution.program import Program
-from dagflow.journal import committed_windows
+from dagflow.journal.reader import committed_windows
 from dagflow.metrics.names import CLEANED, CLEANED_NOT
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime

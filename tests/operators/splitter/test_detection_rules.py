@@ -12,7 +12,7 @@ from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError, MissingError, SourceChangedError
 from dagflow.execution.messages import WindowTask
 from dagflow.execution.program import Program
-from dagflow.journal import committed_windows
+from dagflow.journal.reader import committed_windows
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.base import Runtime

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.journal import Window
+from dagflow.journal.windows import Window
 from dagflow.report.manifest import WindowManifest, manifest_of
 from dagflow.web.app_files import AppFile
 from dagflow.web.query import RequestError
