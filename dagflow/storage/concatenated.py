@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dagflow.errors import MissingError, StorageError
-from dagflow.storage.columns import binary_column, int64_column
+from dagflow.storage.columns import int64_column
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_stat import FileStat
 from dagflow.storage.location import absolute, join, name_of, parent, redacted
@@ -44,10 +44,9 @@ class MergedEntry:
     length: int
 
 
-def encode_index(paths: Sequence[str], offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> bytes:
+def encode_index(paths: pa.ChunkedArray, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> bytes:
     """An index as a Parquet file with the columns path (bytes), offset and length, sorted by path."""
-    # As bytes, because a path may hold any byte but NUL.
-    columns = [binary_column(list(map(os.fsencode, paths))), int64_column(offsets), int64_column(lengths)]
+    columns = [paths, int64_column(offsets), int64_column(lengths)]
     table = pa.Table.from_arrays(columns, schema=SCHEMA).sort_by("path")
     sink = io.BytesIO()
     pq.write_table(table, sink, row_group_size=_GROUP_ROWS, compression="zstd", use_dictionary=False)

@@ -71,17 +71,17 @@ class _Concatenation(MergedFile):
 
     def __init__(self, stream: FileStream, max_bytes: int | None) -> None:
         super().__init__(stream, max_bytes)
-        self._paths: list[str] = []
+        self._paths: list[pa.BinaryArray] = []
         self._lengths: list[npt.NDArray[np.int32]] = []
 
     def append(self, paths: pa.BinaryArray, contents: pa.BinaryArray, borders: npt.NDArray[np.int32]) -> None:
         self.stream.write(bytes_of(contents, borders))
-        self._paths += map(os.fsdecode, paths.to_pylist())
+        self._paths.append(paths)
         self._lengths.append(np.diff(borders))
 
     def finish(self) -> None:
         lengths = np.concatenate(self._lengths).astype(np.int64)
-        index = encode_index(self._paths, np.cumsum(lengths) - lengths, lengths)
+        index = encode_index(pa.chunked_array(self._paths), np.cumsum(lengths) - lengths, lengths)
         self.stream.add_companion(INDEX_SUFFIX, index)
 
 

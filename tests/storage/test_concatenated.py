@@ -20,8 +20,9 @@ from tests.storage.shared import STORAGE
 _ENCODES = """
 import sys
 import numpy as np
+import pyarrow as pa
 from dagflow.storage.concatenated import encode_index
-encode_index(["b", "a"], np.array([0, 1]), np.array([1, 4]))
+encode_index(pa.chunked_array([pa.array([b"b"]), pa.array([b"a"])]), np.array([0, 1]), np.array([1, 4]))
 sys.exit("pandas" in sys.modules)
 """
 
@@ -29,7 +30,8 @@ sys.exit("pandas" in sys.modules)
 def test_an_index_is_sorted_by_path_and_keeps_any_byte() -> None:
     """A path may be no UTF-8; numbers may lie in memory in any way."""
     numbers = np.arange(6, dtype=np.int64)
-    table = pq.read_table(io.BytesIO(encode_index(["z", "\udcff", "a"], numbers[::-2], numbers[::2])))
+    paths = pa.chunked_array([[b"z"], [b"\xff", b"a"]], pa.binary())
+    table = pq.read_table(io.BytesIO(encode_index(paths, numbers[::-2], numbers[::2])))
     assert table.schema == SCHEMA
     assert [tuple(row.values()) for row in table.to_pylist()] == [(b"a", 1, 4), (b"z", 5, 0), (b"\xff", 3, 2)]
 
@@ -37,14 +39,16 @@ def test_an_index_is_sorted_by_path_and_keeps_any_byte() -> None:
 def test_an_index_of_nothing_is_a_table() -> None:
     """With its columns, and no row."""
     nothing = np.empty(0, np.int64)
-    assert pq.read_table(io.BytesIO(encode_index([], nothing, nothing))).schema == SCHEMA
+    index = encode_index(pa.chunked_array([], pa.binary()), nothing, nothing)
+    assert pq.read_table(io.BytesIO(index)).schema == SCHEMA
 
 
 def test_entries_are_of_all_directories_but_that_of_what_is_pending(tmp_path: Path) -> None:
     """A directory of the input may begin with a dot, and groups are named like those; what is pending may vanish."""
     for directory in (".h", "sub/.h", PENDING_DIRECTORY):
         (tmp_path / directory).mkdir(parents=True)
-        index = encode_index([f"{directory}/x"], np.array([1]), np.array([2]))
+        paths = pa.chunked_array([[f"{directory}/x".encode()]], pa.binary())
+        index = encode_index(paths, np.array([1]), np.array([2]))
         (tmp_path / directory / f"part{INDEX_SUFFIX}").write_bytes(index)
     assert sorted(entry.path for entry in list_entries(STORAGE, str(tmp_path))) == [".h/x", "sub/.h/x"]
     assert find(STORAGE, str(tmp_path), ".h/x").url == str(tmp_path / ".h" / "part")
