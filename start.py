@@ -141,7 +141,7 @@ def make_venv() -> None:
             f"python -m venv failed: {(made.stdout + made.stderr).strip()}\n"
             "    on Debian and Ubuntu: apt install python3-venv"
         )
-    # The pip that comes with Python 3.11 takes twice as long for the rest. Without a newer one it does as well.
+    # The pip that comes with Python 3.11 takes twice as long. Where no newer one can be had it does the work too.
     subprocess.call([*PIP, "install", "--quiet", "--upgrade", "pip"], stdin=subprocess.DEVNULL)
 
 
