@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
@@ -19,7 +20,8 @@ def published(directory: Path, contents: dict[str, bytes]) -> Path:
     """A merged file and its index, as FileMerger publishes them."""
     directory.mkdir(parents=True)
     lengths = np.array([len(content) for content in contents.values()], np.int64)
-    index = encode_index(list(contents), np.cumsum(lengths) - lengths, lengths)
+    paths = pa.chunked_array([list(map(os.fsencode, contents))], pa.binary())
+    index = encode_index(paths, np.cumsum(lengths) - lengths, lengths)
     (directory / "merged").write_bytes(b"".join(contents.values()))
     (directory / f"merged{INDEX_SUFFIX}").write_bytes(index)
     return directory
