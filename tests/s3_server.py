@@ -17,7 +17,7 @@ _START_S = 30.0
 # The server says of every upload that it was begun in 2010, so that any driver's sweep took those of all others for
 # abandoned: here they are as old as the server.
 _PROGRAM = """
-import sys, time
+import sys, threading, time
 from moto.server import DomainDispatcherApplication, create_backend_app
 from werkzeug.serving import run_simple
 
@@ -28,7 +28,16 @@ def with_dates(environ, start_response):
     body = app(environ, start_response)
     return [part.replace(*dated) for part in body] if environ["QUERY_STRING"].startswith("uploads") else body
 
-run_simple("127.0.0.1", int(sys.argv[1]), with_dates, threaded=True)
+# It looks whether a name is taken and then writes, so that of two creators at the same time both would get it.
+one_by_one = threading.Lock()
+
+def served(environ, start_response):
+    if not environ.keys() & {"HTTP_IF_NONE_MATCH", "HTTP_IF_MATCH"}:
+        return with_dates(environ, start_response)
+    with one_by_one:
+        return with_dates(environ, start_response)
+
+run_simple("127.0.0.1", int(sys.argv[1]), served, threaded=True)
 """
 
 
