@@ -28,7 +28,7 @@ def with_dates(environ, start_response):
     body = app(environ, start_response)
     return [part.replace(*dated) for part in body] if environ["QUERY_STRING"].startswith("uploads") else body
 
-# It looks whether a name is taken and then writes, so that of two creators at the same time both would get it.
+# moto looks whether a name is taken, and then writes: of creators at the same time two may get it.
 one_by_one = threading.Lock()
 
 def served(environ, start_response):

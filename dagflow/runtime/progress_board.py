@@ -114,7 +114,7 @@ class ProgressBoard:
             self._windows[window_id] = {}
 
     def close(self, window_id: int) -> None:
-        """Forget a window, and ignore tasks of it that are still at work somewhere."""
+        """Forget a window; of tasks of it that are still at work only the ends of standstills are told."""
         with self._lock:
             self._windows.pop(window_id, None)
 
@@ -125,25 +125,10 @@ class ProgressBoard:
             return
         with self._lock:
             tasks = self._windows.get(message.work.window_id)
-            if tasks is None:
-                # A task that has gone on may say so when its window is complete already.
-                if isinstance(message, StallReport) and message.is_over:
-                    logger.warning("%s", message)
-                return
-            now, key = self._now(), (message.work.stage, message.work.partition)
-            self._reported_s, self._is_start_told = now, False
-            if isinstance(message, StallReport):
-                known = tasks.setdefault(key, _Task(TaskReport(message.work, 0), now))
-                known.reported_s = known.stalled_s = now
-                known.stall = None if message.is_over or message.is_ended else message
-                if message.is_ended:
-                    known.report, known.timed_out = (
-                        TaskReport(message.work, known.report.bytes_read),
-                        message.work.attempt,
-                    )
-            else:
-                self._take(tasks, key, message, now)
-        if isinstance(message, StallReport):
+            if tasks is not None:
+                self._take(tasks, message)
+        # The end of a standstill may arrive when its window is complete.
+        if isinstance(message, StallReport) and (tasks is not None or message.is_over):
             logger.warning("%s", message)
 
     def _print(self, message: OutputReport) -> None:
@@ -153,7 +138,21 @@ class ProgressBoard:
         if message.is_last:
             self._output.leave_out(operator)
 
-    def _take(self, tasks: dict[tuple[int, int], _Task], key: tuple[int, int], report: TaskReport, now: float) -> None:
+    def _take(self, tasks: dict[tuple[int, int], _Task], message: TaskReport | StallReport) -> None:
+        now, key = self._now(), (message.work.stage, message.work.partition)
+        self._reported_s, self._is_start_told = now, False
+        if isinstance(message, TaskReport):
+            self._take_report(tasks, key, message, now)
+            return
+        known = tasks.setdefault(key, _Task(TaskReport(message.work, 0), now))
+        known.reported_s = known.stalled_s = now
+        known.stall = None if message.is_over or message.is_ended else message
+        if message.is_ended:
+            known.report, known.timed_out = TaskReport(message.work, known.report.bytes_read), message.work.attempt
+
+    def _take_report(
+        self, tasks: dict[tuple[int, int], _Task], key: tuple[int, int], report: TaskReport, now: float
+    ) -> None:
         known = tasks.get(key)
         if known is None:
             tasks[key] = _Task(report, now)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from dagflow.execution.task_progress import (
+    MAX_MESSAGE,
     REPORT_EVERY_S,
     OperatorReport,
     ProgressAddress,
@@ -16,6 +17,7 @@ from dagflow.execution.task_progress import (
     TaskReport,
     WorkAtHand,
 )
+from tests.cli.processes import PATIENCE_S
 
 
 def test_a_task_reports_its_whole_count_and_its_end() -> None:
@@ -49,6 +51,24 @@ def test_a_report_that_cannot_be_sent_is_lost(host: str) -> None:
     with ProgressSender(ProgressAddress(host, 1, b"12345678")) as sender:
         for _ in range(3):
             sender.send(TaskReport(WorkAtHand(1, 0, 0), 1))
+
+
+def test_reports_arrive_after_others_were_lost() -> None:
+    """That one was lost may only show when the next is sent, which is lost as well."""
+    report = TaskReport(WorkAtHand(1, 0, 0), 1)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(("127.0.0.1", 0))
+        port = receiver.getsockname()[1]
+    address = ProgressAddress("127.0.0.1", port, b"12345678")
+    with ProgressSender(address) as sender:
+        for _ in range(3):
+            sender.send(report)
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+            receiver.bind(("127.0.0.1", port))
+            receiver.settimeout(PATIENCE_S)
+            sender.send(report)
+            sender.send(report)
+            assert address.report(receiver.recv(MAX_MESSAGE)) == report
 
 
 @pytest.mark.parametrize("host", ["localhost", "no.such.host.invalid"])

@@ -11,8 +11,7 @@ import numpy.typing as npt
 from operators.splitter.index.file_index import FileIndex
 
 BITS_EACH = 16
-"""Bits of the filter for each file, of which each sets as many as there are factors: of a thousand unknown files a few
-are taken for known."""
+"""Size of the filter for each file that it is made for."""
 
 LEAST_BITS, MOST_BITS = 16, 28
 """Sizes of the filter, as powers of two: 8 KiB, and 32 MiB however many files there are."""
@@ -20,8 +19,9 @@ LEAST_BITS, MOST_BITS = 16, 28
 RECENT_FILES = 1 << 16
 """Files of a running scan that are remembered one by one: more than can wait to be taken."""
 
-# Odd, so that numbers which differ in any bit differ in their products.
 _FACTORS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93, 0xA0761D6478BD642F)
+"""One for each bit that a file sets. With four of them, a full filter takes one or two of a thousand unknown files for
+known. They are odd, so that different numbers have different products."""
 
 
 class IdentityFilter:
