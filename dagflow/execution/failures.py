@@ -77,7 +77,7 @@ class FailedInput:
         if not isinstance(payload, RecordBatch):
             return cls((payload,))
         if position < 0:
-            return cls(tuple(payload.blocks))
+            return cls(payload.blocks)  # not as a tuple: a batch of small files makes each block when it is asked for
         return cls((payload.block_of(position),), int(payload.offsets()[position]))
 
     def __str__(self) -> str:

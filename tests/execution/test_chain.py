@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pickle
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal, overload
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from dagflow import InputPort, Operator, OutputPort
 from dagflow.api.records import Delimiters, Origin, RecordBatch
 from dagflow.errors import DagflowError, OperatorError, RecordError, SourceChangedError, TransientStorageError
-from dagflow.execution.chain import Chain
+from dagflow.execution.chain import AtHand, Chain
 from dagflow.execution.emitted_records import BATCH_BYTES
 from dagflow.execution.port_buffer import GATHERED_ITEMS
 from dagflow.plan.physical import Edge, PortRef
@@ -169,6 +170,32 @@ def test_a_batch_that_fails_is_told_with_all_of_its_blocks() -> None:
     )
     with pytest.raises(OperatorError, match=expected):
         run_operator(Calls(take=fail), batch)
+
+
+def test_a_report_makes_only_the_blocks_that_it_names() -> None:
+    """There is one for each small file of a batch, and reports are made while the batch is worked on."""
+    made: list[int] = []
+
+    class Blocks(Sequence[Sample]):
+        """Blocks that are made when they are asked for."""
+
+        def __len__(self) -> int:
+            return 200
+
+        @overload
+        def __getitem__(self, index: int) -> Sample: ...
+        @overload
+        def __getitem__(self, index: slice) -> Sequence[Sample]: ...
+        def __getitem__(self, index: int | slice) -> Sample | Sequence[Sample]:
+            assert isinstance(index, int)
+            made.append(range(200)[index])
+            return Sample(str(made[-1]), b"x" * 50)
+
+    blocks: Any = Blocks()
+    batch = RecordBatch.from_records([b"1"], origin=Origin(blocks, np.array([0]), 0, np.zeros(1, np.int32)))
+    at_hand = AtHand("reader", Calls().take, batch)
+    assert str(at_hand) == "take() in a batch of 200 blocks, from 0 [0, 50) to 199 [0, 50)"
+    assert {*made} == {0, 199}
 
 
 def test_an_error_of_dagflows_own_gets_a_place_and_keeps_its_hint() -> None:
