@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import Final
 
 from typing_extensions import Buffer
@@ -82,14 +83,34 @@ def read_until(fingerprint: int, size_bytes: int) -> int:
 
 def fingerprint_of(data: memoryview) -> int:
     """What fingerprint() gives for a file whose first bytes these are."""
-    size = len(data)
-    return fingerprint_of_head_and_tail(data[:PROBED_BYTES], data[max(min(size, PROBED_BYTES), size - PROBED_BYTES) :])
+    return fingerprints_of(data, [0], [len(data)])[0]
+
+
+def fingerprints_of(data: memoryview, starts: Iterable[int], sizes: Iterable[int]) -> list[int]:
+    """What fingerprint() gives for each of the files whose bytes lie in a buffer.
+
+    Args:
+        data: The buffer, of bytes.
+        starts: For each file where it begins there.
+        sizes: For each file its length in bytes.
+    """
+    found = []
+    for start, size in zip(starts, sizes, strict=True):
+        end = start + size
+        border = start + PROBED_BYTES if size > PROBED_BYTES else end
+        tail = end - PROBED_BYTES if size > 2 * PROBED_BYTES else border
+        found.append(_combined(updated_crc32(data[start:border], 0), updated_crc32(data[tail:end], 0)))
+    return found
 
 
 def fingerprint_of_head_and_tail(head: Buffer, tail: Buffer) -> int:
     """What fingerprint() gives for a file with these first and last bytes, none of them in both."""
+    return _combined(updated_crc32(head, 0), updated_crc32(tail, 0))
+
+
+def _combined(head: int, tail: int) -> int:
     # No forgery is to be feared, and of a million small files a cryptographic hash would be an eighth of the work.
-    return (updated_crc32(head, 0) << 31) ^ updated_crc32(tail, 0) or 1
+    return (head << 31) ^ tail or 1
 
 
 def _read(descriptor: int, start: int, end: int) -> bytes:

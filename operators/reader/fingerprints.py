@@ -7,8 +7,8 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.fingerprint import (
     PROBED_BYTES,
     UNKNOWN,
-    fingerprint_of,
     fingerprint_of_head_and_tail,
+    fingerprints_of,
     gone_from,
     left_out_from,
 )
@@ -130,9 +130,8 @@ def buffered_fingerprints(files: BufferedFiles, storage: StorageContext) -> File
     batch = files.batch
     if batch.is_open or batch.etags or not len(files.indices) or not storage.backend(batch.base).is_local:
         return None
-    view = memoryview(files.buffer).cast("B")
-    starts, sizes = files.borders[:-1].tolist(), files.sizes.tolist()
-    fingerprints = [fingerprint_of(view[start : start + size]) for start, size in zip(starts, sizes, strict=True)]
+    sizes = files.sizes.tolist()
+    fingerprints = fingerprints_of(memoryview(files.buffer).cast("B"), files.borders[:-1].tolist(), sizes)
     return FileFingerprints.of(
         batch.base, batch.names.take(files.indices), sizes, batch.mtimes[files.indices], fingerprints
     )

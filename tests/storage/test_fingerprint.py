@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.storage.fingerprint import PROBED_BYTES, UNKNOWN, fingerprint
+from dagflow.storage.fingerprint import PROBED_BYTES, UNKNOWN, fingerprint, fingerprints_of
 
 CONTENT = bytes(range(256)) * 12
 
@@ -38,3 +38,18 @@ def test_what_is_not_there_has_no_fingerprint(tmp_path: Path) -> None:
     assert fingerprint(os.fsencode(path), 4) == UNKNOWN
     path.write_bytes(b"abc")
     assert fingerprint(os.fsencode(path), 4) == UNKNOWN
+
+
+def test_files_in_a_buffer_have_the_fingerprints_of_those_on_disk(tmp_path: Path) -> None:
+    """Wherever they lie in it, and whatever lies between them."""
+    path, gap = tmp_path / "a", b"between"
+    sizes = [0, 1, PROBED_BYTES - 1, PROBED_BYTES, PROBED_BYTES + 1, 2 * PROBED_BYTES - 1, 2 * PROBED_BYTES + 1, 3000]
+    found, data, starts = [], b"", []
+    for size in sizes:
+        path.write_bytes(content := os.urandom(size))
+        found.append(fingerprint(os.fsencode(path), size))
+        data += gap
+        starts.append(len(data))
+        data += content
+    assert fingerprints_of(memoryview(data), starts, sizes) == found
+    assert len({*found}) == len(sizes), "all differ"
