@@ -44,6 +44,8 @@ class NameColumn(Sequence[str]):
             return []
         first, last = int(positions.min()), int(positions.max())
         stretch = list(self[first : last + 1])
+        if len(positions) == len(stretch) and (np.diff(positions) == 1).all():
+            return stretch
         return [stretch[position] for position in (positions - first).tolist()]
 
     def __len__(self) -> int:

@@ -25,9 +25,9 @@ _ROW_GROUP_BYTES = 32 << 20
 
 
 def files_batch(paths: Sequence[str], contents: pa.BinaryArray) -> RecordBatch:
-    """Files as records with the columns path, as the file system has it, and content, both bytes."""
+    """Files, at least one, as records with the columns path, as the file system has it, and content, both bytes."""
     # As bytes, because a path may hold any byte but NUL.
-    columns = [binary_column(list(map(os.fsencode, paths))), contents]
+    columns = [binary_column(os.fsencode("\0".join(paths)).split(b"\0")), contents]
     return RecordBatch(pa.RecordBatch.from_arrays(columns, ["path", "content"]))
 
 
