@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections import deque
@@ -355,16 +356,17 @@ def _with_content(entries: pa.Table) -> pa.Table:
 
 def _entries_in(events: Sequence[FileFingerprints], roots: Roots) -> pa.Table:
     """The reported versions and fingerprints as entries, by path."""
-    parts = [(_paths_of(event, roots), event) for event in events if len(event.sizes)]
+    parts = [event for event in events if len(event.sizes)]
     # Batches are read in any order, but the files in each ascend, and mostly one batch comes after the other.
     # A fingerprint of a file's end counts more than the report that its first block was skipped.
     # Of what is gone the first block counts.
-    parts.sort(key=lambda part: (part[1].fingerprints[0] < UNKNOWN, part[0][0].as_py(), _gone_from(part[1])))
-    paths = pa.chunked_array([path for path, _ in parts], pa.binary())
+    parts.sort(key=lambda event: (event.fingerprints[0] < UNKNOWN, _first_path(event, roots), _gone_from(event)))
+    by_base = itertools.groupby(parts, lambda event: event.base)
+    paths = pa.chunked_array([_paths_of(base, [*group], roots) for base, group in by_base], pa.binary())
     nothing = np.empty(0, np.int64)
-    sizes = np.concatenate([nothing, *(event.sizes for _, event in parts)])
-    mtimes = np.concatenate([nothing, *(event.mtimes for _, event in parts)])
-    prints = np.concatenate([nothing, *(event.fingerprints for _, event in parts)])
+    sizes = np.concatenate([nothing, *(event.sizes for event in parts)])
+    mtimes = np.concatenate([nothing, *(event.mtimes for event in parts)])
+    prints = np.concatenate([nothing, *(event.fingerprints for event in parts)])
     unknown = np.zeros(len(paths), np.int64)
     numbers = map(int64_column, (sizes, mtimes, unknown, unknown, prints))
     return newest(pa.Table.from_arrays([paths, *numbers], schema=SCHEMA))
@@ -374,12 +376,22 @@ def _gone_from(event: FileFingerprints) -> int:
     return read_until(int(event.fingerprints[0]), 0)
 
 
-def _paths_of(event: FileFingerprints, roots: Roots) -> pa.BinaryArray:
-    # Columns throughout: single names would take three times the memory and the time.
-    names = pc.split_pattern(binary_column([event.names]), "\0").flatten()
-    if event.base:
-        return pc.binary_replace_slice(names, 0, 0, os.fsencode(roots.shorten(event.base)))
-    return binary_column([os.fsencode(roots.shorten(os.fsdecode(name))) for name in names.to_pylist()])
+def _first_path(event: FileFingerprints, roots: Roots) -> bytes:
+    name = event.names.partition(b"\0")[0]
+    return os.fsencode(roots.shorten(event.base)) + name if event.base else _shortened(name, roots)
+
+
+def _paths_of(base: str, events: Sequence[FileFingerprints], roots: Roots) -> pa.BinaryArray:
+    """The paths in events of one base."""
+    # Columns throughout, of as many files as possible: single names would take three times the memory and the time.
+    names = pc.split_pattern(binary_column([b"\0".join(event.names for event in events)]), "\0").flatten()
+    if base:
+        return pc.binary_replace_slice(names, 0, 0, os.fsencode(roots.shorten(base)))
+    return binary_column([_shortened(name, roots) for name in names.to_pylist()])
+
+
+def _shortened(path: bytes, roots: Roots) -> bytes:
+    return os.fsencode(roots.shorten(os.fsdecode(path)))
 
 
 def _completed(entries: pa.Table, reported: pa.Table) -> tuple[pa.Table, pa.Table]:
