@@ -167,6 +167,9 @@ def _opened(value: Any) -> msgspec.Raw:
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
+_WITHOUT_FLOATS = frozenset((int, str, bool, type(None)))
+
+
 def _is_finite(value: Any) -> bool:
     values = [value]
     for each in values:  # which grows
@@ -175,7 +178,8 @@ def _is_finite(value: Any) -> bool:
         if isinstance(each, dict):
             values.extend(each.values())
         elif isinstance(each, list | tuple):
-            values.extend(each)
+            if not _WITHOUT_FLOATS.issuperset(map(type, each)):
+                values.extend(each)
         elif isinstance(each, float) and not math.isfinite(each):
             return False
     return True

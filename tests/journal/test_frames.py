@@ -35,7 +35,7 @@ def test_a_compressed_value_is_written_as_if_it_were_not(value: object, beside: 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf, -0.0, 5e-324])
 def test_numbers_that_json_does_not_know_come_back(number: float) -> None:
     """None of them becomes null, wherever it stands: a record of the user's may hold it."""
-    value = {"a": [None, {"b": number}], "c": [[number]]}
+    value = {"a": [None, {"b": number}], "c": [[number]], "d": [1, "e", number]}
     assert repr(decode(encode(value), "x")) == repr(value)
     assert repr(decode(encode([compressed(value), None]), "x")) == repr([value, None])
     assert repr(decompressed(compressed(value))) == repr(value)
