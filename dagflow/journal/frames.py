@@ -168,6 +168,7 @@ def _opened(value: Any) -> msgspec.Raw:
 
 
 _WITHOUT_FLOATS = frozenset((int, str, bool, type(None)))
+"""Types of which long lists are made: columns of the files of a window."""
 
 
 def _is_finite(value: Any) -> bool:

@@ -20,8 +20,8 @@ RECENT_FILES = 1 << 16
 """Files of a running scan that are remembered one by one: more than can wait to be taken."""
 
 _FACTORS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93, 0xA0761D6478BD642F)
-"""One for each bit that a file sets. With four of them, a full filter takes one or two of a thousand unknown files for
-known. They are odd, so that different numbers have different products."""
+"""One for each bit that a file sets. With four of them, a full filter takes at most three of a thousand unknown files
+for known. They are odd, so that different numbers have different products."""
 
 
 class IdentityFilter:
