@@ -55,8 +55,11 @@ class ClassRegistry(Generic[T]):
         module_name, _, name = path.rpartition(".")
         try:
             module = importlib.import_module(module_name)
-        except ImportError as error:
-            raise ValueError(f"{self.kind} '{path}': cannot import {module_name}: {error}") from error
+        except (ImportError, SyntaxError, TypeError, ValueError) as error:  # a relative name is a TypeError
+            raise ValueError(
+                f"{self.kind} '{path}': cannot import {module_name or 'a module without a name'}: {error}; "
+                "a dotted path is module.Class, such as my_formats.Pairs for class Pairs of my_formats.py"
+            ) from error
         if not hasattr(module, name):
             hint = _nearest(name, vars(module)).rstrip(";")
             raise ValueError(f"{self.kind} '{path}': module {module_name} has no '{name}'{hint}")

@@ -3,11 +3,16 @@
 from typing import TYPE_CHECKING, Any
 
 import dagflow.arrow_allocator  # noqa: F401  # before Arrow
+from dagflow.testing.compared_values import show_compared_values
 
 if TYPE_CHECKING:
     from dagflow.testing.apps import run_app
 
 __all__ = ["run_app"]
+
+show_compared_values(
+    *(f"{__name__}.{kind}_contract" for kind in ("backend", "operator", "storage", "target")),
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -41,7 +41,7 @@ class Actual:
 
 @dataclass(frozen=True, slots=True)
 class CaseFailure:
-    """What differs from what a case states.
+    """A difference between what a case states and what was found.
 
     Attributes:
         place: Where it states that.

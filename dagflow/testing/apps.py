@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from dagflow.api.transactions import targets_of
-from dagflow.engine.preparation import Places
+from dagflow.engine.preparation import LocationCollector
 from dagflow.engine.run import RunOptions, run
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
@@ -258,7 +258,7 @@ def _places_inside(plan: LogicalPlan, folder: Path) -> dict[str, list[str]]:
     """
     found: dict[str, list[str]] = {}
     for name, node in plan.operators.items():
-        places = Places(plan.attributes.storage_context())
+        places = LocationCollector(plan.attributes.storage_context())
         node.operator.prepare(places)
         for url in places.outputs:
             if not f"{url}/".startswith(f"{folder}/"):

@@ -97,7 +97,7 @@ class Faults:
         raise InjectedCrash
 
 
-class Pause(Faults):
+class InjectedPause(Faults):
     """No fault: before the k-th durable call something else happens, as if this process had been frozen meanwhile.
 
     Args:

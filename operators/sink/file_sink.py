@@ -152,6 +152,7 @@ class FileSink:
                 start = file.sources.end_before(batch, position)
                 self._end_numbered(directory, file)
                 rows = rows.slice(taken)
+        _require_all(format, position, batch)
 
     def write_named(self, batch: RecordBatch, format: SinkFormat, name: str) -> None:
         """Append records to the file of a name, however large it becomes; an empty batch only begins it.
@@ -177,9 +178,8 @@ class FileSink:
                 "say file_name: part, which puts them into files of their own"
             )
         self._named.sources.add(batch, 0, len(batch))
-        for rows in format.rows_of(batch):
-            if len(rows):
-                self._named.write(rows)
+        count = sum(self._named.write(rows) for rows in format.rows_of(batch) if len(rows))
+        _require_all(format, count, batch)
 
     def _file_for(self, batch: RecordBatch, format: SinkFormat, directory: str) -> _SinkFile:
         files = self._numbered.pop(directory, [])
@@ -223,6 +223,19 @@ class FileSink:
             for file in files:
                 file.close()
         self._numbered.clear()
+
+
+def _require_all(format: SinkFormat, count: int, batch: RecordBatch) -> None:
+    """Refuse a format that made more or fewer rows than there are records: records would be lost, or counted wrongly.
+
+    Raises:
+        ValueError: It did.
+    """
+    if count != len(batch):
+        raise ValueError(
+            f"format '{format.name or type(format).__name__}' made {count} rows of {len(batch)} records; "
+            "rows_of, or encode, must give one for each"
+        )
 
 
 class _SinkFile:

@@ -1,6 +1,10 @@
 """For authors of formats: the laws that every format keeps, as tests to inherit, and what they need."""
 
-from operators.testing.format_contract import (
+from dagflow.testing.compared_values import show_compared_values
+
+show_compared_values(f"{__name__}.format_contract", f"{__name__}.sink_contract")
+
+from operators.testing.format_contract import (  # noqa: E402  # pytest must know of it before
     URL,
     FormatContract,
     MemorySource,
@@ -10,7 +14,7 @@ from operators.testing.format_contract import (
     read_cut,
     read_range,
 )
-from operators.testing.sink_contract import SinkContract
+from operators.testing.sink_contract import SinkContract  # noqa: E402
 
 __all__ = [
     "URL",

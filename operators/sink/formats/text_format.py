@@ -49,15 +49,31 @@ class TextFormat(SinkFormat):
 
     @abstractmethod
     def encode(self, batch: RecordBatch) -> pa.BinaryArray:
-        """The bytes of each record, with what ends it."""
+        """One value of pa.binary() for each record, in order: its bytes, with what ends it."""
 
     def heading(self, batch: RecordBatch) -> bytes:
         """What a file begins with whose first records are those of batch."""
         return b""
 
     def rows_of(self, batch: RecordBatch) -> Iterator[Any]:
-        """The encoded records."""
-        return map(self.encode, _pieces_of(batch))
+        """The encoded records.
+
+        Raises:
+            ValueError: The format cannot hold such records, or encode gave something else than is expected.
+        """
+        return map(self._encoded, _pieces_of(batch))
+
+    def _encoded(self, batch: RecordBatch) -> pa.BinaryArray:
+        rows = self.encode(batch)
+        # The buffers are read as those of these types: a large_binary would be cut at wrong places.
+        if not isinstance(rows, pa.BinaryArray | pa.StringArray) or rows.null_count:
+            is_array = isinstance(rows, pa.Array)
+            found = f"{rows.type} with {rows.null_count} nulls" if is_array else type(rows).__name__
+            raise ValueError(
+                f"{type(self).__name__}.encode gave {found}; it must give one pa.BinaryArray without nulls: "
+                "pa.array(lines, pa.binary()), or array.cast(pa.binary())"
+            )
+        return rows
 
     def start(self, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> FileEncoder:
         """Begin a file, with its heading."""

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
 
+from dagflow.api.context import OperatorContext
 from dagflow.api.records import RecordBatch
 from dagflow.engine.run import run
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
+from dagflow.testing.operators import MemoryOutputs
+from operators.sink.file_sink import FileSink
 from operators.sink.formats import SINK_FORMATS
-from operators.sink.formats.json_lines import JsonLinesSink
+from operators.sink.formats.base import SinkFormat
 from tests.operators.sink.formats.sink_records import decompressed
 from tests.visitors import test_logfmt_sink
+from tests.visitors.logfmt_sink import LogfmtSink
 
 LOGFMT = "tests.visitors.logfmt_sink.LogfmtSink"
 
@@ -46,24 +50,98 @@ def test_an_app_names_a_format_by_its_dotted_path(tmp_path: Path) -> None:
     )
 
 
-class LosesOne(JsonLinesSink):
-    """A format that gets it wrong: of each batch the last record is missing."""
-
-    name: ClassVar[str] = "loses_one"
+class EmptiesOne(LogfmtSink):
+    """A format that gets it wrong: of each batch the last record is empty."""
 
     def encode(self, batch: RecordBatch) -> pa.BinaryArray:
-        return super().encode(batch).slice(0, max(0, len(batch) - 1))
+        return pa.array([*super().encode(batch).to_pylist()[:-1], b"\n"][: len(batch)], pa.binary())
 
 
-class WrongSinkContract(test_logfmt_sink.TestLogfmt):
-    __test__ = False
-    formats: ClassVar = [f"{LosesOne.__module__}.{LosesOne.__name__}"]
+class NumbersLines(LogfmtSink):
+    """A format that gets it wrong: its bytes depend on what it has written before."""
+
+    def encode(self, batch: RecordBatch) -> pa.BinaryArray:
+        lines = super().encode(batch).to_pylist()
+        self._count = getattr(self, "_count", 0) + len(lines)
+        # A comment, which the reader of the test passes over.
+        return pa.array([line[:-1] + f" #{self._count}\n".encode() for line in lines], pa.binary())
 
 
-def test_the_suite_finds_an_output_format_that_is_wrong() -> None:
-    """The law of records fails for a format that loses one."""
-    with pytest.raises(AssertionError):
-        WrongSinkContract().test_any_records_are_read_back_from_any_files()
+class WithoutDot(LogfmtSink):
+    """A format that gets it wrong: its files are called 0000log."""
+
+    suffix: ClassVar[str] = "log"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "finding"),
+    [
+        (EmptiesOne, "assert"),
+        (NumbersLines, "other bytes when a window is written again"),
+        (WithoutDot, "'log' has no dot"),
+    ],
+)
+def test_the_suite_finds_an_output_format_that_is_wrong(wrong: type[SinkFormat], finding: str) -> None:
+    """The law of records fails for it."""
+
+    class WrongContract(test_logfmt_sink.TestLogfmt):
+        __test__ = False
+        formats: ClassVar = [f"{wrong.__module__}.{wrong.__name__}"]
+
+    with pytest.raises(AssertionError, match=finding):
+        WrongContract().test_any_records_are_read_back_from_any_files()
+
+
+def test_asserts_of_the_suites_show_what_they_compare() -> None:
+    """As those of test files: an author sees what was found and what was expected."""
+
+    class WrongContract(test_logfmt_sink.TestLogfmt):
+        __test__ = False
+        formats: ClassVar = [f"{EmptiesOne.__module__}.{EmptiesOne.__name__}"]
+
+    with pytest.raises(AssertionError, match=r"assert \[\{.*\] == \["):
+        WrongContract().test_any_records_are_read_back_from_any_files()
+
+
+class Encoded(LogfmtSink):
+    """A format that gives what a test says in place of the lines of three records."""
+
+    given: ClassVar[Any] = None
+
+    def encode(self, batch: RecordBatch) -> Any:
+        return self.given
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (
+            pa.array([b"1\n", b"2\n", b"3\n"], pa.large_binary()),
+            "Encoded.encode gave large_binary with 0 nulls",
+        ),
+        (pa.array([b"1\n", None, b"3\n"], pa.binary()), "Encoded.encode gave binary with 1 nulls"),
+        ([b"1\n", b"2\n", b"3\n"], "Encoded.encode gave list; it must give one pa.BinaryArray without nulls"),
+        (
+            pa.array([b"1\n"], pa.binary()),
+            "format 'logfmt' made 1 rows of 3 records; rows_of, or encode, must",
+        ),
+        (pa.array([b"1\n"] * 4, pa.binary()), "format 'logfmt' made 4 rows of 3 records"),
+    ],
+)
+def test_rows_that_are_not_those_of_the_records_are_refused(
+    given: Any, problem: str, is_named: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records would be lost, and the run would say that all went well."""
+    monkeypatch.setattr(Encoded, "given", given)
+    batch = RecordBatch(pa.RecordBatch.from_pydict({"n": [1, 2, 3]}))
+    sink = FileSink(OperatorContext(outputs=MemoryOutputs()), "out")
+    sink.begin_window(1)
+    with pytest.raises(ValueError, match=problem):
+        if is_named:
+            sink.write_named(batch, Encoded(), "one")
+        else:
+            sink.write(batch, Encoded())
 
 
 @pytest.mark.parametrize(
@@ -75,6 +153,8 @@ def test_the_suite_finds_an_output_format_that_is_wrong() -> None:
         ({"type": "parquet", "compression": "lzo"}, "format 'parquet', option 'compression'"),
         ({"compression": "gzip"}, "a format is a name, or a mapping with 'type' and options"),
         ("os.path.Nothing", "has no 'Nothing'"),
+        (".LogfmtSink", "cannot import a module without a name: .*; a dotted path is module.Class, such as my_formats"),
+        ("./my_formats.py", "cannot import ./my_formats: .*; a dotted path is module.Class, such as my_formats.Pairs"),
         ("operators.sink.formats.base.SinkFormat", "does not define extension, start"),
         ("operators.reader.formats.csv.Csv", "is not a subclass of SinkFormat"),
     ],
@@ -98,3 +178,11 @@ def test_a_mistake_in_a_format_is_named(value: object, problem: str) -> None:
 def test_names_end_as_usual(format: object, extension: str) -> None:
     """Raw records may be anything, and have no extension."""
     assert SINK_FORMATS.make(format).extension == extension
+
+
+def test_a_module_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mistake in the Python of a format is one of its property, with the line of the module."""
+    (tmp_path / "broken_formats.py").write_text("class Pairs(\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match=r"cannot import broken_formats: .*\(broken_formats.py, line 1\)"):
+        SINK_FORMATS.make("broken_formats.Pairs")
