@@ -21,8 +21,8 @@ ROOT = Path(dagflow.__file__).parents[1]
 PLACES = ("dagflow/**/*.py", "operators/**/*.py")
 
 ADVICE = re.compile(
-    r"(?:^|[;:.] |, and |, or |\n +)((?:add|choose|connect|declare|derive|drop|emit|give|install|keep|leave|let|make"
-    r"|mend|move|name|put|raise|remove|rename|restore|run|say|set|start|take|try|use|wait|write)\b.*)",
+    r"(?:^|[;:.] |, and |, or |\n +)((?:add|choose|connect|declare|derive|drop|emit|fix|give|install|keep|leave|let"
+    r"|make|move|name|put|raise|remove|rename|restore|run|say|set|start|take|try|use|wait|write)\b.*)",
     re.DOTALL,
 )
 """The part of an error's text that says what to do."""
@@ -163,7 +163,7 @@ FOLLOWED = {
     "check the path: something must have written to it": BEFORE,
     "give it another name, as columns:": AGAIN,
     "give one of them the type of the other": AGAIN,
-    "mend the table, name more columns in on": AGAIN,
+    "fix the table, name more columns in on": AGAIN,
     "put the checkpoint where all hosts of the cluster": f"{REMEDIES}test_a_checkpoint_goes_on_when_it_is_put_back",
     "put the table there, or name where it is": BEFORE,
     "take fewer columns with the property columns": AGAIN,

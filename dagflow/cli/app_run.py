@@ -200,7 +200,7 @@ def _account_for_failure(error: Exception, display: Display, again: str, *, as_j
     if isinstance(error, DagflowError) and error.exit_code == 2:
         return  # nothing was run
     if not isinstance(error, JournalError):  # its hint says what to do; or another driver goes on with the work
-        error.add_note(f"    {'' if _may_pass(error) else 'mend that, and '}continue with: {again}")
+        error.add_note(f"    {'' if _may_pass(error) else 'fix that, and '}continue with: {again}")
     if as_json:
         last = display.last or RunSnapshot(display.app)
         state = "stopped" if isinstance(error, RunStoppedError) else "failed"
@@ -214,5 +214,5 @@ def _may_pass(error: Exception) -> bool:
     """Whether the same run may succeed another time, with nothing changed."""
     if not isinstance(error, DagflowError) or isinstance(error, _MAY_PASS):
         return True
-    # An operator's code, a record or a location is to be mended without a word of advice, too.
+    # An operator's code, a record or a location is to be fixed without a word of advice, too.
     return not error.hint and not isinstance(error, (OperatorError, RecordError, MissingError))

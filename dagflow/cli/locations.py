@@ -44,7 +44,7 @@ def note_beside(error: BaseException, app: str) -> None:
             f"    {error.url} was looked for in {Path.cwd()}, and one is {place}: start dagflow in {folder}, or "
             f"name it {folder / error.url}"
         )
-        # What to do next with the error as it is comes behind what mends it.
+        # What to do next with the error as it is comes behind what fixes it.
         error.__notes__ = [note, *getattr(error, "__notes__", ())]
 
 

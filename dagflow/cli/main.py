@@ -39,7 +39,7 @@ COMMANDS = {
     "sign": "Sign the pickles of a checkpoint as your own.",
     "extract": "Take a source file out of merged files.",
     "schema": "Print the JSON Schema of the YAML, or how the columns of tables have changed.",
-    "warm": "Make local runs start faster, once.",
+    "warm": "Store Java's classes, so that later local runs start faster.",
     "doctor": "Check Java, packages, rights, disks, clock and executors.",
 }
 """Each command with what it does, in the order in which a person meets them: the list of them imports none."""

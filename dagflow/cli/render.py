@@ -90,7 +90,7 @@ def account(snapshot: RunSnapshot) -> str:
     """What a run that is over has done."""
     if snapshot.state == "completed" and not snapshot.windows:
         waiting = f", but for {size(snapshot.waiting_bytes)} of records in progress" if snapshot.waiting_bytes else ""
-        done = f"nothing new: all input was processed in earlier runs{waiting}"
+        done = f"nothing new: there is no input that earlier runs have not processed{waiting}"
         lines = [f"{snapshot.app}: {done} ({duration(snapshot.seconds)})"]
         return "\n".join([*lines, *(f"    {line}" for line in left_out_lines(snapshot))])
     took = f"{snapshot.app}: {snapshot.state} in {duration(snapshot.seconds)}"

@@ -290,7 +290,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
         if first := next(filter(None, texts), None):
             raise ValueError(
                 f"the reader has put values aside that are of another type than most: {first}. "
-                f"take them into {self._table.name} with on_type_change: rescue, or mend the input"
+                f"take them into {self._table.name} with on_type_change: rescue, or fix the input"
             )
 
     def _with_metadata(self, batch: RecordBatch) -> pa.RecordBatch:

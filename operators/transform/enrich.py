@@ -169,7 +169,7 @@ class Enrich(ColumnOperator[_Join], SideInput):
             more = f", and {twice.num_rows - 1} more keys" if twice.num_rows > 1 else ""
             raise DagflowError(
                 f"{self._source.name} has {first['count_all']} rows with {key}{more}",
-                hint="mend the table, name more columns in on, or say with duplicates what is done with such keys: "
+                hint="fix the table, name more columns in on, or say with duplicates what is done with such keys: "
                 "reject refuses the records that have one, all gives each record with each row",
             )
 
@@ -302,7 +302,7 @@ class Enrich(ColumnOperator[_Join], SideInput):
         return pa.schema([*schema, *(pa.field(name, table.field(old).type) for name, old in taken.items())])
 
     def resulting_columns(self, arriving: StreamColumns) -> StreamColumns | None:
-        """Those of the records and those of the table; None where the table cannot be looked at from here."""
+        """The columns of the records and of the table; None where the table cannot be read from here."""
         self.require_columns(arriving)
         schema = arriving.with_names(self.on)
         table = self._table_schema()

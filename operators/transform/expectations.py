@@ -103,7 +103,7 @@ class ExpectingOperator(ColumnOperator[Plan]):
         """
         self.count(FAILED, len(failed))
         if failed and self.on_fail == "fail":
-            raise self.error_of(batch, failed, "mend the record, or set on_fail to reject or warn")
+            raise self.error_of(batch, failed, "fix the record, or set on_fail to reject or warn")
         if failed and self.on_fail == "reject":
             self.refuse(batch, dict(sorted(failed.items())))
             batch = batch.filter(pa.array(np.isin(np.arange(len(batch)), list(failed), invert=True)))

@@ -106,15 +106,17 @@ def test_a_start_of_java_is_a_line_in_a_log(capsys: pytest.CaptureFixture[str]) 
 def test_a_run_without_new_input_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     """A quick run says that it had nothing to do."""
     LineDisplay(APP).finish(summary(0.5, state="completed", windows=0))
-    assert capsys.readouterr().err == ("block-reader: nothing new: all input was processed in earlier runs (0.5 s)\n")
+    assert capsys.readouterr().err == (
+        "block-reader: nothing new: there is no input that earlier runs have not processed (0.5 s)\n"
+    )
 
 
 def test_a_run_without_new_input_names_what_still_waits(capsys: pytest.CaptureFixture[str]) -> None:
     """A record in progress has not been processed."""
     LineDisplay(APP).finish(replace(summary(0.5, state="completed", windows=0), waiting_bytes=7))
     assert capsys.readouterr().err == (
-        "block-reader: nothing new: all input was processed in earlier runs, but for 7 B of records in progress"
-        " (0.5 s)\n"
+        "block-reader: nothing new: there is no input that earlier runs have not processed, but for 7 B of records in "
+        "progress (0.5 s)\n"
     )
 
 

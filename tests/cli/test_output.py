@@ -132,5 +132,5 @@ def test_a_mistake_on_the_command_line_names_the_command(capsys: pytest.CaptureF
 
 def test_a_dagflow_error_without_anything_else_is_its_text(capsys: pytest.CaptureFixture[str]) -> None:
     """Message and hint, and nothing else."""
-    output.explain(DagflowError("it broke", hint="mend it"), with_trace=False)
-    assert capsys.readouterr().err == "it broke\n    mend it\n"
+    output.explain(DagflowError("it broke", hint="fix it"), with_trace=False)
+    assert capsys.readouterr().err == "it broke\n    fix it\n"

@@ -13,7 +13,7 @@ from dagflow.cli.shared_options import Settings, store_option, verbose_option
 from dagflow.errors import DagflowError
 from dagflow.report.alert_rules import RecentRejects, exceeded_limits, recent_rejects
 from dagflow.report.endpoints import reason_against
-from dagflow.report.reading import Reading, read_checkpoint
+from dagflow.report.reading import CheckpointReading, read_checkpoint
 from dagflow.spec.problems import quoted
 from dagflow.spec.signal_reader import share_of
 from dagflow.spec.signal_settings import AlertSettings
@@ -35,7 +35,7 @@ def _size(context: click.Context, parameter: click.Parameter, value: str | None)
 
 
 @click.command("check")
-@click.argument("checkpoint", metavar="CHECKPOINT")
+@click.argument("checkpoint", metavar="CHECKPOINT|APP")
 @click.option(
     "--max-age",
     type=click.FloatRange(min=0),
@@ -55,7 +55,7 @@ def command(
     max_backlog: int | None,
     app: str | None,
 ) -> int:
-    """Say in one line whether the journal at CHECKPOINT, or of the app file CHECKPOINT, is well.
+    """Say in one line whether the journal at CHECKPOINT, or that of the app file APP, is well.
 
     Ends with 0 where it is, and with 1 where it is not: the journal cannot be read, the newest run failed, was killed,
     or stands still, or a limit is exceeded. Limits that are not given are those of the app's `alerts`, where an app is
@@ -95,7 +95,7 @@ def _subject(settings: Settings, checkpoint: str, app: str | None) -> tuple[str,
     return location, attributes.storage_context(), attributes.alerts or AlertSettings()
 
 
-def _recent(location: str, storage: StorageContext, reading: Reading, limits: AlertSettings) -> RecentRejects:
+def _recent(location: str, storage: StorageContext, reading: CheckpointReading, limits: AlertSettings) -> RecentRejects:
     # Reading windows may take seconds, where many lie in one object of the archive.
     if reading.snapshot is None or limits.rejects is None:
         return RecentRejects()
@@ -106,7 +106,7 @@ def _recent(location: str, storage: StorageContext, reading: Reading, limits: Al
         return RecentRejects()
 
 
-def _figures(reading: Reading, limits: AlertSettings, recent: RecentRejects) -> str:
+def _figures(reading: CheckpointReading, limits: AlertSettings, recent: RecentRejects) -> str:
     """What Nagios keeps: each figure with its unit and its limit."""
     assert reading.snapshot is not None
     age = "" if limits.freshness_millis is None else f"{limits.freshness_millis / 1000:g}"

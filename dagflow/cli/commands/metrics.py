@@ -15,7 +15,7 @@ from dagflow.report.reading import read_checkpoint
 
 
 @click.command("metrics")
-@click.argument("checkpoint", metavar="CHECKPOINT")
+@click.argument("checkpoint", metavar="CHECKPOINT|APP")
 @click.option(
     "-o",
     "--output",
@@ -28,7 +28,7 @@ from dagflow.report.reading import read_checkpoint
 @verbose_option
 @click.pass_obj
 def command(settings: Settings, checkpoint: str, file: Path | None, app: str | None) -> int:
-    """Print the metrics of the journal at CHECKPOINT, or of the app file CHECKPOINT, in Prometheus' text format.
+    """Print the metrics of the journal at CHECKPOINT, or that of the app file APP, in Prometheus' text format.
 
     Reads only: a run that is under way is not disturbed, and one that is over can still be asked. A journal that cannot
     be read is told by `dagflow_checkpoint_readable 0`, and ends the command with 1.

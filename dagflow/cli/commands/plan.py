@@ -15,7 +15,7 @@ from dagflow.cli.output import definitions
 from dagflow.cli.shared_options import Settings, set_option, verbose_option
 from dagflow.engine.estimate import estimate
 from dagflow.engine.scaling import defined
-from dagflow.engine.scaling_simulation import Moment, read_trace, simulate
+from dagflow.engine.scaling_simulation import SimulationStep, read_trace, simulate
 from dagflow.errors import DagflowError
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PhysicalPlan
@@ -142,7 +142,7 @@ def _estimate(logical: LogicalPlan, settings: Settings) -> str:
     return str(found)
 
 
-def chart(moments: Sequence[Moment]) -> str:
+def chart(moments: Sequence[SimulationStep]) -> str:
     """The number of partitions over time, largest count on top; each column shows the most within its time."""
     start, end = moments[0].millis, moments[-1].millis
     columns = _columns(moments, start, max(end - start, 1))
@@ -154,7 +154,7 @@ def chart(moments: Sequence[Moment]) -> str:
     return "\n".join([*lines, f"       +{'-' * WIDTH}", f"        0{length:>{WIDTH - 1}}"])
 
 
-def _columns(moments: Sequence[Moment], start: int, length: int) -> list[int]:
+def _columns(moments: Sequence[SimulationStep], start: int, length: int) -> list[int]:
     columns = [0] * WIDTH
     held = moments[0].partitions
     position = 0
@@ -168,7 +168,7 @@ def _columns(moments: Sequence[Moment], start: int, length: int) -> list[int]:
     return columns
 
 
-def decisions(moments: Sequence[Moment]) -> Iterator[tuple[str, str]]:
+def decisions(moments: Sequence[SimulationStep]) -> Iterator[tuple[str, str]]:
     """Each change: when, and from what to what, with the backlog and the reason."""
     start = moments[0].millis
     for moment in moments:

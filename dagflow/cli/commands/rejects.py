@@ -51,7 +51,7 @@ STOPPING = "stopping: windows that are not committed publish nothing; a second s
 @click.option("--files", "pattern", default="", metavar="GLOB", help="Only those of files that GLOB names.")
 @click.option(
     "-n", "most", type=click.IntRange(min=0), default=3, show_default=True, metavar="N",
-    help="With show: so many of each reason and file; 0 for all.",
+    help="With show: how many records of each reason and file; 0 for all.",
 )  # fmt: skip
 @click.option("--app", "app", metavar="APP", help="The app, where it is not the file that the last run was given.")
 @set_option
@@ -237,7 +237,7 @@ def _told(before: _Counts, after: _Counts, checkpoint: str, obstacle: JournalErr
     if not before.chosen:
         yield "nothing is refused that was asked for"
     elif not before.untried and not before.behind:
-        yield f"the app is as it was when it refused {count(before.chosen, 'record')}; mend it, and replay them then"
+        yield f"the app is as it was when it refused {count(before.chosen, 'record')}; change it, and replay them then"
     elif before.untried:
         yield f"{count(before.all - after.all, 'record')} accepted; {after.all:,} of {before.all:,} stay refused"
     if after.untried and before.untried:
@@ -248,12 +248,12 @@ def _told(before: _Counts, after: _Counts, checkpoint: str, obstacle: JournalErr
     if after.behind and obstacle is not None:
         yield (
             "operators behind a reader have refused records, which only their whole windows give once more, and this "
-            f"app cannot process a window again: {obstacle.message}; mend the app, and {obstacle.hint}"
+            f"app cannot process a window again: {obstacle.message}; fix the app, and {obstacle.hint}"
         )
     elif after.behind:
         first, last = min(after.behind), max(after.behind)
         windows = str(first) if first == last else f"{first}-{last}"
         yield (
-            "operators behind a reader have refused records, which only their whole windows give once more: mend the "
+            "operators behind a reader have refused records, which only their whole windows give once more: fix the "
             f"app, and run dagflow replay {shlex.quote(checkpoint)} --window {windows}"
         )

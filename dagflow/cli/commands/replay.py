@@ -46,9 +46,14 @@ def _window_ids(context: click.Context, parameter: click.Parameter, values: tupl
 
 
 @click.command("replay")
-@click.argument("checkpoint", metavar="CHECKPOINT")
+@click.argument("checkpoint", metavar="CHECKPOINT|APP")
 @click.option(
-    "--window", "windows", callback=_window_ids, multiple=True, metavar="N[-M]", help="A window to replay, or several."
+    "--window",
+    "windows",
+    callback=_window_ids,
+    multiple=True,
+    metavar="N[-M]",
+    help="Replay window N, or windows N to M. May be repeated.",
 )
 @click.option("--files", "pattern", metavar="GLOB", help="Replay every window that read a file that GLOB names.")
 @click.option("--app", "app", metavar="APP", help="The app, where it is not the file that the last run was given.")
@@ -73,11 +78,10 @@ def command(
     take_over: bool,
     as_json: bool,
 ) -> int:
-    """Run windows of CHECKPOINT again, on the same blocks, with the app as it is today.
+    """Run windows of CHECKPOINT, or of the app file APP, again, on the same blocks, with the app as it is today.
 
     The files that these windows had published are replaced, those of all of them or none; no other file is
     touched. While a run is at work on the checkpoint it is refused. The input must still be what was read.
-    CHECKPOINT may be the app file.
     SIGINT (Ctrl-C) or SIGTERM stops the replay, and nothing is replaced; a second one stops at once.
     """
     if bool(windows) == (pattern is not None):

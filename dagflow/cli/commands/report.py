@@ -17,7 +17,7 @@ from dagflow.web.single_page import single_page
 
 
 @click.command("report")
-@click.argument("checkpoint", metavar="CHECKPOINT")
+@click.argument("checkpoint", metavar="CHECKPOINT|APP")
 @click.option(
     "-o",
     "--output",
@@ -31,7 +31,7 @@ from dagflow.web.single_page import single_page
 @verbose_option
 @click.pass_obj
 def command(settings: Settings, checkpoint: str, file: Path, app: str | None) -> int:
-    """Write the pages of `dagflow ui` about CHECKPOINT, or the checkpoint of the app file CHECKPOINT, into one FILE.
+    """Write the pages of `dagflow ui` about CHECKPOINT, or that of the app file APP, into one FILE.
 
     It holds the state of this moment, opens in any browser without a server, and asks nothing of any network.
     """

@@ -24,7 +24,7 @@ def _seconds(context: click.Context, option: click.Parameter, value: float) -> f
 
 
 @click.command("scan")
-@click.argument("checkpoint", metavar="CHECKPOINT")
+@click.argument("checkpoint", metavar="CHECKPOINT|APP")
 @click.option(
     "--wait",
     "wait_s",
@@ -32,13 +32,13 @@ def _seconds(context: click.Context, option: click.Parameter, value: float) -> f
     default=0.0,
     metavar="SECONDS",
     callback=_seconds,
-    help="Wait so long.",
+    help="Wait at most so many seconds for a run to take the request; exit code 1 if none does.",
 )
 @store_option
 @verbose_option
 @click.pass_obj
 def command(settings: Settings, checkpoint: str, wait_s: float, app: str | None) -> int:
-    """Ask the run that follows at CHECKPOINT, or of the app file CHECKPOINT, to scan now, not after its interval.
+    """Ask the run that follows at CHECKPOINT, or of the app file APP, to scan now, not after its interval.
 
     The run looks for requests once a second. With --wait the command ends when a run has taken the
     request, and fails when none has in that time. Without a run the next one takes it.

@@ -23,8 +23,8 @@ def command(settings: Settings, checkpoint: str, app: str | None) -> int:
     """Sign the pickles of CHECKPOINT, or of that of the app file APP, with your key, so that your runs take them.
 
     Custom operators without a state_type leave pickles, and unpickling runs code: a run takes only those that its
-    user has signed. Sign a checkpoint of an earlier version, or of another user or machine, if you know that
-    no other user could write to it. No run may be active on it.
+    user has signed. Sign a checkpoint of another user or machine, or one whose key is lost, if you know that no
+    other user could write to it. No run may be active on it.
     """
     checkpoint, storage = locate(checkpoint, app, settings)
     try:

@@ -26,7 +26,7 @@ from dagflow.storage.context import StorageContext
 
 
 @click.command("status")
-@click.argument("checkpoint", metavar="CHECKPOINT")
+@click.argument("checkpoint", metavar="CHECKPOINT|APP")
 @click.option("--files", "pattern", metavar="GLOB", help="Show what became of the files that GLOB names.")
 @click.option(
     "--window", "window_id", type=click.IntRange(min=1), metavar="N", help="Show what window N read and wrote."
@@ -47,7 +47,7 @@ def command(
     app: str | None,
     as_json: bool,
 ) -> int:
-    """Print what the journal at CHECKPOINT, or of the app file CHECKPOINT, says about all runs so far.
+    """Print what the journal at CHECKPOINT, or that of the app file APP, says about all runs so far.
 
     The first line says whether a run is at work, and how the last one ended. Reads only: a run that is
     under way is not disturbed. With --files: the version, state, windows and

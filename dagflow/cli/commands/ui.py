@@ -18,7 +18,7 @@ from dagflow.web.server import Server
 
 
 @click.command("ui")
-@click.argument("checkpoints", metavar="CHECKPOINT…", nargs=-1, required=True)
+@click.argument("checkpoints", metavar="CHECKPOINT|APP…", nargs=-1, required=True)
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="HOST", help="Where to listen.")
 @click.option(
     "--port",
@@ -32,7 +32,7 @@ from dagflow.web.server import Server
 @verbose_option
 @click.pass_obj
 def command(settings: Settings, checkpoints: tuple[str, ...], host: str, port: int, app: str | None) -> int:
-    """Show pages about the journals at each CHECKPOINT, or of each app file CHECKPOINT, until Ctrl-C.
+    """Show pages about the journals at each CHECKPOINT, or of each app file APP, until Ctrl-C.
 
     Runs may be at work, over, killed, or yet to begin. Reads only: no run is disturbed. Other machines are listened to
     only where --host says so, and then a token is needed, which is printed with the address.

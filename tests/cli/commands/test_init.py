@@ -189,7 +189,7 @@ def test_objects_that_differ_stay_lines(folder: Path) -> None:
 
 
 def test_records_with_columns_can_go_to_parquet(folder: Path) -> None:
-    """Those without are refused; so is a target that is not known."""
+    """Records without columns are refused; so is a target that is not known."""
     (folder / "a.csv").write_text("n\tm\n1\t2024-02-29\n")
     assert invoke("init", "x", "--from", "a.csv", "--to", "parquet:out/table")[0] == 0
     with contextlib.chdir(folder / "x"):

@@ -97,7 +97,7 @@ def test_input_that_lies_beside_the_app_is_pointed_at(folder: Path) -> None:
     assert (code, err.endswith(beside)) == (1, True)
     assert beside in invoke("validate", "apps/app.yaml")[2]
     code, _, err = invoke("run", "--local", "apps/app.yaml")
-    assert (code, err.index(beside) < err.index("    mend that, and continue with: ")) == (1, True)
+    assert (code, err.index(beside) < err.index("    fix that, and continue with: ")) == (1, True)
 
 
 def test_input_that_lies_around_the_directory_of_the_app_is_pointed_at(folder: Path) -> None:

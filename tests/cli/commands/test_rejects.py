@@ -88,7 +88,7 @@ def test_rejects_are_shown_as_text_where_they_are_text(folder: Path) -> None:
 
 def test_a_replay_tells_what_came_back() -> None:
     """And does nothing where the app is as it was."""
-    assert "the app is as it was when it refused 3 records; mend it" in invoke("app.yaml", "replay").stderr
+    assert "the app is as it was when it refused 3 records; change it" in invoke("app.yaml", "replay").stderr
     write_app(CASE, CASE.new)
     done = invoke("app.yaml", "replay", "--local", "--workers", "1", "--json")
     assert "2 records accepted; 1 of 3 stay refused" in done.stderr
@@ -138,7 +138,7 @@ def test_an_app_with_state_is_told_to_start_over() -> None:
     Path("stateful.yaml").write_text(STATEFUL.format(condition="n <> 'y'"))
     told = " ".join(invoke("stateful.yaml", "replay").stderr.split())
     assert "cannot process a window again: operator 'check/unique' has state" in told
-    assert "mend the app, and start over with --fresh" in told
+    assert "fix the app, and start over with --fresh" in told
     run(load_app("stateful.yaml"), RunOptions(fresh=True), runtime=InlineRuntime)
     (kept,) = Path("kept").iterdir()
     assert kept.read_text("utf-8") == "n,m\n1,é\nx,é\n"

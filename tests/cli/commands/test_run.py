@@ -137,7 +137,7 @@ def test_a_run_accounts_for_itself_and_a_second_one_finds_nothing_new(folder: Pa
     assert json.loads(second.stdout)["windows"] == 0
     third = dagflow_command(["run", "app.yaml", "--local"], cwd=folder)
     assert (third.returncode, third.stdout) == (0, "")
-    assert "sample: nothing new: all input was processed in earlier runs" in third.stderr
+    assert "sample: nothing new: there is no input that earlier runs have not processed" in third.stderr
     assert published(folder) == LINES
 
 
@@ -151,7 +151,7 @@ def test_a_failed_run_says_how_to_continue_and_is_continued(folder: Path) -> Non
     assert failed.stderr.count("raised LookupError(poison)") == 1, failed.stderr
     assert failed.stderr.count('sample_ops.py:15: raise LookupError("poison")') == 1, failed.stderr
     assert "operator 'keep'" in failed.stderr
-    assert "mend that, and continue with: dagflow run app.yaml --set 'keep.poison=line 7'" in failed.stderr
+    assert "fix that, and continue with: dagflow run app.yaml --set 'keep.poison=line 7'" in failed.stderr
     assert "Traceback" not in failed.stderr
     assert not (folder / "out").exists() or published(folder) == []
 

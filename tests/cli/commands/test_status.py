@@ -13,7 +13,7 @@ import pytest
 
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError
-from dagflow.execution.messages import WindowTask
+from dagflow.execution.messages import WindowJob
 from dagflow.plan.load import load_app
 from dagflow.plan.render.explain import FORMATS
 from dagflow.runtime.inline import InlineRuntime
@@ -166,7 +166,7 @@ def test_a_result_that_waits_for_the_end_of_the_run_is_told(folder: Path) -> Non
     text = APP.replace("RecordFilter", "CountBy").replace('{drop: {prefix: "#"}}', "{by: record}")
     (folder / "app.yaml").write_text(text)
 
-    def before(window: WindowTask) -> None:
+    def before(window: WindowJob) -> None:
         if window.window_id > 1:
             raise DagflowError("the lights went out")
 

@@ -87,7 +87,7 @@ def test_a_run_ends_at_the_first_record_that_fails(tmp_path: Path, monkeypatch: 
     Path("app.yaml").write_text(APP.format(properties="on_fail: fail"))
     with pytest.raises(RecordError, match=r"a\.csv offset 6: expected qty > 0") as caught:
         run(load_app("app.yaml"), runtime=InlineRuntime)
-    assert caught.value.hint == "mend the record, or set on_fail to reject or warn"
+    assert caught.value.hint == "fix the record, or set on_fail to reject or warn"
     Path("app.yaml").write_text(APP.format(properties="on_fail: reject"))
     with pytest.raises(RecordError, match="connect the port errors of this operator"):
         run(load_app("app.yaml"), runtime=InlineRuntime)
