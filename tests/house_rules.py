@@ -34,6 +34,7 @@ OLD_WORDS = frozenset(
 OLD_NAMES = frozenset(["side_by_side", "ReaderContext", "AwaitedEnds", "FoundFiles", "require_fit"])
 PERSONS = re.compile(r"\b([Ss]omebody|[Nn]obody|[Ww]hoever|[Aa]nybody)\b")
 PRONOUN = re.compile(r"(?:^|:\s)(They|Them|It|Its|This|That|These|Those|Both|Him|Her)\.$")
+WITHOUT_NOUN = re.compile(r"^(Those|So many)\b")
 
 # The two ends of one matter: what is read and what is written, a command and what it runs, the engine's part of a
 # capability and the operator's.
@@ -300,7 +301,7 @@ def old_words(paths: Sequence[Path]) -> Iterator[Violation]:
 
 
 def plain_prose(paths: Sequence[Path]) -> Iterator[Violation]:
-    """Docstrings and comments name their subjects; no docstring is a pronoun."""
+    """Docstrings and comments name their subjects; no docstring is a pronoun, or begins with one in place of a noun."""
     for path in paths:
         if path == Path(__file__):
             continue
@@ -309,10 +310,12 @@ def plain_prose(paths: Sequence[Path]) -> Iterator[Violation]:
                 yield _at(path, number, f"{person[0]!r}: say who or what")
         for node in nodes_of(path):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                for line in (ast.get_docstring(node) or "").splitlines():
+                start = 1 if isinstance(node, ast.Module) else node.lineno
+                for line in (text := ast.get_docstring(node) or "").splitlines():
                     if PRONOUN.search(line.strip()):
-                        start = 1 if isinstance(node, ast.Module) else node.lineno
                         yield _at(path, start, f"a docstring says only {line.strip()!r}")
+                if found := WITHOUT_NOUN.search(text):
+                    yield _at(path, start, f"a docstring begins with {found[0]!r}: name what it is about")
 
 
 def test_names(paths: Sequence[Path]) -> Iterator[Violation]:

@@ -31,7 +31,7 @@ class StreamColumns:
 
     @classmethod
     def raw(cls) -> StreamColumns:
-        """Those of raw records."""
+        """The one column of raw records, of bytes."""
         return cls(pa.schema([(RECORD, pa.binary())]), is_raw=True)
 
     def with_names(self, names: Iterable[str]) -> pa.Schema:

@@ -16,7 +16,7 @@ from msgspec import Raw, msgpack
 
 from dagflow.api.context import OperatorContext
 from dagflow.api.operator import Capability, Operator
-from dagflow.api.partitioning import Key, Truth, canonical, partitions_of_keys
+from dagflow.api.partitioning import BooleanKey, Key, canonical, partitions_of_keys
 from dagflow.errors import START_OVER, JournalError
 
 V = TypeVar("V")
@@ -48,7 +48,7 @@ _PICKLED = 0
 
 # Keys for which MessagePack has no type of its own: their extension code, and how they are written and read.
 _KEY_FORMS: dict[type, tuple[int, Callable[[Any], str], Callable[[str], Any]]] = {
-    Truth: (1, lambda key: str(int(key.value)), lambda text: Truth(text == "1")),
+    BooleanKey: (1, lambda key: str(int(key.value)), lambda text: BooleanKey(text == "1")),
     Decimal: (2, str, Decimal),
     int: (3, str, int),
     str: (4, str, str),
@@ -124,7 +124,7 @@ class Segment:
         return dict(zip(_with_one_nan(keys), values, strict=True)), _with_one_nan(gone)
 
     def with_checksum(self) -> Segment:
-        """The segment as of() makes it, for one of an earlier version, which has no checksum; unpickles nothing."""
+        """The segment with the checksum that of() gives it for its pickles; unpickles nothing."""
         pickles: list[bool] = []
         held = msgpack.decode(
             self.data,
@@ -210,8 +210,8 @@ def _merged(segments: Iterable[Segment], value_type: type | None) -> tuple[dict[
 
 def _as_set(keys: dict[Key, Any]) -> Iterable[Key]:
     """The keys as operators know them, with truth values of Python's own."""
-    if Truth.TRUE in keys or Truth.FALSE in keys:
-        return [key.value if isinstance(key, Truth) else key for key in keys]
+    if BooleanKey.TRUE in keys or BooleanKey.FALSE in keys:
+        return [key.value if isinstance(key, BooleanKey) else key for key in keys]
     return keys
 
 

@@ -164,7 +164,7 @@ class ByName(StreamCodec):
         return self.name
 
 
-class Truth(Enum):
+class BooleanKey(Enum):
     """A truth value as a key: Python's own equals a number, and would be found where 0 or 1 is."""
 
     FALSE = False
@@ -174,7 +174,7 @@ class Truth(Enum):
         return str(self.value)
 
 
-Key = bytes | str | int | float | Decimal | bool | Truth | None
+Key = bytes | str | int | float | Decimal | bool | BooleanKey | None
 """What may be a key: a value of a column."""
 
 _OF_ONE_FORM = frozenset((bytes, str, int))
@@ -190,7 +190,7 @@ def canonical(key: Key) -> Key:
     if type(key) in _OF_ONE_FORM:
         return key
     if isinstance(key, bool):
-        return Truth(key)
+        return BooleanKey(key)
     if not isinstance(key, float | Decimal):
         return key
     if key != key:

@@ -104,15 +104,15 @@ class RefusedRecords:
         yield from zip(*columns, strict=True)
 
     def where(self, mask: npt.NDArray[np.bool_]) -> RefusedRecords:
-        """Those for which mask is true."""
+        """The records for which mask is true."""
         return RefusedRecords(self.table.filter(pa.array(mask)))
 
     def take(self, indices: npt.NDArray[np.int64]) -> RefusedRecords:
-        """Those at the given positions, in that order."""
+        """The records at the given positions, in that order."""
         return RefusedRecords(self.table.take(pa.array(indices)))
 
     def slice(self, start: int, end: int) -> RefusedRecords:
-        """Those at the positions [start, end)."""
+        """The records at the positions [start, end)."""
         return RefusedRecords(self.table.slice(start, end - start))
 
     def by_app(self, app: str) -> RefusedRecords:

@@ -123,7 +123,7 @@ class ReplayableState(TargetState):
 
     @abstractmethod
     def missing(self, files: Sequence[PendingFile]) -> list[PendingFile]:
-        """Those of the files of earlier windows that the target does not show, or not as they were written.
+        """Of the files of earlier windows, the ones that the target does not show, or not as they were written.
 
         Raises:
             StorageError: The target cannot be read.

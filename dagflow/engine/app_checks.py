@@ -17,7 +17,7 @@ from dagflow.api.operator import Operator
 from dagflow.api.transactions import TransactionalSink
 from dagflow.engine.machine_checks import MachineCheck, checked, free_space
 from dagflow.engine.placed_app import PlacedApp
-from dagflow.engine.preparation import Places
+from dagflow.engine.preparation import LocationCollector
 from dagflow.engine.preview import PreviewOptions, preview
 from dagflow.engine.run import RunOptions, lazy_runtime
 from dagflow.engine.stop_request import StopRequest
@@ -48,7 +48,7 @@ def app_checks(app: LogicalPlan, *, starts_spark: bool = True) -> Iterator[Machi
         starts_spark: Whether to start Spark, and look at its executors.
     """
     storage = app.attributes.storage_context()
-    places = Places(storage)
+    places = LocationCollector(storage)
     yield checked("operators", lambda: _prepared(app, places))
     for name, operator in app.instances.items():
         if isinstance(operator, TransactionalSink):
@@ -67,14 +67,14 @@ def app_checks(app: LogicalPlan, *, starts_spark: bool = True) -> Iterator[Machi
         yield checked("executors", lambda: _executors(app, places))
 
 
-def _prepared(app: LogicalPlan, places: Places) -> str:
+def _prepared(app: LogicalPlan, places: LocationCollector) -> str:
     others = [each for each in app.instances.values() if not isinstance(each, TransactionalSink)]
     for operator in others:
         operator.prepare(places)
     return f"{len(others)} are ready"
 
 
-def _table(operator: TransactionalSink, places: Places) -> str:
+def _table(operator: TransactionalSink, places: LocationCollector) -> str:
     """Asks the target, or its catalog, what there is."""
     if isinstance(operator, Operator):
         operator.prepare(places)
@@ -195,7 +195,7 @@ def _require_reachable(master: str) -> None:
         raise DagflowError(f"the master {', '.join(failures)}", hint="start it, or give another one as `master`")
 
 
-def _executors(app: LogicalPlan, places: Places) -> str:
+def _executors(app: LogicalPlan, places: LocationCollector) -> str:
     """Starts Spark, which looks at the executors of a cluster itself."""
     placed = PlacedApp.of(app, places.storage)
     program = Program.of(app.name, placed.plan, placed.operators, placed.storage, app.attributes.durability)

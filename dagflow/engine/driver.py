@@ -19,10 +19,10 @@ from dagflow.api.transactions import TargetDecision
 from dagflow.engine.driver_memory import release_free_memory
 from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.held_results import HeldResults
+from dagflow.engine.input_count import InputCount
 from dagflow.engine.live_run import LiveRun
 from dagflow.engine.scan_requests import ScanRequests
 from dagflow.engine.stop_request import GROUP_GRACE_S, STOP_GRACE_S, TICK_S, StopRequest
-from dagflow.engine.whole_input import InputCount
 from dagflow.engine.window_committer import WindowCommitter, raise_first_error
 from dagflow.engine.window_planner import WindowPlanner
 from dagflow.engine.window_runner import MAX_IN_FLIGHT, WINDOWS_IN_FLIGHT, InFlight, WindowRunner
@@ -200,7 +200,7 @@ class Driver:
             self._planner.emit_ahead(windows)
 
     def _recover(self) -> None:
-        """Finish what earlier runs left: publish decided windows, replay windows that were only planned.
+        """Finish what earlier runs left: publish decided windows, run those again that were only planned.
 
         Where the run shall stop, the rest is left to a later one.
         """
@@ -266,10 +266,10 @@ class Driver:
             return
         raise_first_error(results)
         decisions: Mapping[str, TargetDecision] = {}
-        again = self._runner.begun_anew(flight, results)
+        again = self._runner.rerun_without_gone_files(flight, results)
         if again is None:
             decisions = self._committer.decide(results)
-            again = self._runner.begun_to_fit(flight, results, decisions)
+            again = self._runner.rerun_to_fit_targets(flight, results, decisions)
         if again is not None:
             self._in_flight[0] = again
             return

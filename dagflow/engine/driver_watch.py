@@ -9,9 +9,9 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from dagflow.execution.chain import AtHand, Chain
-from dagflow.execution.chain_watch import EmissionWatch, Found
-from dagflow.execution.stalls import DEFAULT_LIMITS, StallLimits, StandstillDetector, stack_mark, stacks_of
+from dagflow.execution.chain import ActiveCall, Chain
+from dagflow.execution.chain_watch import EmissionWatch, StallNotice
+from dagflow.execution.stalls import DEFAULT_LIMITS, StallDetector, StallLimits, stack_mark, stacks_of
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ class _Work:
 
     what: Callable[[], str]
     thread: int
-    detector: StandstillDetector
+    detector: StallDetector
     told: str = ""
 
 
@@ -32,7 +32,7 @@ class _Emitting:
 
     watch: EmissionWatch
     thread: int
-    told: dict[AtHand | None, Found] = field(default_factory=dict)
+    told: dict[ActiveCall | None, StallNotice] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class DriverWatch:
         """
         number = next(self._numbers)
         say = what if callable(what) else lambda: what
-        work = _Work(say, threading.get_ident(), StandstillDetector(self.limits.warning_s))
+        work = _Work(say, threading.get_ident(), StallDetector(self.limits.warning_s))
         self._work[number] = work
         try:
             yield
@@ -104,28 +104,28 @@ class DriverWatch:
                     self._look_at_chain(chain)
 
     def _look(self, work: _Work) -> None:
-        standstill = work.detector.look(stack_mark(work.thread))
-        if standstill is None:
+        stall = work.detector.look(stack_mark(work.thread))
+        if stall is None:
             return
-        if standstill.is_over:
+        if stall.is_over:
             self._tell_end(work)
         else:
             work.told = work.what()
-            logger.warning("%s\n%s", _line(work.told, standstill.seconds), stacks_of(work.thread))
+            logger.warning("%s\n%s", _line(work.told, stall.seconds), stacks_of(work.thread))
 
     def _look_at_chain(self, chain: _Emitting) -> None:
         if any(work.told and work.thread == chain.thread for work in list(self._work.values())):
             return  # that it waits has been told
         for found in chain.watch.look():
-            if not found.standstill.is_over:
+            if not found.stall.is_over:
                 chain.told[found.call] = found
-                line = _line(_place(found), found.standstill.seconds)
+                line = _line(_place(found), found.stall.seconds)
                 emitted = f"it takes no input, and has emitted {found.emitted} tuples meanwhile"
                 logger.warning("%s; %s\n%s", line, emitted, stacks_of(chain.thread))
             else:
                 self._tell_chain_end(chain, found.call)
 
-    def _tell_chain_end(self, chain: _Emitting, call: AtHand | None) -> None:
+    def _tell_chain_end(self, chain: _Emitting, call: ActiveCall | None) -> None:
         if (told := chain.told.pop(call, None)) is not None:
             logger.warning("%s: went on", _place(told))
 
@@ -135,7 +135,7 @@ class DriverWatch:
             logger.warning("%s: went on", told)
 
 
-def _place(found: Found) -> str:
+def _place(found: StallNotice) -> str:
     return f"operator '{found.call.operator}' in {found.call}" if found.call is not None else "the driver"
 
 

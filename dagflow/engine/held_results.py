@@ -21,7 +21,7 @@ from dagflow.journal.windows import WindowPlan
 from dagflow.plan.accumulators import accumulators
 
 FAN_IN = 8
-"""So many parts of about one size become one, as in a log-structured merge tree: each key is written a few times."""
+"""How many parts of about one size become one, as in a log-structured merge tree: each key is written a few times."""
 
 _SMALL_BYTES = 4096
 
@@ -58,7 +58,7 @@ class HeldResults:
         return [name for name, over in self._over.items() if over != "window"]
 
     def known(self, names: Iterable[str]) -> list[str]:
-        """Those of the operators that the app has and that may hold results back."""
+        """Of some operators, the ones that the app has and that may hold results back."""
         return [name for name in names if name in self._over]
 
     @property

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dagflow.api.control import ControlOperator, PreviewSource
 from dagflow.api.operator import Relocatable
-from dagflow.engine.preparation import Places
+from dagflow.engine.preparation import LocationCollector
 from dagflow.engine.preview_port import REJECTS
 from dagflow.engine.run import RunOptions
 from dagflow.errors import DagflowError, StorageError
@@ -117,7 +117,7 @@ def _require_inside(plan: LogicalPlan, directory: str) -> None:
         DagflowError: It would.
     """
     for name, operator in plan.instances.items():
-        places = Places(plan.attributes.storage_context())
+        places = LocationCollector(plan.attributes.storage_context())
         operator.prepare(places)
         for url in sorted(places.outputs):
             if not f"{url}/".startswith(f"{directory}/"):

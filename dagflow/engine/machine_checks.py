@@ -28,7 +28,7 @@ OPTIONAL = ("lz4", "python-snappy", "backports.zstd", "s3fs", "obstore", "gcsfs"
 
 @dataclass(frozen=True, slots=True)
 class MachineCheck:
-    """What was looked at.
+    """The result of one check of the machine.
 
     Attributes:
         name: What, in a word or two.

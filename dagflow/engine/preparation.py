@@ -69,7 +69,7 @@ class _Preparation:
                     )
 
 
-class Places:
+class LocationCollector:
     """Collects where operators publish and what they read, and refuses nothing; see RunPreparation.
 
     Attributes:
@@ -121,7 +121,7 @@ def require_outside(outputs: Iterable[str], checkpoint: str) -> None:
 
 def publishing_places(app: LogicalPlan) -> set[str]:
     """Where the operators of an app publish, as it may be shown; nothing where they cannot tell."""
-    places = Places(app.attributes.storage_context())
+    places = LocationCollector(app.attributes.storage_context())
     try:
         for node in app.operators.values():
             node.operator.prepare(places)
@@ -134,7 +134,7 @@ def dataset_places(app: LogicalPlan) -> dict[str, tuple[list[str], list[str]]]:
     """What each operator of an app reads, and where it publishes, as far as they can tell."""
     found = {}
     for name, operator in app.instances.items():
-        places = Places(app.attributes.storage_context())
+        places = LocationCollector(app.attributes.storage_context())
         with contextlib.suppress(DagflowError):  # the run itself says what is wrong
             operator.prepare(places)
         found[name] = places.inputs, sorted(places.outputs)
@@ -143,7 +143,7 @@ def dataset_places(app: LogicalPlan) -> dict[str, tuple[list[str], list[str]]]:
 
 def target_problems(app: LogicalPlan) -> list[Problem]:
     """What makes the transactional targets of an app unusable, as far as they can be read from here."""
-    places, problems = Places(app.attributes.storage_context()), []
+    places, problems = LocationCollector(app.attributes.storage_context()), []
     for name, operator in app.instances.items():
         if isinstance(operator, TransactionalSink):
             try:

@@ -13,10 +13,10 @@ from dagflow.api.column_typing import type_name
 from dagflow.api.context import Skipped
 from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.engine.placed_app import PlacedApp
-from dagflow.engine.preparation import Places
+from dagflow.engine.preparation import LocationCollector
 from dagflow.engine.preview_chain import PreviewChain, PreviewLimits
 from dagflow.engine.preview_port import REJECTS, PreviewPort, find_port, part_before
-from dagflow.engine.preview_seen import PreviewReject, Seen
+from dagflow.engine.preview_seen import PreviewReject, PreviewResults
 from dagflow.engine.preview_source import PreviewInput
 from dagflow.errors import DagflowError, OperatorError, PlanError, Problem
 from dagflow.execution.program import Program
@@ -154,7 +154,7 @@ def preview(app: LogicalPlan, options: PreviewOptions = PreviewOptions()) -> Pre
     with contextlib.redirect_stdout(sys.stderr):
         placed = PlacedApp.of(part, app.attributes.storage_context())
         for operator in placed.operators.values():
-            operator.prepare(Places(placed.storage))
+            operator.prepare(LocationCollector(placed.storage))
         program = Program.of(app.name, placed.plan, placed.operators, placed.storage)
         with PreviewInput(placed, program, options.offset) as source:
             return _Run(app, placed, program, port, options).run(source)
@@ -171,7 +171,7 @@ class _Run:
         self._program = program
         self._port = port
         self._limits = PreviewLimits(options.records, options.read_bytes, options.offset)
-        self._seen = Seen()
+        self._seen = PreviewResults()
         self._chain: PreviewChain | None = None
         self._is_complete = False
 
@@ -232,7 +232,7 @@ class _Run:
             error=error,
         )
 
-    def _operators(self, seen: Seen) -> Iterator[OperatorPreview]:
+    def _operators(self, seen: PreviewResults) -> Iterator[OperatorPreview]:
         stages = self._placed.plan.stages
         takers = {edge.target.operator for stage in stages for edge in (*stage.edges, *stage.outputs)}
         used = {edge.source for stage in stages for edge in (*stage.edges, *stage.outputs)} | set(self._port.sources)

@@ -33,7 +33,7 @@ class PreviewReject:
 
 
 @dataclass(slots=True)
-class Seen:
+class PreviewResults:
     """What a preview has seen.
 
     Attributes:

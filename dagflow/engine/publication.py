@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 _REPLAY = "dagflow replay CHECKPOINT"
 
 
-class Placement:
+class FileMover:
     """Puts the files of decided windows in their places.
 
     Args:
@@ -115,12 +115,12 @@ class FilePublisher(Publisher):
     """Publishes files that their names make visible: as soon as each is in its place.
 
     Args:
-        placement: Puts files in their places.
+        mover: Puts files in their places.
         sinks: Operators that look at the files of a window before it is decided, by name.
     """
 
-    def __init__(self, placement: Placement, sinks: Mapping[str, TransactionalSink] | None = None) -> None:
-        self._placement = placement
+    def __init__(self, mover: FileMover, sinks: Mapping[str, TransactionalSink] | None = None) -> None:
+        self._mover = mover
         self._sinks = sinks or {}
 
     def require_not_ahead(self) -> None:
@@ -137,7 +137,7 @@ class FilePublisher(Publisher):
 
     def publish(self, window_id: int, files: Sequence[PendingFile]) -> str:
         """Put the files in their places."""
-        self._placement.put(window_id, files, "")
+        self._mover.put(window_id, files, "")
         return ""
 
 
@@ -149,16 +149,16 @@ class TransactionPublisher(Publisher):
 
     Args:
         access: Opens the target.
-        placement: Puts files in their places.
+        mover: Puts files in their places.
         journal: Says which windows are decided, and whether another driver has taken over.
         durability: What windows survive.
     """
 
-    def __init__(self, access: TargetAccess, placement: Placement, journal: Journal, durability: Durability) -> None:
+    def __init__(self, access: TargetAccess, mover: FileMover, journal: Journal, durability: Durability) -> None:
         self._access = access
         self._operator = access.operator
         self._target = access.target
-        self._placement = placement
+        self._mover = mover
         self._journal = journal
         self._durability = durability
 
@@ -204,7 +204,7 @@ class TransactionPublisher(Publisher):
                 break
             if attempt == 0:
                 # Not before: files of a window that the target has may have been compacted away since.
-                self._placement.put(window_id, files, self._operator)
+                self._mover.put(window_id, files, self._operator)
             self._journal.check_epoch()
             failure = self._failure_of(state, window)
             if failure is not None:
@@ -257,14 +257,14 @@ class Publication:
         self, operators: Mapping[str, Operator], journal: Journal, storage: StorageContext, durability: Durability
     ) -> None:
         self._url = journal.url
-        placement = Placement(journal, storage, durability)
+        mover = FileMover(journal, storage, durability)
         self._publishers: dict[str, Publisher] = {}
         targets = targets_of(operators, storage)
         for name, target in targets.items():
             access = TargetAccess(name, target, journal)
-            self._publishers[name] = TransactionPublisher(access, placement, journal, durability)
+            self._publishers[name] = TransactionPublisher(access, mover, journal, durability)
         sinks = ((name, each) for name, each in operators.items() if isinstance(each, TransactionalSink))
-        self._publishers[""] = FilePublisher(placement, {name: sink for name, sink in sinks if name not in targets})
+        self._publishers[""] = FilePublisher(mover, {name: sink for name, sink in sinks if name not in targets})
 
     def require_not_ahead(self) -> None:
         """Refuse to begin where a target knows more windows than the journal.

@@ -257,12 +257,12 @@ class Reprocessor:
         counts = {**self._counts, **{head: n for head, n in planned.partitions.items() if head in heads}}
         # A plan in an archive has no state; what a pre-scan has decided once holds for all windows.
         state = ControlState(prescans=self._journal.state.control_state.prescans)
-        task = self._codec.task_of(replace(planned, partitions=counts, control_state=state), {})
+        job = self._codec.job_of(replace(planned, partitions=counts, control_state=state), {})
         side_inputs = self._side_inputs.data_of(self._side_inputs.current())
         runtime = self._runtime()
         self._raise_if_stopped()
-        task = replace(task, is_reprocessed=True, side_inputs=side_inputs, decided=dict(self._decisions.texts))
-        running = runtime.submit(task)
+        job = replace(job, is_reprocessed=True, side_inputs=side_inputs, decided=dict(self._decisions.texts))
+        running = runtime.submit(job)
         while wait([running], timeout=TICK_S).not_done:
             if self._stop.is_requested:
                 abandon(self._storage, runtime, [running])

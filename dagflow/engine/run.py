@@ -17,6 +17,7 @@ from dagflow.engine.driver import Driver, Observer, RunControls
 from dagflow.engine.driver_memory import limited_memory
 from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.held_results import HeldResults
+from dagflow.engine.input_count import InputCount
 from dagflow.engine.live_run import app_file_of, live_run
 from dagflow.engine.operator_state import OperatorStates, directory_of_state
 from dagflow.engine.placed_app import PlacedApp
@@ -31,7 +32,6 @@ from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.signing import pickles_state
 from dagflow.engine.spark_start import SparkStart
 from dagflow.engine.stop_request import StopRequest
-from dagflow.engine.whole_input import InputCount
 from dagflow.engine.window_committer import WindowCommitter
 from dagflow.engine.window_planner import WindowPlanner, WindowSource
 from dagflow.engine.window_runner import WindowRunner

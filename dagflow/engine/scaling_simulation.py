@@ -39,7 +39,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class SimulationStep:
     """What a policy made of one sample.
 
     Attributes:
@@ -53,7 +53,7 @@ class Moment:
     decision: Decision | None = None
 
 
-def simulate(stage: str, decider: Partitioner, trace: Sequence[Sample]) -> list[Moment]:
+def simulate(stage: str, decider: Partitioner, trace: Sequence[Sample]) -> list[SimulationStep]:
     """Let a policy decide at each moment of a trace, as it would in a run.
 
     Args:
@@ -66,7 +66,7 @@ def simulate(stage: str, decider: Partitioner, trace: Sequence[Sample]) -> list[
     """
     first = trace[0]
     current = defined(stage, decider, BacklogStats(first.millis, 0, 0))
-    moments = [Moment(first.millis, current, Decision(stage, 0, 0, current, "start"))]
+    moments = [SimulationStep(first.millis, current, Decision(stage, 0, 0, current, "start"))]
     processed = 0
     for index, sample in enumerate(trace):
         # A trace does not tell what was processed while more arrived; what it shows to go has been.
@@ -79,7 +79,7 @@ def simulate(stage: str, decider: Partitioner, trace: Sequence[Sample]) -> list[
             decision = Decision(stage, sample.backlog, current, *change)
             current = change[0]
         if decision is not None or index:
-            moments.append(Moment(sample.millis, current, decision))
+            moments.append(SimulationStep(sample.millis, current, decision))
     return moments
 
 

@@ -101,7 +101,7 @@ class TargetAccess:
 
 
 class TargetDecisions:
-    """What targets have decided about the files of windows, which later windows make by it.
+    """The decisions of transactional targets about the columns of files; tasks of later windows write by them.
 
     Attributes:
         texts: The decisions by operator, as tasks are given them.

@@ -16,7 +16,7 @@ from dagflow.api.operator import Operator
 from dagflow.engine.control_graph import Emission
 from dagflow.engine.scaling import Decision
 from dagflow.errors import DagflowError, JournalError
-from dagflow.execution.messages import WindowTask
+from dagflow.execution.messages import WindowJob
 from dagflow.execution.routing import assigned_shares
 from dagflow.journal.journal import now_ms
 from dagflow.journal.planned_tuples import cut, decode_tuples, encode_tuples, kind_name
@@ -69,7 +69,7 @@ class WindowCodec:
         Args:
             emission: What the control operators emitted.
             prescans: What the pre-scans must know of the windows so far, by operator.
-            operator_index: The operators' index.
+            operator_index: The number of each operator; see index_operators.
             counts: Partitions of each stage, by its head.
             decisions: Why the counts changed.
             holds: Operators that hold their results back, but for those that are closed.
@@ -167,12 +167,12 @@ class WindowCodec:
         behind = {stage.head for stage in self._plan.stages_behind(planned.closes)}
         return {head: count if head in behind else 0 for head, count in planned.partitions.items()}
 
-    def task_of(
+    def job_of(
         self,
         planned: WindowPlan,
         states: Mapping[tuple[str, int], SavedState],
         parts: Mapping[str, Sequence[bytes]] | None = None,
-    ) -> WindowTask:
+    ) -> WindowJob:
         """The work of a planned window: the same blocks in the same partitions, however often it is asked for.
 
         Args:
@@ -194,7 +194,7 @@ class WindowCodec:
             for share, part in zip(shares, dealt, strict=given.lengths is not None):
                 if part:
                     share.append((target, part))
-        return WindowTask(
+        return WindowJob(
             window_id=planned.window_id,
             tag=self._tag,
             partitions=partitions,

@@ -30,7 +30,7 @@ class WindowSource(Protocol):
 
     @property
     def operator_index(self) -> Mapping[str, int]:
-        """The operators' index."""
+        """The number of each operator, which its block ids contain; see index_operators."""
 
     def emit(self, window_id: int) -> Emission | None:
         """The next window; None where there is nothing to emit."""

@@ -17,10 +17,10 @@ from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.stop_request import abandon
 from dagflow.engine.target_access import TargetDecisions
 from dagflow.engine.window_codec import WindowCodec
-from dagflow.engine.window_sizing import Load, WindowSizing, load_of_task
+from dagflow.engine.window_sizing import Load, WindowSizing, load_of_job
 from dagflow.errors import StorageError
 from dagflow.execution.balancing import assign_balanced, size_bytes_of
-from dagflow.execution.messages import TaskResult, WindowTask
+from dagflow.execution.messages import TaskResult, WindowJob
 from dagflow.execution.task_progress import OperatorReport, sum_of
 from dagflow.journal.windows import WindowPlan
 from dagflow.plan.physical import PhysicalPlan
@@ -130,21 +130,21 @@ class WindowRunner:
             gone: Versions of files to be left out, as an earlier attempt found.
         """
         states = self._states.for_window(self.codec.partitions_of(planned))
-        task = self.codec.task_of(planned, states, self._held.for_window(planned))
+        job = self.codec.job_of(planned, states, self._held.for_window(planned))
         side_inputs = self._side_inputs.data_of(planned.side_inputs)
-        task = replace(task, gone=gone or {}, decided=dict(self._decisions.texts), side_inputs=side_inputs)
-        load = load_of_task(self._plan, planned, task)
+        job = replace(job, gone=gone or {}, decided=dict(self._decisions.texts), side_inputs=side_inputs)
+        load = load_of_job(self._plan, planned, job)
         results: Future[list[TaskResult]] = Future()
-        if planned.closes or any(share for shares in task.assigned.values() for share in shares):
+        if planned.closes or any(share for shares in job.assigned.values() for share in shares):
             runtime = self.runtime()
             if self._has_rate_limit and not planned.closes:
-                task = with_rate_shares(self._plan, task, runtime.parallelism)
-            results = runtime.submit(task)
+                job = with_rate_shares(self._plan, job, runtime.parallelism)
+            results = runtime.submit(job)
         else:
             results.set_result([])
-        return InFlight(planned, load, results, sum(task.partitions.values()), task.gone, decided=task.decided)
+        return InFlight(planned, load, results, sum(job.partitions.values()), job.gone, decided=job.decided)
 
-    def begun_to_fit(
+    def rerun_to_fit_targets(
         self, window: InFlight, results: Sequence[TaskResult], decisions: Mapping[str, TargetDecision]
     ) -> InFlight | None:
         """Begin a window anew where a target does not take its files as they are; later windows know what it decided.
@@ -163,7 +163,7 @@ class WindowRunner:
         discard_all(self._storage, [file for result in results for file in result.files])
         return self.submit(window.planned, window.gone)
 
-    def begun_anew(self, window: InFlight, results: Sequence[TaskResult]) -> InFlight | None:
+    def rerun_without_gone_files(self, window: InFlight, results: Sequence[TaskResult]) -> InFlight | None:
         """Begin a window anew where what it did must not be committed because versions of files were gone.
 
         Guarantee: of each version of a file a window publishes what it holds of it, or nothing.
@@ -247,7 +247,7 @@ def _work_done(results: Sequence[TaskResult]) -> dict[str, OperatorReport]:
     )
 
 
-def with_rate_shares(plan: PhysicalPlan, task: WindowTask, parallelism: int) -> WindowTask:
+def with_rate_shares(plan: PhysicalPlan, job: WindowJob, parallelism: int) -> WindowJob:
     """A window whose partitions of the lowest level run in at most `parallelism` tasks and know their share of a limit.
 
     Operators enforce the limit in their tasks, see OperatorContext.share. Tasks that all run at the same time divide it
@@ -255,12 +255,12 @@ def with_rate_shares(plan: PhysicalPlan, task: WindowTask, parallelism: int) -> 
 
     Args:
         plan: The physical plan.
-        task: The window.
+        job: The window.
         parallelism: Tasks that run at the same time. Where there are more, because the cluster has grown since, the
             rate is kept all the same.
     """
-    slots = [(stage.head, partition) for stage in plan.levels[0] for partition in range(task.partitions[stage.head])]
-    sizes = {slot: _size_bytes(task, *slot) for slot in slots}
+    slots = [(stage.head, partition) for stage in plan.levels[0] for partition in range(job.partitions[stage.head])]
+    sizes = {slot: _size_bytes(job, *slot) for slot in slots}
     busy = sum(map(bool, sizes.values()))
     together = assign_balanced(list(sizes.values()), max(min(parallelism, busy), 1))
     shares: dict[tuple[str, int], float] = {}
@@ -270,8 +270,8 @@ def with_rate_shares(plan: PhysicalPlan, task: WindowTask, parallelism: int) -> 
             own = [slots[index] for index in group if slots[index][0] == stage.head]
             part = sum(sizes[slot] for slot in own)
             shares.update((slot, part / total) for slot in own if part)
-    return replace(task, together=[group for group in together if group], shares=shares)
+    return replace(job, together=[group for group in together if group], shares=shares)
 
 
-def _size_bytes(task: WindowTask, head: str, partition: int) -> int:
-    return sum(size_bytes_of(item) for _, items in task.assigned[head][partition] for item in items)
+def _size_bytes(job: WindowJob, head: str, partition: int) -> int:
+    return sum(size_bytes_of(item) for _, items in job.assigned[head][partition] for item in items)

@@ -20,7 +20,7 @@ from dagflow.api.context import WindowBudget
 from dagflow.api.control import InputEstimate, WindowLimits
 from dagflow.api.ports import tuple_count
 from dagflow.execution.balancing import size_bytes_of
-from dagflow.execution.messages import WindowTask
+from dagflow.execution.messages import WindowJob
 from dagflow.journal.windows import WindowPlan
 from dagflow.plan.physical import PhysicalPlan, PortRef
 
@@ -82,10 +82,10 @@ def load_of(plan: PhysicalPlan, tuples: Mapping[PortRef, Sequence[Any]]) -> Load
     return Load(counts, sizes)
 
 
-def load_of_task(plan: PhysicalPlan, planned: WindowPlan, task: WindowTask) -> Load:
+def load_of_job(plan: PhysicalPlan, planned: WindowPlan, job: WindowJob) -> Load:
     """The load of a planned window; tuples that every partition gets count once."""
     tuples: dict[PortRef, list[Any]] = {}
-    for shares in task.assigned.values():
+    for shares in job.assigned.values():
         for partition, share in enumerate(shares):
             for target, items in share:
                 if not partition or planned.inputs[str(target)].lengths is not None:

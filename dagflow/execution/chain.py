@@ -37,7 +37,7 @@ from dagflow.plan.physical import Edge, PortRef
 
 
 @dataclass(slots=True, eq=False)
-class AtHand:
+class ActiveCall:
     """A call of an operator that has not ended; other threads look at it.
 
     Attributes:
@@ -98,8 +98,8 @@ class Chain:
         self.clock = OperatorClock(self.operators)
         self._taken = Counters()
         self._pid = os.getpid()
-        self.at_hand: AtHand | None = None
-        self.calls: list[AtHand] = []
+        self.at_hand: ActiveCall | None = None
+        self.calls: list[ActiveCall] = []
         self.steps = 0
         self.on_step: Callable[[], None] | None = None
         for name, operator in self.operators.items():
@@ -155,7 +155,7 @@ class Chain:
             for item in payload:
                 yield from self._guarded(target.operator, method, item)
 
-    def _begin(self, at_hand: AtHand) -> AtHand | None:
+    def _begin(self, at_hand: ActiveCall) -> ActiveCall | None:
         """Note what an operator is called with; returns what was at hand before, for the way back."""
         before, self.at_hand = self.at_hand, at_hand
         self.calls.append(at_hand)
@@ -163,7 +163,7 @@ class Chain:
             self.on_step()
         return before
 
-    def _end(self, ended: AtHand, before: AtHand | None) -> None:
+    def _end(self, ended: ActiveCall, before: ActiveCall | None) -> None:
         self.calls.remove(ended)
         if self.at_hand is not None:
             end_if_forked(self._pid, self.at_hand.operator)
@@ -174,7 +174,7 @@ class Chain:
         """A mark of what the chain has done: equal as long as it has done nothing; other threads may call this."""
         return self.steps, tuple(buffer.emitted for buffer in self.buffers.values())
 
-    def mark_of(self, call: AtHand, emitted: int) -> Hashable:
+    def mark_of(self, call: ActiveCall, emitted: int) -> Hashable:
         """A mark of the input that a call has taken; other threads may call this.
 
         What it emits is no input: a handler may emit for ever. A handler of a batch takes records unseen, so as many
@@ -200,7 +200,7 @@ class Chain:
     def _guarded(self, operator: str, method: Callable[[Any], Any], payload: Any) -> Iterator[None]:
         """Call a method of an operator, and run it to its end where it is a generator."""
         before = self.clock.switch(operator)
-        earlier = self._begin(at_hand := AtHand(operator, method, payload))
+        earlier = self._begin(at_hand := ActiveCall(operator, method, payload))
         try:
             result = method(payload)
             if result is not None:
@@ -244,7 +244,7 @@ class Chain:
         watched = [buffer for buffer in buffers if buffer.emitter.port.carries_records]
         for buffer in watched:
             buffer.begin_records(batch)
-        earlier = self._begin(at_hand := AtHand(operator, method, batch, (iter(()), 0)))
+        earlier = self._begin(at_hand := ActiveCall(operator, method, batch, (iter(()), 0)))
         try:
             source = PieceSource(batch)
             for start in range(0, len(batch), PIECE_RECORDS):
@@ -263,7 +263,7 @@ class Chain:
                 raise
             raise self._failure(operator, method, error, FailedInput.of(batch)) from error
 
-    def _feed_piece(self, at_hand: AtHand, source: PieceSource, start: int, watched: list[PortBuffer]) -> None:
+    def _feed_piece(self, at_hand: ActiveCall, source: PieceSource, start: int, watched: list[PortBuffer]) -> None:
         """Call a per-record method with the records of a piece of a batch, from a position on."""
         method = at_hand.method
         piece = source.piece(start)
@@ -309,7 +309,7 @@ class Chain:
             OperatorError: It raised.
         """
         before = self.clock.switch(operator)
-        earlier = self._begin(at_hand := AtHand(operator, method))
+        earlier = self._begin(at_hand := ActiveCall(operator, method))
         try:
             result = method(*arguments)
             _refuse_asynchronous(result)

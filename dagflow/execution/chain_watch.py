@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
-from dagflow.execution.chain import AtHand, Chain
-from dagflow.execution.stalls import Standstill, StandstillDetector
+from dagflow.execution.chain import ActiveCall, Chain
+from dagflow.execution.stalls import Stall, StallDetector
 
 
 @dataclass(slots=True)
@@ -20,8 +20,8 @@ class Watched:
         emitted: How much its operator had emitted when it made progress last.
     """
 
-    call: AtHand | None
-    detector: StandstillDetector
+    call: ActiveCall | None
+    detector: StallDetector
     emitted: int
     _first_emitted: int
     _mark: Hashable = None
@@ -30,29 +30,29 @@ class Watched:
         """How much was emitted since the call is watched."""
         return emitted - self._first_emitted
 
-    def look(self, mark: Hashable, emitted: int) -> Standstill | None:
-        """Take its mark as it is now; see StandstillDetector.look()."""
+    def look(self, mark: Hashable, emitted: int) -> Stall | None:
+        """Take its mark as it is now; see StallDetector.look()."""
         if mark != self._mark:
             self._mark, self.emitted = mark, emitted
         return self.detector.look(mark)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """What is to be told of a call.
+class StallNotice:
+    """A call that stalls, or that goes on again.
 
     Attributes:
         watched: The call.
-        standstill: That it stands still, or that this is over.
+        stall: The stall, or its end.
         emitted: How much its operator has emitted meanwhile.
     """
 
     watched: Watched
-    standstill: Standstill
+    stall: Stall
     emitted: int = 0
 
     @property
-    def call(self) -> AtHand | None:
+    def call(self) -> ActiveCall | None:
         """The call; None for the chain while no operator works."""
         return self.watched.call
 
@@ -66,7 +66,7 @@ class ChainWatch:
     Args:
         chain: The chain.
         bytes_read: Gives how much the chain has read.
-        warning_s: Seconds after which a standstill is told.
+        warning_s: Seconds after which a stall is reported.
         now: A clock, in seconds, for the time when no operator works.
     """
 
@@ -81,43 +81,43 @@ class ChainWatch:
         self._bytes_read = bytes_read
         self._warning_s = warning_s
         self._now = now
-        self._watched: dict[AtHand | None, Watched] = {}
+        self._watched: dict[ActiveCall | None, Watched] = {}
 
-    def look(self) -> list[Found]:
-        """What is to be told now: each standstill once, and its end once."""
-        calls: list[AtHand | None] = [*self._chain.calls]
+    def look(self) -> list[StallNotice]:
+        """What is to be reported now: each stall once, and its end once."""
+        calls: list[ActiveCall | None] = [*self._chain.calls]
         if self._chain.at_hand is None:
             calls.append(None)
         ended = [self._watched.pop(call) for call in [*self._watched] if call not in calls]
-        found = [_over(watched) for watched in ended if watched.detector.is_told]
+        found = [_over(watched) for watched in ended if watched.detector.is_reported]
         for call in calls:
             watched, emitted = self._watched_of(call), self._emitted_by(call)
-            standstill = watched.look(self._mark_of(watched, emitted), emitted)
-            if standstill is not None:
-                found.append(Found(watched, standstill, emitted - watched.emitted))
-        if any(each.standstill.is_over for each in found):
-            # An end is told of the task as a whole: what still stands is told again.
+            stall = watched.look(self._mark_of(watched, emitted), emitted)
+            if stall is not None:
+                found.append(StallNotice(watched, stall, emitted - watched.emitted))
+        if any(each.stall.is_over for each in found):
+            # An end is reported of the task as a whole: what still stalls is reported again.
             for watched in self._watched.values():
-                watched.detector.is_told = False
+                watched.detector.is_reported = False
         return found
 
-    def longest(self) -> Found | None:
+    def longest(self) -> StallNotice | None:
         """The call that has made no progress for longest."""
         watched = max(self._watched.values(), key=lambda each: each.detector.stood_s, default=None)
         if watched is None:
             return None
-        standstill = Standstill(watched.detector.stood_s, is_over=False)
-        return Found(watched, standstill, self._emitted_by(watched.call) - watched.emitted)
+        stall = Stall(watched.detector.stood_s, is_over=False)
+        return StallNotice(watched, stall, self._emitted_by(watched.call) - watched.emitted)
 
-    def _watched_of(self, call: AtHand | None) -> Watched:
+    def _watched_of(self, call: ActiveCall | None) -> Watched:
         if call not in self._watched:
             operator = None if call is None else call.operator
             now = self._now if operator is None else lambda: self._chain.clock.worked_s(operator)
             emitted = self._emitted_by(call)
-            self._watched[call] = Watched(call, StandstillDetector(self._warning_s, now), emitted, emitted)
+            self._watched[call] = Watched(call, StallDetector(self._warning_s, now), emitted, emitted)
         return self._watched[call]
 
-    def _emitted_by(self, call: AtHand | None) -> int:
+    def _emitted_by(self, call: ActiveCall | None) -> int:
         return 0 if call is None else self._chain.emitted_by(call.operator)
 
     def _mark_of(self, watched: Watched, emitted: int) -> Hashable:
@@ -127,7 +127,7 @@ class ChainWatch:
 
 
 SILENT_TIMES = 10
-"""A call that emits nothing is told so many times later than one that does: it may scan any number of files."""
+"""How many times later a call that emits nothing is reported than one that does: it may scan any number of files."""
 
 
 class EmissionWatch(ChainWatch):
@@ -137,7 +137,7 @@ class EmissionWatch(ChainWatch):
 
     Args:
         chain: The chain.
-        warning_s: Seconds after which a standstill of a call that emits is told.
+        warning_s: Seconds after which a stall of a call that emits is reported.
     """
 
     def __init__(self, chain: Chain, warning_s: float) -> None:
@@ -152,5 +152,5 @@ class EmissionWatch(ChainWatch):
         return super()._mark_of(watched, emitted)
 
 
-def _over(watched: Watched) -> Found:
-    return Found(watched, Standstill(watched.detector.stood_s, is_over=True))
+def _over(watched: Watched) -> StallNotice:
+    return StallNotice(watched, Stall(watched.detector.stood_s, is_over=True))

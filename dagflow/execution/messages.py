@@ -16,7 +16,7 @@ from dagflow.storage.pending import PendingFile
 
 
 @dataclass(frozen=True, slots=True)
-class WindowTask:
+class WindowJob:
     """The work of one window.
 
     Attributes:

@@ -28,7 +28,7 @@ class StallLimits:
     """How long work may stand still.
 
     Attributes:
-        warning_s: Seconds after which a stall is told.
+        warning_s: Seconds after which a stall is reported.
         timeout_s: Seconds after which a task is ended, 0 for never.
     """
 
@@ -46,8 +46,8 @@ DEFAULT_LIMITS = StallLimits()
 
 
 @dataclass(frozen=True, slots=True)
-class Standstill:
-    """What is to be told of work: that it stands still, or that it has gone on.
+class Stall:
+    """A stall of some work, or its end.
 
     Attributes:
         seconds: How long it has stood still.
@@ -62,16 +62,16 @@ _OWN_FRAMES = f"{os.sep}dagflow{os.sep}execution{os.sep}"
 """Part of the paths of frames that call operators: those behind the last of them say what an operator does."""
 
 
-class StandstillDetector:
+class StallDetector:
     """Compares marks of the same work: equal marks mean that nothing has been done in between.
 
     Args:
-        warning_s: Seconds after which a standstill is told.
+        warning_s: Seconds after which a stall is reported.
         now: A clock, in seconds.
 
     Attributes:
         warning_s: See above.
-        is_told: Whether the standstill has been told.
+        is_reported: Whether the stall has been reported.
     """
 
     def __init__(self, warning_s: float, now: Callable[[], float] = time.monotonic) -> None:
@@ -79,27 +79,27 @@ class StandstillDetector:
         self._now = now
         self._mark: Hashable = None
         self._since = now()
-        self.is_told = False
+        self.is_reported = False
 
     @property
     def stood_s(self) -> float:
         """Seconds since the mark has changed."""
         return self._now() - self._since
 
-    def look(self, mark: Hashable) -> Standstill | None:
+    def look(self, mark: Hashable) -> Stall | None:
         """Take the work's mark as it is now.
 
         Returns:
-            What is to be told, once for each standstill and once for its end; None for nothing.
+            A stall, once, and its end, once; None where there is nothing to report.
         """
         if mark != self._mark:
-            over = Standstill(self.stood_s, is_over=True) if self.is_told else None
-            self._mark, self._since, self.is_told = mark, self._now(), False
+            over = Stall(self.stood_s, is_over=True) if self.is_reported else None
+            self._mark, self._since, self.is_reported = mark, self._now(), False
             return over
-        if self.is_told or self.stood_s < self.warning_s:
+        if self.is_reported or self.stood_s < self.warning_s:
             return None
-        self.is_told = True
-        return Standstill(self.stood_s, is_over=False)
+        self.is_reported = True
+        return Stall(self.stood_s, is_over=False)
 
 
 def stack_mark(thread_id: int) -> Hashable:

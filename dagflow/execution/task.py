@@ -20,9 +20,9 @@ from dagflow.api.operator import Operator, PreScan, PreScanner
 from dagflow.api.refused_records import RefusedLog
 from dagflow.errors import DagflowError, OperatorError, TransientStorageError, cut_text, text_of, trace_of
 from dagflow.execution.breakpoints import breakpoints
-from dagflow.execution.chain import AtHand, Chain
+from dagflow.execution.chain import ActiveCall, Chain
 from dagflow.execution.chain_watch import ChainWatch
-from dagflow.execution.messages import ShuffleItem, TaskResult, WindowTask
+from dagflow.execution.messages import ShuffleItem, TaskResult, WindowJob
 from dagflow.execution.operator_output import captured, named_records
 from dagflow.execution.printed_lines import PrintedLines
 from dagflow.execution.program import Program
@@ -58,7 +58,7 @@ class StageTask:
     def __init__(
         self,
         program: Program,
-        window: WindowTask,
+        window: WindowJob,
         stage: Stage,
         partition: int,
         send: Callable[[TaskMessage], None],
@@ -104,11 +104,11 @@ class StageTask:
         """What the task has at hand; also called by the thread that watches it."""
         return self._work_in(self._chain.at_hand)
 
-    def _work_in(self, at_hand: AtHand | None) -> WorkAtHand:
+    def _work_in(self, at_hand: ActiveCall | None) -> WorkAtHand:
         work = self._place(at_hand)
         return work if at_hand is None else structs.replace(work, what=cut_text(str(at_hand), MAX_WHAT))
 
-    def _place(self, at_hand: AtHand | None) -> WorkAtHand:
+    def _place(self, at_hand: ActiveCall | None) -> WorkAtHand:
         """The operator at work, without its input, which takes long to describe."""
         operator = "" if at_hand is None else at_hand.operator
         return WorkAtHand(self._window.window_id, self._stage.index, self._partition, operator)
@@ -360,7 +360,7 @@ def run_prescan(program: Program, operator: str, items: Iterable[Any]) -> Iterat
 
 def run_level(
     program: Program,
-    window: WindowTask,
+    window: WindowJob,
     level: int,
     slot: int,
     items: Iterable[Any],

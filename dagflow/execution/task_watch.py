@@ -15,8 +15,8 @@ from types import TracebackType
 from msgspec import structs
 
 from dagflow.execution.breakpoints import is_debugging
-from dagflow.execution.chain import AtHand
-from dagflow.execution.chain_watch import ChainWatch, Found
+from dagflow.execution.chain import ActiveCall
+from dagflow.execution.chain_watch import ChainWatch, StallNotice
 from dagflow.execution.stalls import StallLimits, stacks_of
 from dagflow.execution.task_progress import StallReport, TaskMessage, WorkAtHand
 
@@ -69,7 +69,7 @@ class TaskWatch:
         self,
         limits: StallLimits,
         host: TaskHost,
-        work: Callable[[AtHand | None], WorkAtHand],
+        work: Callable[[ActiveCall | None], WorkAtHand],
         chain: ChainWatch,
         report: Callable[[], None],
         send: Callable[[TaskMessage], None],
@@ -81,10 +81,10 @@ class TaskWatch:
         self._report = report
         self._send = send
         self._is_over = threading.Event()
-        # Held while the task is ended: its thread, or process, works for no later task then. And while a standstill is
+        # Held while the task is ended: its thread, or process, works for no later task then. And while a stall is
         # told: a task that ends meanwhile has to say that it went on.
         self._ending = threading.Lock()
-        self._told: dict[AtHand | None, tuple[StallReport, Found]] = {}
+        self._told: dict[ActiveCall | None, tuple[StallReport, StallNotice]] = {}
         self._task = 0
         self._threads_before: frozenset[int | None] = frozenset()
 
@@ -130,18 +130,18 @@ class TaskWatch:
             with self._ending:
                 if self._is_over.is_set():
                     return
-                if found.standstill.is_over:
-                    self._send_end(self._told.pop(found.call)[0], found.standstill.seconds)
+                if found.stall.is_over:
+                    self._send_end(self._told.pop(found.call)[0], found.stall.seconds)
                 else:
                     self._told[found.call] = self._tell(found), found
         self._report()
         longest = self._chain.longest() if self._limits.timeout_s > 0 else None
-        if longest is not None and longest.standstill.seconds >= self._limits.timeout_s:
+        if longest is not None and longest.stall.seconds >= self._limits.timeout_s:
             self._end(longest)
 
-    def _tell(self, found: Found, *, is_ended: bool = False) -> StallReport:
+    def _tell(self, found: StallNotice, *, is_ended: bool = False) -> StallReport:
         stack, work = stacks_of(self._task, self._is_of_task), self._work(found.call)
-        seconds, timeout_s = found.standstill.seconds, self._limits.timeout_s
+        seconds, timeout_s = found.stall.seconds, self._limits.timeout_s
         report = StallReport(work, seconds, stack, False, is_ended, timeout_s, found.emitted)
         self._send(report)
         return report
@@ -152,7 +152,7 @@ class TaskWatch:
     def _is_of_task(self, thread: threading.Thread) -> bool:
         return thread.ident not in self._threads_before and thread is not threading.current_thread()
 
-    def _end(self, found: Found) -> None:
+    def _end(self, found: StallNotice) -> None:
         with self._ending:
             if self._is_over.is_set():
                 return

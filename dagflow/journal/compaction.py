@@ -10,7 +10,7 @@ from dagflow.journal.log import Log, is_whole
 from dagflow.storage.objects import ObjectStore
 
 COMPACTED_ARCHIVES = 32
-"""So many archives become one."""
+"""How many archives are made into one."""
 
 _LARGE_WINDOWS = 512
 # Of so many bytes each, 32 are held in memory while they are compacted, and written by one request to an object store.

@@ -17,7 +17,7 @@ from dagflow.storage.pending import PendingFile
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class JournalHolder:
     """The process that holds, or held, a journal.
 
     Attributes:
@@ -33,7 +33,7 @@ class Holder:
     nonce: str
 
     @classmethod
-    def this_process(cls) -> Holder:
+    def this_process(cls) -> JournalHolder:
         """The process that calls."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         return cls(socket.gethostname(), os.getpid(), now, os.urandom(8).hex())
@@ -54,7 +54,7 @@ class Fence:
 
     kind: ClassVar[str] = "FENCE"
 
-    holder: Holder
+    holder: JournalHolder
     void: list[int] = field(default_factory=list)
     run: RunOrigin | None = None
 

@@ -13,7 +13,7 @@ from dagflow.errors import DagflowError, JournalError, StorageError
 from dagflow.journal.app_facts import AppFacts
 from dagflow.journal.compaction import compact_archives
 from dagflow.journal.events import Done, Event, Fence, NewApp, Operators, Outputs, Reprocessed, RunOrigin, Start
-from dagflow.journal.log import DIRECTORIES, Log, Replay, SlotTakenError, apply_record, load
+from dagflow.journal.log import DIRECTORIES, LoadedLog, Log, SlotTakenError, apply_record, load
 from dagflow.journal.retention import (
     JournalRetention,
     all_windows,
@@ -57,17 +57,17 @@ class Journal:
     After any error the journal takes nothing more: open it again. Not for use by several threads at once.
     """
 
-    def __init__(self, store: ObjectStore, log: Log, replay: Replay, retention: JournalRetention) -> None:
+    def __init__(self, store: ObjectStore, log: Log, loaded: LoadedLog, retention: JournalRetention) -> None:
         self._retention = retention
         self._store = store
         self._log = log
-        self._seq = replay.seq
-        self._snapshot_seq = replay.snapshot_seq
+        self._seq = loaded.seq
+        self._snapshot_seq = loaded.snapshot_seq
         self._maintain_from = 0
         self._noted: list[Done | Outputs | Operators | NewApp] = []
         self._closed_by = ""
         self._signer = Signer()
-        self.state: JournalState = replay.state
+        self.state: JournalState = loaded.state
 
     @classmethod
     def open(
@@ -117,9 +117,9 @@ class Journal:
         if exposure := store.close_to_others(DIRECTORIES):
             logger.warning("other users may change the checkpoint, and so what is read and published: %s", exposure)
         log = Log(store)
-        replay = load(store)
-        journal = cls(store, log, replay, retention)
-        journal._fence(app, [replay.torn] if replay.torn else [], origin)
+        loaded = load(store)
+        journal = cls(store, log, loaded, retention)
+        journal._fence(app, [loaded.torn] if loaded.torn else [], origin)
         return journal
 
     def _fence(self, app: str | None, void: list[int], origin: RunOrigin | None) -> None:
@@ -217,7 +217,7 @@ class Journal:
         """Sign all pickles as this user's own.
 
         Args:
-            with_checksum: Gives a segment the checksum that segments of earlier versions lack.
+            with_checksum: Gives a segment the checksum of what it holds now.
 
         Returns:
             How many pickles there are.

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dagflow.errors import ANOTHER_CHECKPOINT, AlreadyExistsError, FencedError, JournalError, MissingError, StorageError
-from dagflow.journal.events import Event, Fence, Holder, Record
+from dagflow.journal.events import Event, Fence, JournalHolder, Record
 from dagflow.journal.frames import TornError, decode, decode_all, encode
 from dagflow.journal.heartbeat import newest_heartbeat
 from dagflow.journal.state import JournalState
@@ -72,7 +72,7 @@ class SlotTakenError(JournalError):
 
 
 @dataclass(slots=True)
-class Replay:
+class LoadedLog:
     """What was read from a log.
 
     Attributes:
@@ -92,7 +92,7 @@ class _MovedError(Exception):
     """The log was trimmed while it was read."""
 
 
-def load(store: ObjectStore) -> Replay:
+def load(store: ObjectStore) -> LoadedLog:
     """Read the newest snapshot and the records after it.
 
     Raises:
@@ -113,25 +113,25 @@ def load(store: ObjectStore) -> Replay:
     raise AssertionError("unreachable")
 
 
-def _load(store: ObjectStore) -> Replay:
+def _load(store: ObjectStore) -> LoadedLog:
     state, snapshot_seq = _newest_snapshot(store)
     records = list(_records_after(store, snapshot_seq))
     voided = {seq for _, found in records if isinstance(found, Record) for seq in _voided_by(found)}
-    replay = Replay(state, snapshot_seq, snapshot_seq, 0)
+    loaded = LoadedLog(state, snapshot_seq, snapshot_seq, 0)
     for seq, found in records:
-        if seq != replay.seq + 1:
-            raise _MovedError(f"log record {replay.seq + 1} is missing, record {seq} is there")
-        replay.seq = seq
+        if seq != loaded.seq + 1:
+            raise _MovedError(f"log record {loaded.seq + 1} is missing, record {seq} is there")
+        loaded.seq = seq
         if seq in voided:
             continue
         if isinstance(found, TornError):
             # Only the newest record can be torn by a death; a driver that met such a one has said so after it.
             if seq != records[-1][0]:
                 raise found
-            replay.torn = seq
+            loaded.torn = seq
             continue
         apply_record(state, found, store)
-    return replay
+    return loaded
 
 
 def _newest_snapshot(store: ObjectStore) -> tuple[JournalState, int]:
@@ -222,7 +222,7 @@ class Log:
 
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
-        self.holder = Holder.this_process()
+        self.holder = JournalHolder.this_process()
         self.epoch = self._claim()
 
     def _claim(self) -> int:
@@ -321,7 +321,7 @@ class Log:
         """The error that names the driver that has taken over."""
         newest = max(self.store.list(EPOCHS, after=slot_name(EPOCHS, self.epoch)))
         try:
-            winner = str(from_json(Holder, decode(self.store.read(newest), newest), newest))
+            winner = str(from_json(JournalHolder, decode(self.store.read(newest), newest), newest))
         except JournalError:
             winner = "a process that could not say its name"
         heartbeat = newest_heartbeat(self.store)[1]

@@ -84,7 +84,7 @@ def sign_all(signer: Signer, state: JournalState, with_checksum: Callable[[Saved
     Args:
         signer: Signs.
         state: The journal's state, which is changed.
-        with_checksum: Gives a segment the checksum that segments of earlier versions lack.
+        with_checksum: Gives a segment the checksum of what it holds now.
 
     Returns:
         How many pickles were signed.

@@ -34,7 +34,7 @@ from dagflow.metrics.counters import Counters
 from dagflow.storage.pending import PendingFile
 
 KEPT_DRIVERS = 50
-"""So many of the newest drivers are kept for people."""
+"""How many of the newest drivers are kept, for display."""
 
 KEPT_DECISIONS = 20
 """How many changes of partition counts are kept for people; each window's plan has its own for ever."""

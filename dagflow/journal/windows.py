@@ -65,7 +65,7 @@ class WindowPlan:
 
     Attributes:
         window_id: The window, counted from 1 without a gap.
-        config_hash: Fingerprint of the app that planned it; see AppFacts.
+        config_hash: Hash of the app that planned it; see AppFacts.
         inputs: What control operators emitted to partitioned ones, by input port.
         partitions: How many partitions each stage has, by its head.
         decisions: Why the counts are what they are.

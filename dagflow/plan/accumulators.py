@@ -41,7 +41,7 @@ def require_ends(plan: LogicalPlan) -> None:
 
 
 def results_of_windows(plan: LogicalPlan) -> list[str]:
-    """The operators whose results over single windows reach an end of the app as they are, as the app names them."""
+    """The operators, by the app's names, whose results over single windows reach an output without being combined."""
     over = {name: operator.over for name, operator in accumulators(plan.instances).items()}
     held = {name for name, each in over.items() if each != "window"}
     return [_owner(plan, name) for name in over if name not in held and _reaches_an_end(plan, name, apart_from=held)]
@@ -58,7 +58,7 @@ def following_notices(plan: LogicalPlan) -> list[str]:
 
 
 def over_text(operator: Accumulator) -> str:
-    """What a result is of, in words."""
+    """What a result spans, in words: the run, a window or a time."""
     return "run, and while following window" if operator.over is None else str(operator.over)
 
 

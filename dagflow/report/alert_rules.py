@@ -10,7 +10,7 @@ from typing import Final, Literal
 from dagflow.journal.reader import committed_windows
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
-from dagflow.report.reading import Reading
+from dagflow.report.reading import CheckpointReading
 from dagflow.spec.signal_settings import AlertSettings
 from dagflow.storage.context import StorageContext
 
@@ -77,7 +77,7 @@ def _records_read(counters: Counters) -> int:
 
 
 def recent_rejects(checkpoint: str, storage: StorageContext, last_committed: int) -> RecentRejects:
-    """Those of the newest windows of a checkpoint.
+    """The rejects of the newest windows of a checkpoint.
 
     Args:
         checkpoint: Its URL.
@@ -96,12 +96,12 @@ def recent_rejects(checkpoint: str, storage: StorageContext, last_committed: int
     return recent
 
 
-def exceeded_limits(reading: Reading, limits: AlertSettings, recent: RecentRejects) -> Iterator[Finding]:
+def exceeded_limits(reading: CheckpointReading, limits: AlertSettings, recent: RecentRejects) -> Iterator[Finding]:
     """The limits that a checkpoint exceeds now; see figures_of."""
     return (each for each in figures_of(reading, limits, recent) if each.value > each.limit)
 
 
-def figures_of(reading: Reading, limits: AlertSettings, recent: RecentRejects) -> Iterator[Finding]:
+def figures_of(reading: CheckpointReading, limits: AlertSettings, recent: RecentRejects) -> Iterator[Finding]:
     """What limits are compared with.
 
     Args:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dagflow.report.prometheus import CONTENT_TYPE, metrics_text
-from dagflow.report.reading import Reading
+from dagflow.report.reading import CheckpointReading
 
 _TEXT = "text/plain; charset=utf-8"
 
@@ -32,17 +32,17 @@ class Answer:
     body: str
 
 
-def metrics_answer(readings: Sequence[Reading]) -> Answer:
+def metrics_answer(readings: Sequence[CheckpointReading]) -> Answer:
     """`/metrics`: the metrics of all checkpoints, in the text format of Prometheus."""
     return Answer(200, CONTENT_TYPE, metrics_text(readings))
 
 
-def health_answer(readings: Sequence[Reading]) -> Answer:
+def health_answer(readings: Sequence[CheckpointReading]) -> Answer:
     """`/healthz`: the process is alive, whatever the checkpoints say."""
     return Answer(200, _TEXT, "alive\n")
 
 
-def readiness_answer(readings: Sequence[Reading]) -> Answer:
+def readiness_answer(readings: Sequence[CheckpointReading]) -> Answer:
     """`/readyz`: 200 where all journals can be read and no run is stalled, killed or failed; otherwise 503.
 
     The body has a line for each checkpoint, with the reason.
@@ -52,7 +52,7 @@ def readiness_answer(readings: Sequence[Reading]) -> Answer:
     return Answer(503 if any(reason for _, reason in reasons) else 200, _TEXT, "".join(lines))
 
 
-ENDPOINTS: Final[Mapping[str, Callable[[Sequence[Reading]], Answer]]] = {
+ENDPOINTS: Final[Mapping[str, Callable[[Sequence[CheckpointReading]], Answer]]] = {
     "/metrics": metrics_answer,
     "/healthz": health_answer,
     "/readyz": readiness_answer,
@@ -60,7 +60,7 @@ ENDPOINTS: Final[Mapping[str, Callable[[Sequence[Reading]], Answer]]] = {
 """What answers a request, by its path."""
 
 
-def reason_against(reading: Reading) -> str:
+def reason_against(reading: CheckpointReading) -> str:
     """Why a run is not well, in one line; "" where it is."""
     snapshot = reading.snapshot
     if snapshot is None:
@@ -75,7 +75,7 @@ def reason_against(reading: Reading) -> str:
     return ""
 
 
-def _state(reading: Reading) -> str:
+def _state(reading: CheckpointReading) -> str:
     return "" if reading.snapshot is None else reading.snapshot.state
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dagflow.metrics import names
 from dagflow.report import metric_names as metrics
 from dagflow.report.metric_names import METRICS, Metric
-from dagflow.report.reading import Reading
+from dagflow.report.reading import CheckpointReading
 from dagflow.report.snapshot import RunSnapshot
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -20,7 +20,7 @@ _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _SURROGATES = re.compile("[\ud800-\udfff]")
 
 
-def metrics_text(readings: Sequence[Reading]) -> str:
+def metrics_text(readings: Sequence[CheckpointReading]) -> str:
     """The metrics of some checkpoints, each of which is there once.
 
     Counters are sums over all runs on a checkpoint, so a restart does not reset them; they rise when a window is
@@ -47,7 +47,7 @@ def metrics_text(readings: Sequence[Reading]) -> str:
     return "".join(f"{line}\n" for part in parts for line in part)
 
 
-def _samples(reading: Reading) -> Iterator[Sample]:
+def _samples(reading: CheckpointReading) -> Iterator[Sample]:
     snapshot = reading.snapshot
     yield metrics.READABLE, "", (), float(snapshot is not None)
     if snapshot is None:

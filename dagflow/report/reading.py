@@ -16,7 +16,7 @@ from dagflow.storage.location import absolute, redacted
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CheckpointReading:
     """A checkpoint at one moment.
 
     Attributes:
@@ -60,19 +60,19 @@ class Reading:
         return max(self.now_s - moment_ms / 1000, 0.0) if moment_ms else 0.0
 
 
-Source = Callable[[], Reading]
+Source = Callable[[], CheckpointReading]
 """Reads a checkpoint now; it does not raise, and any thread may call it."""
 
 
-def read_checkpoint(checkpoint: str, storage: StorageContext) -> Reading:
+def read_checkpoint(checkpoint: str, storage: StorageContext) -> CheckpointReading:
     """What a checkpoint's journal and heartbeat say now; one that cannot be read is a reading with an error."""
     shown = redacted(absolute(checkpoint))
     try:
-        return Reading(shown, status(checkpoint, storage))
+        return CheckpointReading(shown, status(checkpoint, storage))
     except MissingJournalError as error:
-        return Reading(shown, None, str(error), has_begun=False)
+        return CheckpointReading(shown, None, str(error), has_begun=False)
     except DagflowError as error:
-        return Reading(shown, None, str(error))
+        return CheckpointReading(shown, None, str(error))
 
 
 class LiveSource:
@@ -97,11 +97,11 @@ class LiveSource:
             # Rates and what waits are known of this run alone, and of no other one at work.
             self._newest = replace(snapshot.all_runs, rates=snapshot.rates, backlog=snapshot.backlog)
 
-    def from_memory(self) -> Reading:
+    def from_memory(self) -> CheckpointReading:
         """The newest figures alone, without a look at the store; none before the first progress."""
-        return Reading(redacted(absolute(self._checkpoint)), self._newest)
+        return CheckpointReading(redacted(absolute(self._checkpoint)), self._newest)
 
-    def __call__(self) -> Reading:
+    def __call__(self) -> CheckpointReading:
         """The newest figures, with what the heartbeat says."""
         newest = self._newest
         if newest is None:
@@ -110,7 +110,7 @@ class LiveSource:
         try:
             heartbeat = newest_heartbeat(self._storage.objects(absolute(self._checkpoint)))[1]
         except DagflowError as error:
-            return Reading(shown, None, str(error))
+            return CheckpointReading(shown, None, str(error))
         driver = None if heartbeat is None else DriverReport.of(heartbeat)
         is_stalled = driver is not None and driver.state == "stalled"
-        return Reading(shown, replace(newest, driver=driver, state="stalled" if is_stalled else newest.state))
+        return CheckpointReading(shown, replace(newest, driver=driver, state="stalled" if is_stalled else newest.state))

@@ -1,1 +1,1 @@
-"""Where windows run: Spark, or this process."""
+"""Where windows run: Spark, processes of this machine, or this process."""

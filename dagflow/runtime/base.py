@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from dagflow.execution.messages import TaskResult, WindowTask
+from dagflow.execution.messages import TaskResult, WindowJob
 from dagflow.runtime.progress_board import ProgressBoard, WindowProgress
 
 MAX_ATTEMPTS = 4
@@ -17,7 +17,7 @@ MAX_ATTEMPTS = 4
 
 
 class Runtime(ABC):
-    """Where the tasks of windows run: Spark, or processes of this machine.
+    """Where the tasks of windows run: Spark, processes of this machine, or the driver's own process.
 
     Args:
         board: Keeps what the tasks report.
@@ -32,7 +32,7 @@ class Runtime(ABC):
         """How many tasks run at the same time."""
 
     @abstractmethod
-    def submit(self, window: WindowTask) -> Future[list[TaskResult]]:
+    def submit(self, window: WindowJob) -> Future[list[TaskResult]]:
         """Begin a window; windows that were submitted earlier have priority.
 
         Returns:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import Any
 
-from dagflow.execution.messages import TaskResult, WindowTask
+from dagflow.execution.messages import TaskResult, WindowJob
 from dagflow.execution.program import Program
 from dagflow.execution.task import run_level, run_prescan
 from dagflow.runtime.base import Runtime
@@ -26,14 +26,14 @@ class InlineRuntime(Runtime):
     parallelism: int = 2
 
     def __init__(
-        self, program: Program, *, parallelism: int = 2, before: Callable[[WindowTask], None] | None = None
+        self, program: Program, *, parallelism: int = 2, before: Callable[[WindowJob], None] | None = None
     ) -> None:
         super().__init__(ProgressBoard(program.limits))
         self._program = program
         self._before = before
         self.parallelism = parallelism
 
-    def submit(self, window: WindowTask) -> Future[list[TaskResult]]:
+    def submit(self, window: WindowJob) -> Future[list[TaskResult]]:
         """Run the window at once."""
         future: Future[list[TaskResult]] = Future()
         self._board.open(window.window_id)
@@ -47,7 +47,7 @@ class InlineRuntime(Runtime):
             self._board.close(window.window_id)
         return future
 
-    def _run(self, window: WindowTask) -> list[TaskResult]:
+    def _run(self, window: WindowJob) -> list[TaskResult]:
         levels = self._program.plan.levels
         slots = self._program.plan.partitions_by_level(window.partitions)
         inputs = driver_inputs(self._program, window)
@@ -64,7 +64,7 @@ class InlineRuntime(Runtime):
                 inputs[slot].append(item)
         return []
 
-    def _run_slot(self, window: WindowTask, level: int, slot: int, items: Iterable[Any]) -> Iterable[Any]:
+    def _run_slot(self, window: WindowJob, level: int, slot: int, items: Iterable[Any]) -> Iterable[Any]:
         return run_level(self._program, window, level, slot, iter(items), self._board.record)
 
     def prescan(self, operator: str, items: list[Any]) -> list[Any]:

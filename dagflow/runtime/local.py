@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dagflow.errors import DagflowError, StorageError
-from dagflow.execution.messages import TaskResult, WindowTask
+from dagflow.execution.messages import TaskResult, WindowJob
 from dagflow.execution.program import Program
 from dagflow.execution.task import run_level, run_prescan
 from dagflow.execution.task_progress import TaskMessage
@@ -53,7 +53,7 @@ class LevelJob:
         spooled: Items from lower levels, by slot, in order.
     """
 
-    window: WindowTask
+    window: WindowJob
     level: int
     slots: list[tuple[int, list[Any]]]
     directory: str
@@ -147,7 +147,7 @@ class LocalRuntime(Runtime):
         """The number of processes."""
         return self._workers
 
-    def submit(self, window: WindowTask) -> Future[list[TaskResult]]:
+    def submit(self, window: WindowJob) -> Future[list[TaskResult]]:
         """Begin a window on a thread of its own, which waits for its jobs."""
         future: Future[list[TaskResult]] = Future()
         self._board.open(window.window_id)
@@ -165,7 +165,7 @@ class LocalRuntime(Runtime):
         threading.Thread(target=run, name=f"window {window.window_id}", daemon=True).start()
         return future
 
-    def _run(self, window: WindowTask) -> list[TaskResult]:
+    def _run(self, window: WindowJob) -> list[TaskResult]:
         groups = group_slots(driver_inputs(self._program, window), window.together)
         lean = replace(window, assigned={})
         directory = tempfile.mkdtemp(dir=self._scratch.path)
@@ -217,7 +217,7 @@ class LocalRuntime(Runtime):
 
 
 def _level_job(
-    window: WindowTask,
+    window: WindowJob,
     level: int,
     group: list[tuple[int, list[Any]]],
     directory: str,

@@ -114,7 +114,7 @@ class ProgressBoard:
             self._windows[window_id] = {}
 
     def close(self, window_id: int) -> None:
-        """Forget a window; of tasks of it that are still at work only the ends of standstills are told."""
+        """Forget a window; of tasks of it that are still at work only the ends of stalls are reported."""
         with self._lock:
             self._windows.pop(window_id, None)
 
@@ -127,7 +127,7 @@ class ProgressBoard:
             tasks = self._windows.get(message.work.window_id)
             if tasks is not None:
                 self._take(tasks, message)
-        # The end of a standstill may arrive when its window is complete.
+        # The end of a stall may arrive when its window is complete.
         if isinstance(message, StallReport) and (tasks is not None or message.is_over):
             logger.warning("%s", message)
 

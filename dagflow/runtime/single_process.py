@@ -9,7 +9,7 @@ from concurrent.futures import CancelledError, Future
 from typing import Any
 
 from dagflow.errors import TransientStorageError
-from dagflow.execution.messages import TaskResult, WindowTask
+from dagflow.execution.messages import TaskResult, WindowJob
 from dagflow.execution.program import Program
 from dagflow.runtime.base import MAX_ATTEMPTS
 from dagflow.runtime.inline import InlineRuntime
@@ -24,12 +24,12 @@ class SingleProcessRuntime(InlineRuntime):
 
     def __init__(self, program: Program) -> None:
         super().__init__(program, parallelism=1)
-        self._waiting: queue.SimpleQueue[tuple[WindowTask, Future[list[TaskResult]]] | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[tuple[WindowJob, Future[list[TaskResult]]] | None] = queue.SimpleQueue()
         self._is_cancelled = False
         self._thread = threading.Thread(target=self._serve, name="tasks", daemon=True)
         self._thread.start()
 
-    def submit(self, window: WindowTask) -> Future[list[TaskResult]]:
+    def submit(self, window: WindowJob) -> Future[list[TaskResult]]:
         """Run the window after those that were submitted before."""
         future: Future[list[TaskResult]] = Future()
         self._board.open(window.window_id)
@@ -54,7 +54,7 @@ class SingleProcessRuntime(InlineRuntime):
             finally:
                 self._board.close(window.window_id)
 
-    def _run_slot(self, window: WindowTask, level: int, slot: int, items: Iterable[Any]) -> Iterable[Any]:
+    def _run_slot(self, window: WindowJob, level: int, slot: int, items: Iterable[Any]) -> Iterable[Any]:
         for _ in range(MAX_ATTEMPTS - 1):
             try:
                 return list(super()._run_slot(window, level, slot, self._unless_cancelled(items)))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dagflow.execution.messages import ShuffleItem, TaskResult, WindowTask
+from dagflow.execution.messages import ShuffleItem, TaskResult, WindowJob
 from dagflow.execution.program import Program
 
 
-def driver_inputs(program: Program, window: WindowTask) -> list[list[Any]]:
+def driver_inputs(program: Program, window: WindowJob) -> list[list[Any]]:
     """What the driver sends to each slot of the lowest level; items for higher levels go with slot 0."""
     levels = program.plan.levels
     slots: list[list[Any]] = [list(share) for stage in levels[0] for share in window.assigned[stage.head]]

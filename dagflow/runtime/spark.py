@@ -18,7 +18,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no 
 from pyspark import Broadcast, SparkContext, TaskContext
 
 from dagflow.errors import DagflowError, RunStoppedError
-from dagflow.execution.messages import TaskResult, WindowTask
+from dagflow.execution.messages import TaskResult, WindowJob
 from dagflow.execution.program import Program
 from dagflow.execution.task import run_level, run_prescan
 from dagflow.execution.task_progress import ProgressSender
@@ -155,7 +155,7 @@ class SparkRuntime(Runtime):
         except CancelledError as error:
             raise DagflowError("Spark stopped while its executors were asked what they have") from error
 
-    def submit(self, window: WindowTask) -> Future[list[TaskResult]]:
+    def submit(self, window: WindowJob) -> Future[list[TaskResult]]:
         """Begin a window as one Spark job."""
         # Taken out by the thread, so that the driver does not hold the names of all files while it waits.
         waiting, window_id = [window], window.window_id
@@ -222,7 +222,7 @@ class SparkRuntime(Runtime):
         gateway: Any = self._context._gateway
         return how_it_ended(None if gateway is None else gateway.proc)
 
-    def _run(self, window: WindowTask) -> list[TaskResult]:
+    def _run(self, window: WindowJob) -> list[TaskResult]:
         slots = self._program.plan.partitions_by_level(window.partitions)
         tasks = group_slots(driver_inputs(self._program, window), window.together)
         results = sum(window.partitions.values())
@@ -312,7 +312,7 @@ def _slot(key: tuple[int, tuple[int, ...]]) -> int:
 
 
 def _lowest_task(
-    broadcast: Broadcast[Program], window: WindowTask, next_slots: int
+    broadcast: Broadcast[Program], window: WindowJob, next_slots: int
 ) -> Callable[[Iterable[Any]], Iterator[Any]]:
     """The function that Spark runs for each task of the lowest level; next_slots is 0 where it is the only level."""
 
@@ -327,7 +327,7 @@ def _lowest_task(
 
 
 def _higher_task(
-    broadcast: Broadcast[Program], window: WindowTask, level: int, next_slots: int
+    broadcast: Broadcast[Program], window: WindowJob, level: int, next_slots: int
 ) -> Callable[[int, Iterable[Any]], Iterator[Any]]:
     """The function that Spark runs for each slot of a higher level; next_slots is 0 at the last one."""
 

@@ -52,24 +52,24 @@ def fingerprint_at(file: int | str, size_bytes: int) -> int:
 
 
 def left_out_from(start: int) -> int:
-    """Stands, as a number below UNKNOWN, for a version of which nothing was read from there on."""
+    """A mark in place of a fingerprint, below UNKNOWN: nothing of the version was read from start on."""
     return UNKNOWN - 1 - start
 
 
 AWAY: Final = -(1 << 61)
-"""From here on down: a version that was not there to be read; less what had been read of the file before."""
+"""The highest mark of a version that was not there to be read; what had been read of the file is subtracted from it."""
 
 REWRITTEN: Final = -(1 << 62)
-"""The same, where the file was there and had other bytes."""
+"""The highest mark of a version that was gone because the file had other bytes; otherwise as AWAY."""
 
 
 def gone_from(start: int, *, is_rewritten: bool) -> int:
-    """Stands for a version that was gone before it was read from there on."""
+    """A mark in place of a fingerprint: the version was gone before it was read from start on."""
     return (REWRITTEN if is_rewritten else AWAY) - start
 
 
 def is_gone(fingerprint: int) -> bool:
-    """Whether gone_from() gave it."""
+    """Whether it is a mark of gone_from()."""
     return fingerprint <= AWAY
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from dagflow.errors import DagflowError, StorageError
 from dagflow.metrics.counters import Counters
 from dagflow.report.alert_rules import Finding, RecentRejects, figures_of
-from dagflow.report.reading import Reading, Source
+from dagflow.report.reading import CheckpointReading, Source
 from dagflow.spec.signal_settings import AlertSettings
 from dagflow.storage.objects import ObjectStore
 from dagflow.telemetry.alert_delivery import AlertNotice, delivery_of
@@ -132,7 +132,7 @@ class AlertMonitor:
         with self._lock:
             self._recent.add_earlier(earlier)
 
-    def _tell(self, reading: Reading, finding: Finding, *, is_over: bool) -> None:
+    def _tell(self, reading: CheckpointReading, finding: Finding, *, is_over: bool) -> None:
         assert reading.snapshot is not None
         now_ms = time.time_ns() // 1_000_000
         text = self._redact(finding.text)

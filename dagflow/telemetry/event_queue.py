@@ -14,7 +14,7 @@ Event = TypeVar("Event")
 logger = logging.getLogger(__name__)
 
 MOST_WAITING: Final = 1000
-"""So many events wait; later ones are dropped."""
+"""How many events may wait; further ones are dropped."""
 
 MOST_AT_ONCE: Final = 100
 CLOSE_S: Final = 1.0

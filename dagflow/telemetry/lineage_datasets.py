@@ -17,10 +17,10 @@ from dagflow.spec.problems import Problems
 from dagflow.storage.location import absolute, is_local, redacted
 
 MOST_DATASETS: Final = 50
-"""So many inputs, and so many outputs, are told: an app names roots, and seldom many."""
+"""How many inputs, and how many outputs, are reported at most: an app names roots, and seldom many."""
 
 MOST_COLUMNS: Final = 300
-"""So many columns of a dataset are told."""
+"""How many columns of a dataset are reported at most."""
 
 DatasetPlaces = Mapping[str, tuple[Sequence[str], Sequence[str]]]
 """The locations that each operator reads, and those that it publishes into."""

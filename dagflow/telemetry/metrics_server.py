@@ -12,7 +12,7 @@ from dagflow.report.endpoints import ENDPOINTS, Answer
 from dagflow.report.reading import Source
 
 MOST_HANDLERS = 8
-"""So many requests are answered at once; the next ones are refused with 503."""
+"""How many requests are answered at the same time; further ones are refused with 503."""
 
 
 class MetricsServer:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from dagflow.errors import DagflowError, MissingError
-from dagflow.report.reading import Reading
+from dagflow.report.reading import CheckpointReading
 from dagflow.web.app_files import AppFile, app_file_of
 from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.query import Query, RequestError
@@ -79,7 +79,7 @@ class Api:
         app = self._apps.get(name)
         return 0 if app is None else app.looks
 
-    def readings(self) -> list[Reading]:
+    def readings(self) -> list[CheckpointReading]:
         """What is known of each checkpoint now: what metrics and health checks are made of."""
         return [each.read() for each in self.checkpoints.values()]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from dagflow.journal.log import LOG, SNAPSHOTS
 from dagflow.journal.reader import read_journal
 from dagflow.journal.state import JournalState
-from dagflow.report.reading import Reading, read_checkpoint
+from dagflow.report.reading import CheckpointReading, read_checkpoint
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
 from dagflow.storage.objects import ObjectStore
@@ -51,10 +51,10 @@ class Checkpoint:
     url: str
     storage: StorageContext
     app: str = ""
-    live: Callable[[], Reading] | None = None
+    live: Callable[[], CheckpointReading] | None = None
     kept: KeptJournal = field(default_factory=KeptJournal, repr=False, compare=False)
 
-    def read(self) -> Reading:
+    def read(self) -> CheckpointReading:
         """What is known of it now; it does not raise."""
         return read_checkpoint(self.url, self.storage) if self.live is None else self.live()
 
@@ -103,7 +103,7 @@ class CheckpointLocation:
     url: str
     storage: StorageContext
     app: str = ""
-    live: Callable[[], Reading] | None = None
+    live: Callable[[], CheckpointReading] | None = None
 
 
 def named(places: Iterable[CheckpointLocation]) -> Mapping[str, Checkpoint]:

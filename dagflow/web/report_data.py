@@ -10,11 +10,11 @@ from dagflow.web.api import Api, as_json, body_of
 from dagflow.web.checkpoints import CheckpointLocation, named
 
 LISTS = {"windows": 1000, "files": 1000, "rejects": 1000, "scaling": 500, "log": 1000}
-"""So many rows of each list are in a report."""
+"""How many rows of each list are in a report at most."""
 
 _ALONE = ("graph", "tables", "app", "status")
 DETAILS = 200
-"""So many of the newest windows, and of their files, are in a report with all that is known of them."""
+"""How many of the newest windows, and of their files, are in a report with all that is known of them."""
 
 
 def report_data(place: CheckpointLocation) -> dict[str, Any]:

@@ -134,7 +134,7 @@ class AggregateMerger(_Grouped, ColumnTraced):
             self.add(pa.Table.from_batches([batch.to_arrow()]))
 
     def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:
-        """Those that the Aggregate before it tells."""
+        """The columns that the Aggregate before it gives."""
         return arriving
 
     def result(self, combined: pa.Table) -> pa.Table:
@@ -203,7 +203,7 @@ class Aggregate(_Grouped, ColumnOperator[_Grouping], Unified):
         return StreamColumns(pa.schema([*((name, schema.field(name).type) for name in self.by), *results]))
 
     def columns_used(self, port: str, column: str, arriving: StreamColumns) -> Iterable[str]:
-        """Those in the expression of its key or result."""
+        """The columns in the expression of its key or result."""
         known = arriving.schema.names
         if port == "output" and column in self.by:
             key: Expression = self.by[column]

@@ -51,7 +51,7 @@ class TopN(AggregateBase, Unified, ColumnTraced):
         return [(self.by, "descending" if self.largest else "ascending")]
 
     def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:
-        """Those that arrive, among which the one that is compared must be.
+        """The columns that arrive, among which the one that is compared must be.
 
         Raises:
             LookupError: It is not.

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.expressions.bound import Bound, Site
+from operators.expressions.bound import Bound, CallSite
 from operators.expressions.casting import cast, lenient_cast
 from operators.expressions.expression_error import ExpressionError, did_you_mean
 from operators.expressions.functions import logic
@@ -149,16 +149,16 @@ class Binder:
         function = _function_of(self._text, node)
         arguments = [self.bind(argument) for argument in node.arguments]
         name = f"'{node.name}'" if node.name in OPERATORS else f"{node.name}()"
-        return function.bind(Site(self._text, node, name), *arguments)
+        return function.bind(CallSite(self._text, node, name), *arguments)
 
     def _cast(self, node: Cast) -> Bound:
         change = lenient_cast if node.is_lenient else cast
-        site = Site(self._text, node, "cast")
+        site = CallSite(self._text, node, "cast")
         return change(site, self.bind(node.argument), node.type)
 
     def _case(self, node: Case) -> Bound:
         branches = [(self.bind(condition), self.bind(value)) for condition, value in node.branches]
-        return logic.case(Site(self._text, node, "case"), branches, self.bind(node.default))
+        return logic.case(CallSite(self._text, node, "case"), branches, self.bind(node.default))
 
 
 def _constant(node: Constant) -> Bound:

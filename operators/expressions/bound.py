@@ -37,7 +37,7 @@ class Bound:
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class CallSite:
     """A place in an expression where a function is used.
 
     Attributes:
@@ -95,16 +95,16 @@ class Site:
 
 
 def typed(null: Bound, kind: pa.DataType) -> Bound:
-    """A null of a type."""
+    """A null constant with a type."""
     scalar = pa.scalar(None, kind)
     return Bound(null.node, kind, lambda rows: Vector(scalar))
 
 
-def applied(site: Site, kind: pa.DataType, kernel: Callable[..., Any], *arguments: Bound) -> Bound:
-    """What a kernel gives that has a value for any arguments."""
+def applied(site: CallSite, kind: pa.DataType, kernel: Callable[..., Any], *arguments: Bound) -> Bound:
+    """An expression whose kernel has a value for all arguments."""
     return Bound(site.node, kind, lambda rows: rows.apply(kernel, *(each.compute(rows) for each in arguments)))
 
 
-def attempted(site: Site, kind: pa.DataType, kernel: Callable[..., Any], why: Why, *arguments: Bound) -> Bound:
+def attempted(site: CallSite, kind: pa.DataType, kernel: Callable[..., Any], why: Why, *arguments: Bound) -> Bound:
     """What a kernel gives that has no value for some arguments; see Rows.attempt."""
     return Bound(site.node, kind, lambda rows: rows.attempt(kernel, why, *(each.compute(rows) for each in arguments)))

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.expressions.bound import Bound, Site, applied, attempted, typed
+from operators.expressions.bound import Bound, CallSite, applied, attempted, typed
 from operators.expressions.sql_types import (
     BOOLEAN,
     DATE,
@@ -30,7 +30,7 @@ _SMALLEST = 1e-20
 """Doubles nearer to zero are zero in a decimal: their digits would not fit into _WIDE_SCALE."""
 
 
-def cast(site: Site, value: Bound, kind: pa.DataType) -> Bound:
+def cast(site: CallSite, value: Bound, kind: pa.DataType) -> Bound:
     """The value in another type, where each value that has none there fails.
 
     Raises:
@@ -51,7 +51,7 @@ def cast(site: Site, value: Bound, kind: pa.DataType) -> Bound:
     return attempted(site, kind, kernel, lambda given: f"{_shown(given)} does not fit {name_of(kind)}", value)
 
 
-def lenient_cast(site: Site, value: Bound, kind: pa.DataType) -> Bound:
+def lenient_cast(site: CallSite, value: Bound, kind: pa.DataType) -> Bound:
     """The value in another type, or null where it has none there."""
     strict = cast(site, value, kind)
 

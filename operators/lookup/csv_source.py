@@ -38,7 +38,7 @@ class CsvSource(FilesSource):
         return RECORD_FORMATS.make({"type": "csv", **self._options})
 
     def columns(self, storage: StorageContext) -> pa.Schema:
-        """Those of the first file that has rows; without any, those that the options name."""
+        """The columns of the first file that has rows; without any, those that the options name."""
         first = next(self._rows(storage), None)
         if first is not None:
             return first.schema

@@ -26,7 +26,7 @@ class ParquetSource(FilesSource):
         super().__init__("parquet", location, ".parquet")
 
     def columns(self, storage: StorageContext) -> pa.Schema:
-        """Those of the first file."""
+        """The columns of the first file."""
         with _opened(storage, self.files(storage)[0]) as file:
             return file.schema_arrow
 

@@ -44,7 +44,7 @@ class VersionedSource(LookupSource):
         return self.reader(storage).version()
 
     def columns(self, storage: StorageContext) -> pa.Schema:
-        """Those of the newest version."""
+        """The columns of the newest version."""
         return self.reader(storage).columns()
 
     def batches(self, storage: StorageContext, names: Sequence[str]) -> Iterator[pa.RecordBatch]:

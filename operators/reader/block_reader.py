@@ -122,7 +122,7 @@ class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher, Seekable
             )
 
     def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:
-        """Those that the format declares; what paths add is not known."""
+        """The columns that the format declares; what paths add is not known."""
         if port == "errors":
             return StreamColumns.raw()
         is_known = port == "messages" and self.partition_values is None

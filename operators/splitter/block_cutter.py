@@ -40,7 +40,7 @@ class OpenFile:
         previous_block_id: Id of the block before it, or -1.
         is_open: Whether the file may grow.
         resumes: Whether the next block begins where an earlier version of the file ended.
-        fingerprint: Head and tail fingerprint of the version, where the file may grow; else 0.
+        fingerprint: Head and tail fingerprint of the version, where the file may grow or has several blocks; else 0.
         discovered_ms: When it was listed, in milliseconds since 1970; 0 where unknown.
         content_start: See BlockMetadata.
         tail_start: See BlockMetadata.

@@ -78,7 +78,7 @@ class ChangedFiles:
         return replace(files, start=0, is_noted=action == "ignore")
 
     def rest(self, files: ListedFiles, name: bytes, entry: IndexEntry) -> ListedFiles:
-        """What was not read of a file, with the fingerprint of what was.
+        """The unread rest of a file, with the fingerprint of the part that was read.
 
         Args:
             files: The file.
@@ -132,7 +132,7 @@ class ChangedFiles:
         }
 
     def read_before(self, gone: Mapping[bytes, IndexEntry]) -> dict[bytes, ReadVersion]:
-        """What was read of files before what was gone of them, or left out.
+        """How far files had been read before a version of them was gone or left out, by name.
 
         Args:
             gone: The versions that were taken, by name.

@@ -208,7 +208,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         return ChangeDetector(scanner, taken.index, rules, counters, clock, in_tasks, taken.pending, renames)
 
     def estimate(self, within_s: float, storage: StorageContext | None = None) -> InputEstimate:
-        """What there is to be read, as if nothing had been; see Estimator.
+        """The input that a first run would read; see Estimator.
 
         Raises:
             StorageError: Something cannot be listed or examined; MissingError where a location does not exist.

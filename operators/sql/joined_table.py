@@ -20,7 +20,7 @@ class JoinedTable(Enrich):
     named: Annotated[dict[str, int], Field(description="columns that are the table's for sure, and where")] = {}  # noqa: RUF012
 
     def _taken(self, schema: pa.Schema) -> dict[str, str]:
-        """Those that the query may name.
+        """The columns that the query may name.
 
         Raises:
             DagflowError: The table lacks a key.

@@ -28,13 +28,13 @@ class SelectList(Select):
         """The query was checked."""
 
     def resulting_columns(self, arriving: StreamColumns) -> StreamColumns:
-        """Those of the list; others only where a star takes them."""
+        """The columns of the select list; others only where a star takes them."""
         found = super().resulting_columns(arriving)
         takes_all = any(kind == STAR and table in ("", "input") for kind, table in self.items)
         return found if takes_all else StreamColumns(found.schema)
 
     def columns_used(self, port: str, column: str, arriving: StreamColumns) -> Iterable[str]:
-        """Those in its expression, or the one that a star passes on."""
+        """The columns in its expression, or the one that a star passes on."""
         names = arriving.schema.names
         if port != "output" or column in self.columns or column in names:
             return super().columns_used(port, column, arriving)

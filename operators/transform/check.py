@@ -95,7 +95,7 @@ class Check(ExpectingOperator[tuple[Bound, ...]], Composite):
         self.pass_on(batch, reasons)
 
     def resulting_columns(self, arriving: StreamColumns) -> StreamColumns:
-        """Those that arrive."""
+        """The columns that arrive."""
         self.require_columns(arriving)
         known = arriving.schema.names
         self.plan(arriving.with_names(name for each in self._conditions for name in each.columns(known)))

@@ -51,7 +51,7 @@ class ColumnOperator(RejectLimited, ColumnTraced, Explained, Generic[Plan]):
         self._plans = {}
 
     def _record_count(self, totals: Mapping[str, int]) -> int:
-        """Those that arrived: what leaves are fewer where a condition or a group takes them in."""
+        """The columns that arrive: fewer leave where a condition or a group takes them in."""
         return totals.get("input", 0)
 
     def expressions(self) -> Iterable[Node]:

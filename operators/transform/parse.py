@@ -17,7 +17,7 @@ from dagflow.api.records import LINE_FEED, RECORD, Origin, RecordBatch
 from operators.expressions.expression_error import did_you_mean
 from operators.reader.columns.types import ColumnTypes
 from operators.reader.columns.typing import shortened, typed
-from operators.reader.formats.base import Parsed, Unheard
+from operators.reader.formats.base import NullAccounting, Parsed
 from operators.reader.formats.json_lines import JsonLines
 from operators.reader.scanning.column_parsing import valid_text
 from operators.transform.column_operator import ColumnOperator
@@ -54,7 +54,7 @@ class KeyValue(BaseModel):
         return f"(?s)(?:^|{separator}){re.escape(key)}{assignment}{value}(?:{separator}|$)"
 
 
-class _RowRejects(Unheard):
+class _RowRejects(NullAccounting):
     """Takes in rejects of records whose offset is their position in a batch."""
 
     def __init__(self) -> None:
@@ -139,7 +139,7 @@ class Parse(ColumnOperator[None]):
         self.output.emit(kept.with_columns(self._beside(kept, parsed.columns)))
 
     def resulting_columns(self, arriving: StreamColumns) -> StreamColumns:
-        """Those that are parsed, behind the others of records that have columns."""
+        """The columns that are parsed, behind the others of records that have columns."""
         parsed = [(name, self.columns[name].arrow if name in self.columns else pa.string()) for name in self._names]
         if self.column is None:
             if not arriving.is_raw:

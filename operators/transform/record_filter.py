@@ -96,7 +96,7 @@ class RecordFilter(Operator, ColumnTraced):
             raise ValueError("give exactly one of keep and drop, such as drop: {prefix: '#'}")
 
     def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:
-        """Those that arrive."""
+        """The columns that arrive."""
         return arriving
 
     @input.batch

@@ -113,7 +113,7 @@ class Select(ColumnOperator[SelectPlan]):
         return batch.filter(mask)
 
     def resulting_columns(self, arriving: StreamColumns) -> StreamColumns:
-        """Those that are passed on, and those that are computed."""
+        """The columns that are passed on, and those that are computed."""
         self.require_columns(arriving)
         expressions = [*self.columns.values(), *([self.where] if self.where is not None else [])]
         known = arriving.schema.names
@@ -127,7 +127,7 @@ class Select(ColumnOperator[SelectPlan]):
         return StreamColumns(pa.schema(fields), arriving.others if self.keep is None else None)
 
     def columns_used(self, port: str, column: str, arriving: StreamColumns) -> Iterable[str]:
-        """Those in its expression; the one that was renamed; or that of its name."""
+        """The columns in its expression; the one that was renamed; or that of its name."""
         if port == "output" and column in self.columns:
             return self.columns[column].columns(arriving.schema.names)
         before = [old for old, new in self.rename.items() if new == column]

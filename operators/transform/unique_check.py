@@ -53,7 +53,7 @@ class UniqueCheck(ExpectingOperator[None], RememberedKeys):
         self.pass_on(batch, failed)
 
     def resulting_columns(self, arriving: StreamColumns) -> StreamColumns:
-        """Those that arrive."""
+        """The columns that arrive."""
         self.require_columns(arriving)
         self.plan(arriving.with_names([self.expectation.column.name]))
         return arriving

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from msgspec import msgpack
 
 from dagflow.api.keyed_state import KeyedOperator, KeyedSnapshot, KeyedState, Segment
-from dagflow.api.partitioning import Key, Truth, canonical, partitions_of_keys
+from dagflow.api.partitioning import BooleanKey, Key, canonical, partitions_of_keys
 from dagflow.errors import JournalError
 
 KEYS: st.SearchStrategy[Key] = st.one_of(st.binary(max_size=2), st.text(max_size=2), st.integers(0, 9), st.none())
@@ -130,7 +130,19 @@ def test_a_truth_value_is_no_number_also_after_a_restart() -> None:
 def test_keys_of_every_type_come_back(value_type: type | None) -> None:
     """Each as the value and the type that it was, in order, whether its values are data or pickled."""
     day = datetime(2026, 11, 23, 15, 30, 1, 5)
-    keys: list[Any] = [b"\xff", "ä", "\udcff", 2**70, -5, 1.5, math.nan, None, Decimal("1.25"), Truth.TRUE, Truth.FALSE]
+    keys: list[Any] = [
+        b"\xff",
+        "ä",
+        "\udcff",
+        2**70,
+        -5,
+        1.5,
+        math.nan,
+        None,
+        Decimal("1.25"),
+        BooleanKey.TRUE,
+        BooleanKey.FALSE,
+    ]
     keys += [day, day.replace(tzinfo=UTC), day.date(), day.time(), timedelta(days=-1, microseconds=7)]
     segment = Segment.of({key: n for n, key in enumerate(keys)}, ["gone", math.nan], value_type)
     values, gone = segment.unpack(value_type)

@@ -12,7 +12,7 @@ import pytest
 
 from dagflow.engine.run import RuntimeFactory, run
 from dagflow.errors import DagflowError, JournalError, StorageError
-from dagflow.execution.messages import WindowTask
+from dagflow.execution.messages import WindowJob
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.manual_clock import ManualClock
@@ -46,7 +46,7 @@ def app_of(source: Path, root: Path) -> LogicalPlan:
 def at_window(window_id: int, act: Callable[[], object]) -> RuntimeFactory:
     """Return a runtime that calls a function once before a window."""
 
-    def before(window: WindowTask) -> None:
+    def before(window: WindowJob) -> None:
         if window.window_id == window_id:
             act()
 

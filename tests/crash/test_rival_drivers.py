@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.journal.events import Holder
+from dagflow.journal.events import JournalHolder
 from dagflow.journal.frames import decode
 from dagflow.journal.typed_json import from_json
 from dagflow.storage.backends.s3.client import S3Client
@@ -145,7 +145,7 @@ def test_another_machine_goes_on_with_nothing_but_the_checkpoint(
     assert '"windows": 0' in log_of(heir)
     # The journal's own records say where each driver was.
     store = STORAGE.objects(f"{s3_root}/journal")
-    holders = [from_json(Holder, decode(store.read(name), name), name) for name in store.list("epoch/")]
+    holders = [from_json(JournalHolder, decode(store.read(name), name), name) for name in store.list("epoch/")]
     assert len(holders) == 3
     assert [holder.host for holder in holders[1:]] == ["localhost" if RENAMED else holders[0].host] * 2
     told = subprocess.run([*ENTRY, "status", f"{s3_root}/journal"], capture_output=True, text=True, check=True)

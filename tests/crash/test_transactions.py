@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from dagflow.plan.logical import LogicalPlan
-from dagflow.testing.faults import Faults, InjectedCrash, Pause, crashing_disk
+from dagflow.testing.faults import Faults, InjectedCrash, InjectedPause, crashing_disk
 from tests.engine.sample_app import words
 from tests.engine.table_app import (
     TABLES,
@@ -172,7 +172,7 @@ def test_an_upsert_that_meets_a_change_by_others_is_made_anew(
     """Between the look at the table and the transaction: what comes is replaced where it has a key of the windows."""
     make_app, texts = UPSERTS[kind]
     others = pa.table({"record": [b"b", b"other"], "_dagflow_window": [-1, -1]})
-    faults = with_faults(monkeypatch, Pause(2, lambda: replaced_by_others(quick_disk / "db", others)))
+    faults = with_faults(monkeypatch, InjectedPause(2, lambda: replaced_by_others(quick_disk / "db", others)))
     work(make_app(quick_disk, texts))
     later = [row for row in newest_of_windows(texts) if row.split()[0] in words(texts[len(texts) // 2 :])]
     assert newest_rows(quick_disk / "db") == sorted([*later, b"other -1"])

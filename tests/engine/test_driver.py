@@ -15,7 +15,7 @@ from dagflow.engine.run import RunOptions, RuntimeFactory, run
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_runner import WINDOWS_IN_FLIGHT
 from dagflow.errors import DagflowError, OperatorError, StorageError
-from dagflow.execution.messages import TaskResult, WindowTask
+from dagflow.execution.messages import TaskResult, WindowJob
 from dagflow.execution.program import Program
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
@@ -30,7 +30,7 @@ TEXTS = [b"a b c", b"d", b"", b"e f", b"g", b"h i j k", b"l"]
 def crashing(after: int) -> RuntimeFactory:
     """An inline runtime whose windows fail from the given one on."""
 
-    def before(window: WindowTask) -> None:
+    def before(window: WindowJob) -> None:
         if window.window_id >= after:
             raise DagflowError("the lights went out")
 
@@ -141,7 +141,7 @@ def test_a_run_that_is_asked_to_stop_leaves_a_resumable_journal(tmp_path: Path) 
 class Standing(InlineRuntime):
     """A runtime that ends no window before it is told to."""
 
-    def submit(self, window: WindowTask) -> Future[list[TaskResult]]:
+    def submit(self, window: WindowJob) -> Future[list[TaskResult]]:
         """Begin a window."""
         return Future()
 

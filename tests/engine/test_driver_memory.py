@@ -130,7 +130,7 @@ def test_a_planned_window_is_no_object_for_each_of_its_files(tmp_path: Path) -> 
     state.apply(planned(2000, codec))
     gc.collect()
     assert sys.getallocatedblocks() - before < 500
-    task = codec.task_of(state.planned[1], {})
+    task = codec.job_of(state.planned[1], {})
     assert sum(len(pack.names) for share in task.assigned["reader"] for _, packs in share for pack in packs) == 2000
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from dagflow.engine.input_count import InputCount
 from dagflow.engine.run import RunOptions, run
-from dagflow.engine.whole_input import InputCount
 from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot, WholeInput
 from dagflow.runtime.inline import InlineRuntime

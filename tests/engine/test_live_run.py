@@ -19,7 +19,7 @@ from dagflow.engine.run import RunOptions, run
 from dagflow.engine.run_gate import RunGate
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, JournalError, LiveRunError, StorageError
-from dagflow.execution.messages import WindowTask
+from dagflow.execution.messages import WindowJob
 from dagflow.journal.heartbeat import Heartbeat, beating, heartbeat_name, heartbeat_names, newest_heartbeat
 from dagflow.journal.journal import Journal
 from dagflow.journal.process_identity import ProcessIdentity
@@ -61,7 +61,7 @@ def test_a_run_beats_while_a_window_runs(tmp_path: Path, quick: None) -> None:
     """However long it takes, and whatever the driver waits for; with its state, place and epoch."""
     seen: list[Heartbeat] = []
 
-    def slow(window: WindowTask) -> None:
+    def slow(window: WindowJob) -> None:
         first = heartbeat(tmp_path)
         wait_until(lambda: heartbeat(tmp_path).beat_ms > first.beat_ms and heartbeat(tmp_path).state == "running")
         seen.append(heartbeat(tmp_path))
@@ -122,7 +122,7 @@ def test_a_run_that_follows_says_that_it_waits_and_stops(tmp_path: Path, quick: 
 def test_a_run_that_fails_leaves_its_error(tmp_path: Path) -> None:
     """Cut to a readable length."""
 
-    def fail(window: WindowTask) -> None:
+    def fail(window: WindowJob) -> None:
         raise DagflowError("the lights went out " + "x" * 100_000)
 
     with pytest.raises(DagflowError, match="the lights went out"):
@@ -183,7 +183,7 @@ def test_a_store_that_refuses_heartbeats_ends_no_run(
     """One warning for all beats of an outage, and one for the end; what would look like a live run is removed."""
     monkeypatch.setattr(LocalObjectStore, "replace", Refusing.replace)
 
-    def slow(window: WindowTask) -> None:
+    def slow(window: WindowJob) -> None:
         wait_until(lambda: "the store is tired" in caplog.text)
 
     with caplog.at_level(logging.WARNING, "dagflow"):

@@ -19,7 +19,7 @@ from dagflow.engine import operator_state as states
 from dagflow.engine import segments as segment_store
 from dagflow.engine.run import RunOptions, RuntimeFactory, run
 from dagflow.errors import DagflowError, JournalError, PlanError
-from dagflow.execution.messages import WindowTask
+from dagflow.execution.messages import WindowJob
 from dagflow.journal.frames import encode
 from dagflow.journal.log import load
 from dagflow.journal.saved_state import SavedState
@@ -66,7 +66,7 @@ def by_record(count: int) -> KeyedPartition:
 def until(last: int) -> RuntimeFactory:
     """A runtime that fails behind a window."""
 
-    def before(window: WindowTask) -> None:
+    def before(window: WindowJob) -> None:
         if window.window_id > last:
             raise DagflowError("the lights went out")
 

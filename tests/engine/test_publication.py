@@ -20,7 +20,7 @@ from dagflow.journal.windows import Receipt
 from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
-from dagflow.testing.faults import Faults, FaultyTarget, InjectedCrash, Moment, Pause
+from dagflow.testing.faults import Faults, FaultyTarget, InjectedCrash, InjectedPause, Moment
 from tests.engine.sample_app import words
 from tests.engine.table_app import TABLES, TEXTS, FaultyTable, app, changed_by_others, rows, with_faults, work
 from tests.visitors.sqlite_table import SqliteTable
@@ -99,7 +99,7 @@ def test_a_driver_that_was_frozen_before_its_transaction_adds_nothing(
         with_faults(monkeypatch, Faults())
         work(app(tmp_path, TEXTS), RunOptions(take_over=True))
 
-    with_faults(monkeypatch, Pause(1, finish))
+    with_faults(monkeypatch, InjectedPause(1, finish))
     with pytest.raises(FencedError, match="taken over"):
         work(app(tmp_path, TEXTS))
     assert rows(tmp_path / "db") == words(TEXTS)
@@ -134,7 +134,7 @@ def test_two_copies_of_a_checkpoint_cannot_both_go_on(
         with_faults(monkeypatch, Faults())
         work(app(tmp_path, [*TEXTS, b"original"]))
 
-    with_faults(monkeypatch, Pause(1, go_on))
+    with_faults(monkeypatch, InjectedPause(1, go_on))
     for _ in range(2):
         with pytest.raises(JournalError, match="has another window 3 of operator 'table' than this checkpoint has dec"):
             work(app(tmp_path, [*TEXTS, b"copied"]), copy)
@@ -149,7 +149,7 @@ def test_other_programs_change_a_table_before_a_transaction(
 ) -> None:
     """The window is added behind their changes, also where these have removed all files and versions of before."""
     app, rows = TABLES[kind]
-    pause = with_faults(monkeypatch, Pause(2, lambda: changed_by_others(tmp_path / "db")))
+    pause = with_faults(monkeypatch, InjectedPause(2, lambda: changed_by_others(tmp_path / "db")))
     work(app(tmp_path, TEXTS))
     changed_by_others(tmp_path / "db")
     assert pause.has_struck and work(app(tmp_path, [*TEXTS, b"h"])) == 1

@@ -23,7 +23,7 @@ from dagflow.errors import (
     SourceChangedError,
     StorageError,
 )
-from dagflow.execution.messages import TaskResult, WindowTask
+from dagflow.execution.messages import TaskResult, WindowJob
 from dagflow.execution.program import Program
 from dagflow.journal.journal import Journal
 from dagflow.plan.load import load_app
@@ -211,7 +211,7 @@ class Endless(InlineRuntime):
         self._stop = stop
         self._running: list[Future[list[TaskResult]]] = []
 
-    def submit(self, window: WindowTask) -> Future[list[TaskResult]]:
+    def submit(self, window: WindowJob) -> Future[list[TaskResult]]:
         """Begin it."""
         super().submit(window).result()  # what its tasks have written by then lies about
         self._running.append(Future())
@@ -231,7 +231,7 @@ class Stopped(InlineRuntime):
         super().__init__(program)
         self._stop = stop
 
-    def submit(self, window: WindowTask) -> Future[list[TaskResult]]:
+    def submit(self, window: WindowJob) -> Future[list[TaskResult]]:
         """Run it."""
         if window.window_id == 2:
             self._stop.request()

@@ -17,7 +17,7 @@ from dagflow.engine.run_gate import RunGate
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_repair import repair
 from dagflow.errors import JournalError, LiveRunError, RunStoppedError
-from dagflow.execution.messages import WindowTask
+from dagflow.execution.messages import WindowJob
 from dagflow.journal.heartbeat import Heartbeat, beating, heartbeat_name, heartbeat_names, newest_heartbeat
 from dagflow.journal.process_identity import ProcessIdentity
 from dagflow.plan.load import load_app
@@ -69,7 +69,7 @@ def test_a_second_run_is_refused_while_the_first_one_works(tmp_path: Path) -> No
     """By name, place and time, with what to do; nothing of the first one is disturbed."""
     refusals: list[LiveRunError] = []
 
-    def second(window: WindowTask) -> None:
+    def second(window: WindowJob) -> None:
         for options in (RunOptions(), RunOptions(fresh=True)):
             with pytest.raises(LiveRunError, match="another run is at work") as caught:
                 run(app_of(tmp_path, TEXTS), options, runtime=InlineRuntime)
@@ -90,7 +90,7 @@ def test_a_repair_is_refused_while_a_run_works(tmp_path: Path) -> None:
     """Its window may be published at this very moment; there is no --take-over for it, and none is advised."""
     refusals: list[LiveRunError] = []
 
-    def second(window: WindowTask) -> None:
+    def second(window: WindowJob) -> None:
         with pytest.raises(LiveRunError, match="another run is at work") as caught:
             repair(str(tmp_path / "journal"), window.window_id, StorageContext.default())
         refusals.append(caught.value)
@@ -104,7 +104,7 @@ def test_to_take_over_ends_the_first_run_and_tells_it_by_whom(tmp_path: Path) ->
     """The protocol of epochs decides, as ever: each record is published once."""
     watcher = Watcher()
 
-    def second(window: WindowTask) -> None:
+    def second(window: WindowJob) -> None:
         if window.window_id == 1 and not watcher.notices:
             run(app_of(tmp_path, TEXTS), RunOptions(take_over=True), watcher, runtime=InlineRuntime)
 

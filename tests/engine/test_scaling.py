@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from dagflow.engine.run import run
-from dagflow.execution.messages import WindowTask
+from dagflow.execution.messages import WindowJob
 from dagflow.execution.program import Program
 from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
@@ -26,7 +26,7 @@ def test_a_stage_that_nobody_decides_for_grows_with_the_cluster(tmp_path: Path) 
         clusters.append(cluster)
         return cluster
 
-    def grow(window: WindowTask) -> None:
+    def grow(window: WindowJob) -> None:
         partitions.append(window.partitions["lines"])
         clusters[0].parallelism = 100 + next(sizes)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.engine.window_runner import with_rate_shares
-from dagflow.execution.messages import WindowTask
+from dagflow.execution.messages import WindowJob
 from dagflow.plan.physical import PhysicalPlan, PortRef
 from dagflow.plan.placement import place
 from tests.engine.dags import Given, dag
@@ -25,12 +25,12 @@ def two_readers() -> PhysicalPlan:
     return place(dag(Path(), operators, ["source.out one.samples", "source.out two.samples"]))
 
 
-def task_of(sizes: dict[str, list[int]]) -> WindowTask:
+def task_of(sizes: dict[str, list[int]]) -> WindowJob:
     """A window with one sample of each size in each partition; 0 for a partition without any."""
     assigned = {
         head: [[(PORT, [Sample("s", b"x" * size)])] if size else [] for size in each] for head, each in sizes.items()
     }
-    return WindowTask(1, "tag", {head: len(each) for head, each in sizes.items()}, assigned)
+    return WindowJob(1, "tag", {head: len(each) for head, each in sizes.items()}, assigned)
 
 
 @given(

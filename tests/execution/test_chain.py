@@ -12,7 +12,7 @@ import pytest
 from dagflow import InputPort, Operator, OutputPort
 from dagflow.api.records import Delimiters, Origin, RecordBatch
 from dagflow.errors import DagflowError, OperatorError, RecordError, SourceChangedError, TransientStorageError
-from dagflow.execution.chain import AtHand, Chain
+from dagflow.execution.chain import ActiveCall, Chain
 from dagflow.execution.emitted_records import BATCH_BYTES
 from dagflow.execution.port_buffer import GATHERED_ITEMS
 from dagflow.plan.physical import Edge, PortRef
@@ -193,7 +193,7 @@ def test_a_report_makes_only_the_blocks_that_it_names() -> None:
 
     blocks: Any = Blocks()
     batch = RecordBatch.from_records([b"1"], origin=Origin(blocks, np.array([0]), 0, np.zeros(1, np.int32)))
-    at_hand = AtHand("reader", Calls().take, batch)
+    at_hand = ActiveCall("reader", Calls().take, batch)
     assert str(at_hand) == "take() in a batch of 200 blocks, from 0 [0, 50) to 199 [0, 50)"
     assert {*made} == {0, 199}
 

@@ -51,7 +51,7 @@ class Watching:
         self.now += seconds
         for found in self.watch.look():
             operator = None if found.call is None else found.call.operator
-            self.told.append((operator, found.standstill.is_over, found.standstill.seconds, found.emitted))
+            self.told.append((operator, found.stall.is_over, found.stall.seconds, found.emitted))
 
     def feed(self, *records: bytes) -> None:
         """Give one batch to `up`."""

@@ -7,22 +7,22 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagflow.execution.stalls import MAX_STACK, Standstill, StandstillDetector, stack_mark, stacks_of
+from dagflow.execution.stalls import MAX_STACK, Stall, StallDetector, stack_mark, stacks_of
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 40), st.integers(0, 2))))
 def test_each_standstill_is_told_once_and_its_end_once(looks: list[tuple[float, int]]) -> None:
     """Whatever is done and whenever it is looked at: the end follows the beginning, and both have their true length."""
     now, told, since, mark = 0.0, False, 0.0, -1
-    detector = StandstillDetector(60.0, lambda: now)
+    detector = StallDetector(60.0, lambda: now)
     for passed_s, seen in looks:
         now += passed_s
         found = detector.look(seen)
         if seen != mark:
-            assert found == (Standstill(now - since, is_over=True) if told else None)
+            assert found == (Stall(now - since, is_over=True) if told else None)
             mark, since, told = seen, now, False
         elif now - since >= 60 and not told:
-            assert found == Standstill(now - since, is_over=False)
+            assert found == Stall(now - since, is_over=False)
             told = True
         else:
             assert found is None

@@ -8,9 +8,9 @@ import threading
 
 from typing_extensions import override
 
-from dagflow.execution.chain import AtHand
-from dagflow.execution.chain_watch import ChainWatch, Found, Watched
-from dagflow.execution.stalls import StallLimits, Standstill, StandstillDetector
+from dagflow.execution.chain import ActiveCall
+from dagflow.execution.chain_watch import ChainWatch, StallNotice, Watched
+from dagflow.execution.stalls import Stall, StallDetector, StallLimits
 from dagflow.execution.task_progress import StallReport, TaskMessage, WorkAtHand
 from dagflow.execution.task_watch import SHARED_HOST, TaskTimeoutError, TaskWatch
 from tests.cli.processes import PATIENCE_S
@@ -35,14 +35,14 @@ class StillAfterTheEnd(ChainWatch):
         self.is_looking, self.is_over = threading.Event(), threading.Event()
 
     @override
-    def look(self) -> list[Found]:
+    def look(self) -> list[StallNotice]:
         self.is_looking.set()
         assert self.is_over.wait(30)
         return []
 
     @override
-    def longest(self) -> Found:
-        return Found(Watched(None, StandstillDetector(1.0), 0, 0), Standstill(3600.0, is_over=False))
+    def longest(self) -> StallNotice:
+        return StallNotice(Watched(None, StallDetector(1.0), 0, 0), Stall(3600.0, is_over=False))
 
 
 def test_a_task_that_is_over_is_not_ended() -> None:
@@ -50,7 +50,7 @@ def test_a_task_that_is_over_is_not_ended() -> None:
     chain = StillAfterTheEnd()
     told: list[TaskMessage] = []
 
-    def work(call: AtHand | None) -> WorkAtHand:
+    def work(call: ActiveCall | None) -> WorkAtHand:
         return WorkAtHand(1, 0, 0)
 
     before = set(threading.enumerate())
@@ -70,14 +70,14 @@ class StillAtItsEnd(ChainWatch):
     """Finds once that the task stands still."""
 
     def __init__(self) -> None:
-        self._found = [Found(Watched(None, StandstillDetector(1.0), 0, 0), Standstill(1.0, is_over=False))]
+        self._found = [StallNotice(Watched(None, StallDetector(1.0), 0, 0), Stall(1.0, is_over=False))]
 
     @override
-    def look(self) -> list[Found]:
+    def look(self) -> list[StallNotice]:
         return [self._found.pop()] if self._found else []
 
     @override
-    def longest(self) -> Found | None:
+    def longest(self) -> StallNotice | None:
         return None
 
 
@@ -91,7 +91,7 @@ def test_a_task_that_ends_while_a_stall_is_told_says_that_it_has_gone_on() -> No
         is_over.wait(0.05)
         told.append(message)
 
-    def work(call: AtHand | None) -> WorkAtHand:
+    def work(call: ActiveCall | None) -> WorkAtHand:
         return WorkAtHand(1, 0, 0)
 
     with TaskWatch(StallLimits(0.01, 0), SHARED_HOST, work, StillAtItsEnd(), lambda: None, send):

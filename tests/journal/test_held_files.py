@@ -31,7 +31,7 @@ def held() -> HeldFiles:
 
 
 def test_a_window_takes_the_files_of_earlier_windows(held: HeldFiles) -> None:
-    """Those that its plan names; the others wait. Until it is published all of them are needed."""
+    """The ones that its plan names; the others wait. Until the window is published all of them are needed."""
     assert names(held) == [(3, "/out/3"), (4, "/out/4")]
     assert [each.final_url for each in held.taken_by(4)] == ["/out/1", "/out/2"]
     assert {each.final_url for each in held.files()} == {"/out/1", "/out/2", "/out/3", "/out/4"}

@@ -18,7 +18,7 @@ from dagflow.journal.start_over import set_aside
 from dagflow.journal.windows import WindowPlan
 from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore
-from dagflow.testing.faults import Faults, InjectedCrash, Moment, Pause, crashing_disk
+from dagflow.testing.faults import Faults, InjectedCrash, InjectedPause, Moment, crashing_disk
 from tests.journal.samples import plan_of
 from tests.journal.toy import RETENTION, Toy, published_numbers, require_complete, require_partial
 
@@ -40,7 +40,7 @@ def test_a_driver_that_was_frozen_publishes_nothing_twice(quick_path: Path, late
             Toy(store, out, 9 + later, cores=3).run()
             require_complete(store, out, 9 + later)
 
-        pause = Pause(at, finish)
+        pause = InjectedPause(at, finish)
         try:
             Toy(store, out, 9, faults=pause).run()
             endings.add("ended")
@@ -87,7 +87,7 @@ def test_of_drivers_that_start_together_one_goes_on(quick_path: Path) -> None:
         def start(store: ObjectStore = store, others: list[Journal] = others) -> None:
             others.append(Journal.open(store, app="toy"))
 
-        pause = Pause(at, start)
+        pause = InjectedPause(at, start)
         with contextlib.suppress(FencedError):
             others.append(Journal.open(pause.store(store), app="toy"))
         winners = 0
@@ -111,7 +111,7 @@ def test_a_driver_that_is_being_fenced_is_believed_up_to_the_fence(quick_path: P
             old.append(plan_of(1, cursor=7))
 
     # The probe, its end, the epoch, and then the fence.
-    pause = Pause(5, append)
+    pause = InjectedPause(5, append)
     new = Journal.open(pause.store(store), app="toy")
     assert new.state.planned == {1: plan_of(1, cursor=7)}
     new.append(WindowPlan(2))

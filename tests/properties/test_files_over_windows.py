@@ -13,7 +13,7 @@ from backports import zstd
 
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError
-from dagflow.execution.messages import WindowTask
+from dagflow.execution.messages import WindowJob
 from dagflow.execution.program import Program
 from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
@@ -79,7 +79,7 @@ class Life:
     def run(self, act: Callable[[], object] = lambda: None, at: int = 0) -> RunSnapshot:
         """Run; before the window with that number is read, do something."""
 
-        def before(window: WindowTask) -> None:
+        def before(window: WindowJob) -> None:
             if window.window_id == at:
                 act()
 
@@ -151,7 +151,7 @@ def test_a_version_that_is_back_is_read_on_from_where_it_was_gone(tmp_path: Path
     away = tmp_path / "away"
     seen = []
 
-    def before(window: WindowTask) -> None:
+    def before(window: WindowJob) -> None:
         # It is away while window 3 is read, and back for those that were emitted by then.
         if window.window_id == 3 and not away.exists():
             life.log.rename(away)

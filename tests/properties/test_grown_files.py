@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagflow.engine.run import RunOptions, run
-from dagflow.execution.messages import WindowTask
+from dagflow.execution.messages import WindowJob
 from dagflow.execution.program import Program
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
@@ -59,7 +59,7 @@ def app_over(folder: Path, splitter: str, format: str = "lines") -> LogicalPlan:
 def at_window(window_id: int, act: Callable[[], object]) -> Callable[[Program], Runtime]:
     """A runtime in which something happens when a window was planned, and before it runs."""
 
-    def before(window: WindowTask) -> None:
+    def before(window: WindowJob) -> None:
         if window.window_id == window_id:
             act()
 

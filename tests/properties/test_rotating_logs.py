@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError
-from dagflow.execution.messages import WindowTask
+from dagflow.execution.messages import WindowJob
 from dagflow.execution.program import Program
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
@@ -89,7 +89,7 @@ class RotatingLogs(RuleBasedStateMachine):
     def run_and_die(self, windows: int) -> None:
         """Begin to read, and die when some windows were planned."""
 
-        def die(window: WindowTask) -> None:
+        def die(window: WindowJob) -> None:
             nonlocal windows
             windows -= 1
             if not windows:
@@ -101,7 +101,7 @@ class RotatingLogs(RuleBasedStateMachine):
     def run_while_it_rotates(self, name: str, rotate: Callable[[Path], None], lines: int, windows: int) -> None:
         """Rotate a log when a window is planned, and not read."""
 
-        def act(window: WindowTask) -> None:
+        def act(window: WindowJob) -> None:
             nonlocal windows
             windows -= 1
             if not windows:
@@ -110,7 +110,7 @@ class RotatingLogs(RuleBasedStateMachine):
 
         self.run_with(act)
 
-    def run_with(self, before: Callable[[WindowTask], None]) -> None:
+    def run_with(self, before: Callable[[WindowJob], None]) -> None:
         """Run, and do something before each window is read."""
 
         def made(program: Program) -> Runtime:

@@ -19,7 +19,7 @@ from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import RecordBatch
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError
-from dagflow.execution.messages import WindowTask
+from dagflow.execution.messages import WindowJob
 from dagflow.execution.program import Program
 from dagflow.journal.reader import committed_windows
 from dagflow.plan.load import load_app
@@ -303,7 +303,7 @@ def test_any_history_of_moving_files_loses_and_doubles_nothing(
 def _run(app: LogicalPlan, history: History, between: list[tuple[str, str, int]], crash: str) -> RunSnapshot:
     steps = list(between)
 
-    def before(window: WindowTask) -> None:
+    def before(window: WindowJob) -> None:
         while steps:
             history.do(steps.pop(0))
         if crash == "before":

@@ -11,7 +11,7 @@ from dagflow.errors import DagflowError
 from dagflow.journal.heartbeat import Standing
 from dagflow.report.driver_report import DriverReport
 from dagflow.report.endpoints import ENDPOINTS, reason_against
-from dagflow.report.reading import Reading, read_checkpoint
+from dagflow.report.reading import CheckpointReading, read_checkpoint
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
@@ -50,4 +50,4 @@ def test_a_finished_run_is_ready_and_a_failed_one_says_why(tmp_path: Path) -> No
 def test_a_run_that_makes_no_progress_is_not_ready(state: Standing, stalls: tuple[str, ...], reason: str) -> None:
     """Whether its process is gone, paused, or only stands still in its work."""
     driver = DriverReport(state, "run", "host", "me", 1, 0, 0, 0.0, True, stalls=stalls)
-    assert reason_against(Reading("/c", RunSnapshot("app", driver=driver))) == reason
+    assert reason_against(CheckpointReading("/c", RunSnapshot("app", driver=driver))) == reason

@@ -15,7 +15,7 @@ from dagflow.journal.state import PartitionCounts
 from dagflow.journal.windows import Receipt
 from dagflow.report.metric_names import METRICS, STATES
 from dagflow.report.prometheus import metrics_text, sample_names
-from dagflow.report.reading import LiveSource, Reading, read_checkpoint
+from dagflow.report.reading import CheckpointReading, LiveSource, read_checkpoint
 from dagflow.report.snapshot import HeldGroup, OperatorFigures, PortFigures, RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
@@ -68,7 +68,7 @@ def test_a_run_that_died_shows_what_waits(tmp_path: Path) -> None:
     url = str(tmp_path / "journal")
     died = read_checkpoint(url, StorageContext.default())
     assert died.oldest_unpublished_s > 0
-    later = Reading(died.checkpoint, died.snapshot, now_s=died.now_s + 60)
+    later = CheckpointReading(died.checkpoint, died.snapshot, now_s=died.now_s + 60)
     assert later.oldest_unpublished_s == pytest.approx(died.oldest_unpublished_s + 60)
     assert of_names(metrics_text([later]))["dagflow_run_state failed"] == 1
     run(app_of(tmp_path, [b"one", b"two", b"three"]), runtime=InlineRuntime)
@@ -124,7 +124,7 @@ def full(name: str) -> RunSnapshot:
 @given(name=st.text(min_size=1))
 def test_any_name_survives_the_text_format(name: str) -> None:
     """Quotes, backslashes, ends of lines, and bytes that are no text."""
-    found = samples(metrics_text([Reading(f"/{name}", full(name), now_s=11.0)]))
+    found = samples(metrics_text([CheckpointReading(f"/{name}", full(name), now_s=11.0)]))
     read = {value for (metric, labels), value in found.items() if metric == "dagflow_records_total"}
     assert read == {3}
     shown = {dict(labels).get("operator") for (metric, labels), _ in found.items()} - {None}
@@ -133,14 +133,16 @@ def test_any_name_survives_the_text_format(name: str) -> None:
 
 def test_windows_that_wait_to_be_merged_are_the_lag_of_a_table() -> None:
     """A table that waits for nothing has none, however long ago it got its last rows."""
-    reading = Reading("/c", full("table"), now_s=11.0)
+    reading = CheckpointReading("/c", full("table"), now_s=11.0)
     assert reading.table_lags() == {"table": (2, 10.0)}
-    assert Reading("/c", RunSnapshot("app", targets={"table": Receipt(7, "")})).table_lags() == {"table": (0, 0.0)}
+    assert CheckpointReading("/c", RunSnapshot("app", targets={"table": Receipt(7, "")})).table_lags() == {
+        "table": (0, 0.0)
+    }
 
 
 def test_only_documented_names_are_exported() -> None:
     """Each with its type and meaning, and counters alone end in _total."""
-    text = metrics_text([Reading("/c", full("x"))])
+    text = metrics_text([CheckpointReading("/c", full("x"))])
     assert {name for name, _ in samples(text)} <= set(sample_names())
     assert all(metric.name.endswith("_total") == (metric.type == "counter") for metric in METRICS)
     documented = Path(__file__).parents[2].joinpath("docs", "monitoring.md").read_text()

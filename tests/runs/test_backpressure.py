@@ -9,7 +9,7 @@ from pathlib import Path
 from dagflow.engine.run import run
 from dagflow.engine.window_runner import WINDOWS_IN_FLIGHT
 from dagflow.engine.window_sizing import WINDOWS_AHEAD
-from dagflow.execution.messages import WindowTask
+from dagflow.execution.messages import WindowJob
 from dagflow.runtime.inline import InlineRuntime
 from tests.engine.sample_app import Source, app_of, published, words
 from tests.memory import in_own_process
@@ -23,7 +23,7 @@ def test_a_source_is_asked_for_a_bounded_number_of_windows_ahead(tmp_path: Path)
     assert isinstance(source, Source)
     ahead: list[int] = []
 
-    def look(window: WindowTask) -> None:
+    def look(window: WindowJob) -> None:
         ahead.append(source.position - 2 * (window.window_id - 1))
 
     run(app, runtime=lambda program: InlineRuntime(program, before=look))
@@ -37,7 +37,7 @@ def bytes_at_the_end(root: Path, windows: int) -> int:
     """The memory that Python's objects take up before the last window of a run."""
     held: list[int] = []
 
-    def look(window: WindowTask) -> None:
+    def look(window: WindowJob) -> None:
         if window.window_id == windows:
             # Futures and errors refer to each other; when the interpreter gets round to that is not the law here.
             gc.collect()

@@ -18,7 +18,7 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
 from operators.reader.columns.found_members import FoundMembers
-from operators.reader.formats.base import Unheard
+from operators.reader.formats.base import NullAccounting
 from operators.sink.table_writer import TableWriter
 from tests.engine.dags import Given, dag
 from tests.engine.sample_app import Source
@@ -141,7 +141,7 @@ class Found(Operator):
     @input.batch
     def make(self, batch: RecordBatch) -> None:
         """Emit the rows with the values that have been put aside."""
-        found = FoundMembers(()).parse(batch, Unheard())
+        found = FoundMembers(()).parse(batch, NullAccounting())
         assert found.columns is not None
         self.output.emit(RecordBatch(found.columns))
 

@@ -17,7 +17,7 @@ from dagflow.engine.run import RunOptions, run
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_repair import repair
 from dagflow.errors import DagflowError, JournalError, LostOutputError
-from dagflow.execution.messages import WindowTask
+from dagflow.execution.messages import WindowJob
 from dagflow.journal.reader import read_state, read_window
 from dagflow.journal.state import JournalState
 from dagflow.plan.groups import grouped
@@ -60,7 +60,7 @@ def manifest_of(root: Path, window_id: int) -> WindowManifest:
 def die_in_window(root: Path, logical: LogicalPlan, window_id: int) -> None:
     """Run an app until a window begins."""
 
-    def look(window: WindowTask) -> None:
+    def look(window: WindowJob) -> None:
         if window.window_id == window_id:
             raise InjectedCrash("died")
 
@@ -125,7 +125,7 @@ def test_a_stop_commits_the_group(tmp_path: Path) -> None:
     """And nothing is read again or lost afterwards."""
     stop = StopRequest()
 
-    def look(window: WindowTask) -> None:
+    def look(window: WindowJob) -> None:
         if window.window_id == 4:
             stop.request()
 

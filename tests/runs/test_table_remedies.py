@@ -17,7 +17,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from dagflow.engine import target_access
 from dagflow.engine.run import RuntimeFactory, run
-from dagflow.execution.messages import WindowTask
+from dagflow.execution.messages import WindowJob
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.faults import Faults, InjectedCrash
 from operators.sink.table_writer import TableWriter
@@ -105,7 +105,7 @@ def test_a_table_that_came_meanwhile_is_given_the_type_of_the_window(tmp_path: P
     place = tmp_path / "table"
     table = f"delta:{place}"
 
-    def make(_: WindowTask) -> None:
+    def make(_: WindowJob) -> None:
         DeltaTable.create(str(place), Schema([Field("n", PrimitiveType("integer"))]), mode="ignore")
 
     refusal(

@@ -16,7 +16,7 @@ import pytest
 from dagflow.api.context import OperatorContext
 from dagflow.api.operator import Operator
 from dagflow.errors import OperatorError
-from dagflow.execution.messages import TaskResult, WindowTask
+from dagflow.execution.messages import TaskResult, WindowJob
 from dagflow.execution.program import Program
 from dagflow.execution.stalls import StallLimits
 from dagflow.metrics.counters import Counters
@@ -102,12 +102,12 @@ def operators_of(tmp_path: Path, middle: Operator | None = None) -> dict[str, Op
     }
 
 
-def window(texts: list[bytes]) -> WindowTask:
+def window(texts: list[bytes]) -> WindowJob:
     """One window with a sample for each text, dealt out to two partitions."""
     target = PortRef("lines", "samples")
     samples = [Sample(f"s{index}", text) for index, text in enumerate(texts)]
     shares: list[list[tuple[PortRef, list[Any]]]] = [[(target, samples[0::2])], [(target, samples[1::2])]]
-    return WindowTask(7, "tag", {"lines": 2, "filter": 3, "total": 1}, {"lines": shares})
+    return WindowJob(7, "tag", {"lines": 2, "filter": 3, "total": 1}, {"lines": shares})
 
 
 def published(results: list[TaskResult], root: Path) -> dict[str, bytes]:

@@ -11,7 +11,7 @@ import pytest
 from dagflow.metrics.counters import Counters, OperatorCounters
 from dagflow.report.alert_rules import REJECT_WINDOWS, RecentRejects, exceeded_limits
 from dagflow.report.driver_report import DriverReport
-from dagflow.report.reading import Reading
+from dagflow.report.reading import CheckpointReading
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.spec.signal_settings import AlertSettings, HttpTarget
 from dagflow.storage.context import StorageContext
@@ -31,9 +31,9 @@ class Checkpoint:
         """A monitor as each run has one."""
         return AlertMonitor(self.settings, self.read, self._store, RecentRejects)
 
-    def read(self) -> Reading:
+    def read(self) -> CheckpointReading:
         """What is known now."""
-        return Reading("/journal", RunSnapshot("app", backlog_bytes=self.backlog_bytes))
+        return CheckpointReading("/journal", RunSnapshot("app", backlog_bytes=self.backlog_bytes))
 
 
 def told(server: HttpReceiver) -> list[tuple[str, str]]:
@@ -176,15 +176,15 @@ def test_limits_are_exceeded_only_above_them() -> None:
     recent = RecentRejects()
     recent.add(counted(90, 10))
     waits = RunSnapshot("app", oldest_unpublished_ms=90_000, backlog_bytes=100)
-    assert list(exceeded_limits(Reading("/c", waits, now_s=100.0), limits, recent)) == []
+    assert list(exceeded_limits(CheckpointReading("/c", waits, now_s=100.0), limits, recent)) == []
     recent.add(counted(89, 11))
     over = RunSnapshot("app", oldest_unpublished_ms=90_000, backlog_bytes=101)
-    assert [each.cause for each in exceeded_limits(Reading("/c", over, now_s=100.5), limits, recent)] == [
+    assert [each.cause for each in exceeded_limits(CheckpointReading("/c", over, now_s=100.5), limits, recent)] == [
         "freshness",
         "rejects",
         "backlog",
     ]
     driver = DriverReport("completed", "run", "host", "me", 1, 0, 50_000, 0.0, True)
-    ended = Reading("/c", RunSnapshot("app", driver=driver), now_s=100.0)
+    ended = CheckpointReading("/c", RunSnapshot("app", driver=driver), now_s=100.0)
     (finding,) = exceeded_limits(ended, limits, RecentRejects())
     assert finding.text == "the output is 50 s behind, 10 s are allowed"

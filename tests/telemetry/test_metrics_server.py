@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from dagflow.engine.run import RunOptions, SilentObserver, run
 from dagflow.errors import DagflowError
-from dagflow.report.reading import Reading
+from dagflow.report.reading import CheckpointReading
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.telemetry.metrics_server import MetricsServer
@@ -41,7 +41,7 @@ class PortOf(SilentObserver):
 
 def test_a_server_answers_at_three_paths() -> None:
     """And at no other one; HEAD has no body."""
-    with MetricsServer(lambda: Reading("/c", RunSnapshot("app")), "127.0.0.1", 0) as server:
+    with MetricsServer(lambda: CheckpointReading("/c", RunSnapshot("app")), "127.0.0.1", 0) as server:
         status, content_type, text = asked(server.port, "/metrics?x=1")
         assert (status, content_type) == (200, "text/plain; version=0.0.4; charset=utf-8")
         assert 'dagflow_checkpoint_readable{app="app",checkpoint="/c"} 1\n' in text
@@ -53,13 +53,13 @@ def test_a_server_answers_at_three_paths() -> None:
 
 def test_a_checkpoint_that_cannot_be_read_is_not_ready() -> None:
     """The reason is in the body."""
-    with MetricsServer(lambda: Reading("/c", None, "the disk is gone"), "127.0.0.1", 0) as server:
+    with MetricsServer(lambda: CheckpointReading("/c", None, "the disk is gone"), "127.0.0.1", 0) as server:
         assert asked(server.port, "/readyz")[::2] == (503, "/c: not readable: the disk is gone\n")
 
 
 def test_a_port_that_is_taken_is_told_before_anything_runs(tmp_path: Path) -> None:
     """With what to do about it."""
-    with MetricsServer(lambda: Reading("/c", None), "127.0.0.1", 0) as server:
+    with MetricsServer(lambda: CheckpointReading("/c", None), "127.0.0.1", 0) as server:
         options = RunOptions(metrics=MetricsAddress("127.0.0.1", server.port))
         with pytest.raises(DagflowError, match=rf"cannot listen at 127.0.0.1:{server.port}: Address already in use"):
             run(app_of(tmp_path, [b"one"]), options, runtime=InlineRuntime)

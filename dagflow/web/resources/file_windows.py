@@ -15,7 +15,7 @@ LOOK_S = 1.0
 """One request reads the journal for so long, or a little longer; the next page goes on where it ends."""
 
 _NEAR = 8
-"""So many windows from the one of that moment on may be the first to read the file."""
+"""How many windows, from the one of that moment on, are searched for the first reader of the file."""
 
 
 def has_read(window: Window, url: str) -> bool:

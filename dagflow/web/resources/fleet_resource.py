@@ -12,13 +12,13 @@ from dagflow.errors import DagflowError
 from dagflow.journal.retention import newest_windows
 from dagflow.journal.windows import Window
 from dagflow.metrics import names
-from dagflow.report.reading import Reading
+from dagflow.report.reading import CheckpointReading
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.resources.windows_resource import counters_of, records_of
 
 RATE_WINDOWS = 30
-"""So many of the newest windows tell how fast a run in another process is."""
+"""How many of the newest windows the rate of a run in another process is taken from."""
 
 RATE_SPAN_MS = 60_000
 
@@ -82,7 +82,7 @@ def adds_up(snapshot: RunSnapshot) -> bool | None:
     return False if is_complete else None
 
 
-def _error_of(reading: Reading, snapshot: RunSnapshot) -> str:
+def _error_of(reading: CheckpointReading, snapshot: RunSnapshot) -> str:
     driver = snapshot.driver
     if reading.error or driver is None:
         return reading.error

@@ -25,7 +25,7 @@ from dagflow.web.resources.partition_times import partition_times
 from dagflow.web.resources.windows_resource import counters_of
 
 WINDOWS = 50
-"""So many of the newest windows tell how the time of tasks is spent, and how fast records pass."""
+"""How many of the newest windows the times of tasks and the rates of records are taken from."""
 
 BOTTLENECK = 0.4
 """Share of the time of all tasks from which on an operator is called the bottleneck."""

@@ -23,7 +23,7 @@ def partition_times(windows: Sequence[Window], head: str) -> dict[str, Any]:
 
     Returns:
         Working and waiting seconds by partition, how many partitions there are, and what is to be said of them; none
-        where the windows do not tell, as those of earlier versions.
+        where the windows do not tell.
     """
     working: list[float] = []
     ran_s = 0.0

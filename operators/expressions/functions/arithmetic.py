@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.expressions.bound import Bound, Site, applied, attempted
+from operators.expressions.bound import Bound, CallSite, applied, attempted
 from operators.expressions.casting import cast, rescaled
 from operators.expressions.functions.moments import moved, subtracted
 from operators.expressions.sql_types import (
@@ -39,12 +39,12 @@ def _no_division(left: Any, right: Any) -> str:
     return f"{left} is divided by 0" if not right else f"{left} / {right} does not fit"
 
 
-def _number(site: Site, argument: Bound) -> Bound:
+def _number(site: CallSite, argument: Bound) -> Bound:
     checked = site.require(argument, is_number, "numbers")
     return cast(site, checked, INTEGER) if pa.types.is_null(checked.type) else checked
 
 
-def _numbers(site: Site, left: Bound, right: Bound) -> tuple[Bound, Bound]:
+def _numbers(site: CallSite, left: Bound, right: Bound) -> tuple[Bound, Bound]:
     """Two numbers; a null is of the other's type."""
     first, second = (site.require(each, is_number, "numbers") for each in (left, right))
     if pa.types.is_null(first.type):
@@ -64,7 +64,7 @@ def _is_decimal_sum(left: Bound, right: Bound) -> bool:
     return any(map(pa.types.is_decimal, kinds)) and not any(map(pa.types.is_floating, kinds))
 
 
-def add(site: Site, left: Bound, right: Bound) -> Bound:
+def add(site: CallSite, left: Bound, right: Bound) -> Bound:
     """Left + right; days and intervals are added to dates and timestamps."""
     is_length = pa.types.is_duration(left.type) or not pa.types.is_temporal(left.type)
     if is_length and pa.types.is_temporal(right.type):
@@ -74,7 +74,7 @@ def add(site: Site, left: Bound, right: Bound) -> Bound:
     return _sum(site, left, right, pc.add_checked, "+")
 
 
-def subtract(site: Site, left: Bound, right: Bound) -> Bound:
+def subtract(site: CallSite, left: Bound, right: Bound) -> Bound:
     """Left - right; of two dates the days between them, of two timestamps the interval."""
     if pa.types.is_temporal(left.type) and pa.types.is_temporal(right.type) and not pa.types.is_duration(right.type):
         return subtracted(site, left, right)
@@ -83,7 +83,7 @@ def subtract(site: Site, left: Bound, right: Bound) -> Bound:
     return _sum(site, left, right, pc.subtract_checked, "-")
 
 
-def _sum(site: Site, left: Bound, right: Bound, kernel: Callable[..., Any], sign: str) -> Bound:
+def _sum(site: CallSite, left: Bound, right: Bound, kernel: Callable[..., Any], sign: str) -> Bound:
     left, right = _numbers(site, left, right)
     if _is_decimal_sum(left, right):
         first, second = _digits(left), _digits(right)
@@ -94,7 +94,7 @@ def _sum(site: Site, left: Bound, right: Bound, kernel: Callable[..., Any], sign
     return _of_equals(site, left, right, kernel, sign)
 
 
-def _of_equals(site: Site, left: Bound, right: Bound, kernel: Callable[..., Any], sign: str) -> Bound:
+def _of_equals(site: CallSite, left: Bound, right: Bound, kernel: Callable[..., Any], sign: str) -> Bound:
     """A kernel that takes two values of one type, and gives one of it."""
     kind = common_type(left.type, right.type) or INTEGER
     operands = cast(site, left, kind), cast(site, right, kind)
@@ -104,7 +104,7 @@ def _of_equals(site: Site, left: Bound, right: Bound, kernel: Callable[..., Any]
 
 
 def _of_decimals(
-    site: Site, kind: pa.DataType, kernel: Callable[..., Any], sign: str, left: Bound, right: Bound
+    site: CallSite, kind: pa.DataType, kernel: Callable[..., Any], sign: str, left: Bound, right: Bound
 ) -> Bound:
     """A kernel of decimals, computed with all digits and then rounded to those of the result."""
 
@@ -116,7 +116,7 @@ def _of_decimals(
     return attempted(site, kind, compute, _overflow(kind, sign), left, right)
 
 
-def multiply(site: Site, left: Bound, right: Bound) -> Bound:
+def multiply(site: CallSite, left: Bound, right: Bound) -> Bound:
     """Left * right."""
     left, right = _numbers(site, left, right)
     if not _is_decimal_sum(left, right):
@@ -131,7 +131,7 @@ def multiply(site: Site, left: Bound, right: Bound) -> Bound:
     return _of_decimals(site, kind, pc.multiply_checked, "*", cast(site, left, first), cast(site, right, second))
 
 
-def divide(site: Site, left: Bound, right: Bound) -> Bound:
+def divide(site: CallSite, left: Bound, right: Bound) -> Bound:
     """Left / right: a decimal where one is a decimal and none a double, else a double."""
     left, right = _numbers(site, left, right)
     if not _is_decimal_sum(left, right):
@@ -157,14 +157,14 @@ def divide(site: Site, left: Bound, right: Bound) -> Bound:
     return attempted(site, kind, compute, _no_division, cast(site, left, first), cast(site, right, second))
 
 
-def integer_divide(site: Site, left: Bound, right: Bound) -> Bound:
+def integer_divide(site: CallSite, left: Bound, right: Bound) -> Bound:
     """Left div right: the quotient of whole numbers without its fraction."""
     for each in (left, right):
         site.require(each, is_whole, "whole numbers")
     return attempted(site, BIGINT, pc.divide_checked, _no_division, cast(site, left, BIGINT), cast(site, right, BIGINT))
 
 
-def modulo(site: Site, left: Bound, right: Bound) -> Bound:
+def modulo(site: CallSite, left: Bound, right: Bound) -> Bound:
     """Left % right, with the sign of left."""
     for each in (left, right):
         site.require(each, lambda kind: is_whole(kind) or pa.types.is_floating(kind), "whole numbers and doubles")
@@ -197,7 +197,7 @@ def _numpy(values: Any) -> Any:
     return values.to_numpy(zero_copy_only=False)
 
 
-def negative(site: Site, value: Bound) -> Bound:
+def negative(site: CallSite, value: Bound) -> Bound:
     """-value."""
     site.require(value, lambda kind: is_number(kind) or pa.types.is_duration(kind), "numbers")
     if pa.types.is_null(value.type):
@@ -206,7 +206,7 @@ def negative(site: Site, value: Bound) -> Bound:
     return attempted(site, value.type, pc.negate_checked, why, value)
 
 
-def absolute(site: Site, value: Bound) -> Bound:
+def absolute(site: CallSite, value: Bound) -> Bound:
     """abs(value)."""
     value = _number(site, value)
     if not is_whole(value.type):
@@ -214,23 +214,23 @@ def absolute(site: Site, value: Bound) -> Bound:
     return attempted(site, value.type, pc.abs_checked, lambda given: f"abs({given}) does not fit", value)
 
 
-def sign(site: Site, value: Bound) -> Bound:
+def sign(site: CallSite, value: Bound) -> Bound:
     """-1, 0 or 1, as a double."""
     value = _number(site, value)
     return applied(site, DOUBLE, pc.sign, cast(site, value, DOUBLE))
 
 
-def floor(site: Site, value: Bound) -> Bound:
+def floor(site: CallSite, value: Bound) -> Bound:
     """The largest whole number that is not larger."""
     return _whole(site, value, pc.floor)
 
 
-def ceil(site: Site, value: Bound) -> Bound:
+def ceil(site: CallSite, value: Bound) -> Bound:
     """The smallest whole number that is not smaller."""
     return _whole(site, value, pc.ceil)
 
 
-def _whole(site: Site, value: Bound, kernel: Callable[[Any], Any]) -> Bound:
+def _whole(site: CallSite, value: Bound, kernel: Callable[[Any], Any]) -> Bound:
     value = _number(site, value)
     if is_whole(value.type):
         return cast(site, value, BIGINT)
@@ -245,7 +245,7 @@ def _whole(site: Site, value: Bound, kernel: Callable[[Any], Any]) -> Bound:
     return attempted(site, kind, compute, lambda given: f"{given} does not fit {name_of(kind)}", value)
 
 
-def round_to(site: Site, value: Bound, digits: Bound | None = None) -> Bound:
+def round_to(site: CallSite, value: Bound, digits: Bound | None = None) -> Bound:
     """round(value, digits): half away from zero; to whole numbers without digits, to tens with -1."""
     value = _number(site, value)
     places = 0 if digits is None else site.written_number(digits, "the number of digits")
@@ -267,10 +267,10 @@ def round_to(site: Site, value: Bound, digits: Bound | None = None) -> Bound:
     return attempted(site, source, kernel, lambda given: f"{given} does not fit {name_of(source)}", value)
 
 
-def of_double(kernel: Callable[..., Any]) -> Callable[[Site, Bound], Bound]:
+def of_double(kernel: Callable[..., Any]) -> Callable[[CallSite, Bound], Bound]:
     """A function of one double that has no value for some, such as sqrt."""
 
-    def bind(site: Site, value: Bound) -> Bound:
+    def bind(site: CallSite, value: Bound) -> Bound:
         value = _number(site, value)
         why = lambda given: f"{site.name} has no value for {given}"  # noqa: E731  # a reason, not a function
         return attempted(site, DOUBLE, kernel, why, cast(site, value, DOUBLE))
@@ -278,7 +278,7 @@ def of_double(kernel: Callable[..., Any]) -> Callable[[Site, Bound], Bound]:
     return bind
 
 
-def power(site: Site, base: Bound, exponent: Bound) -> Bound:
+def power(site: CallSite, base: Bound, exponent: Bound) -> Bound:
     """Base to the power of exponent, as a double."""
     base, exponent = _numbers(site, base, exponent)
     return applied(site, DOUBLE, pc.power, cast(site, base, DOUBLE), cast(site, exponent, DOUBLE))

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.expressions.bound import Bound, Site, attempted
+from operators.expressions.bound import Bound, CallSite, attempted
 from operators.expressions.functions.moments import in_calendar
 from operators.expressions.sql_types import DATE, DOUBLE, INTEGER, TEXT, is_number, is_whole
 
@@ -24,27 +24,27 @@ def is_installed() -> bool:
     return importlib.util.find_spec("duckdb") is not None
 
 
-def text(site: Site, argument: Bound) -> Bound:
+def text(site: CallSite, argument: Bound) -> Bound:
     """An argument that is text."""
     return site.text_of(argument)
 
 
-def whole(site: Site, argument: Bound) -> Bound:
+def whole(site: CallSite, argument: Bound) -> Bound:
     """An argument that is a whole number."""
     return site.require(argument, is_whole, "whole numbers")
 
 
-def number(site: Site, argument: Bound) -> Bound:
+def number(site: CallSite, argument: Bound) -> Bound:
     """An argument that is a number."""
     return site.require(argument, is_number, "numbers")
 
 
-def day(site: Site, argument: Bound) -> Bound:
+def day(site: CallSite, argument: Bound) -> Bound:
     """An argument that is a date."""
     return site.require(argument, pa.types.is_date, "a date")
 
 
-def computed(sql: str, kind: pa.DataType, *checks: Callable[[Site, Bound], Bound]) -> Callable[..., Bound]:
+def computed(sql: str, kind: pa.DataType, *checks: Callable[[CallSite, Bound], Bound]) -> Callable[..., Bound]:
     """A function that DuckDB computes.
 
     Args:
@@ -53,7 +53,7 @@ def computed(sql: str, kind: pa.DataType, *checks: Callable[[Site, Bound], Bound
         checks: For each argument what makes sure of its type.
     """
 
-    def bind(site: Site, *arguments: Bound) -> Bound:
+    def bind(site: CallSite, *arguments: Bound) -> Bound:
         checked = [check(site, argument) for check, argument in zip(checks, arguments, strict=True)]
 
         def why(*values: Any) -> str:

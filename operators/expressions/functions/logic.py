@@ -10,20 +10,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.expressions.bound import Bound, Site, applied, typed
+from operators.expressions.bound import Bound, CallSite, applied, typed
 from operators.expressions.casting import cast
 from operators.expressions.expression_error import ExpressionError
 from operators.expressions.sql_types import BOOLEAN, TEXT, common_type, name_of
 from operators.expressions.vectors import Rows, Vector, merged
 
 
-def truth(site: Site, value: Bound) -> Bound:
+def truth(site: CallSite, value: Bound) -> Bound:
     """An argument that is true, false or null."""
     checked = site.require(value, pa.types.is_boolean, "conditions")
     return typed(checked, BOOLEAN) if pa.types.is_null(checked.type) else checked
 
 
-def unified(site: Site, values: list[Bound]) -> list[Bound]:
+def unified(site: CallSite, values: list[Bound]) -> list[Bound]:
     """The values in the one type that they have in common.
 
     Raises:
@@ -42,7 +42,7 @@ def unified(site: Site, values: list[Bound]) -> list[Bound]:
     return [cast(site, each, kind) for each in values]
 
 
-def _common(site: Site, kind: pa.DataType, value: Bound) -> pa.DataType:
+def _common(site: CallSite, kind: pa.DataType, value: Bound) -> pa.DataType:
     found = common_type(kind, value.type)
     if found is None:
         hint = "; cast one of them"
@@ -54,7 +54,7 @@ def _common(site: Site, kind: pa.DataType, value: Bound) -> pa.DataType:
     return found
 
 
-def _moment(site: Site, text: Bound, kind: pa.DataType) -> Bound:
+def _moment(site: CallSite, text: Bound, kind: pa.DataType) -> Bound:
     converted = cast(site, text, kind)
     rows = Rows(pa.RecordBatch.from_arrays([pa.nulls(1)], ["_"]))
     found = converted.compute(rows)
@@ -101,15 +101,15 @@ _COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-def _require_comparable(site: Site, value: Bound) -> None:
+def _require_comparable(site: CallSite, value: Bound) -> None:
     if pa.types.is_nested(value.type):
         raise site.error(f"{name_of(value.type)} cannot be compared", value)
 
 
-def comparison(sign: str) -> Callable[[Site, Bound, Bound], Bound]:
+def comparison(sign: str) -> Callable[[CallSite, Bound, Bound], Bound]:
     """A comparison operator."""
 
-    def bind(site: Site, left: Bound, right: Bound) -> Bound:
+    def bind(site: CallSite, left: Bound, right: Bound) -> Bound:
         first, second = unified(site, [left, right])
         _require_comparable(site, first)
         if pa.types.is_null(first.type):
@@ -119,7 +119,7 @@ def comparison(sign: str) -> Callable[[Site, Bound, Bound], Bound]:
     return bind
 
 
-def not_distinct(site: Site, left: Bound, right: Bound) -> Bound:
+def not_distinct(site: CallSite, left: Bound, right: Bound) -> Bound:
     """Equality in which null is equal to null; never null."""
     first, second = unified(site, [left, right])
     _require_comparable(site, first)
@@ -133,27 +133,27 @@ def not_distinct(site: Site, left: Bound, right: Bound) -> Bound:
     return applied(site, BOOLEAN, compute, first, second)
 
 
-def distinct(site: Site, left: Bound, right: Bound) -> Bound:
+def distinct(site: CallSite, left: Bound, right: Bound) -> Bound:
     """Whether values differ, where null is a value."""
     return invert(site, not_distinct(site, left, right))
 
 
-def invert(site: Site, value: Bound) -> Bound:
+def invert(site: CallSite, value: Bound) -> Bound:
     """Not value."""
     return applied(site, BOOLEAN, pc.invert, truth(site, value))
 
 
-def conjunction(site: Site, left: Bound, right: Bound) -> Bound:
+def conjunction(site: CallSite, left: Bound, right: Bound) -> Bound:
     """Left and right: where left is false, right is not looked at, so that it cannot fail."""
     return _short_circuit(site, left, right, pc.and_kleene, decides=False)
 
 
-def disjunction(site: Site, left: Bound, right: Bound) -> Bound:
+def disjunction(site: CallSite, left: Bound, right: Bound) -> Bound:
     """Left or right: where left is true, right is not looked at, so that it cannot fail."""
     return _short_circuit(site, left, right, pc.or_kleene, decides=True)
 
 
-def _short_circuit(site: Site, left: Bound, right: Bound, kernel: Any, *, decides: bool) -> Bound:
+def _short_circuit(site: CallSite, left: Bound, right: Bound, kernel: Any, *, decides: bool) -> Bound:
     first, second = truth(site, left), truth(site, right)
 
     def compute(rows: Rows) -> Vector:
@@ -167,17 +167,17 @@ def _short_circuit(site: Site, left: Bound, right: Bound, kernel: Any, *, decide
     return Bound(site.node, BOOLEAN, compute)
 
 
-def is_null(site: Site, value: Bound) -> Bound:
+def is_null(site: CallSite, value: Bound) -> Bound:
     """Whether there is no value."""
     return applied(site, BOOLEAN, pc.is_null, value)
 
 
-def is_not_null(site: Site, value: Bound) -> Bound:
+def is_not_null(site: CallSite, value: Bound) -> Bound:
     """Whether there is a value."""
     return applied(site, BOOLEAN, pc.is_valid, value)
 
 
-def is_nan(site: Site, value: Bound) -> Bound:
+def is_nan(site: CallSite, value: Bound) -> Bound:
     """Whether a double is no number; false for null, as in Spark."""
     site.require(value, pa.types.is_floating, "doubles")
     if pa.types.is_null(value.type):
@@ -185,7 +185,7 @@ def is_nan(site: Site, value: Bound) -> Bound:
     return applied(site, BOOLEAN, lambda values: pc.fill_null(pc.is_nan(values), False), value)
 
 
-def coalesce(site: Site, *values: Bound) -> Bound:
+def coalesce(site: CallSite, *values: Bound) -> Bound:
     """The first value that is not null; those behind it are not looked at."""
     options = unified(site, list(values))
 
@@ -203,7 +203,7 @@ def coalesce(site: Site, *values: Bound) -> Bound:
     return Bound(site.node, options[0].type, compute)
 
 
-def null_if(site: Site, value: Bound, other: Bound) -> Bound:
+def null_if(site: CallSite, value: Bound, other: Bound) -> Bound:
     """Null where both are equal, else value."""
     same = comparison("=")(site, value, other)
     nothing = typed(value, value.type)
@@ -214,7 +214,7 @@ def null_if(site: Site, value: Bound, other: Bound) -> Bound:
     )
 
 
-def case(site: Site, branches: list[tuple[Bound, Bound]], default: Bound) -> Bound:
+def case(site: CallSite, branches: list[tuple[Bound, Bound]], default: Bound) -> Bound:
     """The value of the first branch whose condition is true."""
     conditions = [truth(site, condition) for condition, _ in branches]
     *values, otherwise = unified(site, [*(value for _, value in branches), default])
@@ -235,7 +235,7 @@ def extreme(wins: Callable[[Any, Any], Any]) -> Callable[..., Bound]:
         takes_one = pc.or_kleene(pc.is_null(other), pc.fill_null(wins(one, other), False))
         return pc.if_else(takes_one, one, other)
 
-    def bind(site: Site, *values: Bound) -> Bound:
+    def bind(site: CallSite, *values: Bound) -> Bound:
         options = unified(site, list(values))
         for option in options:
             _require_comparable(site, option)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.expressions.bound import Bound, Site, applied, attempted
+from operators.expressions.bound import Bound, CallSite, applied, attempted
 from operators.expressions.casting import cast
 from operators.expressions.sql_types import BIGINT, DATE, INTEGER, INTERVAL, TIMESTAMP, is_whole, name_of
 
@@ -24,14 +24,14 @@ def _is_moment(kind: pa.DataType) -> bool:
     return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
-def moment_of(site: Site, value: Bound) -> Bound:
+def moment_of(site: CallSite, value: Bound) -> Bound:
     """An argument that is a date or a timestamp; a text that is written in the expression becomes one."""
     if isinstance(value.constant, str):
         return cast(site, value, TIMESTAMP)
     return site.require(value, _is_moment, "dates and timestamps")
 
 
-def moved(site: Site, moment: Bound, by: Bound, direction: int) -> Bound:
+def moved(site: CallSite, moment: Bound, by: Bound, direction: int) -> Bound:
     """A date or timestamp some days or an interval later, or earlier."""
     why = lambda start, length: f"{start} {'+' if direction > 0 else '-'} {length} is out of range"  # noqa: E731
     if pa.types.is_date(moment.type):
@@ -76,7 +76,7 @@ def _days_later(start: Any, length: Any, direction: int) -> Any:
     return pc.cast(pc.cast(pc.if_else(is_day, days, pa.scalar(None, BIGINT)), INTEGER), DATE)
 
 
-def subtracted(site: Site, left: Bound, right: Bound) -> Bound:
+def subtracted(site: CallSite, left: Bound, right: Bound) -> Bound:
     """The days between two dates, or the interval between two timestamps."""
     why = lambda first, second: f"{first} - {second} is out of range"  # noqa: E731  # a reason, not a function
     if pa.types.is_date(left.type) and pa.types.is_date(right.type):
@@ -91,34 +91,34 @@ def subtracted(site: Site, left: Bound, right: Bound) -> Bound:
     return attempted(site, INTERVAL, compute, why, left, right)
 
 
-def days_between(site: Site, end: Bound, start: Bound) -> Bound:
+def days_between(site: CallSite, end: Bound, start: Bound) -> Bound:
     """datediff(end, start): days from start to end."""
     return subtracted(site, cast(site, moment_of(site, end), DATE), cast(site, moment_of(site, start), DATE))
 
 
-def add_days(direction: int) -> Callable[[Site, Bound, Bound], Bound]:
+def add_days(direction: int) -> Callable[[CallSite, Bound, Bound], Bound]:
     """date_add and date_sub."""
 
-    def bind(site: Site, start: Bound, days: Bound) -> Bound:
+    def bind(site: CallSite, start: Bound, days: Bound) -> Bound:
         site.require(days, is_whole, "a date and a number of days")
         return moved(site, cast(site, moment_of(site, start), DATE), days, direction)
 
     return bind
 
 
-def part(kernel: Callable[[Any], Any]) -> Callable[[Site, Bound], Bound]:
+def part(kernel: Callable[[Any], Any]) -> Callable[[CallSite, Bound], Bound]:
     """A function that gives a part of a date or timestamp, as a whole number."""
 
-    def bind(site: Site, moment: Bound) -> Bound:
+    def bind(site: CallSite, moment: Bound) -> Bound:
         return applied(site, INTEGER, lambda values: pc.cast(kernel(values), INTEGER), moment_of(site, moment))
 
     return bind
 
 
-def clock_part(kernel: Callable[[Any], Any]) -> Callable[[Site, Bound], Bound]:
+def clock_part(kernel: Callable[[Any], Any]) -> Callable[[CallSite, Bound], Bound]:
     """A function that gives a part of the clock time; that of a date is midnight."""
 
-    def bind(site: Site, moment: Bound) -> Bound:
+    def bind(site: CallSite, moment: Bound) -> Bound:
         checked = moment_of(site, moment)
         if pa.types.is_date(checked.type):
             checked = cast(site, checked, TIMESTAMP)
@@ -132,7 +132,7 @@ def day_of_week(values: Any) -> Any:
     return pc.day_of_week(values, count_from_zero=False, week_start=7)
 
 
-def truncate(site: Site, unit: Bound, moment: Bound) -> Bound:
+def truncate(site: CallSite, unit: Bound, moment: Bound) -> Bound:
     """date_trunc(unit, moment): the beginning of its year, month, … as a timestamp; a week begins on Monday."""
     name = site.written_text(unit, "the unit").lower()
     if name not in _TRUNCATED:
@@ -143,7 +143,7 @@ def truncate(site: Site, unit: Bound, moment: Bound) -> Bound:
     return applied(site, checked.type, lambda values: pc.floor_temporal(values, unit=name), checked)
 
 
-def last_day(site: Site, moment: Bound) -> Bound:
+def last_day(site: CallSite, moment: Bound) -> Bound:
     """The last day of the month."""
 
     def compute(values: Any) -> Any:
@@ -156,7 +156,7 @@ def last_day(site: Site, moment: Bound) -> Bound:
     return applied(site, DATE, compute, cast(site, moment_of(site, moment), DATE))
 
 
-def at_zone(site: Site, moment: Bound, zone: Bound) -> Bound:
+def at_zone(site: CallSite, moment: Bound, zone: Bound) -> Bound:
     """Ts at time zone z: of a clock time the instant, of an instant the clock time."""
     name = site.written_text(zone, "the zone")
     if name not in zoneinfo.available_timezones():

@@ -10,14 +10,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.expressions.bound import Bound, Site, applied, typed
+from operators.expressions.bound import Bound, CallSite, applied, typed
 from operators.expressions.sql_types import BOOLEAN, INTEGER, TEXT, is_whole, name_of
 
 
-def of_text(kernel: Callable[[Any], Any], kind: pa.DataType = TEXT) -> Callable[[Site, Bound], Bound]:
+def of_text(kernel: Callable[[Any], Any], kind: pa.DataType = TEXT) -> Callable[[CallSite, Bound], Bound]:
     """A function of one text."""
 
-    def bind(site: Site, text: Bound) -> Bound:
+    def bind(site: CallSite, text: Bound) -> Bound:
         return applied(site, kind, kernel, site.text_of(text))
 
     return bind
@@ -28,13 +28,13 @@ def length(values: Any) -> Any:
     return pc.cast(pc.utf8_length(values), INTEGER)
 
 
-def concat(site: Site, *texts: Bound) -> Bound:
+def concat(site: CallSite, *texts: Bound) -> Bound:
     """The texts, one behind the other; null where one is null."""
     checked = [_joinable(site, each) for each in texts]
     return applied(site, TEXT, lambda *values: pc.binary_join_element_wise(*values, ""), *checked)
 
 
-def _joinable(site: Site, text: Bound) -> Bound:
+def _joinable(site: CallSite, text: Bound) -> Bound:
     if not pa.types.is_null(text.type) and text.type != TEXT:
         raise site.error(f"{site.name} joins text, and this is {name_of(text.type)}; cast it as text", text)
     return site.text_of(text)
@@ -43,7 +43,7 @@ def _joinable(site: Site, text: Bound) -> Bound:
 def trimmed(kernel: Callable[..., Any]) -> Callable[..., Bound]:
     """trim, ltrim and rtrim: spaces, or the characters of a second text, are removed."""
 
-    def bind(site: Site, text: Bound, characters: Bound | None = None) -> Bound:
+    def bind(site: CallSite, text: Bound, characters: Bound | None = None) -> Bound:
         removed = " " if characters is None else site.written_text(characters, "the characters")
         if not removed:
             return site.text_of(text)
@@ -52,8 +52,8 @@ def trimmed(kernel: Callable[..., Any]) -> Callable[..., Bound]:
     return bind
 
 
-def substring(site: Site, text: Bound, start: Bound, count: Bound | None = None) -> Bound:
-    """So many characters from one on, which is counted from the end where start is negative."""
+def substring(site: CallSite, text: Bound, start: Bound, count: Bound | None = None) -> Bound:
+    """At most count characters from start on, which counts from 1, and from the end where it is negative."""
     first = site.written_number(start, "the start")
     size = None if count is None else site.written_number(count, "the length")
     return applied(site, TEXT, lambda values: _substring(values, first, size), site.text_of(text))
@@ -77,13 +77,13 @@ def _sliced(values: Any, start: int, stop: int | None) -> Any:
     return pc.utf8_slice_codeunits(values, start, stop)
 
 
-def left(site: Site, text: Bound, count: Bound) -> Bound:
+def left(site: CallSite, text: Bound, count: Bound) -> Bound:
     """The first characters."""
     size = max(site.written_number(count, "the length"), 0)
     return applied(site, TEXT, lambda values: _sliced(values, 0, size), site.text_of(text))
 
 
-def right(site: Site, text: Bound, count: Bound) -> Bound:
+def right(site: CallSite, text: Bound, count: Bound) -> Bound:
     """The last characters."""
     size = max(site.written_number(count, "the length"), 0)
     kernel = lambda values: _sliced(values, -size, None) if size else _sliced(values, 0, 0)  # noqa: E731
@@ -93,7 +93,7 @@ def right(site: Site, text: Bound, count: Bound) -> Bound:
 def padded(kernel: Callable[..., Any]) -> Callable[..., Bound]:
     """Lpad and rpad: the text with so many characters, cut where it has more."""
 
-    def bind(site: Site, text: Bound, width: Bound, padding: Bound | None = None) -> Bound:
+    def bind(site: CallSite, text: Bound, width: Bound, padding: Bound | None = None) -> Bound:
         size = max(site.written_number(width, "the length"), 0)
         filler = " " if padding is None else site.written_text(padding, "the padding")
         if len(filler) != 1:
@@ -103,7 +103,7 @@ def padded(kernel: Callable[..., Any]) -> Callable[..., Bound]:
     return bind
 
 
-def replace(site: Site, text: Bound, search: Bound, replacement: Bound | None = None) -> Bound:
+def replace(site: CallSite, text: Bound, search: Bound, replacement: Bound | None = None) -> Bound:
     """The text with each occurrence of another text replaced, or removed."""
     pattern = site.written_text(search, "what is searched")
     new = "" if replacement is None else site.written_text(replacement, "the replacement")
@@ -112,7 +112,7 @@ def replace(site: Site, text: Bound, search: Bound, replacement: Bound | None = 
     return applied(site, TEXT, lambda values: pc.replace_substring(values, pattern, new), site.text_of(text))
 
 
-def repeat(site: Site, text: Bound, count: Bound) -> Bound:
+def repeat(site: CallSite, text: Bound, count: Bound) -> Bound:
     """The text so many times."""
     site.require(count, is_whole, "a number of times")
     if pa.types.is_null(count.type):
@@ -124,10 +124,10 @@ def repeat(site: Site, text: Bound, count: Bound) -> Bound:
     return applied(site, TEXT, compute, site.text_of(text), count)
 
 
-def matching(kernel: Callable[..., Any]) -> Callable[[Site, Bound, Bound], Bound]:
+def matching(kernel: Callable[..., Any]) -> Callable[[CallSite, Bound, Bound], Bound]:
     """starts_with, ends_with and contains."""
 
-    def bind(site: Site, text: Bound, part: Bound) -> Bound:
+    def bind(site: CallSite, text: Bound, part: Bound) -> Bound:
         pattern = site.written_text(part, "what is searched")
         return applied(site, BOOLEAN, lambda values: kernel(values, pattern=pattern), site.text_of(text))
 
@@ -137,7 +137,7 @@ def matching(kernel: Callable[..., Any]) -> Callable[[Site, Bound, Bound], Bound
 def like(*, ignore_case: bool) -> Callable[..., Bound]:
     """Like and ilike: % stands for any characters, _ for one, and a backslash makes the next one literal."""
 
-    def bind(site: Site, text: Bound, pattern: Bound, escape: Bound | None = None) -> Bound:
+    def bind(site: CallSite, text: Bound, pattern: Bound, escape: Bound | None = None) -> Bound:
         written = site.written_text(pattern, "the pattern")
         mark = "\\" if escape is None else site.written_text(escape, "the escape")
         if len(mark) != 1:
@@ -169,13 +169,13 @@ def _regex_of(pattern: str, escape: str) -> str | None:
     return found.replace(r"\ ", " ")
 
 
-def matches_regex(site: Site, text: Bound, pattern: Bound) -> Bound:
+def matches_regex(site: CallSite, text: Bound, pattern: Bound) -> Bound:
     """Text rlike pattern: whether the pattern matches somewhere."""
     regex = _checked(site, pattern)
     return applied(site, BOOLEAN, lambda values: pc.match_substring_regex(values, regex), site.text_of(text))
 
 
-def regexp_replace(site: Site, text: Bound, pattern: Bound, replacement: Bound) -> Bound:
+def regexp_replace(site: CallSite, text: Bound, pattern: Bound, replacement: Bound) -> Bound:
     r"""The text with each match replaced; \1 in the replacement is the first group."""
     regex, new = _checked(site, pattern), site.written_text(replacement, "the replacement")
     try:
@@ -185,7 +185,7 @@ def regexp_replace(site: Site, text: Bound, pattern: Bound, replacement: Bound) 
     return applied(site, TEXT, lambda values: pc.replace_substring_regex(values, regex, new), site.text_of(text))
 
 
-def regexp_extract(site: Site, text: Bound, pattern: Bound, group: Bound | None = None) -> Bound:
+def regexp_extract(site: CallSite, text: Bound, pattern: Bound, group: Bound | None = None) -> Bound:
     """A group of the first match, the first one if none is named; empty where nothing matches."""
     regex = _checked(site, pattern)
     number = 1 if group is None else site.written_number(group, "the group")
@@ -215,7 +215,7 @@ def _with_name(regex: str, number: int) -> str:
     return "".join(pieces)
 
 
-def _checked(site: Site, pattern: Bound) -> str:
+def _checked(site: CallSite, pattern: Bound) -> str:
     regex = site.written_text(pattern, "the pattern")
     try:
         pc.match_substring_regex(pa.array([""]), regex)
@@ -224,7 +224,7 @@ def _checked(site: Site, pattern: Bound) -> str:
     return regex
 
 
-def position(site: Site, text: Bound, part: Bound) -> Bound:
+def position(site: CallSite, text: Bound, part: Bound) -> Bound:
     """Where a text begins in another, counted from 1; 0 where it does not occur."""
     pattern = site.written_text(part, "what is searched")
 
@@ -238,7 +238,7 @@ def position(site: Site, text: Bound, part: Bound) -> Bound:
     return applied(site, INTEGER, compute, site.text_of(text))
 
 
-def split_part(site: Site, text: Bound, separator: Bound, number: Bound) -> Bound:
+def split_part(site: CallSite, text: Bound, separator: Bound, number: Bound) -> Bound:
     """The part of this number between separators, counted from 1, or from the end; empty where there is none."""
     pattern = site.written_text(separator, "the separator")
     wanted = site.written_number(number, "the number")

@@ -27,13 +27,13 @@ from operators.reader.columns.machine_code import (
 )
 
 _POWERS_OF_TEN = np.array([float(10**power) for power in range(23)])
-"""Those that a double holds."""
+"""The powers of ten that a double holds exactly."""
 
 _LARGEST_WHOLE = 1 << 53
 """Up to here a double holds every whole number."""
 
 _DOUBLE_DIGITS, _WHOLE_DIGITS = 18, 19
-"""As many digits make no number that is too large for 64 bits with a sign, and without one."""
+"""How many digits always fit into 64 bits: of a number with a sign, and of one without."""
 
 _ONE, _TEN = np.uint64(1), np.uint64(10)
 

@@ -109,12 +109,12 @@ class _Lines:
         return ~differs
 
     def with_quotes_of(self, lines: Positions, layout: ObjectLayout) -> Positions:
-        """Those of some lines that have as many quotes as a layout."""
+        """Of some lines, the ones with as many quotes as a layout has."""
         has_as_many: Mask = self.quote_counts[lines] == sum(gap.count(b'"') for gap in layout.gaps)
         return lines[has_as_many]
 
     def select(self, lines: Positions, layout: ObjectLayout) -> tuple[Positions, list[tuple[Positions, Positions]]]:
-        """Those of some lines that have a layout, and where the values of each member begin and end in them.
+        """Of some lines, the ones that have a layout, and where the values of each member begin and end in them.
 
         The lines have as many quotes as the layout.
         """

@@ -229,7 +229,7 @@ class RecordFormat(HasProperties, ABC):
         return Parsed(batch)
 
 
-class Unheard:
+class NullAccounting:
     """Takes in rejects and skips of bytes that are only looked at, and forgets them."""
 
     def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:

@@ -18,7 +18,7 @@ from operators.reader.byte_source import ByteSource, GrowingSource
 from operators.reader.columns.csv_rows import CsvRows
 from operators.reader.columns.types import ColumnTypes
 from operators.reader.formats.base import ByteAccounting, Parsed, Rejects
-from operators.reader.scanning.charset import AsInFile, Charset, Decoder
+from operators.reader.scanning.charset import Charset, Decoder, UndecodedRejects
 from operators.reader.scanning.column_parsing import valid_text
 from operators.reader.scanning.csv_head import CsvHead, behind_newlines, behind_rows, problem_of
 from operators.reader.scanning.delimited import Delimited
@@ -104,11 +104,11 @@ class Csv(Delimited):
 
     @property
     def has_columns(self) -> bool:
-        """Those of the header, or of the app."""
+        """Always: the header names columns, or the app does."""
         return True
 
     def declared_columns(self) -> StreamColumns:
-        """Those with a type, and text; a header may name others."""
+        """The columns with a declared type, and others of text, which a header may name."""
         if isinstance(self.columns, dict):
             schema = pa.schema([(name, kind.arrow) for name, kind in self._types.items()])
             return StreamColumns(schema, pa.string() if self.header else None)
@@ -249,5 +249,6 @@ class Csv(Delimited):
         if self._charset.name == "utf-8":
             text, rejects = valid_text(batch, accounting), cast(Rejects, accounting)
         else:
-            text, rejects = Decoder(self._charset, "reject", "").decode(batch, accounting), AsInFile(batch, accounting)
+            text = Decoder(self._charset, "reject", "").decode(batch, accounting)
+            rejects = UndecodedRejects(batch, accounting)
         return self._rows.parse(text, self._names, rejects) if len(text) else Parsed(text)

@@ -77,7 +77,7 @@ class EscapedLines(Lines):
         return backward.run_start(place, self._escape)
 
     def declared_columns(self) -> StreamColumns:
-        """Those of raw records."""
+        """The one column of raw records."""
         return StreamColumns.raw()
 
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:

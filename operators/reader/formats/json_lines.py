@@ -18,7 +18,7 @@ from operators.reader.columns.found_members import FoundMembers
 from operators.reader.columns.inference import SAMPLED_BYTES, shapes_of, types_of
 from operators.reader.columns.json_members import JsonMembers, are_braced
 from operators.reader.columns.types import ColumnTypes
-from operators.reader.formats.base import ByteAccounting, Parsed, Unheard
+from operators.reader.formats.base import ByteAccounting, NullAccounting, Parsed
 from operators.reader.scanning.column_parsing import reject, valid_text
 from operators.reader.scanning.delimited import Delimited
 from operators.reader.scanning.file_view import Bytes
@@ -69,7 +69,7 @@ class JsonLines(Delimited):
         return self.columns is not None
 
     def declared_columns(self) -> StreamColumns | None:
-        """Those that are asked for; None where they are inferred."""
+        """The columns that are asked for; None where they are inferred."""
         if isinstance(self.columns, dict):
             return StreamColumns(pa.schema([(name, kind.arrow) for name, kind in self.columns.items()]))
         return StreamColumns.raw() if self.columns is None else None
@@ -117,7 +117,7 @@ class JsonLines(Delimited):
 
     def _sampled(self, batches: Iterable[RecordBatch]) -> Iterator[bytes]:
         end = None
-        unheard = Unheard()
+        unheard = NullAccounting()
         for batch in batches:
             valid = self._valid_json(valid_text(batch, unheard), unheard)
             for offset, record in zip(valid.offsets().tolist(), valid.to_pylist(), strict=True):

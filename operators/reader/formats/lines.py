@@ -133,7 +133,7 @@ class Lines(Delimited):
         return super().read(source, block, accounting)
 
     def declared_columns(self) -> StreamColumns:
-        """Those of raw records."""
+        """The one column of raw records."""
         return StreamColumns.raw()
 
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:

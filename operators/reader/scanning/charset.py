@@ -193,7 +193,7 @@ class Decoder:
         return RecordBatch.from_records(texts, delimiters.take(indices), origin)
 
 
-class AsInFile:
+class UndecodedRejects:
     """Refuses records that were decoded by the bytes that they have in the file.
 
     Args:

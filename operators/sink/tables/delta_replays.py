@@ -21,7 +21,7 @@ def replays_of(writer: str) -> str:
 
 
 def missing_in(table: Table, handle: DeltaTable, files: Sequence[PendingFile]) -> list[PendingFile]:
-    """Those of some files that a version of a table does not have as they were written.
+    """Of some files, the ones that a version of a table does not have as they were written.
 
     Raises:
         DeltaError: The table cannot be read.

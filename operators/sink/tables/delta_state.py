@@ -145,7 +145,7 @@ class DeltaState(ReplayableState):
         return 0 if self._handle is None else self._handle.transaction_version(replays_of(self._writer)) or 0
 
     def missing(self, files: Sequence[PendingFile]) -> list[PendingFile]:
-        """Those that are not in the version, have another length, or rows that are deleted."""
+        """The files that are not in the version, have another length, or rows that are deleted."""
         if self._handle is None:
             return list(files)
         with refusals(self._table):

@@ -71,7 +71,7 @@ def data_file(metadata: TableMetadata, file: PendingFile, url: str) -> DataFile:
 
 
 def shown_files(name: str, handle: Table, files: Iterable[PendingFile]) -> dict[str, DataFile]:
-    """Those of some files that the newest snapshot of a table has, by their names.
+    """Of some files, the ones that the newest snapshot of a table has, by their names.
 
     Args:
         name: What messages call the table.

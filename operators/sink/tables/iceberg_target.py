@@ -254,7 +254,7 @@ class IcebergState(ReplayableState):
         return int(self._property("replay") or 0)
 
     def missing(self, files: Sequence[PendingFile]) -> list[PendingFile]:
-        """Those that are not in the newest snapshot."""
+        """The files that are not in the newest snapshot."""
         if self._handle is None:
             return list(files)
         with refusals(self._table):

@@ -198,7 +198,7 @@ class FileIndex:
         return {path: entry for path, entry in found if entry is not None}
 
     def paths_among(self, paths: Sequence[bytes]) -> set[bytes]:
-        """Those of some paths that hold a file that was taken, or have held one."""
+        """Of some paths, the ones under which a file was taken at some time."""
         view = self.view()
         view.look_up(sorted(set(paths)))
         return view.known_near(paths)[0]

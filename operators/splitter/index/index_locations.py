@@ -30,7 +30,7 @@ class IndexLocations:
 
     @classmethod
     def of(cls, locations: Iterable[str], roots: Roots) -> IndexLocations:
-        """Those of a splitter as it is now."""
+        """The locations of a splitter as it is now."""
         names = {os.fsencode(roots.shorten(_base(location))) for location in locations}
         return cls({name: os.fsencode(url) for name, url in roots.url_by_name.items()}, sorted(names))
 

@@ -60,7 +60,7 @@ class IndexView:
         return not (self.runs or any(table.num_rows for table in self._tables))
 
     def known_near(self, paths: Sequence[bytes]) -> tuple[set[bytes], list[bytes]]:
-        """Those of some paths that the index has between the paths of the last look_up(), and those beyond them."""
+        """Of some paths between those of the last look_up(), the ones that the index has; and all paths beyond them."""
         first, last = self._near_range
         near = [path for path in paths if first <= path <= last]
         beyond = [path for path in paths if not first <= path <= last]

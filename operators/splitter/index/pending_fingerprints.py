@@ -94,7 +94,7 @@ class InFlightFiles:
         return _are_pending(paths, self._windows, self._unfinished)
 
     def among(self, paths: Iterable[bytes]) -> set[bytes]:
-        """Those of some paths whose files are among them."""
+        """Of some paths, the ones whose files belong to windows that are not committed."""
         ordered = sorted(set(paths))
         return {path for path, is_one in zip(ordered, self.has(ordered), strict=True) if is_one} if ordered else set()
 
@@ -216,7 +216,7 @@ class PendingFingerprints:
             self._single = []
 
     def gone_unfinished(self) -> set[bytes]:
-        """Those of the files that are not emitted to their ends whose versions were found gone."""
+        """The files that are not emitted to their ends and whose versions were found gone."""
         with self._lock:
             if not self._may_be_gone:
                 return set()
@@ -288,7 +288,7 @@ class PendingFingerprints:
         return entries_of(paths, list(zip(*found, strict=True)))
 
     def _completed_by(self, reported: pa.Table, entries: pa.Table) -> pa.Table:
-        """Those of some entries that were reported; others that lack a fingerprint stay pending."""
+        """The entries with the fingerprints that readers have reported; entries without one stay pending."""
         # Of a file that was taken again since, the index has a newer version.
         for later in self._pending:
             if entries.num_rows and later.may_have_any(*first_and_last(entries)):

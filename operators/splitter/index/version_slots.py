@@ -14,10 +14,10 @@ EARLIER_SLOTS = 16
 """How many earlier versions of a path are known at most: what they held may turn up under another name."""
 
 SHORTER = EARLIER + b"t"
-"""The slot for the version before the last tail was taken: if that tail is gone before it is read, no more was."""
+"""The slot for the version before the newest tail: if the tail is gone before it is read, this much was read."""
 
 PART = EARLIER + b"p"
-"""The slot for as much of a version as windows have read, where later windows have the rest."""
+"""The slot for the part of a version that committed windows have read, where later windows read the rest."""
 
 EARLIER_PARTS = 4
 """How many earlier versions of a path are known at most that were read in part."""

@@ -33,7 +33,7 @@ def names_to_know(read: Mapping[bytes, ReadVersion]) -> list[bytes]:
 def notes_before(
     verdicts: Sequence[Verdict], read: Mapping[bytes, ReadVersion], known: Mapping[bytes, IndexEntry]
 ) -> list[ListedFiles]:
-    """What must be known before the files are taken: what their names held, and what was read of their tails before.
+    """Entries to note in the index before the files are taken: what their names held, and how far it was read.
 
     Args:
         verdicts: What the files are.
@@ -56,7 +56,7 @@ def notes_before(
 def notes_after(
     verdicts: Sequence[Verdict], read: Mapping[bytes, ReadVersion], known: Mapping[bytes, IndexEntry]
 ) -> list[ListedFiles]:
-    """That what has moved is not under its old name any more; see notes_before()."""
+    """Entries to note after the files are taken: old names no longer hold what has moved; see notes_before()."""
     notes = []
     replaced = _replaced(verdicts)
     tails = {

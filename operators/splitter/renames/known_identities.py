@@ -90,7 +90,7 @@ class KnownIdentities:
             self._recent_count -= len(self._recent.popleft())
 
     def are_recent(self, identities: Sequence[int]) -> set[int]:
-        """Those of some identities that this scan has given, and that the index may not have yet."""
+        """Of some identities, the ones that this scan has given and the index may not have yet."""
         wanted = np.array(identities, np.int64)
         return {int(each) for recent in self._recent for each in recent[np.isin(recent, wanted)]}
 

@@ -26,7 +26,7 @@ def test_they_are_what_a_list_of_them_is(names: list[str], start: int, end: int)
 
 @given(NAMES.filter(bool), st.data())
 def test_some_are_taken_out_in_any_order(names: list[str], data: st.DataObject) -> None:
-    """Those at the positions, as often as they are named; nothing for no positions."""
+    """The names at the positions, as often as they are asked for; nothing for no positions."""
     positions = data.draw(st.lists(st.integers(0, len(names) - 1)))
     assert NameColumn.of(names).take(np.array(positions, np.int64)) == [names[position] for position in positions]
 

@@ -10,7 +10,7 @@ import pytest
 
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError, OperatorError, StorageError
-from dagflow.execution.messages import WindowTask
+from dagflow.execution.messages import WindowJob
 from dagflow.execution.program import Program
 from dagflow.journal.reader import committed_windows
 from dagflow.metrics.names import CLEANED, CLEANED_NOT
@@ -45,7 +45,7 @@ def left(root: Path) -> dict[str, bytes]:
 def failing(window_id: int) -> Any:
     """A runtime that fails in one window."""
 
-    def before(window: WindowTask) -> None:
+    def before(window: WindowJob) -> None:
         if window.window_id == window_id:
             raise DagflowError("the lights went out")
 
@@ -89,7 +89,7 @@ def test_a_source_file_that_changed_meanwhile_stays(tmp_path: Path) -> None:
     contents = tree(tmp_path)
 
     class Touching(InlineRuntime):
-        def _run(self, window: WindowTask) -> Any:
+        def _run(self, window: WindowJob) -> Any:
             results = super()._run(window)
             (tmp_path / "in" / "001").write_bytes(b"new content")
             return results

@@ -16,7 +16,7 @@ import pytest
 from dagflow.api.records import Delimiters, Origin, RecordBatch
 from dagflow.engine.run import run
 from dagflow.errors import DagflowError, OperatorError, StorageError
-from dagflow.execution.messages import WindowTask
+from dagflow.execution.messages import WindowJob
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
@@ -185,7 +185,7 @@ def read_table(name: str, data: bytes) -> pa.Table:
 class Failing(InlineRuntime):
     """Runs the tasks of the second window, and loses what they did."""
 
-    def _run(self, window: WindowTask) -> Any:
+    def _run(self, window: WindowJob) -> Any:
         results = super()._run(window)
         if window.window_id == 2:
             raise DagflowError("the lights went out")

@@ -10,7 +10,7 @@ import pytest
 
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError, MissingError, SourceChangedError
-from dagflow.execution.messages import WindowTask
+from dagflow.execution.messages import WindowJob
 from dagflow.execution.program import Program
 from dagflow.journal.reader import committed_windows
 from dagflow.plan.load import load_app
@@ -134,7 +134,7 @@ def app_over(folder: Path, on_vanished: str, pack: str, more: str = "") -> Logic
 def meanwhile(act: Change, path: Path) -> Callable[[Program], Runtime]:
     """A runtime before whose first window something happens to a file, after it was planned."""
 
-    def before(window: WindowTask) -> None:
+    def before(window: WindowJob) -> None:
         if window.window_id == 1:
             act(path)
 
@@ -229,7 +229,7 @@ def test_the_tail_after_one_that_was_left_out_begins_where_that_did(tmp_path: Pa
     run(app, RunOptions(), runtime=InlineRuntime)
     append(path, b"21\n22\n23\n")
 
-    def take_away(window: WindowTask) -> None:
+    def take_away(window: WindowJob) -> None:
         if path.exists():
             path.rename(away)
 

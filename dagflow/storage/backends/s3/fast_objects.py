@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _TRIES = 8
-"""So many failures without one success mean that this client does not get on with the store."""
+"""After how many failures without one success objects are read with s3fs."""
 
 _RETRIES: RetryConfig = {"max_retries": 2, "retry_timeout": timedelta(seconds=20)}
 """Few: s3fs is asked afterwards, and has retries of its own."""

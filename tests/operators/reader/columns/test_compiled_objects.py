@@ -62,7 +62,7 @@ def test_a_column_that_is_there_twice_is_left() -> None:
 @pytest.mark.parametrize("bits", [8, 16, 32, 64])
 @pytest.mark.parametrize("sign", ["", "u"])
 def test_whole_numbers_are_read_as_far_as_their_type_goes(sign: str, bits: int) -> None:
-    """Those of 20 digits are left, as is what has no room or is not whole, and a minus where none may be."""
+    """Numbers of 20 digits are left, as is what has no room or is not whole, and a minus where none may be."""
     least, most = (0, (1 << bits) - 1) if sign else (-(1 << bits - 1), (1 << bits - 1) - 1)
     highest = min(most, 10**19 - 1)
     right = [str(number) for number in (least, least + 1, 0, 1, 7, 10, highest - 1, highest)]

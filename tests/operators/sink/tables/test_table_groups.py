@@ -52,7 +52,7 @@ def test_a_partition_becomes_as_few_files_of_equal_length_as_possible() -> None:
 
 
 def test_files_have_the_columns_of_all_fragments() -> None:
-    """Those of later windows behind those of earlier ones."""
+    """Columns of later windows come behind those of earlier ones."""
     (job,) = merge_jobs([held(1, ("a", 1), columns="nm"), held(2, ("a", 1), columns="nx")], MIB)
     assert schema_of_text(job.schema).names == ["n", "m", "x"]
 

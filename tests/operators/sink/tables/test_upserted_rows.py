@@ -16,7 +16,7 @@ from pyiceberg.exceptions import NoSuchTableError
 
 from dagflow.engine.run import run
 from dagflow.errors import DagflowError
-from dagflow.execution.messages import WindowTask
+from dagflow.execution.messages import WindowJob
 from dagflow.plan.groups import grouped
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
@@ -166,7 +166,7 @@ def test_what_waits_is_merged_by_the_keys_that_it_was_written_with(
     """A run died before it merged, and the app has got other keys."""
     batches = [columns(k=[k], n=[n]) for k, n in (("a", 1), ("a", 2), ("b", 3), ("b", 4))]
 
-    def die(window: WindowTask) -> None:
+    def die(window: WindowJob) -> None:
         if window.window_id == 3:
             raise InjectedCrash
 

@@ -106,7 +106,7 @@ def test_it_asks_the_endpoint_that_s3fs_would(
 
 
 def test_credentials_that_change_are_asked_for_again(s3_server: str) -> None:
-    """Those of a role are valid for some time only, and s3fs gets new ones before."""
+    """Credentials of a role are valid for some time only, and s3fs gets new ones before."""
     filesystem, _ = filesystem_of("s3://bucket")
     sync(filesystem.loop, filesystem.set_session)
     told = fast_objects._Credentials(filesystem)()
