@@ -1,4 +1,4 @@
-"""Deals items out to partitions, balanced by size and with neighbours together."""
+"""Distributes tuples over partitions, balanced by size and with neighbours together."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def assign_balanced(sizes: Sequence[int], partitions: int) -> list[list[int]]:
     return [list(range(start, end)) for start, end in pairwise(borders)]
 
 
-def deal_out(items: Sequence[Any], partitions: int) -> list[list[Any]]:
-    """Deal tuples out to partitions as assign_balanced does, member by member of tuple batches.
+def distribute(items: Sequence[Any], partitions: int) -> list[list[Any]]:
+    """Distribute tuples over partitions as assign_balanced does, member by member of tuple batches.
 
     Args:
         items: Tuples and tuple batches, in the order of emission.

@@ -14,7 +14,7 @@ from dagflow.api.partitioning import ByName, StreamCodec, partitions_of
 from dagflow.api.ports import unbatched
 from dagflow.api.records import RecordBatch
 from dagflow.errors import DagflowError, OperatorError, text_of
-from dagflow.execution.balancing import deal_out
+from dagflow.execution.balancing import distribute
 from dagflow.plan.physical import Exchange, PortRef
 
 Router = Callable[[Any], Iterator[tuple[int, Any]]]
@@ -56,7 +56,7 @@ def assigned_shares(exchange: Exchange, items: Sequence[Any], partitions: int) -
         The tuples of each partition.
     """
     if exchange.codec is None:
-        return deal_out(items, partitions)
+        return distribute(items, partitions)
     shares: list[list[Any]] = [[] for _ in range(partitions)]
     for partition, share in _split_by_key(exchange.codec, exchange.edge.target, list(items), partitions):
         shares[partition] = share

@@ -16,7 +16,7 @@ from dagflow.api.partitioning import ByName, StreamCodec, partitions_of_keys
 from dagflow.api.ports import unbatched
 from dagflow.api.records import RecordBatch
 from dagflow.errors import OperatorError
-from dagflow.execution.balancing import assign_balanced, deal_out
+from dagflow.execution.balancing import assign_balanced, distribute
 from dagflow.execution.routing import assigned_shares, router_of
 from dagflow.plan.physical import Edge, Exchange, PortRef, Routing
 from operators.files.metadata import BlockMetadata, FileVersion
@@ -193,7 +193,7 @@ def test_tuple_batches_are_dealt_out_as_their_members(sizes: list[list[int]], pa
         block_id += len(group)
     single = list(unbatched(items))
     shares = assign_balanced([block.size_bytes for block in single], partitions)
-    dealt = [list(unbatched(share)) for share in deal_out(items, partitions)]
+    dealt = [list(unbatched(share)) for share in distribute(items, partitions)]
     assert dealt == [[single[index] for index in share] for share in shares]
 
 
@@ -204,6 +204,6 @@ def test_a_whole_batch_goes_to_one_partition() -> None:
         for number in range(3)
     ]
     whole = [SmallFileBatch(p.first_id, p.base, p.names, p.sizes, p.mtimes, is_whole=True) for p in packs]
-    assert [[len(pack) for pack in share] for share in deal_out(whole, 2)] == [[10, 10], [10]]
+    assert [[len(pack) for pack in share] for share in distribute(whole, 2)] == [[10, 10], [10]]
     block = BlockMetadata(99, "/in/x", FileVersion(5), 0, 5, True)
-    assert deal_out([block], 3) == [[block], [], []]
+    assert distribute([block], 3) == [[block], [], []]

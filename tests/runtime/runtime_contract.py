@@ -103,7 +103,7 @@ def operators_of(tmp_path: Path, middle: Operator | None = None) -> dict[str, Op
 
 
 def window(texts: list[bytes]) -> WindowJob:
-    """One window with a sample for each text, dealt out to two partitions."""
+    """One window with a sample for each text, distributed over two partitions."""
     target = PortRef("lines", "samples")
     samples = [Sample(f"s{index}", text) for index, text in enumerate(texts)]
     shares: list[list[tuple[PortRef, list[Any]]]] = [[(target, samples[0::2])], [(target, samples[1::2])]]

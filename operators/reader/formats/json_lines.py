@@ -117,9 +117,9 @@ class JsonLines(Delimited):
 
     def _sampled(self, batches: Iterable[RecordBatch]) -> Iterator[bytes]:
         end = None
-        unheard = NullAccounting()
+        ignored = NullAccounting()
         for batch in batches:
-            valid = self._valid_json(valid_text(batch, unheard), unheard)
+            valid = self._valid_json(valid_text(batch, ignored), ignored)
             for offset, record in zip(valid.offsets().tolist(), valid.to_pylist(), strict=True):
                 end = offset + SAMPLED_BYTES if end is None else end
                 if offset >= end:
