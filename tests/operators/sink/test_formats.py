@@ -74,33 +74,23 @@ class WithoutDot(LogfmtSink):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "finding"),
+    ("wrong", "law", "finding"),
     [
-        (EmptiesOne, "assert"),
-        (NumbersLines, "other bytes when a window is written again"),
-        (WithoutDot, "'log' has no dot"),
+        # As in test files, the assert shows what was found and what was expected.
+        (EmptiesOne, "any_records_are_read_back_from_any_files", r"assert \[\{.*\] == \["),
+        (NumbersLines, "a_window_that_runs_again_gives_the_same_bytes", "other bytes when a window is written again"),
+        (WithoutDot, "a_file_without_records_is_a_file_of_its_format", "'log' has no dot"),
     ],
 )
-def test_the_suite_finds_an_output_format_that_is_wrong(wrong: type[SinkFormat], finding: str) -> None:
-    """The law of records fails for it."""
+def test_the_suite_finds_an_output_format_that_is_wrong(wrong: type[SinkFormat], law: str, finding: str) -> None:
+    """One law fails for it."""
 
     class WrongContract(test_logfmt_sink.TestLogfmt):
         __test__ = False
         formats: ClassVar = [f"{wrong.__module__}.{wrong.__name__}"]
 
     with pytest.raises(AssertionError, match=finding):
-        WrongContract().test_any_records_are_read_back_from_any_files()
-
-
-def test_asserts_of_the_suites_show_what_they_compare() -> None:
-    """As those of test files: an author sees what was found and what was expected."""
-
-    class WrongContract(test_logfmt_sink.TestLogfmt):
-        __test__ = False
-        formats: ClassVar = [f"{EmptiesOne.__module__}.{EmptiesOne.__name__}"]
-
-    with pytest.raises(AssertionError, match=r"assert \[\{.*\] == \["):
-        WrongContract().test_any_records_are_read_back_from_any_files()
+        getattr(WrongContract(), f"test_{law}")()
 
 
 class Encoded(LogfmtSink):
