@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import ValidationError
 
 from dagflow.api.properties import HasProperties, PropertyPartError, property_model
+from dagflow.errors import text_of
 
 T = TypeVar("T", bound=HasProperties)
 
@@ -52,13 +53,18 @@ class ClassRegistry(Generic[T]):
         return found
 
     def _imported(self, path: str) -> object:
+        if not all(map(str.isidentifier, path.split("."))):
+            raise ValueError(
+                f"{self.kind} '{path}' is not a dotted path: that is module.Class, such as my_formats.Pairs for class "
+                "Pairs of my_formats.py"
+            )
         module_name, _, name = path.rpartition(".")
         try:
             module = importlib.import_module(module_name)
-        except (ImportError, SyntaxError, TypeError, ValueError) as error:  # a relative name is a TypeError
+        # An author's module may do anything while it is imported, sys.exit included.
+        except (Exception, SystemExit) as error:
             raise ValueError(
-                f"{self.kind} '{path}': cannot import {module_name or 'a module without a name'}: {error}; "
-                "a dotted path is module.Class, such as my_formats.Pairs for class Pairs of my_formats.py"
+                f"{self.kind} '{path}': cannot import {module_name}: {type(error).__name__}: {text_of(error)}"
             ) from error
         if not hasattr(module, name):
             hint = _nearest(name, vars(module)).rstrip(";")

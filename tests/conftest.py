@@ -45,7 +45,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileSche
 
 
 def pytest_collection_finish() -> None:
-    """Let the garbage collector pass over all that was imported and collected from now on, and run less often."""
+    """Let the garbage collector pass over all that was imported and collected from now on, and run less often.
+
+    Hypothesis is called back by each collection.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)

@@ -352,8 +352,8 @@ class ControlGraph:
         Other threads may call this.
         """
         for chain in self.chains:
-            if (at_hand := chain.at_hand) is not None:
-                return f"operator '{at_hand.operator}' in {at_hand}"
+            if (active_call := chain.active_call) is not None:
+                return f"operator '{active_call.operator}' in {active_call}"
         return ""
 
     def take_busy_s(self) -> dict[str, float]:

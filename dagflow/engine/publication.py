@@ -32,7 +32,7 @@ _REPLAY = "dagflow replay CHECKPOINT"
 
 
 class FileMover:
-    """Puts the files of decided windows in their places.
+    """Moves the files of committed windows to their final names.
 
     Args:
         journal: Knows what earlier decisions about a window have published.
@@ -47,7 +47,7 @@ class FileMover:
         self._first_window = journal.state.next_window_id
 
     def put(self, window_id: int, files: Sequence[PendingFile], operator: str) -> None:
-        """Put files in their places; may be repeated.
+        """Move files to their final names; may be repeated.
 
         Args:
             window_id: Their window.
@@ -115,7 +115,7 @@ class FilePublisher(Publisher):
     """Publishes files that their names make visible: as soon as each is in its place.
 
     Args:
-        mover: Puts files in their places.
+        mover: Moves files to their final names.
         sinks: Operators that look at the files of a window before it is decided, by name.
     """
 
@@ -149,7 +149,7 @@ class TransactionPublisher(Publisher):
 
     Args:
         access: Opens the target.
-        mover: Puts files in their places.
+        mover: Moves files to their final names.
         journal: Says which windows are decided, and whether another driver has taken over.
         durability: What windows survive.
     """

@@ -18,7 +18,7 @@ _NEEDED = ("millis", "backlog", "bytes")
 _RATE = "bytes_per_second"
 
 MAX_TRACE_BYTES = 64 << 20
-"""More than a million moments."""
+"""More than a million steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +62,11 @@ def simulate(stage: str, decider: Partitioner, trace: Sequence[Sample]) -> list[
         trace: In order of time.
 
     Returns:
-        One moment for each sample.
+        One step for each sample.
     """
     first = trace[0]
     current = defined(stage, decider, BacklogStats(first.millis, 0, 0))
-    moments = [SimulationStep(first.millis, current, Decision(stage, 0, 0, current, "start"))]
+    steps = [SimulationStep(first.millis, current, Decision(stage, 0, 0, current, "start"))]
     processed = 0
     for index, sample in enumerate(trace):
         # A trace does not tell what was processed while more arrived; what it shows to go has been.
@@ -79,8 +79,8 @@ def simulate(stage: str, decider: Partitioner, trace: Sequence[Sample]) -> list[
             decision = Decision(stage, sample.backlog, current, *change)
             current = change[0]
         if decision is not None or index:
-            moments.append(SimulationStep(sample.millis, current, decision))
-    return moments
+            steps.append(SimulationStep(sample.millis, current, decision))
+    return steps
 
 
 def read_trace(path: str, bytes_per_second: float = 0.0) -> list[Sample]:

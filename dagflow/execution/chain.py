@@ -76,7 +76,7 @@ class Chain:
         partition: The partition, for errors; -1 in the driver.
 
     Attributes:
-        at_hand: What it works on now; None for nothing.
+        active_call: What it works on now; None for nothing.
         calls: The calls that have not ended, outermost first; a generator that pauses is among them.
         steps: How many calls of operators have ended.
         on_step: Called before each call of an operator.
@@ -98,7 +98,7 @@ class Chain:
         self.clock = OperatorClock(self.operators)
         self._taken = Counters()
         self._pid = os.getpid()
-        self.at_hand: ActiveCall | None = None
+        self.active_call: ActiveCall | None = None
         self.calls: list[ActiveCall] = []
         self.steps = 0
         self.on_step: Callable[[], None] | None = None
@@ -130,7 +130,7 @@ class Chain:
         Raises:
             OperatorError: The operator's code raised.
         """
-        end_if_forked(self._pid, self.at_hand.operator if self.at_hand is not None else target.operator)
+        end_if_forked(self._pid, self.active_call.operator if self.active_call is not None else target.operator)
         operator = self.operators[target.operator]
         mode, name = operator.handlers[target.port]
         method = getattr(operator, name)
@@ -155,19 +155,19 @@ class Chain:
             for item in payload:
                 yield from self._guarded(target.operator, method, item)
 
-    def _begin(self, at_hand: ActiveCall) -> ActiveCall | None:
+    def _begin(self, active_call: ActiveCall) -> ActiveCall | None:
         """Note what an operator is called with; returns what was at hand before, for the way back."""
-        before, self.at_hand = self.at_hand, at_hand
-        self.calls.append(at_hand)
+        before, self.active_call = self.active_call, active_call
+        self.calls.append(active_call)
         if self.on_step is not None:
             self.on_step()
         return before
 
     def _end(self, ended: ActiveCall, before: ActiveCall | None) -> None:
         self.calls.remove(ended)
-        if self.at_hand is not None:
-            end_if_forked(self._pid, self.at_hand.operator)
-        self.at_hand = before
+        if self.active_call is not None:
+            end_if_forked(self._pid, self.active_call.operator)
+        self.active_call = before
         self.steps += 1
 
     def mark(self) -> Hashable:
@@ -200,17 +200,17 @@ class Chain:
     def _guarded(self, operator: str, method: Callable[[Any], Any], payload: Any) -> Iterator[None]:
         """Call a method of an operator, and run it to its end where it is a generator."""
         before = self.clock.switch(operator)
-        earlier = self._begin(at_hand := ActiveCall(operator, method, payload))
+        earlier = self._begin(active_call := ActiveCall(operator, method, payload))
         try:
             result = method(payload)
             if result is not None:
                 for _ in self._steps(operator, result):
                     self.flush(operator)
                     self.clock.switch(before)
-                    self.at_hand = earlier
+                    self.active_call = earlier
                     yield
                     self.clock.switch(operator)
-                    self.at_hand = at_hand
+                    self.active_call = active_call
             self.flush(operator)
         except FAILURES as error:
             if self._is_complete(error):
@@ -218,7 +218,7 @@ class Chain:
             raise self._failure(operator, method, error, FailedInput.of(payload)) from error
         finally:
             self.clock.switch(before)
-            self._end(at_hand, earlier)
+            self._end(active_call, earlier)
 
     def _steps(self, operator: str, result: object) -> Iterator[None]:
         """Run a handler that is a generator, step by step, to its end."""
@@ -244,13 +244,13 @@ class Chain:
         watched = [buffer for buffer in buffers if buffer.emitter.port.carries_records]
         for buffer in watched:
             buffer.begin_records(batch)
-        earlier = self._begin(at_hand := ActiveCall(operator, method, batch, (iter(()), 0)))
+        earlier = self._begin(active_call := ActiveCall(operator, method, batch, (iter(()), 0)))
         try:
             source = PieceSource(batch)
             for start in range(0, len(batch), PIECE_RECORDS):
-                self._feed_piece(at_hand, source, start, watched)
+                self._feed_piece(active_call, source, start, watched)
         finally:
-            self._end(at_hand, earlier)
+            self._end(active_call, earlier)
             for buffer in watched:
                 buffer.end_records()
         try:
@@ -263,15 +263,15 @@ class Chain:
                 raise
             raise self._failure(operator, method, error, FailedInput.of(batch)) from error
 
-    def _feed_piece(self, at_hand: ActiveCall, source: PieceSource, start: int, watched: list[PortBuffer]) -> None:
+    def _feed_piece(self, active_call: ActiveCall, source: PieceSource, start: int, watched: list[PortBuffer]) -> None:
         """Call a per-record method with the records of a piece of a batch, from a position on."""
-        method = at_hand.method
+        method = active_call.method
         piece = source.piece(start)
         iterator = iter(piece.records)
-        at_hand.piece = iterator, start + len(piece.records)
+        active_call.piece = iterator, start + len(piece.records)
 
         def end(result: object) -> None:
-            for _ in self._steps(at_hand.operator, result):
+            for _ in self._steps(active_call.operator, result):
                 pass
 
         try:
@@ -279,9 +279,9 @@ class Chain:
         except FAILURES as error:
             if self._is_complete(error):
                 raise
-            at = at_hand.taken - 1
-            failed = replace(FailedInput.of(at_hand.payload, at), record=shown_record(piece.records[at - start]))
-            raise self._failure(at_hand.operator, method, error, failed) from error
+            at = active_call.taken - 1
+            failed = replace(FailedInput.of(active_call.payload, at), record=shown_record(piece.records[at - start]))
+            raise self._failure(active_call.operator, method, error, failed) from error
         for buffer in watched:
             buffer.take_piece(piece)
 
@@ -309,7 +309,7 @@ class Chain:
             OperatorError: It raised.
         """
         before = self.clock.switch(operator)
-        earlier = self._begin(at_hand := ActiveCall(operator, method))
+        earlier = self._begin(active_call := ActiveCall(operator, method))
         try:
             result = method(*arguments)
             _refuse_asynchronous(result)
@@ -322,7 +322,7 @@ class Chain:
             raise self._failure(operator, method, error) from error
         finally:
             self.clock.switch(before)
-            self._end(at_hand, earlier)
+            self._end(active_call, earlier)
         return result
 
     def begin_window(self, window_id: int) -> None:

@@ -86,7 +86,7 @@ class ChainWatch:
     def look(self) -> list[StallNotice]:
         """What is to be reported now: each stall once, and its end once."""
         calls: list[ActiveCall | None] = [*self._chain.calls]
-        if self._chain.at_hand is None:
+        if self._chain.active_call is None:
             calls.append(None)
         ended = [self._watched.pop(call) for call in [*self._watched] if call not in calls]
         found = [_over(watched) for watched in ended if watched.detector.is_reported]

@@ -102,22 +102,22 @@ class StageTask:
 
     def _work(self) -> WorkAtHand:
         """What the task has at hand; also called by the thread that watches it."""
-        return self._work_in(self._chain.at_hand)
+        return self._work_in(self._chain.active_call)
 
-    def _work_in(self, at_hand: ActiveCall | None) -> WorkAtHand:
-        work = self._place(at_hand)
-        return work if at_hand is None else structs.replace(work, what=cut_text(str(at_hand), MAX_WHAT))
+    def _work_in(self, active_call: ActiveCall | None) -> WorkAtHand:
+        work = self._place(active_call)
+        return work if active_call is None else structs.replace(work, what=cut_text(str(active_call), MAX_WHAT))
 
-    def _place(self, at_hand: ActiveCall | None) -> WorkAtHand:
+    def _place(self, active_call: ActiveCall | None) -> WorkAtHand:
         """The operator at work, without its input, which takes long to describe."""
-        operator = "" if at_hand is None else at_hand.operator
+        operator = "" if active_call is None else active_call.operator
         return WorkAtHand(self._window.window_id, self._stage.index, self._partition, operator)
 
     def _report_beginning(self) -> None:
         """Report the first input of each operator: native code may keep the watching thread from doing so."""
-        at_hand = self._chain.at_hand
-        if at_hand is not None and at_hand.payload is not None and at_hand.operator not in self._begun:
-            self._begun.add(at_hand.operator)
+        active_call = self._chain.active_call
+        if active_call is not None and active_call.payload is not None and active_call.operator not in self._begun:
+            self._begun.add(active_call.operator)
             self._progress.report()
 
     def _loaded(self, operator: str) -> Operator:
@@ -216,11 +216,11 @@ class StageTask:
 
     def _name(self) -> str:
         """The operator at work, as the beginning of a sentence."""
-        return str(self._place(self._chain.at_hand)) if self._host is SHARED_HOST else ""
+        return str(self._place(self._chain.active_call)) if self._host is SHARED_HOST else ""
 
     def _printed(self, line: str) -> bool:
         """Send a line that an operator has printed, as long as the task has sent little."""
-        work = self._place(self._chain.at_hand)
+        work = self._place(self._chain.active_call)
         if self._host.owns_process and sys.__stderr__ is not None:
             sys.__stderr__.write(f"{work}: {line}\n")
         self._printed_lines.line(work, line)

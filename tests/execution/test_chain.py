@@ -193,8 +193,8 @@ def test_a_report_makes_only_the_blocks_that_it_names() -> None:
 
     blocks: Any = Blocks()
     batch = RecordBatch.from_records([b"1"], origin=Origin(blocks, np.array([0]), 0, np.zeros(1, np.int32)))
-    at_hand = ActiveCall("reader", Calls().take, batch)
-    assert str(at_hand) == "take() in a batch of 200 blocks, from 0 [0, 50) to 199 [0, 50)"
+    active_call = ActiveCall("reader", Calls().take, batch)
+    assert str(active_call) == "take() in a batch of 200 blocks, from 0 [0, 50) to 199 [0, 50)"
     assert {*made} == {0, 199}
 
 

@@ -99,7 +99,7 @@ def test_a_generator_that_pauses_stands_still_too() -> None:
     assert [told[:2] for told in watching.told] == [("up", False), ("up", True)]
 
 
-def test_a_slow_operator_downstream_is_no_standstill() -> None:
+def test_a_slow_operator_downstream_is_no_stall() -> None:
     """Its time is not that of the operator which emits to it, and each of its calls ends."""
 
     def emit(operator: Calls) -> None:

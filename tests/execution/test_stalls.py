@@ -11,7 +11,7 @@ from dagflow.execution.stalls import MAX_STACK, Stall, StallDetector, stack_mark
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 40), st.integers(0, 2))))
-def test_each_standstill_is_told_once_and_its_end_once(looks: list[tuple[float, int]]) -> None:
+def test_each_stall_is_told_once_and_its_end_once(looks: list[tuple[float, int]]) -> None:
     """Whatever is done and whenever it is looked at: the end follows the beginning, and both have their true length."""
     now, told, since, mark = 0.0, False, 0.0, -1
     detector = StallDetector(60.0, lambda: now)

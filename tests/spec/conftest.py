@@ -16,7 +16,7 @@ def own_imports(tmp_path: Path) -> Iterator[None]:
     paths = list(sys.path)
     yield
     sys.path[:] = paths
-    # Text, because there are a thousand modules and as many tests.
+    # Compared as text, because every test looks at more than a thousand modules.
     own = f"{tmp_path}{os.sep}"
     for name, module in list(sys.modules.items()):
         if (getattr(module, "__file__", None) or "").startswith(own):

@@ -109,10 +109,10 @@ def _simulated(logical: LogicalPlan, physical: PhysicalPlan, trace: str, rate: i
         decider = _decider(logical, stage.head)
         if stage.fixed_partitions is None and isinstance(decider, Partitioner):
             is_any = True
-            moments = simulate(stage.head, decider, samples)
+            steps = simulate(stage.head, decider, samples)
             title = f"partitions of '{stage.head}', decided by {type(decider).__name__}"
-            yield f"{title}\n\n{chart(moments)}"
-            yield definitions(decisions(moments), title="Decisions")
+            yield f"{title}\n\n{chart(steps)}"
+            yield definitions(decisions(steps), title="Decisions")
     if not is_any:
         raise click.UsageError("no operator of the app decides how many partitions it has")
 
@@ -142,10 +142,10 @@ def _estimate(logical: LogicalPlan, settings: Settings) -> str:
     return str(found)
 
 
-def chart(moments: Sequence[SimulationStep]) -> str:
+def chart(steps: Sequence[SimulationStep]) -> str:
     """The number of partitions over time, largest count on top; each column shows the most within its time."""
-    start, end = moments[0].millis, moments[-1].millis
-    columns = _columns(moments, start, max(end - start, 1))
+    start, end = steps[0].millis, steps[-1].millis
+    columns = _columns(steps, start, max(end - start, 1))
     lines = [
         f"{level:>6} |{''.join('█' if count >= level else ' ' for count in columns).rstrip()}"
         for level in sorted(set(columns), reverse=True)
@@ -154,27 +154,27 @@ def chart(moments: Sequence[SimulationStep]) -> str:
     return "\n".join([*lines, f"       +{'-' * WIDTH}", f"        0{length:>{WIDTH - 1}}"])
 
 
-def _columns(moments: Sequence[SimulationStep], start: int, length: int) -> list[int]:
+def _columns(steps: Sequence[SimulationStep], start: int, length: int) -> list[int]:
     columns = [0] * WIDTH
-    held = moments[0].partitions
+    held = steps[0].partitions
     position = 0
-    for moment in moments:
-        column = min((moment.millis - start) * WIDTH // length, WIDTH - 1)
+    for step in steps:
+        column = min((step.millis - start) * WIDTH // length, WIDTH - 1)
         for index in range(position, column + 1):
             columns[index] = max(columns[index], held)
-        columns[column] = max(columns[column], moment.partitions)
-        position, held = column + 1, moment.partitions
+        columns[column] = max(columns[column], step.partitions)
+        position, held = column + 1, step.partitions
     columns[position:] = [max(count, held) for count in columns[position:]]
     return columns
 
 
-def decisions(moments: Sequence[SimulationStep]) -> Iterator[tuple[str, str]]:
+def decisions(steps: Sequence[SimulationStep]) -> Iterator[tuple[str, str]]:
     """Each change: when, and from what to what, with the backlog and the reason."""
-    start = moments[0].millis
-    for moment in moments:
-        if moment.decision is not None:
-            change = moment.decision
+    start = steps[0].millis
+    for step in steps:
+        if step.decision is not None:
+            change = step.decision
             yield (
-                duration((moment.millis - start) / 1000),
+                duration((step.millis - start) / 1000),
                 f"{change.before} -> {change.after}, backlog {change.backlog:,}: {change.reason}",
             )

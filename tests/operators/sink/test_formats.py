@@ -143,8 +143,8 @@ def test_rows_that_are_not_those_of_the_records_are_refused(
         ({"type": "parquet", "compression": "lzo"}, "format 'parquet', option 'compression'"),
         ({"compression": "gzip"}, "a format is a name, or a mapping with 'type' and options"),
         ("os.path.Nothing", "has no 'Nothing'"),
-        (".LogfmtSink", "cannot import a module without a name: .*; a dotted path is module.Class, such as my_formats"),
-        ("./my_formats.py", "cannot import ./my_formats: .*; a dotted path is module.Class, such as my_formats.Pairs"),
+        (".LogfmtSink", "format '.LogfmtSink' is not a dotted path: that is module.Class, such as my_formats.Pairs"),
+        ("./my_formats.py", "format './my_formats.py' is not a dotted path: that is module.Class, such as"),
         ("operators.sink.formats.base.SinkFormat", "does not define extension, start"),
         ("operators.reader.formats.csv.Csv", "is not a subclass of SinkFormat"),
     ],
@@ -170,9 +170,19 @@ def test_names_end_as_usual(format: object, extension: str) -> None:
     assert SINK_FORMATS.make(format).extension == extension
 
 
-def test_a_module_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mistake in the Python of a format is one of its property, with the line of the module."""
-    (tmp_path / "broken_formats.py").write_text("class Pairs(\n")
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        ("class Pairs(\n", r"SyntaxError.*broken_formats\.py, line 1"),
+        ("Pairs = nothing\n", "NameError.*name 'nothing' is not defined"),
+        ("import sys; sys.exit(3)\n", "SystemExit"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, problem: str
+) -> None:
+    """A mistake in the Python of a format is one of its property, whatever it raises."""
+    (tmp_path / "broken_formats.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
-    with pytest.raises(ValueError, match=r"cannot import broken_formats: .*\(broken_formats.py, line 1\)"):
+    with pytest.raises(ValueError, match=f"'broken_formats.Pairs': cannot import broken_formats: {problem}"):
         SINK_FORMATS.make("broken_formats.Pairs")
