@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
-import importlib
 from collections.abc import Mapping
 from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
 from dagflow.api.properties import HasProperties, PropertyPartError, property_model
-from dagflow.errors import text_of
+from dagflow.suggestions import did_you_mean
+from operators.dotted_paths import imported
 
 T = TypeVar("T", bound=HasProperties)
 
@@ -41,35 +40,14 @@ class ClassRegistry(Generic[T]):
         """
         if name not in self.class_paths and "." not in name:
             known = ", ".join(sorted(self.class_paths))
-            raise ValueError(
-                f"there is no {self.kind} '{name}'{_nearest(name, self.class_paths)} {self.kind}s: {known}, "
-                "or a dotted path"
-            )
-        found = self._imported(self.class_paths.get(name, name))
+            hint = did_you_mean(name, self.class_paths) or ";"
+            raise ValueError(f"there is no {self.kind} '{name}'{hint} {self.kind}s: {known}, or a dotted path")
+        found = imported(self.kind, self.class_paths.get(name, name))
         if not (isinstance(found, type) and issubclass(found, self.base)):
             raise ValueError(f"{self.kind} '{name}' is not a subclass of {self.base.__name__}")
         if missing := ", ".join(sorted(getattr(found, "__abstractmethods__", ()))):
             raise ValueError(f"{self.kind} '{name}' does not define {missing}")
         return found
-
-    def _imported(self, path: str) -> object:
-        if not all(map(str.isidentifier, path.split("."))):
-            raise ValueError(
-                f"{self.kind} '{path}' is not a dotted path: that is module.Class, such as my_formats.Pairs for class "
-                "Pairs of my_formats.py"
-            )
-        module_name, _, name = path.rpartition(".")
-        try:
-            module = importlib.import_module(module_name)
-        # An author's module may do anything while it is imported, sys.exit included.
-        except (Exception, SystemExit) as error:
-            raise ValueError(
-                f"{self.kind} '{path}': cannot import {module_name}: {type(error).__name__}: {text_of(error)}"
-            ) from error
-        if not hasattr(module, name):
-            hint = _nearest(name, vars(module)).rstrip(";")
-            raise ValueError(f"{self.kind} '{path}': module {module_name} has no '{name}'{hint}")
-        return getattr(module, name)
 
     def make(self, value: object) -> T:
         """Make an instance out of what YAML gives.
@@ -107,7 +85,8 @@ class ClassRegistry(Generic[T]):
         if option in cls.removed_properties:
             return f"{self.kind} '{name}' no longer has the option '{option}': {cls.removed_properties[option]}"
         takes = property_model(cls).model_fields
-        return f"{self.kind} '{name}' has no option '{option}'{_nearest(option, takes)} it takes: {', '.join(takes)}"
+        hint = did_you_mean(option, takes) or ";"
+        return f"{self.kind} '{name}' has no option '{option}'{hint} it takes: {', '.join(takes)}"
 
     def _option_problems(self, name: str, error: ValidationError) -> list[str]:
         """What pydantic found wrong with options, as clauses that name them as the user does."""
@@ -153,8 +132,3 @@ def _path_in(error: ValidationError) -> tuple[str, ...]:
         if isinstance(cause, PropertyPartError):
             return (str(detail["loc"][0]), *cause.path)
     return ()
-
-
-def _nearest(name: str, names: Mapping[str, Any]) -> str:
-    close = difflib.get_close_matches(name, names, 1) or [known for known in names if name and known.startswith(name)]
-    return f"; did you mean '{close[0]}'?" if close else ";"

@@ -11,7 +11,8 @@ from typing import TextIO
 import click
 
 from dagflow.errors import DagflowError, text_of, trace_of
-from dagflow.spec.problems import did_you_mean, quoted
+from dagflow.spec.problems import quoted
+from dagflow.suggestions import did_you_mean
 
 
 def result(text: str) -> None:

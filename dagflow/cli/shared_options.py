@@ -9,8 +9,9 @@ from typing import Any, Literal, TypeVar
 import click
 
 from dagflow.runtime.cores import usable_cores
-from dagflow.spec.problems import did_you_mean, quoted
+from dagflow.spec.problems import quoted
 from dagflow.spec.spark_master import MASTERS, is_master
+from dagflow.suggestions import did_you_mean
 from dagflow.web import UI_PORT, require_packages
 
 F = TypeVar("F", bound=Callable[..., Any])

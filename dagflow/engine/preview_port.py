@@ -11,7 +11,8 @@ from dagflow.errors import PlanError, Problem
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.plan.unifiers import unifier_name
-from dagflow.spec.problems import did_you_mean, listed, quoted
+from dagflow.spec.problems import listed, quoted
+from dagflow.suggestions import did_you_mean
 
 REJECTS = "errors"
 """Port at which a reader gives what it refuses, each as a JSON object."""

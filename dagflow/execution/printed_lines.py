@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from dagflow.execution.task_progress import OutputReport, WorkAtHand
+from dagflow.execution.task_progress import OutputReport, TaskActivity
 
 MAX_OUTPUT = 8 << 10
 """Characters that the operators of one task print and that are sent to the driver."""
@@ -24,12 +24,12 @@ class PrintedLines:
     def __init__(self, send: Callable[[OutputReport], None]) -> None:
         self._send = send
         self._lock = threading.Lock()
-        self._work: WorkAtHand | None = None
+        self._work: TaskActivity | None = None
         self._lines: list[str] = []
         self._held = 0
         self._left = MAX_OUTPUT
 
-    def line(self, work: WorkAtHand, text: str) -> None:
+    def line(self, work: TaskActivity, text: str) -> None:
         """Take a line that was printed."""
         with self._lock:
             if self._left <= 0:

@@ -29,7 +29,7 @@ from dagflow.execution.program import Program
 from dagflow.execution.routing import router_of
 from dagflow.execution.state_codec import StateCodec
 from dagflow.execution.task_outputs import TaskOutputs
-from dagflow.execution.task_progress import TaskMessage, TaskProgress, WorkAtHand
+from dagflow.execution.task_progress import TaskActivity, TaskMessage, TaskProgress
 from dagflow.execution.task_watch import SHARED_HOST, TaskHost, TaskWatch
 from dagflow.journal.saved_state import SavedState
 from dagflow.metrics.counters import Counters
@@ -100,18 +100,18 @@ class StageTask:
         for number, edge in enumerate(stage.outputs):
             self._chain.connect(edge.source, self._sender(number, edge))
 
-    def _work(self) -> WorkAtHand:
+    def _work(self) -> TaskActivity:
         """What the task has at hand; also called by the thread that watches it."""
         return self._work_in(self._chain.active_call)
 
-    def _work_in(self, active_call: ActiveCall | None) -> WorkAtHand:
+    def _work_in(self, active_call: ActiveCall | None) -> TaskActivity:
         work = self._place(active_call)
         return work if active_call is None else structs.replace(work, what=cut_text(str(active_call), MAX_WHAT))
 
-    def _place(self, active_call: ActiveCall | None) -> WorkAtHand:
+    def _place(self, active_call: ActiveCall | None) -> TaskActivity:
         """The operator at work, without its input, which takes long to describe."""
         operator = "" if active_call is None else active_call.operator
-        return WorkAtHand(self._window.window_id, self._stage.index, self._partition, operator)
+        return TaskActivity(self._window.window_id, self._stage.index, self._partition, operator)
 
     def _report_beginning(self) -> None:
         """Report the first input of each operator: native code may keep the watching thread from doing so."""

@@ -24,7 +24,7 @@ MAX_MESSAGE = 60_000
 """Bytes of a message: a datagram takes some more."""
 
 
-class WorkAtHand(msgspec.Struct, frozen=True, array_like=True):
+class TaskActivity(msgspec.Struct, frozen=True, array_like=True):
     """What a task is doing.
 
     Attributes:
@@ -88,7 +88,7 @@ class TaskReport(msgspec.Struct, frozen=True, array_like=True, tag="progress"):
         operators: What its operators have done so far, by name.
     """
 
-    work: WorkAtHand
+    work: TaskActivity
     bytes_read: int
     is_done: bool = False
     operators: dict[str, OperatorReport] = {}
@@ -107,7 +107,7 @@ class StallReport(msgspec.Struct, frozen=True, array_like=True, tag="stall"):
         emitted: How much its operator has emitted meanwhile, without taking input.
     """
 
-    work: WorkAtHand
+    work: TaskActivity
     seconds: float
     stack: str = ""
     is_over: bool = False
@@ -143,7 +143,7 @@ class OutputReport(msgspec.Struct, frozen=True, array_like=True, tag="output"):
         is_last: Whether the task sends no more.
     """
 
-    work: WorkAtHand
+    work: TaskActivity
     text: str
     is_last: bool = False
 
@@ -196,7 +196,7 @@ class TaskProgress(Progress):
     def __init__(
         self,
         send: Callable[[TaskReport], None],
-        work: Callable[[], WorkAtHand],
+        work: Callable[[], TaskActivity],
         now: Callable[[], float] = time.monotonic,
         operators: Callable[[], dict[str, OperatorReport]] = dict,
     ) -> None:

@@ -18,7 +18,7 @@ from dagflow.execution.breakpoints import is_debugging
 from dagflow.execution.chain import ActiveCall
 from dagflow.execution.chain_watch import ChainWatch, StallNotice
 from dagflow.execution.stalls import StallLimits, stacks_of
-from dagflow.execution.task_progress import StallReport, TaskMessage, WorkAtHand
+from dagflow.execution.task_progress import StallReport, TaskActivity, TaskMessage
 
 TIMEOUT_CODE = 75
 """The exit code of a worker process that ends itself."""
@@ -69,7 +69,7 @@ class TaskWatch:
         self,
         limits: StallLimits,
         host: TaskHost,
-        work: Callable[[ActiveCall | None], WorkAtHand],
+        work: Callable[[ActiveCall | None], TaskActivity],
         chain: ChainWatch,
         report: Callable[[], None],
         send: Callable[[TaskMessage], None],

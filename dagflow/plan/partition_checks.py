@@ -12,7 +12,8 @@ from dagflow.api.properties import property_model
 from dagflow.plan.fusing import fuse
 from dagflow.plan.physical import Edge
 from dagflow.spec.app_spec import AppSpec, KeyedPartition, OperatorSpec
-from dagflow.spec.problems import Problems, did_you_mean
+from dagflow.spec.problems import Problems
+from dagflow.suggestions import did_you_mean
 
 
 def check_partitions(spec: AppSpec, edges: Sequence[Edge], doubtful: Collection[str], problems: Problems) -> None:

@@ -13,7 +13,8 @@ from dagflow.plan.fusing import in_topological_order
 from dagflow.plan.partition_checks import check_partitions
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.spec.app_spec import AppSpec, Endpoint, OperatorSpec, StreamSpec
-from dagflow.spec.problems import Place, Problems, did_you_mean, listed, nearest, quoted
+from dagflow.spec.problems import Place, Problems, listed, quoted
+from dagflow.suggestions import did_you_mean, nearest
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -21,9 +21,9 @@ from dagflow.execution.task_progress import (
     OutputReport,
     ProgressAddress,
     StallReport,
+    TaskActivity,
     TaskMessage,
     TaskReport,
-    WorkAtHand,
     sum_of,
 )
 
@@ -54,7 +54,7 @@ class WindowProgress:
 class LastReport:
     """What an attempt of a task said last: what it had at hand, and whether it was ended because it stood still."""
 
-    work: WorkAtHand
+    work: TaskActivity
     is_timed_out: bool = False
 
 

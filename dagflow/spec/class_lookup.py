@@ -16,9 +16,10 @@ from typing import Any
 
 from dagflow.api.operator import Operator
 from dagflow.api.partitioning import PartitionPolicy, StreamCodec
-from dagflow.spec.problems import did_you_mean, nearest, quoted, shortened
+from dagflow.spec.problems import quoted, shortened
 from dagflow.spec.purpose import for_purpose
 from dagflow.storage.base import Backend
+from dagflow.suggestions import did_you_mean, nearest
 
 LIBRARY = "operators"
 """The package of the built-in operators; its public names are the short names of an app.

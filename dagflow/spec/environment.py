@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from dagflow.spec.problems import Place, Problems, did_you_mean
+from dagflow.spec.problems import Place, Problems
+from dagflow.suggestions import did_you_mean
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}|\$\{")
 _WHOLE_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*(?::-[^{}\n]*)?)\}")

@@ -13,8 +13,9 @@ from dagflow.spec.app_spec import Endpoint, OperatorSpec, StreamSpec
 from dagflow.spec.module_reader import ModuleFileReader
 from dagflow.spec.node_reader import NodeReader
 from dagflow.spec.operator_reader import OperatorReader
-from dagflow.spec.problems import Place, did_you_mean, nearest, quoted
+from dagflow.spec.problems import Place, quoted
 from dagflow.spec.yaml_tree import Items, Mapping, MappingEntry, Node, Scalar
+from dagflow.suggestions import did_you_mean, nearest
 
 Direction = Literal["input", "output"]
 STREAM_KEYS = ("from", "to", "broadcast")

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from dagflow.spec.node_reader import NodeReader
 from dagflow.spec.overrides import put
-from dagflow.spec.problems import did_you_mean, quoted
+from dagflow.spec.problems import quoted
 from dagflow.spec.yaml_parser import parse_file
 from dagflow.spec.yaml_tree import Items, Mapping, Node, Scalar, kind_of
+from dagflow.suggestions import did_you_mean
 
 MODULE_KEYS = ("description", "inputs", "outputs", "properties", "operators", "streams")
 USE_KEYS = ("module", "properties")

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dagflow.spec.environment import Environment
-from dagflow.spec.problems import Problems, did_you_mean, quoted
+from dagflow.spec.problems import Problems, quoted
 from dagflow.spec.yaml_tree import Mapping, Node, Scalar, kind_of
+from dagflow.suggestions import did_you_mean
 
 
 @dataclass(frozen=True, slots=True)

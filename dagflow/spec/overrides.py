@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from dagflow.spec.environment import Environment
-from dagflow.spec.problems import Place, Problems, did_you_mean, quoted
+from dagflow.spec.problems import Place, Problems, quoted
 from dagflow.spec.yaml_parser import parse_text
 from dagflow.spec.yaml_tree import Mapping, MappingEntry, Node, Scalar, kind_of
+from dagflow.suggestions import did_you_mean
 
 
 def apply(

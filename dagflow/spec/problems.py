@@ -1,8 +1,7 @@
-"""Mistakes in an app: where they are, how they are gathered, and what the person may have meant."""
+"""Mistakes in an app: where they are, how they are gathered, and what of the app they quote."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -57,19 +56,6 @@ def in_file_order(problems: Collection[Problem]) -> list[Problem]:
         return files.index(problem.file) if problem.line else -1, problem.line, problem.column
 
     return sorted(problems, key=position)
-
-
-def nearest(name: str, choices: Collection[str]) -> str | None:
-    """The choice that a misspelt name most likely means, or None where none is close."""
-    by_lower = {choice.lower(): choice for choice in choices}
-    close = difflib.get_close_matches(name[:_SHOWN_CHARACTERS].lower(), by_lower, n=1, cutoff=0.6)
-    return by_lower[close[0]] if close else None
-
-
-def did_you_mean(name: str, choices: Collection[str]) -> str:
-    """The clause that suggests the nearest choice, or "" where none is close."""
-    close = nearest(name, choices)
-    return f"; did you mean '{close}'?" if close else ""
 
 
 def quoted(text: str) -> str:

@@ -7,10 +7,11 @@ from typing import Any
 
 from dagflow.spec.class_lookup import BACKEND, UnknownClassError, find_class
 from dagflow.spec.environment import Environment
-from dagflow.spec.problems import Problems, did_you_mean, quoted
+from dagflow.spec.problems import Problems, quoted
 from dagflow.spec.yaml_tree import Items, Mapping, Node, Scalar, plain
 from dagflow.storage.options import HIDDEN, is_telling, secrets_of
 from dagflow.storage.registry import known_protocols
+from dagflow.suggestions import did_you_mean
 
 
 def storage_of(

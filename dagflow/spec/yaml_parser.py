@@ -13,8 +13,9 @@ from typing import Any, Final
 import yaml
 
 from dagflow.spec.environment import Environment, hide_braces, show_braces
-from dagflow.spec.problems import Place, Problems, nearest, quoted
+from dagflow.spec.problems import Place, Problems, quoted
 from dagflow.spec.yaml_tree import Items, Mapping, MappingEntry, Node, Scalar, ScalarValue
+from dagflow.suggestions import nearest
 
 MAX_BYTES: Final = 16 << 20
 MAX_NODES: Final = 200_000

@@ -45,6 +45,13 @@ def numbers_of(column: pa.ChunkedArray) -> npt.NDArray[Any]:
     return numbers
 
 
+def borders_of(values: pa.BinaryArray | pa.StringArray) -> npt.NDArray[np.int32]:
+    """Where each value begins in the array's buffer, and where the last one ends."""
+    if not len(values):
+        return np.zeros(1, np.int32)
+    return np.frombuffer(values.buffers()[1], np.int32)[values.offset :][: len(values) + 1]
+
+
 def flags_of(column: pa.BooleanArray) -> npt.NDArray[np.bool_]:
     """The flags of a column without nulls."""
     return _bits(column.buffers()[1], column.offset, len(column))

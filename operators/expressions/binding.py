@@ -8,9 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagflow.suggestions import did_you_mean
 from operators.expressions.bound import Bound, CallSite
 from operators.expressions.casting import cast, lenient_cast
-from operators.expressions.expression_error import ExpressionError, did_you_mean
+from operators.expressions.expression_error import ExpressionError
 from operators.expressions.functions import logic
 from operators.expressions.functions.available import AGGREGATES, FUNCTIONS, OPERATORS, Function
 from operators.expressions.functions.in_duckdb import is_installed

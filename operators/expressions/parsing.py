@@ -12,7 +12,8 @@ import sqlglot
 from sqlglot import exp, parser, tokens
 from sqlglot.errors import ParseError, TokenError
 
-from operators.expressions.expression_error import ExpressionError, did_you_mean
+from dagflow.suggestions import did_you_mean
+from operators.expressions.expression_error import ExpressionError
 from operators.expressions.sql_types import (
     BIGINT,
     BOOLEAN,

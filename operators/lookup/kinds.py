@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from operators.expressions.expression_error import did_you_mean
+from dagflow.suggestions import did_you_mean
 from operators.lookup.csv_source import CsvSource
 from operators.lookup.parquet_source import ParquetSource
 from operators.lookup.source import LookupSource

@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagflow.api.records import RecordBatch
-from dagflow.storage.columns import binary_column
+from dagflow.storage.columns import binary_column, borders_of
 from dagflow.storage.concatenated import INDEX_SUFFIX, encode_index
 from operators.sink.formats.base import FileEncoder, FileStream, SinkFormat
 from operators.sink.formats.parquet import ParquetEncoder, ParquetSink
-from operators.sink.formats.text_format import borders_of, bytes_of
+from operators.sink.formats.text_format import bytes_of
 
 _ROW_GROUP_BYTES = 32 << 20
 

@@ -7,7 +7,8 @@ from typing import Annotated
 import pyarrow as pa
 from pydantic import Field
 
-from operators.expressions.expression_error import ExpressionError, did_you_mean
+from dagflow.suggestions import did_you_mean
+from operators.expressions.expression_error import ExpressionError
 from operators.transform.enrich import Enrich
 
 

@@ -10,12 +10,13 @@ from sqlglot import exp
 
 from dagflow.api.accumulator import Over
 from dagflow.api.operator import Operator
+from dagflow.suggestions import did_you_mean
 from operators.aggregate.aggregate import Aggregate
 from operators.aggregate.aggregate_calls import Aggregation
 from operators.aggregate.top_n import TopN
 from operators.expressions.binding import check_functions
 from operators.expressions.expression import Expression
-from operators.expressions.expression_error import ExpressionError, did_you_mean
+from operators.expressions.expression_error import ExpressionError
 from operators.expressions.parsing import parsed_as, position_of
 from operators.expressions.syntax import Call, ColumnName, Constant, Node
 from operators.sql.clauses import Item, conjuncts, has_aggregates, require_select, without_positions

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from operators.expressions.expression_error import did_you_mean
+from dagflow.suggestions import did_you_mean
 from operators.expressions.parsing import Converter
 from operators.expressions.syntax import ColumnName, Node
 

@@ -18,8 +18,8 @@ from dagflow.api.records import RecordBatch
 from dagflow.api.side_input import SideInput
 from dagflow.errors import DagflowError
 from dagflow.storage.context import StorageContext
+from dagflow.suggestions import did_you_mean
 from operators.aggregate.ordering import with_equal_keys
-from operators.expressions.expression_error import did_you_mean
 from operators.expressions.sql_types import common_type, name_of, normal_type
 from operators.lookup.key_index import ABSENT, KeyIndex, Positions
 from operators.lookup.kinds import lookup_source

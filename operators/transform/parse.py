@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from dagflow.api.column_typing import StreamColumns
 from dagflow.api.properties import Columns
 from dagflow.api.records import LINE_FEED, RECORD, Origin, RecordBatch
-from operators.expressions.expression_error import did_you_mean
+from dagflow.suggestions import did_you_mean
 from operators.reader.columns.types import ColumnTypes
 from operators.reader.columns.typing import shortened, typed
 from operators.reader.formats.base import NullAccounting, Parsed

@@ -13,9 +13,9 @@ from pydantic import Field
 from dagflow.api.column_typing import StreamColumns
 from dagflow.api.properties import Columns
 from dagflow.api.records import RecordBatch
+from dagflow.suggestions import did_you_mean
 from operators.expressions.bound import Bound
 from operators.expressions.expression import ExpressionText, OptionalExpression
-from operators.expressions.expression_error import did_you_mean
 from operators.expressions.syntax import Node
 from operators.expressions.vectors import Codes, Rows, merged
 from operators.transform.column_operator import ColumnOperator

@@ -13,9 +13,9 @@ from dagflow.execution.task_progress import (
     OperatorReport,
     ProgressAddress,
     ProgressSender,
+    TaskActivity,
     TaskProgress,
     TaskReport,
-    WorkAtHand,
 )
 from tests.cli.processes import PATIENCE_S
 
@@ -24,7 +24,7 @@ def test_a_task_reports_its_whole_count_and_its_end() -> None:
     """A lost report is made good by the next one; between reports nothing is sent."""
     now = [0.0]
     reports: list[TaskReport] = []
-    task = TaskProgress(reports.append, lambda: WorkAtHand(7, 1, 2), lambda: now[0])
+    task = TaskProgress(reports.append, lambda: TaskActivity(7, 1, 2), lambda: now[0])
     for _ in range(10):
         task.add(100)
     assert reports == []
@@ -32,13 +32,13 @@ def test_a_task_reports_its_whole_count_and_its_end() -> None:
     task.add(1)
     task.add(1)
     task.report(is_done=True)
-    assert reports == [TaskReport(WorkAtHand(7, 1, 2), 1001), TaskReport(WorkAtHand(7, 1, 2), 1002, is_done=True)]
+    assert reports == [TaskReport(TaskActivity(7, 1, 2), 1001), TaskReport(TaskActivity(7, 1, 2), 1002, is_done=True)]
 
 
 def test_only_messages_of_this_run_are_reports() -> None:
     """Another run, or another program, may send to the same port."""
     address = ProgressAddress("127.0.0.1", 1, b"12345678")
-    report = TaskReport(WorkAtHand(3, 0, 1), 1 << 40, True, {"reader": OperatorReport(0.5, {"messages": 7})})
+    report = TaskReport(TaskActivity(3, 0, 1), 1 << 40, True, {"reader": OperatorReport(0.5, {"messages": 7})})
     assert address.report(address.message(report)) == report
     assert ProgressAddress("127.0.0.1", 1, b"abcdefgh").report(address.message(report)) is None
     for message in (b"", b"12345678", address.message(report)[:-1]):
@@ -50,12 +50,12 @@ def test_a_report_that_cannot_be_sent_is_lost(host: str) -> None:
     """No task fails for the sake of a display."""
     with ProgressSender(ProgressAddress(host, 1, b"12345678")) as sender:
         for _ in range(3):
-            sender.send(TaskReport(WorkAtHand(1, 0, 0), 1))
+            sender.send(TaskReport(TaskActivity(1, 0, 0), 1))
 
 
 def test_reports_arrive_after_others_were_lost() -> None:
     """That one was lost may only show when the next is sent, which is lost as well."""
-    report = TaskReport(WorkAtHand(1, 0, 0), 1)
+    report = TaskReport(TaskActivity(1, 0, 0), 1)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
         receiver.bind(("127.0.0.1", 0))
         port = receiver.getsockname()[1]
@@ -84,7 +84,7 @@ def test_the_host_of_the_driver_is_looked_up_once(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(socket, "getaddrinfo", counted)
     with ProgressSender(ProgressAddress(host, 1, b"12345678")) as sender:
         for _ in range(3):
-            sender.send(TaskReport(WorkAtHand(1, 0, 0), 1))
+            sender.send(TaskReport(TaskActivity(1, 0, 0), 1))
     assert looked_up == [host]
 
 
@@ -93,7 +93,7 @@ def test_a_sender_without_an_address_sends_nothing(monkeypatch: pytest.MonkeyPat
     opened: list[object] = []
     monkeypatch.setattr(socket, "socket", lambda *arguments, **_: opened.append(arguments))
     with ProgressSender(None) as sender:
-        sender.send(TaskReport(WorkAtHand(1, 0, 0), 1))
+        sender.send(TaskReport(TaskActivity(1, 0, 0), 1))
     assert opened == []
 
 
@@ -104,7 +104,7 @@ def test_reports_arrive_as_datagrams() -> None:
         receiving.settimeout(10)
         address = ProgressAddress("127.0.0.1", receiving.getsockname()[1], b"12345678")
         with ProgressSender(address) as sender:
-            sender.send(TaskReport(WorkAtHand(1, 2, 3), 4))
-            sender.send(TaskReport(WorkAtHand(1, 2, 3), 5, is_done=True))
+            sender.send(TaskReport(TaskActivity(1, 2, 3), 4))
+            sender.send(TaskReport(TaskActivity(1, 2, 3), 5, is_done=True))
         received = [address.report(receiving.recv(256)) for _ in range(2)]
-    assert received == [TaskReport(WorkAtHand(1, 2, 3), 4), TaskReport(WorkAtHand(1, 2, 3), 5, is_done=True)]
+    assert received == [TaskReport(TaskActivity(1, 2, 3), 4), TaskReport(TaskActivity(1, 2, 3), 5, is_done=True)]

@@ -11,7 +11,7 @@ from typing_extensions import override
 from dagflow.execution.chain import ActiveCall
 from dagflow.execution.chain_watch import ChainWatch, StallNotice, Watched
 from dagflow.execution.stalls import Stall, StallDetector, StallLimits
-from dagflow.execution.task_progress import StallReport, TaskMessage, WorkAtHand
+from dagflow.execution.task_progress import StallReport, TaskActivity, TaskMessage
 from dagflow.execution.task_watch import SHARED_HOST, TaskTimeoutError, TaskWatch
 from tests.cli.processes import PATIENCE_S
 
@@ -50,8 +50,8 @@ def test_a_task_that_is_over_is_not_ended() -> None:
     chain = StillAfterTheEnd()
     told: list[TaskMessage] = []
 
-    def work(call: ActiveCall | None) -> WorkAtHand:
-        return WorkAtHand(1, 0, 0)
+    def work(call: ActiveCall | None) -> TaskActivity:
+        return TaskActivity(1, 0, 0)
 
     before = set(threading.enumerate())
     with TaskWatch(StallLimits(0.01, 0.01), SHARED_HOST, work, chain, lambda: None, told.append):
@@ -91,8 +91,8 @@ def test_a_task_that_ends_while_a_stall_is_told_says_that_it_has_gone_on() -> No
         is_over.wait(0.05)
         told.append(message)
 
-    def work(call: ActiveCall | None) -> WorkAtHand:
-        return WorkAtHand(1, 0, 0)
+    def work(call: ActiveCall | None) -> TaskActivity:
+        return TaskActivity(1, 0, 0)
 
     with TaskWatch(StallLimits(0.01, 0), SHARED_HOST, work, StillAtItsEnd(), lambda: None, send):
         assert is_telling.wait(PATIENCE_S)

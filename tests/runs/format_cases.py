@@ -364,7 +364,7 @@ _LINES: _Wrong = [
     ({"encoding": "utf-99"}, "encoding 'utf-99' is not one that Python knows"),
     ({"encoding": "utf-8", "on_bad_bytes": "ignore"}, "'fail', 'replace' or 'reject'"),
     ({"read_ahead": False}, "no longer has the option 'read_ahead'"),
-    ({"validate": "nowhere.at_all"}, "there is no function 'nowhere.at_all'"),
+    ({"validate": "nowhere.at_all"}, "function 'nowhere.at_all': cannot import nowhere"),
 ]
 _WRONG: dict[str, _Wrong] = {
     "lines": [*_LINES, ({"delimeter": "x"}, "did you mean 'delimiter'")],

@@ -11,9 +11,9 @@ from dagflow.execution.task_progress import (
     OperatorReport,
     ProgressSender,
     StallReport,
+    TaskActivity,
     TaskMessage,
     TaskReport,
-    WorkAtHand,
 )
 from dagflow.runtime.progress_board import LastReport, ProgressBoard, ProgressReceiver, WindowProgress
 
@@ -36,15 +36,15 @@ def test_progress_sums_the_newest_reports_of_all_tasks() -> None:
     board = ProgressBoard()
     board.open(1)
     for report in (
-        TaskReport(WorkAtHand(1, 0, 0), 10),
-        TaskReport(WorkAtHand(1, 0, 1), 5),
-        TaskReport(WorkAtHand(1, 0, 0), 30),
-        TaskReport(WorkAtHand(1, 0, 0), 20),
+        TaskReport(TaskActivity(1, 0, 0), 10),
+        TaskReport(TaskActivity(1, 0, 1), 5),
+        TaskReport(TaskActivity(1, 0, 0), 30),
+        TaskReport(TaskActivity(1, 0, 0), 20),
     ):
         board.record(report)
     assert board.progress(1) == WindowProgress(35, 0)
-    board.record(TaskReport(WorkAtHand(1, 0, 1), 8, is_done=True))
-    board.record(TaskReport(WorkAtHand(1, 0, 1), 7))
+    board.record(TaskReport(TaskActivity(1, 0, 1), 8, is_done=True))
+    board.record(TaskReport(TaskActivity(1, 0, 1), 7))
     assert board.progress(1) == WindowProgress(38, 1)
 
 
@@ -53,9 +53,9 @@ def test_progress_sums_what_operators_have_done() -> None:
     board = ProgressBoard()
     board.open(1)
     half, whole = OperatorReport(0.5, {"out": 4}), OperatorReport(1.5, {"out": 9, "errors": 1})
-    board.record(TaskReport(WorkAtHand(1, 0, 0), 10, operators={"reader": half}))
-    board.record(TaskReport(WorkAtHand(1, 0, 1), 5, operators={"reader": whole, "filter": half}))
-    board.record(TaskReport(WorkAtHand(1, 0, 1, attempt=2), 1, operators={"reader": half}))
+    board.record(TaskReport(TaskActivity(1, 0, 0), 10, operators={"reader": half}))
+    board.record(TaskReport(TaskActivity(1, 0, 1), 5, operators={"reader": whole, "filter": half}))
+    board.record(TaskReport(TaskActivity(1, 0, 1, attempt=2), 1, operators={"reader": half}))
     expected = {"reader": OperatorReport(2.0, {"out": 13, "errors": 1}), "filter": half}
     assert board.progress(1).operators == expected
 
@@ -65,19 +65,19 @@ def test_a_second_attempt_of_a_task_counts_once() -> None:
     board = ProgressBoard()
     board.open(1)
     for count in (50, 10, 40, 60):
-        board.record(TaskReport(WorkAtHand(1, 0, 0), count))
+        board.record(TaskReport(TaskActivity(1, 0, 0), count))
     assert board.progress(1) == WindowProgress(60, 0)
 
 
 def test_reports_of_windows_that_do_not_run_are_ignored() -> None:
     """A task whose window was abandoned may report for as long as it lives."""
     board = ProgressBoard()
-    board.record(TaskReport(WorkAtHand(1, 0, 0), 10))
+    board.record(TaskReport(TaskActivity(1, 0, 0), 10))
     board.open(1)
     assert board.progress(1) == WindowProgress()
-    board.record(TaskReport(WorkAtHand(1, 0, 0), 10))
+    board.record(TaskReport(TaskActivity(1, 0, 0), 10))
     board.close(1)
-    board.record(TaskReport(WorkAtHand(1, 0, 0), 10))
+    board.record(TaskReport(TaskActivity(1, 0, 0), 10))
     assert board.progress(1) == WindowProgress()
 
 
@@ -87,7 +87,7 @@ def test_reports_of_other_processes_reach_the_board() -> None:
     board.open(4)
     receiver = ProgressReceiver(board, "127.0.0.1")
     with ProgressSender(receiver.address) as sender:
-        sender.send(TaskReport(WorkAtHand(4, 0, 1), 99))
+        sender.send(TaskReport(TaskActivity(4, 0, 1), 99))
         assert board.has_come.wait(10)
     receiver.close()
     assert board.progress(4) == WindowProgress(99, 0)
@@ -101,7 +101,7 @@ def test_a_driver_that_cannot_listen_runs_all_the_same(host: str) -> None:
     receiver.close()
 
 
-WORK = WorkAtHand(1, 0, 2, "slow", "take() of a.txt [0, 9)", attempt=5)
+WORK = TaskActivity(1, 0, 2, "slow", "take() of a.txt [0, 9)", attempt=5)
 
 
 def test_a_stall_is_told_with_its_stack_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
@@ -138,7 +138,7 @@ def test_the_next_attempt_of_a_task_does_not_stand_still() -> None:
     board = ProgressBoard()
     board.open(1)
     board.record(StallReport(WORK, 61.0))
-    board.record(TaskReport(WorkAtHand(1, 0, 2, attempt=6), 0))
+    board.record(TaskReport(TaskActivity(1, 0, 2, attempt=6), 0))
     assert board.progress(1).stalls == ()
 
 
@@ -166,9 +166,9 @@ def test_a_process_that_was_silent_before_its_end_was_ended_because_of_it(silent
     now = [0.0]
     board = ProgressBoard(StallLimits(60.0, timeout_s=30.0), lambda: now[0])
     board.open(1)
-    board.record(TaskReport(WorkAtHand(1, 0, 2, "slow", "take()", attempt=6), 0))
+    board.record(TaskReport(TaskActivity(1, 0, 2, "slow", "take()", attempt=6), 0))
     now[0] = silent_s
-    assert board.last_of(6) == LastReport(WorkAtHand(1, 0, 2, "slow", "take()", attempt=6), is_timed_out)
+    assert board.last_of(6) == LastReport(TaskActivity(1, 0, 2, "slow", "take()", attempt=6), is_timed_out)
 
 
 def test_windows_of_which_no_task_begins_are_told_once(caplog: pytest.LogCaptureFixture) -> None:

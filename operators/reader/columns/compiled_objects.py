@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dagflow.api.records import RecordBatch
+from dagflow.storage.columns import borders_of
 from operators.reader.columns import json_kernels, number_kernels
 from operators.reader.columns.flat_objects import LEAST_LINES, FlatObjects, is_number
 from operators.reader.columns.json_kernels import (
@@ -29,7 +30,6 @@ from operators.reader.columns.json_kernels import (
     Words,
 )
 from operators.reader.columns.machine_code import Bytes, Places
-from operators.reader.scanning.framing import borders_of
 
 _SAMPLED_LINES = 64
 """If fewer than half of these, the first ones, can be read, all are left."""

@@ -13,13 +13,14 @@ import pyarrow.compute as pc
 import pyarrow.json as arrow_json
 
 from dagflow.api.records import RecordBatch
+from dagflow.storage.columns import borders_of
 from operators.reader.columns.object_reader import read_flat_objects
 from operators.reader.columns.types import ColumnType
 from operators.reader.columns.typing import shortened, typed, without_words
 from operators.reader.columns.written_values import Number, members_of, value_as
 from operators.reader.formats.base import Parsed, Rejects
 from operators.reader.scanning.column_parsing import parse_columns
-from operators.reader.scanning.framing import borders_of, joined
+from operators.reader.scanning.framing import joined
 from operators.reader.scanning.positions import contains
 from operators.reader.scanning.search import occurrences
 

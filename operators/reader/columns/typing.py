@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagflow.storage.columns import borders_of
 from operators.reader.columns.literals import values_of, where_refused, why_not
 from operators.reader.columns.types import ColumnType
 from operators.reader.formats.base import Parsed, Rejects
 from operators.reader.scanning.column_parsing import reject
-from operators.reader.scanning.framing import borders_of
 
 _SHOWN_VALUE, _SHOWN_RECORD = 40, 120
 

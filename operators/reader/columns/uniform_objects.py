@@ -16,8 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dagflow.api.records import RecordBatch
+from dagflow.storage.columns import borders_of
 from operators.reader.columns.flat_objects import LEAST_LINES, FlatObjects, is_number
-from operators.reader.scanning.framing import borders_of, pieces_of
+from operators.reader.scanning.framing import pieces_of
 from operators.reader.scanning.positions import Positions, contains
 
 Mask = npt.NDArray[np.bool_]

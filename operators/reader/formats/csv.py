@@ -13,6 +13,7 @@ from pydantic import Field
 
 from dagflow.api.column_typing import StreamColumns
 from dagflow.api.records import RecordBatch
+from dagflow.storage.columns import borders_of
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource, GrowingSource
 from operators.reader.columns.csv_rows import CsvRows
@@ -23,7 +24,6 @@ from operators.reader.scanning.column_parsing import valid_text
 from operators.reader.scanning.csv_head import CsvHead, behind_newlines, behind_rows, problem_of
 from operators.reader.scanning.delimited import Delimited
 from operators.reader.scanning.file_view import Bytes, FileView, read_exactly
-from operators.reader.scanning.framing import borders_of
 from operators.reader.scanning.quote_scan import QuoteScan, RowEntry, newlines_outside
 from operators.reader.scanning.quoting import INSIDE, OUTSIDE, Dialect, Transition, quoting_of
 from operators.reader.scanning.search import BYTE, LF

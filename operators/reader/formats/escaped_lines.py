@@ -10,11 +10,11 @@ from pydantic import Field
 
 from dagflow.api.column_typing import StreamColumns
 from dagflow.api.records import RecordBatch
+from dagflow.storage.columns import borders_of
 from operators.reader.byte_source import ByteSource
 from operators.reader.formats.base import ByteAccounting, Parsed
 from operators.reader.formats.lines import Lines
 from operators.reader.scanning.charset import Charset
-from operators.reader.scanning.framing import borders_of
 from operators.reader.scanning.search import (
     BackwardSearch,
     CodeUnits,

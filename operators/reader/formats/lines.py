@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, ClassVar
 
@@ -12,6 +11,7 @@ from pydantic import Field
 
 from dagflow.api.column_typing import StreamColumns
 from dagflow.api.records import Origin, RecordBatch
+from operators.dotted_paths import imported
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
 from operators.reader.formats.base import ByteAccounting, Parsed
@@ -154,14 +154,10 @@ class Lines(Delimited):
 
 
 def _function(path: str) -> Callable[[bytes], bool]:
-    module, _, name = path.rpartition(".")
-    try:
-        found = getattr(importlib.import_module(module), name)
-    except (ImportError, ValueError, AttributeError) as error:
-        raise ValueError(f"validate: there is no function {path!r}: {error}") from error
+    found = imported("validate: function", path)
     if not callable(found):
         raise ValueError(f"validate: {path!r} is not a function")
-    return found  # type: ignore[no-any-return]  # what it returns is only asked for its truth
+    return found
 
 
 class MultiFileLines(MultiFileReader):

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from dagflow.api.records import Delimiters, Origin, RecordBatch
 from dagflow.errors import RecordError
+from dagflow.storage.columns import borders_of
 from operators.reader.formats.base import ByteAccounting, Rejects
-from operators.reader.scanning.framing import borders_of
 from operators.reader.scanning.search import BYTE, CodeUnit
 
 BadBytes = Literal["fail", "replace", "reject"]

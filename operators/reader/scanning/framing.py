@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dagflow.api.records import RECORD, Delimiters, Origin, RecordBatch
+from dagflow.storage.columns import borders_of
 from operators.files.metadata import BlockMetadata
 from operators.reader.scanning.positions import Positions
 
@@ -76,13 +77,6 @@ def one_unended(record: bytes, delimiter: bytes, block: BlockMetadata, offset: i
     column = pa.RecordBatch.from_arrays([pa.array([record], pa.binary())], [RECORD])
     origin = Origin((block,), np.zeros(1, np.int64), offset)
     return RecordBatch(column, delimiters=Delimiters((delimiter,)), origin=origin)
-
-
-def borders_of(framed: pa.BinaryArray | pa.StringArray) -> npt.NDArray[np.int32]:
-    """The start of each record or text of an array in its buffer, and the end of the last one."""
-    if not len(framed):
-        return np.zeros(1, np.int32)
-    return np.frombuffer(framed.buffers()[1], np.int32)[framed.offset :][: len(framed) + 1]
 
 
 def joined(batch: RecordBatch) -> pa.Buffer:

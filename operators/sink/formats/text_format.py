@@ -12,6 +12,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from dagflow.api.records import RecordBatch
+from dagflow.storage.columns import borders_of
 from operators.sink.formats.base import FileEncoder, FileStream, SinkFormat
 from operators.sink.formats.chunks import ChunkedEncoder
 
@@ -142,13 +143,6 @@ def _rows_to_fill(borders: npt.NDArray[np.int32], room: int) -> int:
     if int(borders[-1]) - int(borders[0]) <= room:
         return count
     return min(count, int(np.searchsorted(borders[1:], int(borders[0]) + room)) + 1)
-
-
-def borders_of(values: pa.BinaryArray) -> npt.NDArray[np.int32]:
-    """Where each value begins in the array's buffer, and where the last one ends."""
-    if not len(values):
-        return np.zeros(1, np.int32)
-    return np.frombuffer(values.buffers()[1], np.int32)[values.offset :][: len(values) + 1]
 
 
 def bytes_of(values: pa.BinaryArray, borders: npt.NDArray[np.int32]) -> memoryview:

@@ -184,10 +184,20 @@ def test_validate_leaves_out_what_is_no_record() -> None:
         assert [record for _, record in read_cut(made, content, block_size)[0]] == [b"aaaa", b"cccc"]
 
 
-def test_a_validate_that_is_no_function_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [
+        ("nowhere.check", r"validate: function 'nowhere\.check': cannot import nowhere: ModuleNotFoundError"),
+        ("os.path.is_abs", r"module os\.path has no 'is_abs'; did you mean 'isabs'\?"),
+        ("os.path.sep", r"validate: 'os\.path\.sep' is not a function"),
+        ("./checks.is_sound", r"validate: function '\./checks\.is_sound' is not a dotted path"),
+        ("is_sound", r"validate: function 'is_sound' is not a dotted path"),
+    ],
+)
+def test_a_validate_that_is_no_function_is_refused(path: str, problem: str) -> None:
     """It is looked up when the app is checked."""
-    with pytest.raises(ValueError, match=r"there is no function 'nowhere\.check'"):
-        RECORD_FORMATS.make({"type": "lines", "validate": "nowhere.check"})
+    with pytest.raises(ValueError, match=problem):
+        RECORD_FORMATS.make({"type": "lines", "validate": path})
 
 
 def test_the_option_read_ahead_is_refused_with_what_to_do() -> None:

@@ -1,0 +1,36 @@
+"""What an author's own module gives under a dotted path of the app."""
+
+from __future__ import annotations
+
+import importlib
+
+from dagflow.errors import text_of
+from dagflow.suggestions import did_you_mean
+
+
+def imported(kind: str, path: str) -> object:
+    """Import what a dotted path names.
+
+    Args:
+        kind: What it is called in messages, such as "format".
+        path: The module, a dot, and the name in it.
+
+    Raises:
+        ValueError: The path is none, its module cannot be imported, or has no such name.
+    """
+    module_name, _, name = path.rpartition(".")
+    if not module_name or not all(map(str.isidentifier, path.split("."))):
+        raise ValueError(
+            f"{kind} '{path}' is not a dotted path: that is a module, a dot, and the name in it, such as "
+            "my_module.name for name in my_module.py"
+        )
+    try:
+        module = importlib.import_module(module_name)
+    # An author's module may do anything while it is imported, sys.exit included.
+    except (Exception, SystemExit) as error:
+        raise ValueError(
+            f"{kind} '{path}': cannot import {module_name}: {type(error).__name__}: {text_of(error)}"
+        ) from error
+    if not hasattr(module, name):
+        raise ValueError(f"{kind} '{path}': module {module_name} has no '{name}'{did_you_mean(name, vars(module))}")
+    return getattr(module, name)
