@@ -7,11 +7,12 @@ import math
 import pickle
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, ClassVar, Generic, TypeVar
 
+import numpy as np
 from msgspec import Raw, msgpack
 
 from dagflow.api.context import OperatorContext
@@ -215,11 +216,27 @@ def _as_set(keys: dict[Key, Any]) -> Iterable[Key]:
     return keys
 
 
+_IMMUTABLE = _NATIVE | {bool, complex, frozenset, Decimal, datetime, date, time, timedelta}
+
+
+def _is_immutable(value: object) -> bool:
+    """Whether a value cannot be changed in place, as far as its type says."""
+    kind = type(value)
+    if kind in _IMMUTABLE:
+        return True
+    if isinstance(value, tuple):
+        return all(map(_is_immutable, value))
+    if is_dataclass(kind) and kind.__dataclass_params__.frozen:  # type: ignore[attr-defined]  # of every dataclass
+        return all(_is_immutable(getattr(value, each.name)) for each in fields(kind))
+    return False
+
+
 class KeyedState(Generic[V]):
     """Values by key; keys that canonical() makes one are one key.
 
     What a window makes durable is what it changed, and now and then some of what was changed before: a key is
-    written again about as often as the state doubles. A task takes in the whole state of its partition.
+    written again about as often as the state doubles. A value that can be changed in place, such as a list, counts as
+    changed when it is asked for. A task takes in the whole state of its partition.
 
     Args:
         snapshot: What an earlier window left.
@@ -242,7 +259,15 @@ class KeyedState(Generic[V]):
         return iter(_as_set(self._values))
 
     def __getitem__(self, key: Key) -> V:
-        return self._values[canonical(key)]
+        key = canonical(key)
+        value = self._values[key]
+        self._note_given(key, value)
+        return value
+
+    def _note_given(self, key: Key, value: V) -> None:
+        """A value that may be changed in place counts as changed once it was given away."""
+        if key not in self._changed and not _is_immutable(value):
+            self._changed[key] = None
 
     def __setitem__(self, key: Key, value: V) -> None:
         key = canonical(key)
@@ -256,11 +281,18 @@ class KeyedState(Generic[V]):
 
     def get(self, key: Key, default: V) -> V:
         """The value of a key, or the default where it has none."""
-        return self._values.get(canonical(key), default)
+        key = canonical(key)
+        if key not in self._values:
+            return default
+        value = self._values[key]
+        self._note_given(key, value)
+        return value
 
-    def items(self) -> Iterable[tuple[Key, V]]:
+    def items(self) -> Iterator[tuple[Key, V]]:
         """Keys and values, in the order in which keys were first set."""
-        return zip(_as_set(self._values), self._values.values(), strict=True)
+        for key, value in zip(_as_set(self._values), self._values.values(), strict=True):
+            self._note_given(canonical(key), value)
+            yield key, value
 
     @property
     def changed(self) -> Iterable[Key]:
@@ -305,6 +337,7 @@ class KeyedOperator(Operator, Rescalable):
     """The type of the state's values: a frozen dataclass, int, str, …; None: they are pickled."""
 
     _state: KeyedState[Any]
+    _place: tuple[int, int]
 
     @property
     def state(self) -> KeyedState[Any]:
@@ -314,11 +347,30 @@ class KeyedOperator(Operator, Rescalable):
     def setup(self, context: OperatorContext) -> None:
         """Called once before the first window; an operator that overrides it calls this one too."""
         self._state = KeyedState(value_type=self.value_type)
+        self._place = context.partition, context.partitions
 
     def snapshot(self) -> KeyedSnapshot | None:
-        """The state after the window."""
+        """The state after the window.
+
+        Raises:
+            ValueError: A key was set that is at home in another partition, where a change of their number would move
+                it.
+        """
+        self._require_own_keys()
         snapshot = self._state.snapshot()
         return snapshot if snapshot.segments else None
+
+    def _require_own_keys(self) -> None:
+        partition, partitions = self._place
+        changed = [*self._state.changed]
+        if partitions == 1 or not changed:
+            return
+        strays = np.flatnonzero(np.asarray(partitions_of_keys(changed, partitions)) != partition)
+        if len(strays):
+            raise ValueError(
+                f"self.state has a value for key {changed[int(strays[0])]!r}, which belongs to another partition than "
+                f"{partition}: use the very keys that `partition: {{by: …}}` divides by, or partition: 1"
+            )
 
     def restore(self, state: KeyedSnapshot) -> None:
         """Take back what snapshot gave."""

@@ -67,6 +67,12 @@ class Operator(HasProperties):
                 elif isinstance(value, OutputPort):
                     outputs[name] = value
                 elif isinstance(mark := getattr(value, "__dagflow_handles__", None), Handles):
+                    earlier = handlers.get(mark.port.name, (mark.mode, name))[1]
+                    if earlier != name and earlier in vars(base):
+                        raise TypeError(
+                            f"{base.__name__}.{earlier}() and {base.__name__}.{name}() both take in what arrives at "
+                            f"port {mark.port.name}, and only one of them would be called"
+                        )
                     handlers[mark.port.name] = (mark.mode, name)
         cls.input_ports, cls.output_ports, cls.handlers = inputs, outputs, handlers
         _check_methods(cls, [name for _, name in handlers.values()])
@@ -119,7 +125,10 @@ class Operator(HasProperties):
         return None
 
     def restore(self, state: Any) -> None:
-        """Take back what snapshot returned; called after setup, and never with None."""
+        """Take back what snapshot returned; called after setup, and never with None.
+
+        An operator whose snapshot returns something has to define it.
+        """
 
     def rate_limit(self) -> int | None:
         """Bytes per second that all partitions together may read; None for no limit.

@@ -232,6 +232,11 @@ class RecordBatch:
         schema = self._arrow.schema
         return schema.names == [RECORD] and bool(pa.types.is_binary(schema.field(0).type))
 
+    @property
+    def has_nulls(self) -> bool:
+        """Whether it is raw and a record is null, of which no writer could make bytes."""
+        return self._framed is None and self.is_raw and bool(self._arrow.column(0).null_count)
+
     def to_arrow(self) -> pa.RecordBatch:
         """The columns; a raw batch has the single column `record` of type binary."""
         if self._arrow is None:

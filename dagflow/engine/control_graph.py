@@ -242,8 +242,8 @@ class ControlGraph:
         self._late = []
         self._activity = 0
         self._sources.begin_window(window_id)
-        for name, operator in self._inputs.items():
-            self._sources.call(name, operator.emit_tuples)
+        for name in self._inputs:
+            self._sources.emit_tuples(name)
         self._sources.end_window()
         self._let_group(window_id)
         if not self._activity and not self._has_news():

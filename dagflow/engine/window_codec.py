@@ -9,17 +9,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple
 from typing import Any
 
-from pydantic import PydanticUserError
-from pydantic_core import PydanticSerializationError
-
 from dagflow.api.operator import Operator
 from dagflow.engine.control_graph import Emission
 from dagflow.engine.scaling import Decision
-from dagflow.errors import DagflowError, JournalError
+from dagflow.errors import DagflowError, JournalError, OperatorError
 from dagflow.execution.messages import WindowJob
 from dagflow.execution.routing import assigned_shares
 from dagflow.journal.journal import now_ms
-from dagflow.journal.planned_tuples import cut, decode_tuples, encode_tuples, kind_name
+from dagflow.journal.planned_tuples import TupleError, cut, decode_tuples, encode_tuples, kind_name
 from dagflow.journal.saved_state import ControlState, LateTuples, SavedState
 from dagflow.journal.windows import PartitionDecision, PlannedTuples, SideVersion, WindowPlan
 from dagflow.plan.physical import Exchange, PhysicalPlan, PortRef
@@ -75,15 +72,18 @@ class WindowCodec:
             holds: Operators that hold their results back, but for those that are closed.
             closes: Operators whose held results the window publishes; nothing was emitted then.
             side_inputs: The versions of side inputs that the window sees, by operator.
+
+        Raises:
+            OperatorError: A tuple is none of what the journal can keep.
         """
         inputs: dict[str, PlannedTuples] = {}
         for target, items in emission.tuples.items():
             kind, exchange = self._kind(target), self._assigned(target)
             if exchange.routing == "assigned_to_all":
-                encoded, lengths = encode_tuples(kind, list(items)), None
+                encoded, lengths = self._encoded(target, list(items), emission.window_id), None
             else:
                 shares = assigned_shares(exchange, items, counts[self._plan.stage_of(target.operator).head])
-                encoded = encode_tuples(kind, [item for share in shares for item in share])
+                encoded = self._encoded(target, [item for share in shares for item in share], emission.window_id)
                 lengths = [len(share) for share in shares]
             inputs[str(target)] = PlannedTuples(kind_name(kind), encoded, lengths, sorted(self._sources[target]))
         return WindowPlan(
@@ -109,6 +109,18 @@ class WindowCodec:
             discovered_ms=_discovered_ms(emission),
             side_inputs=dict(side_inputs),
         )
+
+    def _encoded(self, target: PortRef, items: list[Any], window_id: int) -> Any:
+        try:
+            return encode_tuples(self._kind(target), items)
+        except TupleError as error:
+            raise OperatorError(
+                f"has emitted what the plan of a window cannot hold: {error}",
+                operator=min(self._sources[target]).partition(".")[0],
+                window_id=window_id,
+                hint="a class of tuples is a frozen dataclass whose fields are text, numbers, flags, None, or lists, "
+                "mappings and dataclasses of these, and have the values that their types say",
+            ) from error
 
     def is_current(self, planned: WindowPlan) -> bool:
         """Whether a window was planned by the app as it is."""
@@ -156,7 +168,7 @@ class WindowCodec:
     def _encode_late(self, target: PortRef, items: list[Any]) -> LateTuples:
         try:
             return LateTuples(str(target), encode_tuples(self._kind(target), items))
-        except (PydanticUserError, PydanticSerializationError):
+        except TupleError:
             # Between operators of the driver an author may send objects of any class.
             return LateTuples(str(target), pickled=pickle.dumps(items, protocol=5))
 

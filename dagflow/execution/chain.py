@@ -11,6 +11,7 @@ from typing import Any
 
 from dagflow.api.accumulator import Accumulator
 from dagflow.api.context import Counts
+from dagflow.api.control import InputOperator
 from dagflow.api.operator import ASYNCHRONOUS, GENERATOR, Operator, Prefetcher
 from dagflow.api.ports import unbatched
 from dagflow.api.records import RecordBatch
@@ -282,8 +283,12 @@ class Chain:
             at = active_call.taken - 1
             failed = replace(FailedInput.of(active_call.payload, at), record=shown_record(piece.records[at - start]))
             raise self._failure(active_call.operator, method, error, failed) from error
-        for buffer in watched:
-            buffer.take_piece(piece)
+        try:
+            for buffer in watched:
+                buffer.take_piece(piece)
+        except FAILURES as error:
+            # What the method has emitted does not make a batch.
+            raise self._failure(active_call.operator, method, error, FailedInput.of(active_call.payload)) from error
 
     def _is_complete(self, error: BaseException) -> bool:
         """Whether an error is raised as it is, without the operator's place."""
@@ -329,9 +334,9 @@ class Chain:
         """Open a window in every operator, downstream first: what an operator emits here finds the next one open."""
         self.window_id = window_id
         for buffer in self.buffers.values():
-            buffer.is_ended = False
+            buffer.open()
         for name, operator in reversed(self.operators.items()):
-            self.call(name, operator.begin_window, window_id)
+            self._require_none(name, operator.begin_window, self.call(name, operator.begin_window, window_id))
 
     def end_window(self, holds: Collection[str] = ()) -> dict[str, bytes]:
         """Close the window in every operator, upstream first: what an operator emits here finds the next one open.
@@ -345,12 +350,28 @@ class Chain:
         parts: dict[str, bytes] = {}
         for name, operator in self.operators.items():
             if name not in holds:
-                self.call(name, operator.end_window)
+                self._require_none(name, operator.end_window, self.call(name, operator.end_window))
             elif isinstance(operator, Accumulator) and (part := self.call(name, operator.take_part)) is not None:
                 parts[name] = part
             for buffer in self._buffers_of(name):
-                buffer.is_ended = True
+                buffer.is_open = False
         return parts
+
+    def emit_tuples(self, name: str) -> None:
+        """Let an input operator emit what a window takes in.
+
+        Raises:
+            OperatorError: It failed.
+        """
+        operator = self.operators[name]
+        assert isinstance(operator, InputOperator)
+        self._require_none(name, operator.emit_tuples, self.call(name, operator.emit_tuples))
+
+    def _require_none(self, name: str, method: Callable[..., Any], result: object) -> None:
+        """Refuse what a method returned that should have emitted it."""
+        if result is not None and self.operators[name].output_ports:
+            error = self._not_emitted(name, "returned", result)
+            raise self._failure(name, method, error)
 
     def snapshots(self) -> dict[str, SavedState]:
         """The states of the operators after the window just ended, by operator; none of operators without state.
@@ -358,12 +379,15 @@ class Chain:
         Raises:
             OperatorError: An operator failed, or gave what cannot be kept.
         """
-        states = {name: self.call(name, operator.snapshot) for name, operator in self.operators.items()}
-        return {
-            name: StateCodec.of_snapshots(name, self.operators[name]).encode(state, self.window_id, self.partition)
-            for name, state in states.items()
-            if state is not None
-        }
+        saved = {}
+        for name, operator in self.operators.items():
+            if (state := self.call(name, operator.snapshot)) is None:
+                continue
+            if type(operator).restore is Operator.restore:
+                what = f"returned {type(state).__name__}, and the class has no restore(state) that takes it back"
+                raise self._failure(name, operator.snapshot, BrokenContractError(what))
+            saved[name] = StateCodec.of_snapshots(name, operator).encode(state, self.window_id, self.partition)
+        return saved
 
     def restore(self, operator: str, saved: SavedState) -> None:
         """Give an operator the state that snapshots() kept of it.
@@ -382,9 +406,7 @@ class Chain:
             names: Which; None for all.
         """
         for buffer in self.buffers.values():
-            # After a failure no operator takes what is left here.
-            buffer.gathered.clear()
-            buffer.is_ended = True
+            buffer.close()
         failure: DagflowError | None = None
         for name in self.operators if names is None else names:
             try:

@@ -131,6 +131,15 @@ class PieceOutput:
         """What was emitted."""
         return list(self._objects.take(self._positions).tolist())
 
+    def require_distinct(self) -> None:
+        """Refuse mappings one of which was emitted more than once.
+
+        Raises:
+            ValueError: There is such a mapping.
+        """
+        if len(np.unique(self._identities.take(self._positions))) < len(self):
+            raise _repeated(dict)
+
     def is_selection(self, records: npt.NDArray[np.intp]) -> bool:
         """Whether the items are the very records for which something was emitted.
 
@@ -175,14 +184,16 @@ class EmittedRecords:
         self._sources.append(output.sources + piece.start)
         self.count += len(output)
         if len(output) and not self._is_selection:
-            self._add_made(output.items(), piece, output.sources)
+            self._add_made(output, piece)
 
-    def _add_made(self, items: list[Any], piece: RecordPiece, sources: npt.NDArray[np.int64]) -> None:
+    def _add_made(self, output: PieceOutput, piece: RecordPiece) -> None:
         """Take items that are not all records of the batch."""
+        items, sources = output.items(), output.sources
         kinds = set(map(type, items))
         if kinds == {bytes} and self._mappings is None and not self._items:
             self._parts += _raw_batches(items, self._batch.delimiters.take(sources + piece.start))
         elif kinds == {dict} and not self._parts and not self._items:
+            output.require_distinct()
             if self._mappings is None:
                 self._mappings = EmittedMappings(self._batch.to_arrow())
             self._mappings.add(items, piece.values, len(piece.records), sources)
@@ -250,7 +261,29 @@ def batches_of(records: list[Any], delimiters: Delimiters) -> Iterator[RecordBat
     if set(map(type, records)) <= {bytes}:
         yield from _raw_batches(records, delimiters)
     else:
+        require_distinct(records)
         yield RecordBatch.from_records(records)
+
+
+def require_distinct(items: Sequence[Any]) -> None:
+    """Refuse a mutable object that was emitted more than once: it was most likely changed in between.
+
+    What is emitted is looked at later, when all of it would have the last values.
+
+    Raises:
+        ValueError: There is such an object.
+    """
+    # What cannot be hashed can be changed, by Python's convention; bytes and frozen dataclasses may come twice.
+    mutable = [item for item in items if type(item).__hash__ is None]
+    if len(set(map(id, mutable))) < len(mutable):
+        raise _repeated(type(mutable[0]))
+
+
+def _repeated(kind: type) -> ValueError:
+    return ValueError(
+        f"the same {kind.__name__} was emitted more than once, and all of them would have its last values; emit a new "
+        f"{kind.__name__} each time, such as {'dict(record)' if kind is dict else 'copy.copy(item)'}"
+    )
 
 
 def _raw_batches(records: list[bytes], delimiters: Delimiters) -> Iterator[RecordBatch]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from dagflow.execution.emitted_records import (
     PieceOutput,
     RecordPiece,
     batches_of,
+    require_distinct,
 )
 from dagflow.execution.failures import BrokenContractError
 from dagflow.execution.record_emitter import RecordEmitter
@@ -43,7 +45,8 @@ class PortBuffer:
         gathered: Items that wait to be passed on, with END_OF_CALL among them while a batch is handled record by
             record, when it is the operator's emitter, too; always the same, because an operator may keep it.
         gathered_bytes: Bytes of the raw records among them that were emitted outside a per-record method.
-        is_ended: Whether the operator's window has ended; no operator downstream would take what comes later.
+        is_open: Whether a window has begun for the operator and has not ended; no operator downstream would take what
+            comes before or later.
         is_gathering: Whether a batch is handled record by record; all that is emitted waits for the batch's end.
         records: What was emitted for the pieces of this batch that are done; None where no batch is handled so, or
             where no consumer takes it.
@@ -51,8 +54,18 @@ class PortBuffer:
     """
 
     __slots__ = (
-        *("_operator", "consumers", "current", "emitted", "emitted_bytes", "emitter"),
-        *("gathered", "gathered_bytes", "is_ended", "is_gathering", "records", "take"),
+        *(
+            "_has_strayed",
+            "_left",
+            "_operator",
+            "_thread",
+            "consumers",
+            "current",
+            "emitted",
+            "emitted_bytes",
+            "emitter",
+        ),
+        *("gathered", "gathered_bytes", "is_gathering", "is_open", "records", "take"),
     )
 
     def __init__(self, operator: Operator, port: str) -> None:
@@ -64,8 +77,11 @@ class PortBuffer:
         self.current: RecordBatch | None = None
         self.emitted = 0
         self.emitted_bytes = 0
-        self.is_ended = False
+        self.is_open = False
         self.is_gathering = False
+        self._thread = threading.get_ident()
+        self._has_strayed = False
+        self._left = 0
         self.records: EmittedRecords | None = None
         self.take: Callable[[int], int] | None = None
         self.emitter.emit = self.emit
@@ -75,8 +91,27 @@ class PortBuffer:
         self.consumers.append(consumer)
         self.emitter.sinks.append(consumer)
 
+    def open(self) -> None:
+        """Begin a window; from here on the operator emits in the thread that calls this."""
+        self._thread = threading.get_ident()
+        self.is_open = True
+
+    def close(self) -> None:
+        """Drop what is left, as after a failure: no operator takes it."""
+        self.gathered.clear()
+        self._has_strayed = False
+        self.is_open = False
+
     def emit(self, item: Any) -> None:
-        """Take one item from the operator; a batch is passed on at once."""
+        """Take one item from the operator; a batch is passed on at once.
+
+        Raises:
+            BrokenContractError: Another thread calls this. The operator's own thread is told as well, because the
+                author's thread may end without telling anyone.
+        """
+        if threading.get_ident() != self._thread:
+            self._has_strayed = True
+            raise self._strayed()
         if self.is_gathering:
             # An operator that has kept this method calls it here too. Nothing is passed on now: close_records
             # could not say which record it belongs to.
@@ -95,7 +130,15 @@ class PortBuffer:
                 self.flush()
 
     def flush(self) -> None:
-        """Pass on the single items gathered so far."""
+        """Pass on the single items gathered so far.
+
+        Raises:
+            BrokenContractError: Another thread has emitted here.
+            TypeError: An item is of another type than the port.
+            ValueError: The records do not make a batch.
+        """
+        if self._has_strayed:
+            raise self._strayed()
         if not len(self.gathered):
             return
         items = self._taken()
@@ -105,6 +148,7 @@ class PortBuffer:
                 raise TypeError(
                     f"port {self.emitter.port.name} carries {self.emitter.port.type_name}; got {type(wrong).__name__}"
                 )
+            require_distinct(items)
             self._send(items)
         else:
             for batch in batches_of(items, LINE_FEED):
@@ -112,9 +156,20 @@ class PortBuffer:
 
     def _taken(self) -> list[Any]:
         items = self.gathered.copy()
-        self.gathered.clear()
+        self._drop(len(items))
         self.gathered_bytes = 0
         return items
+
+    def _drop(self, count: int) -> None:
+        """Forget the first items gathered: behind them another thread may have put more."""
+        del self.gathered[:count]
+
+    def _strayed(self) -> BrokenContractError:
+        port = self.emitter.port.name
+        return BrokenContractError(
+            f"emitted at port {port} from a thread of its own, whose place among the other records nothing says; let "
+            f"threads return what they made, and call self.{port}.emit() where the operator's methods are called"
+        )
 
     def _carries(self, item: Any) -> bool:
         kind = self.emitter.port.type
@@ -137,22 +192,33 @@ class PortBuffer:
 
     def take_piece(self, piece: RecordPiece) -> None:
         """Take what was emitted for a piece of the batch, with END_OF_CALL after each record if it has consumers."""
+        items = self.gathered.copy()
         if self.records is not None:
-            self.records.add(PieceOutput(self.gathered), piece)
+            self.records.add(PieceOutput(items), piece)
         else:
-            self.emitted += len(self.gathered)
-            self.emitted_bytes += sum(len(item) for item in self.gathered if isinstance(item, bytes))
-        self.gathered.clear()
+            self.emitted += len(items)
+            self.emitted_bytes += sum(len(item) for item in items if isinstance(item, bytes))
+        self._drop(len(items))
 
     def end_records(self) -> None:
         """Pass on again what is emitted; called also where the method has failed: what is left then goes nowhere."""
-        self.gathered.clear()
+        self._left = len(self.gathered)
+        self._drop(self._left)
         self.is_gathering = False
         self._replace_emitter(self.emitter)
         self.emitter.emit = self.emit
 
     def close_records(self) -> None:
-        """Pass on what a per-record method emitted for a batch."""
+        """Pass on what a per-record method emitted for a batch.
+
+        Raises:
+            BrokenContractError: Another thread has emitted here.
+            TypeError: The records are neither all bytes nor all mappings.
+            ValueError: The records do not make a batch.
+        """
+        # Each piece was taken with all that was emitted for it.
+        if self._has_strayed or self._left:
+            raise self._strayed()
         records, self.records = self.records, None
         if records is None:
             return
@@ -172,9 +238,16 @@ class PortBuffer:
         return self.emitted + gathered + (0 if records is None else records.count)
 
     def _send(self, payload: Any) -> None:
-        if self.is_ended:
-            port = self.emitter.port.name
-            raise BrokenContractError(f"emitted at port {port} after the window's end; the last place is end_window()")
+        port = self.emitter.port.name
+        if not self.is_open:
+            raise BrokenContractError(
+                f"emitted at port {port} outside of a window: the first place is begin_window(), the last end_window()"
+            )
+        if isinstance(payload, RecordBatch) and payload.has_nulls:
+            raise BrokenContractError(
+                f"emitted at port {port} raw records that are null, and a file has no bytes for them; emit b'' for an "
+                "empty record, nothing for none, or a column of another name, which may have nulls"
+            )
         if self.take is not None and (taken := self.take(len(payload))) < len(payload):
             payload = payload.slice(0, taken)
         self.emitted += len(payload)

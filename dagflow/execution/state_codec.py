@@ -58,7 +58,7 @@ class StateCodec:
             partition: The partition, for messages.
 
         Raises:
-            OperatorError: It is not of the declared type, or cannot be pickled.
+            OperatorError: It is not of the declared type, its fields are not, or it cannot be pickled.
         """
         if isinstance(state, KeyedSnapshot):
             segments = [SavedSegment(each.name, each.size, each.data, each.pickle_sha256) for each in state.segments]
@@ -74,7 +74,13 @@ class StateCodec:
             what = f"returned {type(state).__name__}, and the operator declares {self._type.__name__}"
             raise self._refused(what, window_id, partition)
         try:
-            return SavedState(self._version, data=msgspec.to_builtins(state, str_keys=True))
+            data = msgspec.to_builtins(state, str_keys=True)
+            # What the next run could not take back must not be committed.
+            msgspec.convert(data, self._type, str_keys=True)
+            return SavedState(self._version, data=data)
+        except msgspec.ValidationError as error:
+            what = f"returned {self._type.__name__} with other values than its fields say: {error}"
+            raise self._refused(what, window_id, partition) from error
         except TypeError as error:
             what = f"returned {self._type.__name__} that cannot be written as JSON: {error}"
             hint = "its fields may be text, numbers, bytes, None, lists, mappings, and dataclasses of these"

@@ -8,11 +8,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from pydantic import TypeAdapter
+from pydantic import PydanticUserError, TypeAdapter
 
 from dagflow.api.ports import RowTuple, TupleBatch
+from dagflow.errors import text_of
 from dagflow.journal.frames import compressed, decompressed
 from dagflow.journal.windows import WindowPlan
+
+
+class TupleError(ValueError):
+    """An author's tuple would not come back from the journal as it was emitted."""
 
 
 @cache
@@ -21,7 +26,11 @@ def _adapter(kind: type) -> TypeAdapter[list[Any]]:
 
 
 def encode_tuples(kind: Any, tuples: list[Any]) -> Any:
-    """Tuples and tuple batches of a class as a JSON value: a list of tuple batches, and of rows of tuples."""
+    """Tuples and tuple batches of a class as a JSON value: a list of tuple batches, and of rows of tuples.
+
+    Raises:
+        TupleError: A tuple is none of what the journal can keep.
+    """
     encoded: list[Any] = []
     for is_batch, group in itertools.groupby(tuples, lambda item: isinstance(item, TupleBatch)):
         if is_batch:
@@ -29,9 +38,27 @@ def encode_tuples(kind: Any, tuples: list[Any]) -> Any:
         elif issubclass(kind, RowTuple):
             encoded.append(kind.to_rows(group))
         else:
-            encoded.append(_adapter(kind).dump_python(list(group), mode="json"))
+            encoded.append(_encoded_rows(kind, list(group)))
     # A plan is held until its window is published; names and numbers as Python objects would take 150 bytes a file.
     return compressed(encoded)
+
+
+def _encoded_rows(kind: type, tuples: list[Any]) -> Any:
+    """Tuples of an author's class, as the next run can read them."""
+    try:
+        adapter = _adapter(kind)
+    except PydanticUserError as error:
+        raise TupleError(f"a {kind.__name__} cannot be kept in the journal: it is no dataclass") from error
+    try:
+        encoded = adapter.dump_python(tuples, mode="json", warnings="error")
+        read = adapter.validate_python(encoded)
+    except ValueError as error:
+        raise TupleError(f"a {kind.__name__} cannot be kept in the journal: {text_of(error)}") from error
+    for given, back in zip(tuples, read, strict=True):
+        # A NaN is no NaN's equal.
+        if type(given) is not type(back) or (given != back and repr(given) != repr(back)):
+            raise TupleError(f"{given!r} would come back from the journal as {back!r}")
+    return encoded
 
 
 def decode_tuples(kind: Any, encoded: Any) -> list[Any]:

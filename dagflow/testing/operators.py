@@ -135,7 +135,7 @@ class OperatorHarness:
             payload = RecordBatch.from_records(items) if is_records and not isinstance(items, RecordBatch) else items
             self._chain.consumer_of(PortRef("operator", port))(payload)
         if isinstance(self.operator, InputOperator):
-            self._chain.call("operator", self.operator.emit_tuples)
+            self._chain.emit_tuples("operator")
         self._chain.end_window()
 
     def restart(self, operator: Operator | None = None) -> OperatorHarness:
@@ -159,8 +159,7 @@ class OperatorHarness:
         Raises:
             OperatorError: The snapshot is not of the declared type, or cannot be pickled.
         """
-        state = self.operator.snapshot()
-        return None if state is None else StateCodec.of_snapshots("operator", self.operator).encode(state)
+        return self._chain.snapshots().get("operator")
 
     def close(self) -> None:
         """End the operator."""

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import msgpack
 
+from dagflow.api.context import OperatorContext
 from dagflow.api.keyed_state import KeyedOperator, KeyedSnapshot, KeyedState, Segment
 from dagflow.api.partitioning import BooleanKey, Key, canonical, partitions_of_keys
 from dagflow.errors import JournalError
@@ -195,3 +196,40 @@ def test_a_segment_of_data_has_no_checksum() -> None:
     assert segment.pickle_sha256 == b""
     assert segment.with_checksum() == segment
     assert len(segment.unpack(int)[0]) == len(keys)
+
+
+@pytest.mark.parametrize("ask", [lambda s: s["k"], lambda s: s.get("k", []), lambda s: dict(s.items())["k"]])
+def test_a_value_that_is_changed_in_place_is_kept(ask: Any) -> None:
+    """Through any number of windows, however it was asked for."""
+    snapshot = KeyedSnapshot()
+    for window in range(4):
+        state: KeyedState[list[int]] = KeyedState(snapshot)
+        if not window:
+            state["k"] = []
+        ask(state).append(window)
+        snapshot = state.snapshot()
+    assert snapshot.values() == {"k": [0, 1, 2, 3]}
+
+
+@pytest.mark.parametrize("value", [1, "x", (1, "x"), Segment("", 0, b"")])
+def test_a_value_that_cannot_be_changed_is_not_written_again(value: Any) -> None:
+    """Looking at it is no change."""
+    state: KeyedState[Any] = KeyedState()
+    state["k"] = value
+    state.snapshot()
+    assert state["k"] == state.get("k", None) == dict(state.items())["k"]
+    assert not list(state.changed)
+
+
+def test_a_key_of_another_partition_is_refused() -> None:
+    """A change of the number of partitions would move its state away from its records."""
+    operator = KeyedOperator()
+    for partition in range(2):
+        operator.setup(OperatorContext(partition=partition, partitions=2))
+        for key in ("a", "b", "c", "d"):
+            if partitions_of_keys([key], 2) == [partition]:
+                operator.state[key] = 1
+        assert operator.snapshot() is not None
+        operator.state[next(key for key in "abcd" if partitions_of_keys([key], 2) != [partition])] = 1
+        with pytest.raises(ValueError, match=f"belongs to another partition than {partition}: use the very keys"):
+            operator.snapshot()

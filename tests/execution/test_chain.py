@@ -125,6 +125,7 @@ def test_values_that_make_no_column_are_an_error_of_their_operator(second: bytes
     edge = Edge("stream", PortRef("lines", "records"), PortRef("unlike", "input"))
     chain = Chain({"lines": Lines(), "unlike": Unlike()}, [edge], {}, partition=0)
     chain.connect(PortRef("unlike", "output"), [].append)
+    chain.begin_window(1)
     with pytest.raises(OperatorError, match=rf"operator 'unlike'.* split\(\) raised {kind}"):
         chain.consumer_of(PortRef("lines", "samples"))([Sample("a", b"1 " + second)])
 

@@ -42,6 +42,7 @@ class Watching:
         self.counters = {name: Counts() for name in operators}
         edge = Edge("records", PortRef("up", "output"), PortRef("down", "input"))
         self.chain = Chain(operators, [edge], self.counters, partition=0)
+        self.chain.begin_window(1)
         self.chain.clock = OperatorClock(operators, lambda: self.now)
         self.watch = ChainWatch(self.chain, lambda: 0, 60.0, lambda: self.now)
         self.told: list[tuple[str | None, bool, float, int]] = []

@@ -122,7 +122,7 @@ def test_a_changed_column_keeps_its_type_if_all_values_fit(
 ACTIONS: dict[str, Callable[[Row], list[Row]]] = {
     "keep": lambda row: [row],
     "drop": lambda _: [],
-    "twice": lambda row: [row, row],
+    "twice": lambda row: [row, dict(row)],
     "copy": lambda row: [dict(row)],
     "change": lambda row: changed(row, "n", 7),
     "add": lambda row: changed(row, "more", "x"),

@@ -152,6 +152,7 @@ def test_what_is_known_of_a_piece_that_is_done_counts_as_emitted() -> None:
     operator = Looks(kinds={})
     chain = Chain({"op": operator}, [], {"op": Counts()})
     chain.connect(PortRef("op", "output"), lambda _: None)
+    chain.begin_window(1)
     for _ in chain.feed(PortRef("op", "input"), batch_of(NUMBERS, is_mixed=False)):
         pass
     assert seen == [(number + 1, number) for number in range(len(NUMBERS))]
@@ -185,6 +186,7 @@ def test_what_a_failed_method_has_emitted_goes_nowhere() -> None:
     chain = Chain({"op": Odd(kinds={2: "fail"})}, [], {"op": Counts()})
     taken: list[RecordBatch] = []
     chain.connect(PortRef("op", "output"), taken.append)
+    chain.begin_window(1)
     with pytest.raises(OperatorError, match=r"take\(\) raised ValueError"):
         for _ in chain.feed(PortRef("op", "input"), batch_of(NUMBERS[:4], is_mixed=False)):
             pass

@@ -17,6 +17,13 @@ from tests.engine.sample_app import app_of
 from tests.execution.sample_operators import Calls, DropComments
 
 
+class Restored(Calls):
+    """One that takes its state back."""
+
+    def restore(self, state: Any) -> None:
+        """It is never there."""
+
+
 def lock(operator: Calls) -> Any:
     """What belongs to one process."""
     return threading.Lock()
@@ -54,4 +61,4 @@ def test_an_operator_of_a_class_that_nobody_can_find_is_told() -> None:
 def test_a_snapshot_that_cannot_be_pickled_is_told_of_its_operator(tmp_path: Path) -> None:
     """And not of the stage's first one."""
     with pytest.raises(OperatorError, match=r"'middle' partition 0: snapshot\(\) gave lock, which cannot be pickled"):
-        run(app_of(tmp_path, [b"a"], middle=Calls(snapshot=lock)), runtime=InlineRuntime)
+        run(app_of(tmp_path, [b"a"], middle=Restored(snapshot=lock)), runtime=InlineRuntime)

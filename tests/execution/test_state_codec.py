@@ -24,8 +24,9 @@ from dagflow.execution.state_codec import StateCodec
 from dagflow.journal.frames import decode_all, encode
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
+from dagflow.testing.operators import OperatorHarness
 from tests.engine.sample_app import app_of
-from tests.execution.sample_operators import Total
+from tests.execution.sample_operators import DropComments, Total
 
 ROOT = Path(__file__).parents[2]
 PICKLE = re.compile(rb"\x80[\x02-\x05](\x95|[\x28-\x7d\x8c-\x94])")
@@ -186,3 +187,36 @@ def test_a_snapshot_of_another_type_than_declared_is_refused() -> None:
     """Where the operator runs, with its name."""
     with pytest.raises(OperatorError, match=r"snapshot\(\) returned list, and the operator declares Seen"):
         StateCodec.of_snapshots("typed", Typed()).encode([1])
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A state with a whole number."""
+
+    mean: int
+
+
+def test_a_state_with_other_values_than_its_fields_say_is_refused() -> None:
+    """Before it is committed: no later run could take it back."""
+    codec = StateCodec("op", "snapshot", Mean, 1)
+    assert codec.decode(codec.encode(Mean(1))) == Mean(1)
+    wrong: Any = 0.5
+    with pytest.raises(OperatorError, match=r"snapshot\(\) returned Mean with other values.*`int`, got `float`"):
+        codec.encode(Mean(wrong), 1)
+
+
+class Forgets(Operator):
+    """Has a state that it never takes back."""
+
+    input = DropComments.input
+
+    def snapshot(self) -> int:
+        """A number."""
+        return 1
+
+
+def test_a_state_that_is_never_taken_back_is_refused() -> None:
+    """It would be lost at the next window."""
+    harness = OperatorHarness(Forgets())
+    with pytest.raises(OperatorError, match=r"snapshot\(\) returned int, and the class has no restore\(state\)"):
+        harness.saved_state()

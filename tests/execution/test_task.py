@@ -107,7 +107,7 @@ def test_a_counter_is_set_to_whole_numbers_only(value: Any) -> None:
 @pytest.mark.parametrize("place", ["teardown", "snapshot"])
 def test_what_is_emitted_after_the_windows_end_is_an_error(tmp_path: Path, place: str) -> None:
     """The operators downstream have ended, and would lose it silently."""
-    with pytest.raises(OperatorError, match=rf"'middle' .*{place}\(\) emitted at port output after the window's end"):
+    with pytest.raises(OperatorError, match=rf"'middle' .*{place}\(\) emitted at port output outside of a window"):
         run(app_of(tmp_path, [b"a"], middle=Calls(**{place: emit})), runtime=InlineRuntime)
 
 

@@ -1,0 +1,84 @@
+"""Tuples of an author's class in the journal: what would not come back as it was emitted is refused before."""
+
+from __future__ import annotations
+
+import math
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dagflow.engine.run import run
+from dagflow.errors import OperatorError
+from dagflow.journal.planned_tuples import TupleError, decode_tuples, encode_tuples
+from dagflow.runtime.inline import InlineRuntime
+from tests.engine.sample_app import app_of, published
+from tests.execution.sample_operators import Sample
+
+
+@dataclass(frozen=True)
+class Row:
+    """A tuple with fields of several types."""
+
+    name: str
+    share: float = 0.0
+    more: Any = None
+
+
+@dataclass(frozen=True)
+class LongRow(Row):
+    """A row with one field more."""
+
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Stamped:
+    """A tuple that is changed when it is made."""
+
+    number: int
+    is_made: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "number", self.number + 1000)
+
+
+class Plain:
+    """No dataclass."""
+
+
+def test_tuples_come_back_as_they_were() -> None:
+    """Also numbers that are not equal to themselves."""
+    rows = [Row("a", 0.5, [1, "x"]), Row("b", math.nan)]
+    assert repr(decode_tuples(Row, encode_tuples(Row, rows))) == repr(rows)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "problem"),
+    [
+        (Row, Row(1), "a Row cannot be kept in the journal"),  # type: ignore[arg-type]  # what is tried
+        (Row, LongRow("a", note="b"), "would come back from the journal as Row"),
+        (Row, Row("a", more=(1, 2)), "would come back from the journal as"),
+        (Row, Row("a", more=threading.Lock()), "a Row cannot be kept in the journal"),
+        (Stamped, Stamped(1), r"Stamped\(number=1001, .* would come back from the journal as Stamped\(number=2001"),
+        (Plain, Plain(), "a Plain cannot be kept in the journal"),
+    ],
+    ids=["another type", "a subclass", "a tuple as any", "a lock", "made twice", "no dataclass"],
+)
+def test_what_would_come_back_otherwise_is_refused(kind: type, value: object, problem: str) -> None:
+    """With the tuple as it is, and as it would be."""
+    with pytest.raises(TupleError, match=problem):
+        encode_tuples(kind, [value])
+
+
+def test_a_run_goes_on_when_the_operator_is_mended(tmp_path: Path) -> None:
+    """Nothing of the wrong window is in the journal; the error names who has emitted it."""
+    wrong = app_of(tmp_path, [b"a b"])
+    source: Any = wrong.operators["source"].operator
+    source.emit_tuples = lambda: source.out.emit(Sample(source, b"a b"))
+    with pytest.raises(OperatorError, match="operator 'source': has emitted what the plan of a window cannot hold"):
+        run(wrong, runtime=InlineRuntime)
+    assert run(app_of(tmp_path, [b"a b"]), runtime=InlineRuntime).state == "completed"
+    assert published(tmp_path) == [b"a", b"b"]
