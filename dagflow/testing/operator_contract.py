@@ -72,6 +72,13 @@ class OperatorContract(ABC):
         outcome = self._outcome([window for window in emptied if window])
         assert not any(outcome.emitted.values()) and not outcome.files
 
+    def test_the_cut_into_batches_changes_nothing(self) -> None:
+        """A window arrives in any number of batches: nothing may depend on where one ends."""
+        whole, cut = self._outcome(self.windows()), self._outcome(self.windows(), at_once=1)
+        did = any(whole.emitted.values()) or whole.files or whole.counters
+        assert did, "the operator emits nothing, writes nothing and counts nothing in these windows"
+        assert cut.emitted == whole.emitted, "other records when each of them arrives by itself"
+
     def test_a_restart_after_any_window_changes_nothing(self) -> None:
         """What a snapshot holds is all that later windows depend on."""
         expected = self._outcome(self.windows())
@@ -108,12 +115,16 @@ class OperatorContract(ABC):
         assert [name for name, info in fields if not info.description and f" {name}: " not in documented] == []
 
     def _outcome(
-        self, windows: Iterable[Inputs], operator: Operator | None = None, restart_at: int | None = None
+        self,
+        windows: Iterable[Inputs],
+        operator: Operator | None = None,
+        restart_at: int | None = None,
+        at_once: int | None = None,
     ) -> Outcome:
         outcome, outputs = Outcome(), MemoryOutputs()
         harness = OperatorHarness(operator or self.operator(), outputs=outputs)
         for position, window in enumerate(windows, 1):
-            _run_window(harness, window)
+            _run_window(harness, window, at_once)
             if position == restart_at:
                 outcome.add(harness)
                 other = harness.restart(self.operator())
@@ -125,8 +136,8 @@ class OperatorContract(ABC):
         return outcome
 
 
-def _run_window(harness: OperatorHarness, window: Inputs) -> None:
-    harness.window(window)
+def _run_window(harness: OperatorHarness, window: Inputs, at_once: int | None = None) -> None:
+    harness.window(window, at_once=at_once)
     if isinstance(harness.operator, CommitListener):
         harness.operator.committed(harness.window_id)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -119,11 +119,12 @@ class OperatorHarness:
 
         return collect
 
-    def window(self, inputs: Mapping[str, Any] | None = None) -> None:
+    def window(self, inputs: Mapping[str, Any] | None = None, *, at_once: int | None = None) -> None:
         """Run one window; an input operator emits what there is.
 
         Args:
             inputs: By input port: a RecordBatch, or a list of bytes, of mappings or of tuples.
+            at_once: How many records or tuples arrive together at most; None for all.
 
         Raises:
             OperatorError: The operator raised.
@@ -133,7 +134,9 @@ class OperatorHarness:
         for port, items in (inputs or {}).items():
             is_records = self.operator.input_ports[port].carries_records
             payload = RecordBatch.from_records(items) if is_records and not isinstance(items, RecordBatch) else items
-            self._chain.consumer_of(PortRef("operator", port))(payload)
+            consume = self._chain.consumer_of(PortRef("operator", port))
+            for part in _parts(payload, at_once or len(payload)):
+                consume(part)
         if isinstance(self.operator, InputOperator):
             self._chain.emit_tuples("operator")
         self._chain.end_window()
@@ -164,6 +167,15 @@ class OperatorHarness:
     def close(self) -> None:
         """End the operator."""
         self._chain.teardown()
+
+
+def _parts(payload: Any, at_once: int) -> Iterator[Any]:
+    if len(payload) <= at_once:
+        yield payload
+        return
+    for start in range(0, len(payload), at_once):
+        is_batch = isinstance(payload, RecordBatch)
+        yield payload.slice(start, at_once) if is_batch else payload[start : start + at_once]
 
 
 def run_operator(operator: Operator, records: Any, *, port: str = "input") -> dict[str, list[Any]]:

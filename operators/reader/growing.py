@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from dagflow.api.records import RecordBatch
+from dagflow.errors import RecordError
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.byte_accounting import BlockAccounting
@@ -88,12 +89,22 @@ def resumed_block(format: RecordFormat, source: ByteSource, block: BlockMetadata
     """The block, from the beginning of the record on that was in progress when the file ended where it begins.
 
     Raises:
+        RecordError: The format does not say where to go on.
         StorageError: The source failed.
     """
     if not block.resumes:
         return block
     start = format.complete_end(SourcePrefix(source, block.start))
     if start is None:
+        if not format.has_complete_end:
+            raise RecordError(
+                f"the file was appended to, and {type(format).__name__} has no complete_end() that says where to go on",
+                url=block.url,
+                offset=block.start,
+                length=block.size_bytes,
+                hint="define complete_end(source) in the class; or on the splitter on_change: {appended: reread} to "
+                "read all of the file once more, or ignore to leave out what was added",
+            )
         # A format that cannot be read from the middle on takes the new version as a whole.
         return replace(block, start=0, resumes=False)
     return replace(block, start=start)

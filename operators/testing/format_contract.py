@@ -154,6 +154,25 @@ class FormatContract(ABC):
                         found = read_range(made, content, start, end)
                         assert found == expected, f"{spec} {content!r} [{start}, {end}) in chunks of {chunk_bytes}"
 
+    def test_a_file_that_was_appended_to_is_gone_on_with(self) -> None:
+        """What lies before the complete end and what lies behind it are together all records, whatever was appended."""
+        for spec in self.formats:
+            made = RECORD_FORMATS.make(spec)
+            for pieces in itertools.product(self.pieces, repeat=self.longest - 1):
+                content = b"".join(pieces)
+                expected = self.reference(content, made)
+                if (0, len(content)) in expected[1]:
+                    continue  # a file that is refused as a whole has no place to go on from
+                for length in range(len(content)):
+                    end = made.complete_end(MemorySource(content[:length]))
+                    if end is None:
+                        continue
+                    assert 0 <= end <= length, f"{spec} {content[:length]!r} has its complete end at {end}"
+                    before = read_range(made, content[:end], 0, end) if end else ([], [])
+                    behind = read_range(made, content, end, len(content))
+                    found = before[0] + behind[0], before[1] + behind[1]
+                    assert found == expected, f"{spec} {content!r} was read to {end} when it had {length} bytes"
+
     def test_the_blocks_of_any_file_give_its_records(self) -> None:
         """Whatever the content, the block size and the chunk size, the blocks together give the file's records."""
         # Optional: a dependency of tests.

@@ -30,7 +30,11 @@ class Pooled(DropComments):
     @DropComments.input.each
     def drop(self, record: bytes) -> None:
         """Leave it to a thread."""
-        self.futures.append(self.pool.submit(lambda: self.output.emit(record)))
+        self.futures.append(self.pool.submit(self.emit, record))
+
+    def emit(self, record: bytes) -> None:
+        """In a thread."""
+        self.output.emit(record)
 
     def end_window(self) -> None:
         """Wait for all of them."""

@@ -24,3 +24,7 @@ class Pairs(RecordFormat):
         for offset in range(first, min(block.end, source.size_bytes), 2):
             count = source.read_into(offset, memoryview(buffer))
             yield frame_one(bytes(buffer[:count]), b"", block, offset)
+
+    def complete_end(self, source: ByteSource) -> int:
+        """The end of the last pair: half of one waits until the file has grown."""
+        return source.size_bytes - source.size_bytes % 2

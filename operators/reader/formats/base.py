@@ -201,18 +201,25 @@ class RecordFormat(HasProperties, ABC):
         """The end of the complete records of a file that may grow.
 
         Whatever is appended, a record begins there or the file ends there, and the records before it stay as
-        they are. The default knows of no such place.
+        they are. A file that was appended to is gone on with from there. A class that does not define the method
+        cannot go on with such a file, and a run that meets one fails.
 
         Args:
             source: The file as it is.
 
         Returns:
-            An offset up to the file's length, or None where the format cannot tell.
+            An offset up to the file's length; None where there is none such: then a longer file is read as a new one,
+            from its beginning, and until it is complete it gives nothing.
 
         Raises:
             StorageError: The source failed.
         """
         return None
+
+    @property
+    def has_complete_end(self) -> bool:
+        """Whether the class defines complete_end."""
+        return type(self).complete_end is not RecordFormat.complete_end
 
     def multi_file_reader(self) -> MultiFileReader | None:
         """Reads many small files at once; None, the default, where each file is read for itself. Not inherited."""

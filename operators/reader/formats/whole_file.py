@@ -68,6 +68,9 @@ class WholeFile(RecordFormat):
         borders = np.array([0, size], np.int32)
         yield frame_adjacent(view.buffer, borders, NO_DELIMITER, block, 0)
 
+    def complete_end(self, source: ByteSource) -> None:
+        """A longer file is another record."""
+
     def multi_file_reader(self) -> MultiFileReader | None:
         """Each file is a record as it lies in the buffer."""
         return None if self.columns else MultiFileRecords(self.max_record)

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from dagflow.api.records import RecordBatch
+from dagflow.errors import RecordError
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.byte_accounting import BlockAccounting
+from operators.reader.byte_source import ByteSource
 from operators.reader.formats import RECORD_FORMATS
-from operators.reader.formats.base import RecordFormat
+from operators.reader.formats.base import ByteAccounting, RecordFormat
 from operators.reader.growing import GrowingFileReader, resumed_block
+from operators.reader.scanning.file_view import read_exactly
+from operators.reader.scanning.framing import frame_one
 from operators.testing import URL, MemorySource, Records, read_cut
 
 FORMATS: list[tuple[Any, list[bytes]]] = [
@@ -157,3 +164,23 @@ def test_a_format_that_has_no_place_to_go_on_from_begins_again() -> None:
     batches = GrowingFileReader(made).read(MemorySource(b"12345678"), block, accounting)
     assert [record for batch in batches for record in accounting.parse(made, batch).raw.to_pylist()] == [b"12345678"]
     assert (accounting.due, accounting.covered, accounting.counters[RESUMED_BYTES]) == (8, 8, 0)
+
+
+class Threes(RecordFormat):
+    """Every three bytes are a record; it does not say where a file can be gone on with."""
+
+    def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
+        """The records that begin in a block."""
+        for offset in range(-(-block.start // 3) * 3, min(block.end, source.size_bytes), 3):
+            yield frame_one(read_exactly(source, offset, offset + 3).tobytes(), b"", block, offset)
+
+
+def test_a_format_without_a_complete_end_refuses_appended_files() -> None:
+    """Its records would be there twice, or a part of one would be lost; a file that has not grown is read."""
+    whole = BlockMetadata(0, URL, FileVersion(6), 0, 6, True)
+    reader = GrowingFileReader(Threes())
+    batches = reader.read(MemorySource(b"aaabbb"), whole, BlockAccounting(URL, Counter(), None))
+    assert [record for batch in batches for record in batch.to_pylist()] == [b"aaa", b"bbb"]
+    with pytest.raises(RecordError, match=r"appended to, and Threes has no complete_end\(\)") as caught:
+        resumed_block(Threes(), MemorySource(b"aaabbbccc"), replace(whole, start=6, end=9, resumes=True))
+    assert (caught.value.offset, "on_change: {appended: reread}" in caught.value.hint) == (6, True)

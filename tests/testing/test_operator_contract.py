@@ -1,0 +1,78 @@
+"""The suite for operators finds operators whose output depends on where a batch ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from dagflow import InputPort, Operator, OutputPort, RecordBatch
+from dagflow.testing.operator_contract import Inputs, OperatorContract
+
+
+class LastBatch(Operator):
+    """Emits, when the window ends, what came last."""
+
+    input = InputPort()
+    output = OutputPort()
+
+    def begin_window(self, window_id: int) -> None:
+        """Nothing has come."""
+        self.batch: RecordBatch | None = None
+
+    @input.batch
+    def take(self, batch: RecordBatch) -> None:
+        """Keep it."""
+        self.batch = batch
+
+    def end_window(self) -> None:
+        """Emit it."""
+        if self.batch is not None:
+            self.output.emit(self.batch)
+
+
+class WithoutFirst(LastBatch):
+    """Takes the first record of each batch for a header."""
+
+    @LastBatch.input.batch
+    def take(self, batch: RecordBatch) -> None:
+        """Pass on the others."""
+        self.output.emit(batch.slice(1, len(batch)))
+
+
+class Silent(LastBatch):
+    """Emits nothing."""
+
+    def end_window(self) -> None:
+        """Nothing is emitted."""
+
+
+def suite_of(kind: type[Operator]) -> OperatorContract:
+    """The contract of a class."""
+
+    class Suite(OperatorContract):
+        """Two windows."""
+
+        def operator(self) -> Operator:
+            """A new instance."""
+            return kind()
+
+        def windows(self) -> Sequence[Inputs]:
+            """Several records in each."""
+            return [{"input": [b"a", b"b", b"c"]}, {"input": [b"d", b"e"]}]
+
+    return Suite()
+
+
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        (LastBatch, "other records when each of them arrives by itself"),
+        (WithoutFirst, "other records when each of them arrives by itself"),
+        (Silent, "emits nothing, writes nothing and counts nothing"),
+    ],
+)
+def test_an_operator_that_depends_on_batches_is_found(kind: type[Operator], problem: str) -> None:
+    """Also one that no other law finds, because it does nothing."""
+    with pytest.raises(AssertionError, match=problem):
+        suite_of(kind).test_the_cut_into_batches_changes_nothing()
