@@ -17,7 +17,7 @@ from dagflow.api.operator import Operator
 from dagflow.api.transactions import TransactionalSink
 from dagflow.engine.machine_checks import MachineCheck, checked, free_space
 from dagflow.engine.placed_app import PlacedApp
-from dagflow.engine.preparation import LocationCollector
+from dagflow.engine.preparation import LocationCollector, prepare_operator
 from dagflow.engine.preview import PreviewOptions, preview
 from dagflow.engine.run import RunOptions, lazy_runtime
 from dagflow.engine.stop_request import StopRequest
@@ -68,9 +68,9 @@ def app_checks(app: LogicalPlan, *, starts_spark: bool = True) -> Iterator[Machi
 
 
 def _prepared(app: LogicalPlan, places: LocationCollector) -> str:
-    others = [each for each in app.instances.values() if not isinstance(each, TransactionalSink)]
-    for operator in others:
-        operator.prepare(places)
+    others = {name: each for name, each in app.instances.items() if not isinstance(each, TransactionalSink)}
+    for name, operator in others.items():
+        prepare_operator(name, operator, places)
     return f"{len(others)} are ready"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dagflow.api.control import ControlOperator, PreviewSource
 from dagflow.api.operator import Relocatable
-from dagflow.engine.preparation import LocationCollector
+from dagflow.engine.preparation import LocationCollector, prepare_operator
 from dagflow.engine.preview_port import REJECTS
 from dagflow.engine.run import RunOptions
 from dagflow.errors import DagflowError, StorageError
@@ -118,7 +118,7 @@ def _require_inside(plan: LogicalPlan, directory: str) -> None:
     """
     for name, operator in plan.instances.items():
         places = LocationCollector(plan.attributes.storage_context())
-        operator.prepare(places)
+        prepare_operator(name, operator, places)
         for url in sorted(places.outputs):
             if not f"{url}/".startswith(f"{directory}/"):
                 raise DagflowError(

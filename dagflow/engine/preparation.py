@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from dagflow.api.context import RunPreparation
 from dagflow.api.operator import Operator
 from dagflow.api.transactions import TransactionalSink
 from dagflow.errors import DagflowError, Problem, StorageError
+from dagflow.execution.failures import located
 from dagflow.journal.journal import Journal
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.probe import RunLocations
@@ -123,8 +125,8 @@ def publishing_places(app: LogicalPlan) -> set[str]:
     """Where the operators of an app publish, as it may be shown; nothing where they cannot tell."""
     places = LocationCollector(app.attributes.storage_context())
     try:
-        for node in app.operators.values():
-            node.operator.prepare(places)
+        for name, node in app.operators.items():
+            prepare_operator(name, node.operator, places)
     except DagflowError:
         return set()  # the run itself says what is wrong
     return {redacted(url) for url in places.outputs}
@@ -136,7 +138,7 @@ def dataset_places(app: LogicalPlan) -> dict[str, tuple[list[str], list[str]]]:
     for name, operator in app.instances.items():
         places = LocationCollector(app.attributes.storage_context())
         with contextlib.suppress(DagflowError):  # the run itself says what is wrong
-            operator.prepare(places)
+            prepare_operator(name, operator, places)
         found[name] = places.inputs, sorted(places.outputs)
     return found
 
@@ -147,7 +149,7 @@ def target_problems(app: LogicalPlan) -> list[Problem]:
     for name, operator in app.instances.items():
         if isinstance(operator, TransactionalSink):
             try:
-                operator.prepare(places)
+                prepare_operator(name, operator, places)
             except StorageError:
                 continue  # the app may be valid where its target is not
             except DagflowError as error:
@@ -155,6 +157,16 @@ def target_problems(app: LogicalPlan) -> list[Problem]:
                 at = ("", 0, 0) if spec is None else (spec.place.file, spec.place.line, spec.place.column)
                 problems.append(Problem(*at, f"operator '{name}': {error.message}"))
     return problems
+
+
+def prepare_operator(name: str, operator: Operator, run: RunPreparation) -> None:
+    """Let one operator check the world and name its locations.
+
+    Raises:
+        DagflowError: Why the run must not start.
+    """
+    with located(name, operator.prepare):
+        operator.prepare(run)
 
 
 def prepare(
@@ -171,7 +183,7 @@ def prepare(
     preparation = _Preparation(journal, storage)
     for name, operator in operators.items():
         preparation.operator = name
-        operator.prepare(preparation)
+        prepare_operator(name, operator, preparation)
     preparation.require_apart(checkpoint)
     journal.note_outputs(preparation.claims)
     tag = pending_tag(journal.state.app_uuid, journal.epoch)

@@ -13,7 +13,7 @@ from dagflow.api.column_typing import type_name
 from dagflow.api.context import Skipped
 from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.engine.placed_app import PlacedApp
-from dagflow.engine.preparation import LocationCollector
+from dagflow.engine.preparation import LocationCollector, prepare_operator
 from dagflow.engine.preview_chain import PreviewChain, PreviewLimits
 from dagflow.engine.preview_port import REJECTS, PreviewPort, find_port, part_before
 from dagflow.engine.preview_seen import PreviewReject, PreviewResults
@@ -153,8 +153,8 @@ def preview(app: LogicalPlan, options: PreviewOptions = PreviewOptions()) -> Pre
     part = part_before(app, port, options.file)
     with contextlib.redirect_stdout(sys.stderr):
         placed = PlacedApp.of(part, app.attributes.storage_context())
-        for operator in placed.operators.values():
-            operator.prepare(LocationCollector(placed.storage))
+        for name, operator in placed.operators.items():
+            prepare_operator(name, operator, LocationCollector(placed.storage))
         program = Program.of(app.name, placed.plan, placed.operators, placed.storage)
         with PreviewInput(placed, program, options.offset) as source:
             return _Run(app, placed, program, port, options).run(source)

@@ -19,6 +19,7 @@ from dagflow.api.transactions import (
 from dagflow.engine.target_access import ATTEMPTS, TargetAccess, writer_of
 from dagflow.engine.window_repair import repair_command
 from dagflow.errors import DagflowError, JournalError, LostOutputError, StorageError
+from dagflow.execution.failures import located
 from dagflow.journal.journal import Journal
 from dagflow.journal.state import JournalState
 from dagflow.storage.context import StorageContext
@@ -218,7 +219,8 @@ class TransactionPublisher(Publisher):
     def _failure_of(self, state: TargetState, window: DecidedWindow) -> StorageError | None:
         """Commit a window; None where that seems to have worked."""
         try:
-            state.commit([window])
+            with located(self._operator, state.commit):
+                state.commit([window])
             return None
         except StorageError as error:
             logger.info("transaction is looked at again window=%d error=%s", window.window_id, error)

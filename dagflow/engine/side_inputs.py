@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dagflow.api.context import SideData
 from dagflow.api.operator import Operator
 from dagflow.api.side_input import SideInput, StoredSideData, read_consistently
+from dagflow.execution.failures import located
 from dagflow.journal.windows import SideVersion, WindowPlan
 from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore
@@ -45,10 +46,12 @@ class SideInputs:
             DagflowError: A side input cannot be read.
         """
         for name, operator in self._operators.items():
-            version = operator.side_input_version(self._storage)
+            with located(name, operator.side_input_version):
+                version = operator.side_input_version(self._storage)
             known = self._current.get(name)
             if known is None or known.version != version:
-                self._current[name] = self._copied(operator, version)
+                with located(name, operator.read_side_input):
+                    self._current[name] = self._copied(operator, version)
         return dict(self._current)
 
     def _copied(self, operator: SideInput, version: str) -> SideVersion:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 
 from dagflow.api.transactions import ReplayableState, Target, TargetDecision, TargetState
 from dagflow.errors import JournalError, StorageError
+from dagflow.execution.failures import located
 from dagflow.journal.journal import Journal
 from dagflow.journal.state import JournalState
 from dagflow.storage.location import redacted
@@ -88,12 +89,16 @@ class TargetAccess:
     def _opened(self) -> TargetState:
         for attempt in range(ATTEMPTS):
             try:
-                return self.target.open(self._writer)
+                return self._open()
             except StorageError as error:
                 logger.info("target is opened again target=%s error=%s", self.target.name, error)
             self.pause(attempt)
             self._journal.check_epoch()
-        return self.target.open(self._writer)
+        return self._open()
+
+    def _open(self) -> TargetState:
+        with located(self.operator, self.target.open):
+            return self.target.open(self._writer)
 
     def pause(self, attempt: int) -> None:
         """Wait after an attempt that failed, counted from 0."""

@@ -22,6 +22,7 @@ from dagflow.engine.segments import SegmentStore
 from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.window_codec import WindowCodec, require_names_apart
 from dagflow.errors import DagflowError
+from dagflow.execution.failures import located
 from dagflow.execution.messages import TaskResult
 from dagflow.journal.journal import Journal, now_ms
 from dagflow.journal.saved_state import CommittedState, SavedState
@@ -203,7 +204,8 @@ class WindowCommitter:
                 for edge in self._plan.edges_to(name):
                     source = self._totals_of(edge.source.operator, counters)
                     arrived[edge.target.port] += source.records.get(edge.source.port, 0)
-                operator.check_limits({**arrived, **own.counts, **own.records})
+                with located(name, operator.check_limits):
+                    operator.check_limits({**arrived, **own.counts, **own.records})
 
     def _totals_of(self, operator: str, counters: Counters) -> OperatorCounters:
         """What an operator has counted in all windows, up to the one with these counters."""

@@ -6,7 +6,7 @@ import contextlib
 import os
 import sysconfig
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,6 +120,21 @@ def operator_error(
         line=line_of(error),
         record=failed.record,
     )
+
+
+@contextlib.contextmanager
+def located(operator: str, method: Callable[..., Any]) -> Iterator[None]:
+    """Let what an operator's method raises in the driver name the operator; errors of dagflow are complete.
+
+    Raises:
+        OperatorError: The method raised anything else.
+    """
+    try:
+        yield
+    except (DagflowError, *INTERRUPTIONS):
+        raise
+    except FAILURES as error:
+        raise operator_error(error, method, operator, -1, -1, NO_INPUT) from error
 
 
 def line_of(error: BaseException) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from dagflow.api.transactions import targets_of
-from dagflow.engine.preparation import LocationCollector
+from dagflow.engine.preparation import LocationCollector, prepare_operator
 from dagflow.engine.run import RunOptions, run
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
@@ -259,7 +259,7 @@ def _places_inside(plan: LogicalPlan, folder: Path) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name, node in plan.operators.items():
         places = LocationCollector(plan.attributes.storage_context())
-        node.operator.prepare(places)
+        prepare_operator(name, node.operator, places)
         for url in places.outputs:
             if not f"{url}/".startswith(f"{folder}/"):
                 raise ValueError(f"operator '{name}' publishes into {redacted(url)}: give it a relative path with set=")

@@ -1,0 +1,87 @@
+"""What operators raise in the driver: an error that names them, whichever method it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from dagflow.api.context import RunPreparation
+from dagflow.api.operator import LimitChecker
+from dagflow.api.transactions import Target, TargetState
+from dagflow.engine.run import run
+from dagflow.errors import OperatorError, StorageError
+from dagflow.execution.failures import located
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.context import StorageContext
+from tests.engine.sample_app import app_of
+from tests.engine.table_app import FaultyTable
+from tests.engine.table_app import app as table_app
+from tests.execution.sample_operators import Calls
+
+
+class Unprepared(Calls):
+    """Fails before the run."""
+
+    def prepare(self, run: RunPreparation) -> None:
+        """Fail as an author's code does."""
+        raise ZeroDivisionError("prepared")
+
+
+class Unlimited(Calls, LimitChecker):
+    """Fails when a window is about to be committed."""
+
+    def check_limits(self, totals: Mapping[str, int]) -> None:
+        """Fail as an author's code does."""
+        raise KeyError("limit")
+
+
+class Closed(Target):
+    """A target that cannot be opened."""
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return "closed"
+
+    def open(self, writer: str) -> TargetState:
+        """Fail as a library does."""
+        raise ZeroDivisionError("opened")
+
+
+class ClosedTable(FaultyTable):
+    """Adds records to it."""
+
+    def transaction_target(self, storage: StorageContext) -> Target:
+        """The target."""
+        return Closed()
+
+
+def test_the_error_of_a_target_names_its_operator(tmp_path: Path) -> None:
+    """What a library raises is not an error of dagflow."""
+    app = table_app(tmp_path, [b"a"], table=ClosedTable(database=str(tmp_path / "db")))
+    with pytest.raises(OperatorError, match=r"operator 'table': open\(\) raised ZeroDivisionError\(opened\)"):
+        run(app, runtime=InlineRuntime)
+
+
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        (Unprepared, r"prepare\(\) raised ZeroDivisionError\(prepared\)"),
+        (Unlimited, r"check_limits\(\) raised KeyError\('limit'\)"),
+    ],
+)
+def test_the_error_names_operator_and_method(tmp_path: Path, kind: type[Calls], problem: str) -> None:
+    """And the line of the author's code."""
+    with pytest.raises(OperatorError, match=f"operator 'middle'.*{problem}") as caught:
+        run(app_of(tmp_path, [b"a"], middle=kind()), runtime=InlineRuntime)
+    assert caught.value.line.startswith("tests/execution/test_failures.py:")
+
+
+def test_errors_of_dagflow_stay_as_they_are() -> None:
+    """They say themselves what is wrong."""
+    with pytest.raises(StorageError, match="gone"), located("op", print):
+        raise StorageError("gone", url="x")
+    with pytest.raises(KeyboardInterrupt, match="stop"), located("op", print):
+        raise KeyboardInterrupt("stop")
