@@ -98,7 +98,7 @@ class PropertyCheck:
         values = plain(self.node)
         try:
             model.model_validate(values)
-            self.cls(**values)
+            made = self.cls(**values)
         except ValidationError as error:
             self._add_all(error, ())
             return False
@@ -110,6 +110,10 @@ class PropertyCheck:
             if not has_broken(self.node):
                 text = str(error) if isinstance(error, ValueError) else f"refused with {type(error).__name__}: {error}"
                 self.problems.add(self.place, f"{self._who}: {self._redacted(text)}")
+            return False
+        if values.keys() - made.given_properties.keys():
+            text = "its __init__() sets no properties; let it call super().__init__(**properties)"
+            self.problems.add(self.class_place, f"{self._who}: {text}")
             return False
         return True
 

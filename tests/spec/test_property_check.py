@@ -194,3 +194,18 @@ def test_an_unknown_placeholder_is_refused_with_the_nearest_one(tmp_path: Path) 
 def test_doubled_braces_in_a_path_are_braces() -> None:
     """What the error advises gives a directory of that very name."""
     assert RecordWriter(path="out/{{shop}}").path == "out/{shop}"
+
+
+@pytest.mark.parametrize(("passed_on", "is_refused"), [("**properties", False), ("", True)])
+def test_a_constructor_that_keeps_properties_is_refused(tmp_path: Path, passed_on: str, is_refused: bool) -> None:
+    """The operator would work with its defaults, whatever the app gives."""
+    module = tmp_path.name
+    (tmp_path / f"{module}.py").write_text(
+        "from dagflow import InputOperator\n\n\nclass Mine(InputOperator):\n    count: int = 1\n\n"
+        f"    def __init__(self, **properties):\n        super().__init__({passed_on})\n"
+    )
+    problems = problems_of(
+        tmp_path, f"name: a\noperators:\n  mine: {{class: {module}.Mine, properties: {{count: 2}}}}\n"
+    )
+    expected = "operator 'mine' (Mine): its __init__() sets no properties"
+    assert any(expected in problem for problem in problems) == is_refused, problems
