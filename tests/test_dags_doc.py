@@ -30,6 +30,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "latest.py",
         "biggest.py",
         "words.yaml",
+        "days.py",
+        "temperatures.yaml",
         "reports.py",
         "common.yaml",
         "my_rows.py",
@@ -127,3 +129,16 @@ def test_operators_of_the_page_keep_state_and_publish_reports(folder: Path) -> N
     reports = sorted((folder / "out" / "report").iterdir())
     assert [path.name for path in reports] == ["blocks-00000001", "blocks-00000002"]
     assert reports[1].read_text() == f"{folder}/in/1 [0, 46)\n"
+
+
+def test_a_source_of_the_page_emits_each_day_once(folder: Path) -> None:
+    """Over two windows; a second run goes on behind them."""
+    app = folder / "temperatures.yaml"
+    longer = folder / "longer.yaml"
+    longer.write_text(app.read_text().replace("2026-11-10", "2026-11-12"))
+    with contextlib.chdir(folder):
+        assert run(load_app(app), runtime=InlineRuntime).windows == 2
+        run(load_app(longer), runtime=InlineRuntime)
+    paths = sorted((folder / "out" / "temperatures").glob("part-*"))
+    days = [json.loads(line)["day"] for path in paths for line in path.read_text().splitlines()]
+    assert sorted(days) == [f"2026-11-{day:02}" for day in range(1, 13)]
