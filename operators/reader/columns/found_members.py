@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +15,7 @@ from operators.reader.columns.inference import Shape, merged_shapes, shape_of, t
 from operators.reader.columns.json_members import as_written, is_sound, read_options
 from operators.reader.columns.types import ColumnType
 from operators.reader.columns.typing import shortened, without_words
-from operators.reader.columns.written_values import Number, Object, members_of, value_as
+from operators.reader.columns.written_values import Number, Object, members_of, name_twice, value_as
 from operators.reader.formats.base import Parsed, Rejects
 from operators.reader.scanning.column_parsing import reject
 from operators.reader.scanning.framing import joined
@@ -44,7 +43,7 @@ class FoundMembers:
 
         Args:
             batch: One JSON object each.
-            rejects: Takes in those with a member that is there twice.
+            rejects: Takes in those with a member that is there twice, also within other members.
         """
         columns = self._of_one_type(batch)
         return self._of_many_types(batch, rejects) if columns is None else Parsed(batch, columns)
@@ -76,9 +75,9 @@ class FoundMembers:
         objects: list[Object] = []
         for index, record in enumerate(batch.to_pylist()):
             members = members_of(record)
-            twice = [name for name, times in Counter(name for name, _ in members).items() if times > 1]
-            if twice:
-                reject(batch, index, f"member '{twice[0]}' is there twice, in: {shortened(record)}", rejects)
+            twice = name_twice(members)
+            if twice is not None:
+                reject(batch, index, f"member '{twice}' is there twice, in: {shortened(record)}", rejects)
             else:
                 kept.append(index)
                 objects.append(members)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from typing import Any
 
 import pyarrow as pa
@@ -24,6 +25,21 @@ def members_of(record: bytes) -> Object:
     """The members of an object that is valid JSON, also those that are there twice."""
     found: Object = json.loads(record, parse_int=Number, parse_float=Number, object_pairs_hook=Object)
     return found
+
+
+def name_twice(members: Object) -> str | None:
+    """The name that two members of an object have, or of an object within it; None where all names differ."""
+    pending: list[Any] = [members]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, Object):
+            names = Counter(name for name, _ in value)
+            if len(names) < len(value):
+                return next(name for name, times in names.items() if times > 1)
+            pending += (member for _, member in value)
+        elif isinstance(value, list):
+            pending += value
+    return None
 
 
 def value_as(value: Any, kind: ColumnType, *, takes_others: bool = False) -> Any:

@@ -247,6 +247,19 @@ def test_as_found_types_are_those_of_most_values() -> None:
     assert "is there twice" in json.loads(rejects[0])["reason"]
 
 
+@pytest.mark.parametrize("value", ['{"x": 1, "x": 2}', '[{"x": 1}, {"x": null, "x": 1}]', '{"y": {"x": {}, "x": {}}}'])
+@pytest.mark.parametrize("others", ["", '{"a": "text"}\n', '{"a": {"x": 1}}\n'])
+def test_as_found_a_member_twice_is_refused_in_any_depth(value: str, others: str) -> None:
+    """With the name and the record, whatever the other records of the batch have; neither value is lost."""
+    made = RECORD_FORMATS.make({"type": "json_lines", "columns": "as_found"})
+    rejects: list[bytes] = []
+    line = f'{{"id": 1, "a": {value}}}'
+    rows = columns_of(made, f"{others}{line}\n".encode(), rejects)
+    assert len(rows) == others.count("\n")
+    (reject,) = map(json.loads, rejects)
+    assert reject["reason"] == f"member 'x' is there twice, in: {line}"
+
+
 def test_as_found_a_number_that_no_type_holds_is_rescued() -> None:
     """As text, also where its member has no other value."""
     made = RECORD_FORMATS.make({"type": "json_lines", "columns": "as_found"})
