@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+from collections.abc import Mapping
 from typing import Any
 
 RESCUED = "_rescued"
@@ -13,9 +15,22 @@ FILE, OFFSET = "_file", "_offset"
 """Where the record of rescued values is from, beside them."""
 
 
-def rescued_text(values: dict[str, Any]) -> str:
-    """Values by name as JSON; what JSON has no form for is text, and bytes are base64."""
-    return json.dumps(values, ensure_ascii=False, default=_as_text)
+_LIKE_A_PLACE = re.compile("_+(file|offset)")
+"""Names of values that have one more underscore in the text, so that none is that of the record's place."""
+
+
+def rescued_text(values: Mapping[str, Any], file: str | None, offset: int | None, before: str | None = None) -> str:
+    """Values by name as JSON; what JSON has no form for is text, and bytes are base64.
+
+    Args:
+        values: The values.
+        file: Where their record is from; None where that is not known.
+        offset: The same.
+        before: The text of other values of the record that were rescued before.
+    """
+    named = {f"_{name}" if _LIKE_A_PLACE.fullmatch(name) else name: value for name, value in values.items()}
+    place = {FILE: file, OFFSET: offset}
+    return json.dumps({**json.loads(before or "{}"), **named, **place}, ensure_ascii=False, default=_as_text)
 
 
 def rescued_count(text: str) -> int:

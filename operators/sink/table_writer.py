@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
@@ -24,7 +23,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted, relocated
 from dagflow.storage.pending import PendingFile
 from operators.required_columns import require_names
-from operators.rescued_values import FILE, OFFSET, RESCUED, rescued_count, rescued_text
+from operators.rescued_values import RESCUED, rescued_count, rescued_text
 from operators.sink.file_sink import numbered_names, require_own
 from operators.sink.tables.base import Table, TableShape
 from operators.sink.tables.delta_table import DeltaTable
@@ -273,8 +272,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
             self._columns.causes.setdefault(RESCUED, self._place(batch, min(rescued.values)))
             files, offsets = self._metadata(batch, "file").to_pylist(), self._metadata(batch, "offset").to_pylist()
         for row, values in rescued.values.items():
-            place = {FILE: files[row], OFFSET: offsets[row]}
-            texts[row] = rescued_text({**json.loads(texts[row] or "{}"), **values, **place})
+            texts[row] = rescued_text(values, files[row], offsets[row], texts[row])
         column = pa.array(texts, pa.string())
         if position >= 0:
             return rows.set_column(position, RESCUED, column)

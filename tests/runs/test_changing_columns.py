@@ -181,3 +181,11 @@ def test_of_two_types_the_one_that_takes_both_is_decided(tmp_path: Path) -> None
     """Also where the app rescues nothing."""
     run(app(tmp_path, [{"id": 1, "n": 1}, {"id": 2, "n": 2.5}]), runtime=InlineRuntime)
     assert written(tmp_path) == [{"id": 1, "n": 1.0}, {"id": 2, "n": 2.5}]
+
+
+def test_a_rescued_column_named_as_the_place_is_kept_and_counted(tmp_path: Path) -> None:
+    """Its value has one more underscore; the place is that of the record."""
+    rows: list[Row] = [{"id": 1, "_file": "a", "_offset": "b"}, {"id": 2, "_file": 7, "_offset": 8}]
+    done = run(app(tmp_path, rows, on_type_change="rescue"), runtime=InlineRuntime)
+    assert written(tmp_path) == [rows[0], {"id": 2, "_rescued": {"__file": 7, "__offset": 8}}]
+    assert counted(done, "rescued_values") == 2

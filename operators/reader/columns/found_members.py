@@ -19,7 +19,7 @@ from operators.reader.columns.written_values import Number, Object, members_of, 
 from operators.reader.formats.base import Parsed, Rejects
 from operators.reader.scanning.column_parsing import reject
 from operators.reader.scanning.framing import joined
-from operators.rescued_values import FILE, OFFSET, RESCUED, rescued_text
+from operators.rescued_values import RESCUED, rescued_text
 
 _EXACT = 1 << 53
 """Whole numbers up to this have a double of their own."""
@@ -103,7 +103,7 @@ class FoundMembers:
             for row, own in rescued.items():
                 block = raw.block_of(row)
                 file = None if block is None else redacted(block.url)
-                texts[row] = rescued_text({**own, FILE: file, OFFSET: offsets[row]})
+                texts[row] = rescued_text(own, file, offsets[row])
             arrays.append(pa.array(texts, pa.string()))
             names.append(RESCUED)
         return Parsed(raw, pa.RecordBatch.from_arrays(arrays, names))

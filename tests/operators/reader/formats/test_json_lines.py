@@ -260,6 +260,17 @@ def test_as_found_a_member_twice_is_refused_in_any_depth(value: str, others: str
     assert reject["reason"] == f"member 'x' is there twice, in: {line}"
 
 
+def test_as_found_rescued_members_keep_clear_of_the_place() -> None:
+    """One that is named as the place of its record, or would be then, has one more underscore."""
+    made = RECORD_FORMATS.make({"type": "json_lines", "columns": "as_found"})
+    others = b'{"_file": 1, "__file": 1, "_offset": 1, "file": 1, "_files": 1}\n' * 2
+    named = {"_file": "a", "__file": "b", "_offset": "c", "file": "d", "_files": "e"}
+    rows = columns_of(made, others + json.dumps(named).encode() + b"\n")
+    rescued = {"__file": "a", "___file": "b", "__offset": "c", "file": "d", "_files": "e"}
+    assert json.loads(rows[2].pop("_rescued")) == {**rescued, "_file": URL, "_offset": len(others)}
+    assert rows[2] == dict.fromkeys(named)
+
+
 def test_as_found_a_number_that_no_type_holds_is_rescued() -> None:
     """As text, also where its member has no other value."""
     made = RECORD_FORMATS.make({"type": "json_lines", "columns": "as_found"})
