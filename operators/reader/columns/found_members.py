@@ -58,7 +58,7 @@ class FoundMembers:
                 table = arrow_json.read_json(pa.BufferReader(joined(batch)), read_options(batch), options)
         except pa.ArrowInvalid:
             return None
-        if table.num_rows != len(batch) or not table.num_columns or any(_holds_nulls(field.type) for field in schema):
+        if table.num_rows != len(batch) or not table.num_columns or any(map(_has_no_file_type, schema.types)):
             return None
         if not is_sound(table):
             return None
@@ -117,17 +117,37 @@ class FoundMembers:
                 if (shape := shape_of(value, self._words)) is not None:
                     count, before = own.get(_kind(shape), (0, None))
                     own[_kind(shape)] = count + 1, merged_shapes(before, shape)
-        most = {name: max(own.values(), key=lambda each: each[0], default=(0, None)) for name, own in shapes.items()}
+        most: dict[str, Shape] = {}
+        for name, own in shapes.items():
+            found = [(count, kept) for count, shape in own.values() if (kept := _with_members(shape)) is not None]
+            most[name] = max(found, key=lambda each: each[0], default=(0, None))[1]
         # A member without any value has no type that would stand against one in another batch.
         nothing = ColumnType("null", pa.null())
-        known = types_of({name: shape for name, (_, shape) in most.items() if shape is not None})
+        known = types_of({name: shape for name, shape in most.items() if shape is not None})
         return {name: known.get(name, nothing) for name in most}
 
 
-def _holds_nulls(kind: pa.DataType) -> bool:
-    """Whether arrays or objects hold nothing but nulls, of which Arrow cannot make a column."""
+def _has_no_file_type(kind: pa.DataType) -> bool:
+    """Whether arrays or objects hold nothing but nulls, of which Arrow cannot make a column, or have no members."""
     inner = [kind.field(index).type for index in range(kind.num_fields)]
-    return any(pa.types.is_null(each) or _holds_nulls(each) for each in inner)
+    if pa.types.is_struct(kind) and not inner:
+        return True
+    return any(pa.types.is_null(each) or _has_no_file_type(each) for each in inner)
+
+
+def _with_members(shape: Shape) -> Shape:
+    """A shape without the objects in it that have no members, which neither tables nor Parquet have; None for nothing.
+
+    They have no other type instead: it would stand against that of objects with members in another batch.
+    """
+    if not isinstance(shape, dict):
+        return shape
+    if "list" in shape:
+        element = _with_members(shape["list"])
+        return {"list": element} if element is not None or shape["list"] is None else None
+    members = {name: (_with_members(each), each) for name, each in shape["struct"].items()}
+    kept = {name: own for name, (own, before) in members.items() if own is not None or before is None}
+    return {"struct": kept} if kept else None
 
 
 def _exactly(value: Any, kind: ColumnType) -> Any:
@@ -137,7 +157,7 @@ def _exactly(value: Any, kind: ColumnType) -> Any:
         ValueError: It is none, or a whole number that a double would round.
     """
     if pa.types.is_null(kind.arrow) and value is not None:
-        raise ValueError("a number is larger than any type has room for")
+        raise ValueError("it has no type")
     found = value_as(value, kind)
     if isinstance(found, float) and isinstance(value, Number) and value.lstrip("-").isdigit() and found != int(value):
         raise ValueError(f"{value} is rounded")

@@ -10,6 +10,8 @@ from decimal import Decimal
 from typing import Any, ClassVar
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -18,7 +20,7 @@ from dagflow.api.records import NO_DELIMITER, Origin, RecordBatch
 from dagflow.errors import RecordError
 from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.formats import RECORD_FORMATS
-from operators.reader.formats.base import RecordFormat
+from operators.reader.formats.base import NullAccounting, RecordFormat
 from operators.reader.formats.json_lines import JsonLines
 from operators.testing import URL, FormatContract, MemorySource, Records, Rejects, block_of, read_cut, read_range
 from tests.reference.json_lines import json_records
@@ -277,6 +279,35 @@ def test_as_found_a_number_that_no_type_holds_is_rescued() -> None:
     (row,) = columns_of(made, b'{"n": 1, "z": 1e999}\n')
     assert json.loads(row.pop("_rescued"))["z"] == "1e999"
     assert row == {"n": 1, "z": None}
+
+
+@pytest.mark.parametrize(
+    ("values", "columns", "rescued"),
+    [
+        (["{}"], [None], [{}]),
+        (["{}", "null"], [None, None], [{}, None]),
+        (["[{}]", "[]"], [None, None], [[{}], []]),
+        (['{"a": {}}'], [None], [{"a": {}}]),
+        (['{"a": {}, "b": 1}', '{"b": 2}'], [None, {"b": 2}], [{"a": {}, "b": 1}, None]),
+        (['{"a": {}, "b": null}'], [None], [{"a": {}, "b": None}]),
+        (["{}", '{"a": 1}'], [{"a": None}, {"a": 1}], [None, None]),
+        (["{}", "{}", "7"], [None, None, 7], [{}, {}, None]),
+    ],
+)
+def test_as_found_an_object_without_members_can_be_written(
+    values: list[str], columns: list[Any], rescued: list[Any]
+) -> None:
+    """It is rescued where no object with members gives its column a type: files other than of JSON have none for it."""
+    made = RECORD_FORMATS.make({"type": "json_lines", "columns": "as_found"})
+    content = "".join(f'{{"id": 1, "n": {value}}}\n' for value in values).encode()
+    rows = columns_of(made, content)
+    assert [row["n"] for row in rows] == columns
+    assert [json.loads(row.get("_rescued") or "{}").get("n") for row in rows] == rescued
+    ignored = NullAccounting()
+    (batch,) = made.read(MemorySource(content), block_of(content, 0, len(content)), ignored)
+    found = made.parse(batch, ignored).columns
+    assert found is not None
+    pq.write_table(pa.Table.from_batches([found]), pa.BufferOutputStream())
 
 
 NESTED = {"type": "json_lines", "columns": {"a": "list<int64>", "s": "struct<x: int32, y: list<struct<z: string>>>"}}
