@@ -6,12 +6,13 @@ import datetime
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 NULL_WORDS = ("NA", "N/A", "n/a", "NULL", "null", "None", "#N/A", "-")
 """Words that stand for no value where all other values of a column are numbers, times or truth values."""
 
-_WHOLE = re.compile(r"[+-]?\d{1,18}")
+_WHOLE = re.compile(r"[+-]?\d{1,19}")
 _CODE = re.compile(r"[+-]?0\d+")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|NaN|inf|Infinity)")
 _FRACTION = re.compile(r"[+-]?\d{1,12}\.(\d{1,6})")
@@ -19,6 +20,13 @@ _STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?)(Z
 _DATES = ("%d.%m.%Y", "%Y/%m/%d", "%m/%d/%Y", "%d/%m/%Y", "%d-%b-%Y", "%Y%m%d")
 _TIMES = tuple(f"{date} {time}" for date in _DATES[:-1] for time in ("%H:%M", "%H:%M:%S"))
 _DIGITS = 18
+_MOST_DIGITS = 38
+"""Those of the widest decimal."""
+
+_DOUBLE_DIGITS = 15
+"""Any number of so many digits has a double of its own."""
+
+_INT64 = 1 << 63
 _LEAST_DECIMALS = 3
 """Values with as many digits behind the point, two at least, that make a decimal of a number."""
 
@@ -75,7 +83,7 @@ def _types(values: Sequence[str]) -> Iterator[tuple[Any, str]]:
         return
     if all_match(_is_date("%Y-%m-%d")) and all(len(value) == 10 for value in values):
         yield "date32", _example(values)
-    if all_match(_WHOLE.fullmatch):
+    if all_match(_is_int64):
         if all_match(_is_date("%Y%m%d")) and all(len(value) == 8 for value in values):
             yield {"type": "date32", "format": "%Y%m%d"}, _example(values)
         yield "int64", _example(values)
@@ -84,7 +92,11 @@ def _types(values: Sequence[str]) -> Iterator[tuple[Any, str]]:
     if all(fractions) and len(scales) == 1 and len(values) >= _LEAST_DECIMALS and min(scales) > 1:
         yield f"decimal({_DIGITS}, {scales.pop()})", f"as many digits behind the point in all rows, {_example(values)}"
     if all_match(_NUMBER.fullmatch):
-        yield "double", _example(values)
+        if not (longer := [value for value in values if not _is_double(value)]):
+            yield "double", _example(values)
+        elif (scale := _scale(values)) is not None:
+            yield f"decimal({_MOST_DIGITS}, {scale})", f"more digits than a double has, {_example(longer)}"
+        return
     stamps = [_STAMP.fullmatch(value) for value in values]
     if all(stamps) and all_match(_is_stamp):
         zones = [bool(found and found[3]) for found in stamps]
@@ -98,6 +110,35 @@ def _types(values: Sequence[str]) -> Iterator[tuple[Any, str]]:
     times = [pattern for pattern in _TIMES if all_match(_is_date(pattern))]
     if len(times) == 1:
         yield {"type": "timestamp[us]", "format": times[0]}, _example(values)
+
+
+def _is_int64(value: str) -> bool:
+    return _WHOLE.fullmatch(value) is not None and -_INT64 <= int(value) < _INT64
+
+
+def _is_double(value: str) -> bool:
+    """Whether a double keeps all digits of a number; zeros at its end do not count."""
+    if len(value) <= _DOUBLE_DIGITS and "e" not in value.lower():
+        return True
+    try:
+        return not (exact := Decimal(value)).is_finite() or exact == Decimal(repr(float(value)))
+    except InvalidOperation:
+        return False
+
+
+def _scale(values: Sequence[str]) -> int | None:
+    """Digits behind the point of a decimal that keeps all digits of numbers; None where none has so many."""
+    before = behind = 0
+    for value in values:
+        try:
+            number = Decimal(value)
+        except InvalidOperation:
+            return None
+        exponent = number.as_tuple().exponent
+        if not isinstance(exponent, int):
+            return None
+        before, behind = max(before, number.adjusted() + 1), max(behind, -exponent)
+    return behind if before + behind <= _MOST_DIGITS else None
 
 
 def _is_date(pattern: str) -> Callable[[str], bool]:

@@ -18,7 +18,22 @@ from dagflow.cli.scaffold.column_types import guess_column
         (["1.50", "-20.25", "0.10"], "decimal(18, 2)"),
         (["1.50", "2.25"], "double"),
         (["01234", "98765"], "string"),
-        (["1" * 19], "double"),
+        (["9223372036854775807", "-9223372036854775808"], "int64"),
+        (["9223372036854775808"], "decimal(38, 0)"),
+        (["12345678901234567890", "1"], "decimal(38, 0)"),
+        (["12345678901234567890", "-0.125", "1e3"], "decimal(38, 3)"),
+        (["123456789012345678.25"], "decimal(38, 2)"),
+        (["0.1234567890123456789"], "decimal(38, 19)"),
+        (["12345678901234567890", "1e-18"], "decimal(38, 18)"),
+        (["12345678901234567890", "1e-19"], "string"),
+        (["1" * 38], "decimal(38, 0)"),
+        (["1" * 39], "string"),
+        (["1" * 5000], "string"),
+        (["12345678901234567890", "nan"], "string"),
+        (["1e999"], "string"),
+        (["1e99999999999999999999"], "string"),
+        (["10000000000000000000", "0.5", "1e10"], "double"),
+        (["0.30000000000000004", "0.1000000000000000000000"], "double"),
         (["true", "False"], "bool"),
         (["yes", "no"], "string"),
         (["2024-02-29"], "date32"),
@@ -36,7 +51,7 @@ from dagflow.cli.scaffold.column_types import guess_column
     ],
 )
 def test_a_column_has_the_narrowest_type_of_its_values(values: list[str], expected: Any) -> None:
-    """What is ambiguous, and what would lose anything, is text."""
+    """What is ambiguous, and what would lose a digit or anything else, is text."""
     assert guess_column("x", values).type == expected
 
 
