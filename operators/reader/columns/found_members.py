@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pyarrow.json as arrow_json
 
 from dagflow.api.records import RecordBatch
 from dagflow.storage.location import redacted
-from operators.reader.columns.inference import Shape, merged_shapes, shape_of, types_of
+from operators.reader.columns.inference import NUMBERS, Shape, merged_shapes, shape_of, types_of
 from operators.reader.columns.json_members import as_written, is_sound, read_options
 from operators.reader.columns.types import ColumnType
 from operators.reader.columns.typing import shortened, without_words
@@ -119,7 +120,8 @@ class FoundMembers:
                     own[_kind(shape)] = count + 1, merged_shapes(before, shape)
         most: dict[str, Shape] = {}
         for name, own in shapes.items():
-            found = [(count, kept) for count, shape in own.values() if (kept := _with_members(shape)) is not None]
+            counted = [(count, _with_members(shape)) for count, shape in _joined_numbers(own)]
+            found = [each for each in counted if each[1] is not None]
             most[name] = max(found, key=lambda each: each[0], default=(0, None))[1]
         # A member without any value has no type that would stand against one in another batch.
         nothing = ColumnType("null", pa.null())
@@ -165,10 +167,25 @@ def _exactly(value: Any, kind: ColumnType) -> Any:
 
 
 def _kind(shape: Shape) -> str:
-    """What shapes have in common that one column can have."""
-    if isinstance(shape, dict):
-        return next(iter(shape))
-    return shape if shape in ("bool", "string") else "number"
+    """What shapes have in common that are merged into one."""
+    return next(iter(shape)) if isinstance(shape, dict) else str(shape)
+
+
+def _joined_numbers(own: dict[str, tuple[int, Shape]]) -> Iterable[tuple[int, Shape]]:
+    """How many values have each shape, where all numbers have one.
+
+    That is what most whole numbers are, so that a few large ones do not change the type of all others; or double where
+    some have fractions.
+
+    Args:
+        own: The same by kind, where each shape of numbers is a kind.
+    """
+    counts = {kind: count for kind, (count, _) in own.items() if kind in NUMBERS}
+    if not counts:
+        return own.values()
+    shape = "double" if "double" in counts else max(counts, key=counts.__getitem__)
+    number = sum(counts.values()), shape
+    return dict(("number", number) if kind in counts else (kind, each) for kind, each in own.items()).values()
 
 
 def _plain_value(value: Any) -> Any:

@@ -20,7 +20,8 @@ MAX_DEPTH = 32
 Shape = str | dict[str, Any] | None
 """What is known of a value: the name of a type, {"list": shape}, {"struct": {name: shape}}; None for nothing yet."""
 
-_WIDER = ("int64", "decimal(38, 0)", "double")
+NUMBERS = ("int64", "decimal(38, 0)", "double")
+"""The shapes of numbers, each wider than the one before."""
 
 
 def shapes_of(objects: Iterable[bytes], null_words: Iterable[str]) -> dict[str, Shape] | None:
@@ -88,8 +89,8 @@ def _merged(old: Shape, new: Shape) -> Shape:
     if old is None or new is None:
         return new if old is None else old
     if isinstance(old, str) or isinstance(new, str):
-        if isinstance(old, str) and isinstance(new, str) and {old, new} <= set(_WIDER):
-            return max(old, new, key=_WIDER.index)
+        if isinstance(old, str) and isinstance(new, str) and {old, new} <= set(NUMBERS):
+            return max(old, new, key=NUMBERS.index)
         return old
     if "list" in old and "list" in new:
         return {"list": _merged(old["list"], new["list"])}

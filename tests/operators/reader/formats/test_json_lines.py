@@ -310,6 +310,29 @@ def test_as_found_an_object_without_members_can_be_written(
     pq.write_table(pa.Table.from_batches([found]), pa.BufferOutputStream())
 
 
+@pytest.mark.parametrize(
+    ("values", "columns", "rescued"),
+    [
+        (["1", str(2**70), "2"], [1, None, 2], [None, 2**70, None]),
+        (["1", str(-(2**63) - 1)], [1, None], [None, -(2**63) - 1]),
+        ([str(2**70), "1"], [Decimal(2**70), Decimal(1)], [None, None]),
+        (["1", str(2**70), str(2**71)], [Decimal(1), Decimal(2**70), Decimal(2**71)], [None, None, None]),
+        (["1", str(2**70), str(2**70 + 1), "0.5"], [1.0, float(2**70), None, 0.5], [None, None, 2**70 + 1, None]),
+        (["true", "false", "1", str(2**70), "2"], [None, None, 1, None, 2], [True, False, None, 2**70, None]),
+        (['"x"', "1", '"y"', str(2**70)], ["x", None, "y", None], [None, 1, None, 2**70]),
+    ],
+)
+def test_as_found_a_few_large_numbers_leave_the_others_alone(
+    values: list[str], columns: list[Any], rescued: list[Any]
+) -> None:
+    """They are rescued; a column has room for them only where most of its whole numbers are large."""
+    made = RECORD_FORMATS.make({"type": "json_lines", "columns": "as_found"})
+    rows = columns_of(made, "".join(f'{{"v": {value}}}\n' for value in values).encode())
+    assert [row["v"] for row in rows] == columns
+    assert list(map(type, (row["v"] for row in rows))) == list(map(type, columns))
+    assert [json.loads(row.get("_rescued") or "{}").get("v") for row in rows] == rescued
+
+
 NESTED = {"type": "json_lines", "columns": {"a": "list<int64>", "s": "struct<x: int32, y: list<struct<z: string>>>"}}
 
 
