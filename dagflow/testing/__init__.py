@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 __all__ = ["run_app"]
 
 show_compared_values(
-    *(f"{__name__}.{kind}_contract" for kind in ("backend", "operator", "storage", "target")),
+    *(f"{__name__}.{kind}_contract" for kind in ("backend", "files", "operator", "storage", "target")),
 )
 
 
