@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Collection
 from typing import Any
 
+from fsspec import AbstractFileSystem
 from typing_extensions import Buffer, override
 
 from dagflow.storage.backends.fsspec.client import FsspecClient
@@ -92,7 +93,7 @@ class FsspecPendingFiles(PendingFiles):
             if not is_published:
                 if not is_staged:
                     raise lost_output(pending)
-                filesystem.mv(source, target)
+                _move(filesystem, source, target)
             elif is_staged:
                 # A move that copies may die half-way: the copy is made whole again, anything else stays.
                 if not _is_same(filesystem, source, target):
@@ -114,7 +115,7 @@ class FsspecPendingFiles(PendingFiles):
                 else:
                     if filesystem.exists(target):
                         filesystem.rm_file(target)
-                    filesystem.mv(source, target)
+                    _move(filesystem, source, target)
             elif not filesystem.exists(target) or filesystem.size(target) != pending.size_bytes:
                 raise lost_output(pending)
         _remove_empty(filesystem, source)
@@ -166,6 +167,15 @@ class FsspecPendingFiles(PendingFiles):
 def _copies_at_once(filesystem: Any) -> bool:
     """Whether a copy takes the place of what is there at once and as a whole: object stores, and the one in memory."""
     return bool(getattr(filesystem, "async_impl", False)) or filesystem.protocol == "memory"
+
+
+def _move(filesystem: Any, source: str, target: str) -> None:
+    # fsspec's own takes the source for a pattern, and makes a directory of the target where the path holds *, ? or [.
+    if getattr(filesystem.mv, "__func__", None) is AbstractFileSystem.mv:
+        filesystem.cp_file(source, target)
+        filesystem.rm_file(source)
+    else:
+        filesystem.mv(source, target)
 
 
 def _is_same(filesystem: Any, first: str, second: str) -> bool:
