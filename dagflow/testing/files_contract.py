@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from dagflow.errors import MissingError, SourceChangedError, StorageError
+from dagflow.storage.file_stat import FileStat
+from dagflow.storage.publishing import publish_all
 from dagflow.storage.small_files import SmallFiles
 from dagflow.testing.store_under_test import StoreUnderTest
+
+LONG = b"".join(number.to_bytes(4, "big") for number in range(50_000))
+"""No four bytes of it occur twice where a number begins, so that a read of another place shows."""
+
+RANGES = [(65_535, 3), (65_536, 10), (131_071, 2), (3, 140_000), (70_001, 70_000), (199_998, 10), (0, 5)]
+"""Offsets and lengths within LONG, on either side of the lengths by which buffers and requests are cut."""
+
+REWRITES = 300
+"""How often a file is written anew until its version is another one; clocks of file systems tick every few ms."""
+
+CONFUSED = [
+    *(("a_b", "axb"), ("50%", "50x"), ("a%20b", "a b"), ("a#b", "a"), ("a?b", "a"), ("a?b", "axb"), ("a*b", "axb")),
+    ("a[b]", "ab"),
+]
+"""Names, and those for which a pattern or a URL could take them."""
 
 
 class FilesContract(StoreUnderTest):
@@ -19,6 +38,58 @@ class FilesContract(StoreUnderTest):
         """What is read equals the slice of the file; it is short only at the end."""
         url = self.put(f"{root}/f", b"0123456789")
         assert self.content(url, offset, length) == b"0123456789"[offset : offset + length]
+
+    def test_every_part_of_a_longer_file_is_read(self, root: str) -> None:
+        """In any order, by one open file and by one for each read."""
+        url = self.put(f"{root}/f", LONG)
+        with self.context.open_file(url) as file:
+            for offset, length in RANGES:
+                buffer = bytearray(length)
+                count = file.read_into(offset, memoryview(buffer))
+                assert_same_bytes(bytes(buffer[:count]), offset, length)
+                assert_same_bytes(self.content(url, offset, length), offset, length)
+
+    def test_a_file_that_is_read_ahead_gives_the_ranges(self, root: str) -> None:
+        """Each request gives its own bytes, also where several are under way."""
+        planned = self.context.stat(self.put(f"{root}/f", LONG))
+        file = self.context.backend(root).files.open_planned(planned)
+        if file is None:
+            pytest.skip("the store offers no reading ahead")
+        ranges = [(offset, min(offset + length, len(LONG))) for offset, length in RANGES]
+        with file, ThreadPoolExecutor(4) as pool:
+            assert file.size_bytes == len(LONG)
+            for (start, end), data in zip(ranges, pool.map(lambda each: file.fetch(*each), ranges), strict=True):
+                assert_same_bytes(data, start, end - start)
+
+    @pytest.mark.parametrize("is_ahead", [False, True])
+    def test_what_a_file_calls_unchanged_is_of_its_version(self, root: str, is_ahead: bool) -> None:
+        """Of a file that is replaced before it is read, where only a look can tell, the look does."""
+        planned = self.context.stat(self.put(f"{root}/f", b"0123456789"))
+        files = self.context.backend(root).files
+        file = files.open_planned(planned) if is_ahead else files.open(planned.url, planned)
+        if file is None:
+            pytest.skip("the store offers no reading ahead")
+        buffer = bytearray(10)
+        with file:
+            self.rewrite(planned)
+            with contextlib.suppress(SourceChangedError):
+                file.read_into(0, memoryview(buffer))
+                if file.is_unchanged():
+                    assert buffer == b"0123456789"
+        with pytest.raises(SourceChangedError, match=r"etag was|modified at"):
+            files.require_version(planned)
+
+    def rewrite(self, planned: FileStat) -> None:
+        """Put other bytes of the same size in the place of a file, until its version is another one."""
+        for _ in range(REWRITES):
+            self.put(planned.url, os.urandom(planned.size_bytes // 2).hex().encode())
+            found = self.context.stat(planned.url)
+            if (found.mtime_ns, found.etag) != (planned.mtime_ns, planned.etag):
+                return
+        pytest.fail(
+            f"{planned.url} was written anew {REWRITES} times, and stat() shows no other version: neither mtime_ns "
+            f"({planned.mtime_ns}) nor etag ('{planned.etag}') has changed"
+        )
 
     def test_an_empty_file_can_be_opened(self, root: str) -> None:
         """Its size is 0, and nothing can be read from it."""
@@ -43,8 +114,7 @@ class FilesContract(StoreUnderTest):
         """A rewrite is noticed by the time of modification or the etag."""
         url = self.put(f"{root}/f", b"0123456789")
         planned = self.context.stat(url)
-        while self.context.stat(url) == planned:  # clocks of file systems tick every few milliseconds
-            self.put(url, os.urandom(5).hex().encode())
+        self.rewrite(planned)
         with pytest.raises(SourceChangedError, match=r"etag was|modified at"):
             self.context.open_file(url, planned)
 
@@ -72,6 +142,56 @@ class FilesContract(StoreUnderTest):
         entries = {entry.url.rpartition("/")[2]: entry for entry in self.context.list_directory(f"{root}/d")}
         assert entries["a"].is_directory
         assert entries["b"].size_bytes == 2
+
+    def names(self, directory: str) -> list[str]:
+        """What a listing shows, without hidden names; a slash behind each directory."""
+        entries = [(each, each.url.rpartition("/")[2]) for each in self.context.list_directory(directory)]
+        return [name + "/" * each.is_directory for each, name in entries if not name.startswith(".")]
+
+    def test_a_directory_of_directories_is_listed(self, root: str) -> None:
+        """Whether or not a file lies in it: a walk finds what lies deep."""
+        for name in ("a/b/c/f", "a/b2/f"):
+            self.put(f"{root}/d/{name}", b"12")
+        assert [self.names(f"{root}/d{below}") for below in ("", "/a", "/a/b", "/a/b/c")] == [
+            ["a/"],
+            ["b/", "b2/"],
+            ["c/"],
+            ["f"],
+        ]
+        assert self.context.stat(f"{root}/d/a").is_directory
+
+    def test_a_listing_shows_what_has_changed_since_the_last_one(self, root: str) -> None:
+        """What another process publishes, replaces and removes, too."""
+        directory, other = f"{root}/d", self.another_context()
+        with pytest.raises(MissingError, match="/d"):
+            list(self.context.list_directory(directory))
+        for name, shown in (("b", ["b"]), ("a", ["a", "b"]), ("c/f", ["a", "b", "c/"])):
+            publish_all(other, [self.write(f"{directory}/{name}", b"12")])
+            assert self.names(directory) == shown
+        other.backend(root).pending.replace(self.write(f"{directory}/a", b"123"))
+        assert next(iter(self.context.list_directory(directory))).size_bytes == 3
+        other.backend(root).files.remove(f"{directory}/b")
+        assert self.names(directory) == ["a", "c/"]
+        other.backend(root).files.remove(f"{directory}/c/f")
+        assert "f" not in self.everything(f"{directory}/c")
+
+    @pytest.mark.parametrize(("name", "other"), CONFUSED)
+    def test_a_name_is_neither_a_pattern_nor_part_of_a_url(self, root: str, name: str, other: str) -> None:
+        """The file and the directory of the name are found, and nothing else is listed, replaced or removed."""
+        files = self.context.backend(root).files
+        for each in (other, name):
+            publish_all(self.context, [self.write(f"{root}/files/{each}", f"old {each}".encode())])
+            publish_all(self.context, [self.write(f"{root}/{each}/in {each}", each.encode())])
+        self.put(f"{root}/files/{name}", name.encode())
+        assert self.content(f"{root}/files/{name}") == name.encode()
+        assert self.content(f"{root}/files/{other}") == f"old {other}".encode()
+        assert sorted(self.names(f"{root}/files")) == sorted([name, other])
+        for each in (name, other):
+            assert self.names(f"{root}/{each}") == [f"in {each}"]
+            assert self.content(f"{root}/{each}/in {each}") == each.encode()
+        files.remove(f"{root}/files/{name}")
+        files.remove(f"{root}/{name}/in {name}")
+        assert self.everything(root) == {f"files/{other}", f"{other}/in {other}"}
 
     def test_a_listing_and_a_look_say_the_same(self, root: str) -> None:
         """A version taken from a listing can be opened later."""
@@ -107,3 +227,11 @@ class FilesContract(StoreUnderTest):
         assert "it had 3 bytes" in sources.remove_version(old)
         new = self.context.stat(f"{root}/f")
         assert [sources.remove_version(new), sources.remove_version(new)] == ["", ""]
+
+
+def assert_same_bytes(data: bytes, offset: int, length: int) -> None:
+    """Make sure that bytes are those of LONG at an offset, without showing thousands of them."""
+    expected = LONG[offset : offset + length]
+    assert len(data) == len(expected), f"at {offset}"
+    wrong = next((at for at, pair in enumerate(zip(data, expected, strict=True)) if pair[0] != pair[1]), None)
+    assert wrong is None, f"a read of {length} bytes at {offset} gives another byte at {offset + (wrong or 0)}"

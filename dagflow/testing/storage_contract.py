@@ -7,6 +7,8 @@ import os
 import pickle
 import threading
 import uuid
+import zlib
+from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
 
 import pytest
@@ -15,7 +17,7 @@ from dagflow.errors import AlreadyExistsError, MissingError, StorageError
 from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import PendingFile, pending_tag
 from dagflow.storage.publishing import discard_all, find_lost, publish_all, replace_all
-from dagflow.testing.files_contract import FilesContract
+from dagflow.testing.files_contract import CONFUSED, FilesContract
 from dagflow.testing.store_under_test import TAG, StoreUnderTest
 
 __all__ = ["TAG", "StorageContract"]
@@ -41,6 +43,21 @@ class PendingContract(StoreUnderTest):
         assert self.everything(root) == {"out/f"}
         assert self.uploads(root) == []
 
+    @pytest.mark.parametrize("is_held", [False, True])
+    def test_what_is_written_in_pieces_is_one_file(self, root: str, is_held: bool) -> None:
+        """The pieces stand one behind the other, whatever their lengths are, and the checksum is that of all."""
+        pieces = [b"one", b"", os.urandom(300_000), b"two", os.urandom(5000), b"end"]
+        begin = self.context.open_held if is_held else self.context.open_pending
+        writer = begin(f"{root}/out/f", tag=TAG, checksum=True)
+        for piece in pieces:
+            writer.write(piece)
+        pending, whole = writer.close(records=7), b"".join(pieces)
+        assert (pending.size_bytes, pending.records, pending.crc32) == (len(whole), 7, zlib.crc32(whole))
+        if not is_held:
+            publish_all(self.context, [pending])
+        found = self.content(pending.pending_url if is_held else pending.final_url)
+        assert (len(found), zlib.crc32(found)) == (len(whole), zlib.crc32(whole))
+
     def test_a_file_is_not_seen_before_it_is_published(self, root: str) -> None:
         """A listing shows hidden names at most."""
         publish_all(self.context, [self.write(f"{root}/out/first", b"1")])
@@ -65,6 +82,19 @@ class PendingContract(StoreUnderTest):
         with pytest.raises(StorageError, match="the name is taken by another file"):
             publish_all(self.context, [self.write(f"{root}/f", b"abc"[:size])])
         assert self.content(f"{root}/f") == b"xyz"
+
+    def test_a_publish_that_died_half_way_leaves_one_file(self, root: str) -> None:
+        """Equal bytes under the final name are another's file, or the copy of a publish that died, and complete."""
+        pending, copy = self.write(f"{root}/out/f", b"abc"), self.write(f"{root}/out/f", b"abc")
+        publish_all(self.context, [copy])
+        try:
+            publish_all(self.context, [pending])
+        except StorageError as error:
+            assert "the name is taken by another file" in str(error)
+            discard_all(self.context, [pending])
+        assert self.content(f"{root}/out/f") == b"abc"
+        assert self.everything(root) == {"out/f"}
+        assert self.uploads(root) == []
 
     def test_a_published_file_that_was_removed_is_lost(self, root: str) -> None:
         """A driver that comes back late is told so, and creates nothing; nor is what was discarded published."""
@@ -239,6 +269,28 @@ class ObjectsContract(StoreUnderTest):
         assert list(store.list("")) == ["top"]
         assert list(store.list("nothing/")) == []
 
+    def test_a_listing_shows_what_other_drivers_do(self, root: str, store: ObjectStore) -> None:
+        """Each listing is of now: by it a driver notices that another one has taken over."""
+        other = self.another_context().objects(root)
+        assert list(store.list("log/")) == []
+        for name, shown in (("log/1", ["log/1"]), ("log/2", ["log/1", "log/2"])):
+            other.create(name, b"a")
+            assert list(store.list("log/")) == shown
+        other.delete(["log/1"])
+        assert list(store.list("log/")) == ["log/2"]
+
+    def test_objects_of_roots_with_any_name_are_kept_apart(self, root: str) -> None:
+        """The name of a root is neither a pattern nor part of a URL."""
+        names = sorted({name for pair in CONFUSED for name in pair})
+        stores = {name: self.context.objects(f"{root}/{name}") for name in names}
+        for name, store in stores.items():
+            store.create("log/1", name.encode())
+        for name, store in stores.items():
+            assert list(store.list("log/")) == ["log/1"]
+            assert store.read("log/1") == name.encode()
+            store.delete(["log/1"])
+            assert list(store.list("log/")) == []
+
     def test_a_deleted_object_is_gone_and_its_name_is_free(self, store: ObjectStore) -> None:
         """Deleting what is not there is no error."""
         store.create("log/1", b"a")
@@ -271,6 +323,18 @@ class ObjectsContract(StoreUnderTest):
 
 class StorageContract(FilesContract, PendingContract, ObjectsContract):
     """The laws of a backend: inherit it, and give the fixture `root`, and `storage` where options are needed."""
+
+    def test_no_listing_ends_after_a_page(self, root: str) -> None:
+        """Stores answer with a thousand names at a time: all of them are listed, as objects and as files."""
+        names, directory = [f"{number:04}" for number in range(1001)], f"{root}/many"
+        store = self.context.objects(root)
+        with ThreadPoolExecutor(16) as pool:
+            list(pool.map(lambda name: store.create(f"many/{name}", b""), names))
+        assert list(store.list("many/")) == [f"many/{name}" for name in names]
+        assert list(store.list("many/", after="many/0998")) == ["many/0999", "many/1000"]
+        if not self.everything(directory):  # a store may keep its objects elsewhere than its files
+            publish_all(self.context, [self.write(f"{directory}/{name}", b"") for name in names])
+        assert self.names(directory) == names
 
 
 def _no_other_driver() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from typing import Any
 
 import pytest
@@ -36,6 +37,11 @@ class StoreUnderTest:
     def root(self) -> str:
         """The URL of an empty place, a new one for each test."""
         raise NotImplementedError("the fixture `root` is missing in this contract's class")
+
+    def another_context(self) -> StorageContext:
+        """Reaches the store as another process does."""
+        copy: StorageContext = pickle.loads(pickle.dumps(self.context))
+        return copy
 
     def uploads(self, root: str) -> list[Any]:
         """What writers have left below a root that no listing shows."""

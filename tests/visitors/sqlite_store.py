@@ -150,20 +150,22 @@ class SqliteFiles(Files):
 class SqliteWriter(PendingWriter):
     """Collects the bytes of a file, which becomes a row under a hidden name."""
 
-    def __init__(self, database: Database, final_url: str, tag: str) -> None:
+    def __init__(self, database: Database, final_url: str, tag: str, checksum: bool) -> None:
+        super().__init__(final_url, checksum=checksum)
         self._database = database
-        self._final_url = final_url
         self._pending_url = join(parent(final_url), PENDING_DIRECTORY, tag, os.urandom(16).hex())
         self._data = bytearray()
 
     @override
     def write(self, data: Buffer) -> None:
-        self._data += memoryview(data).cast("B")
+        view = memoryview(data).cast("B")
+        self._data += view
+        self._count(view)
 
     @override
     def close(self, *, records: int) -> PendingFile:
         self._database.add(self._pending_url, bytes(self._data))
-        return PendingFile(self._final_url, self._pending_url, len(self._data), records)
+        return self._written(self._pending_url, records)
 
     @override
     def abandon(self) -> None:
@@ -180,7 +182,7 @@ class SqlitePendingFiles(PendingFiles):
     def open(
         self, final_url: str, *, tag: str, durability: Durability = "process", checksum: bool = False
     ) -> PendingWriter:
-        return SqliteWriter(self._database, final_url, tag)
+        return SqliteWriter(self._database, final_url, tag, checksum)
 
     @override
     def publish(self, pending: PendingFile, durability: Durability = "process") -> None:
