@@ -90,6 +90,7 @@ _TYPES: dict[str, pa.DataType] = {
 }
 _TYPE_NAMES = "tinyint, smallint, int, bigint, real, double, decimal(9, 2), boolean, text, date, timestamp"
 _SECONDS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86_400, "WEEK": 604_800}
+_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
 _PARTS = ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND")
 _CHANGING = ("now", "current_date", "current_time", "current_timestamp", "random", "rand", "uuid")
 
@@ -325,9 +326,9 @@ class Converter:
     def _interval(self, found: Any, at: int) -> Node:
         unit = str(found.args["unit"].name if found.args.get("unit") is not None else "").upper().removesuffix("S")
         number = str(found.this.this) if isinstance(found.this, exp.Literal) else ""
-        if unit in ("MONTH", "YEAR", "QUARTER"):
-            reason = f"intervals of a {unit.lower()} have no fixed length; take days, as interval '30' day"
-            raise ExpressionError(reason, self.text, at)
+        if unit in _MONTHS:
+            instead = _added_months(found, number, _MONTHS[unit])
+            raise self.error(f"a {unit.lower()} has no fixed length; for a date write {instead}", at)
         if unit not in _SECONDS or not re.fullmatch(r"[+-]?[0-9]+", number):
             reason = "an interval is a whole number of seconds, minutes, hours, days or weeks, as interval '3' day"
             raise ExpressionError(reason, self.text, at)
@@ -345,6 +346,22 @@ class Converter:
         if is_distinct:
             arguments = arguments[0].expressions
         return Call(at, name, tuple(self.node(argument) for argument in arguments), is_distinct)
+
+
+def _added_months(found: Any, number: str, months: int) -> str:
+    """The call that adds an interval of whole months to a date.
+
+    Args:
+        found: The interval, in what adds or subtracts it.
+        number: How many there are of its unit, where that is written as a number.
+        months: The months of its unit.
+    """
+    around = found.parent
+    sign = -1 if isinstance(around, exp.Sub) else 1
+    others = [each for each in (around.this, around.expression) if each is not found] if around is not None else []
+    date = others[0].sql() if others and isinstance(others[0], exp.Column) else "date"
+    count = str(sign * int(number) * months) if re.fullmatch(r"[+-]?[0-9]+", number) else "months"
+    return f"add_months({date}, {count})"
 
 
 def _any_of(conditions: list[Call], at: int) -> Call:
