@@ -82,7 +82,8 @@ class DeltaTarget(Target):
 
     def check(self, files: Sequence[PendingFile]) -> None:
         """Refuse files whose columns are not those of the table as it was opened last, or of each other."""
-        columns = merged_columns(self.table, files, self._columns, may_grow=self.table.may_grow)
+        known, causes = self._columns, self._decider.causes
+        columns = merged_columns(self.table, files, known, may_grow=self.table.may_grow, causes=causes)
         require_typed_keys(self.table, files, columns)
 
     @property

@@ -168,7 +168,8 @@ class IcebergTarget(Target):
     def check(self, files: Sequence[PendingFile]) -> None:
         """Refuse files whose columns are not those of the table as it was opened last, or of each other."""
         known = None if self._handle is None else columns_of(self._handle.schema())
-        columns = merged_columns(self.table, files, known, may_grow=self.table.may_grow)
+        may_grow, causes = self.table.may_grow, self._decider.causes
+        columns = merged_columns(self.table, files, known, may_grow=may_grow, causes=causes)
         if self._handle is not None:
             _new_columns(self.table, self._handle, columns)
         require_typed_keys(self.table, files, columns)

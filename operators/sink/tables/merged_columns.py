@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import pyarrow as pa
 
@@ -13,11 +14,19 @@ from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.pending import PendingFile
 from operators.rescued_values import RESCUED
 from operators.sink.tables.base import Table
+from operators.sink.tables.names_apart import require_columns_apart
 from operators.sink.tables.table_columns import is_wider, plain_schema, schema_of_text, schema_text
 from operators.sink.tables.type_widening import common_type
 
 
-def merged_columns(table: Table, files: Sequence[PendingFile], known: pa.Schema | None, *, may_grow: bool) -> pa.Schema:
+def merged_columns(
+    table: Table,
+    files: Sequence[PendingFile],
+    known: pa.Schema | None,
+    *,
+    may_grow: bool,
+    causes: Mapping[str, str] = MappingProxyType({}),
+) -> pa.Schema:
     """The columns of a table that takes some files: its own, and behind them those that it lacks.
 
     Args:
@@ -25,6 +34,7 @@ def merged_columns(table: Table, files: Sequence[PendingFile], known: pa.Schema 
         files: The files, in order.
         known: The columns of the table; None where the files make it.
         may_grow: Whether a table that is there may get more columns.
+        causes: Where the records are that asked for columns, as FileFacts have it, beside what the files tell.
 
     Raises:
         DagflowError: A file has other columns, or columns of one name in other letters.
@@ -47,10 +57,7 @@ def merged_columns(table: Table, files: Sequence[PendingFile], known: pa.Schema 
                     f"{there.type} there",
                     hint=f"let the column be {field.type} in the table; the next run goes on",
                 )
-    by_letters: dict[str, str] = {}
-    for name in fields:
-        if (other := by_letters.setdefault(name.lower(), name)) != name:
-            raise DagflowError(f"{table.name} cannot have both columns '{other}' and '{name}': case does not count")
+    require_columns_apart(table, list(fields), {**causes_of(files), **causes})
     return pa.schema(list(fields.values()))
 
 
@@ -63,11 +70,14 @@ class ColumnDecider:
 
     Args:
         table: The table.
+
+    Attributes:
+        causes: Where the records are that asked for columns of the files so far, as FileFacts have it.
     """
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._causes: dict[str, str] = {}
+        self.causes: dict[str, str] = {}
 
     def decide(
         self, waiting: Sequence[PendingFile], files: Sequence[PendingFile], known: pa.Schema | None
@@ -107,11 +117,10 @@ class ColumnDecider:
         self, before: dict[str, pa.DataType], after: dict[str, pa.DataType], files: Sequence[PendingFile]
     ) -> tuple[ColumnChange, ...]:
         # Files of a window that ran again fit, and so do not tell why: those of its first attempt did.
-        for file in reversed(files):
-            self._causes.update(facts_of_file(file).causes)
+        self.causes.update(causes_of(files))
         changed = [name for name, kind in after.items() if before.get(name) != kind]
         return tuple(
-            ColumnChange(name, str(before.get(name, "")), str(after[name]), self._causes.get(name, ""))
+            ColumnChange(name, str(before.get(name, "")), str(after[name]), self.causes.get(name, ""))
             for name in changed
         )
 
@@ -126,6 +135,11 @@ def _type_of_most(kinds: Counter[pa.DataType]) -> pa.DataType:
 
 def _fields_of(file: PendingFile) -> pa.Schema:
     return plain_schema(schema_of_text(facts_of_file(file).schema))
+
+
+def causes_of(files: Sequence[PendingFile]) -> dict[str, str]:
+    """Where the first record of some files is that asked for a column, by column; as FileFacts have it."""
+    return {name: place for file in reversed(files) for name, place in facts_of_file(file).causes.items()}
 
 
 def facts_of_file(file: PendingFile) -> FileFacts:

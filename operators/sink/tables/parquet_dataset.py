@@ -122,7 +122,8 @@ class ParquetDataset(Table):
         """
         if not (own := self._own(files)):
             return
-        self._known = merged_columns(self, own, self._known_with_partition(own), may_grow=self.may_grow)
+        known, causes = self._known_with_partition(own), self._decider.causes
+        self._known = merged_columns(self, own, known, may_grow=self.may_grow, causes=causes)
 
     def _own(self, files: Sequence[PendingFile]) -> list[PendingFile]:
         root = join(self.location, "")

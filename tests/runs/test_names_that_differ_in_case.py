@@ -1,0 +1,91 @@
+"""Columns that a table takes for one: refused before anything is decided, with advice that works."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from dagflow.engine.run import run
+from dagflow.plan.load import load_app
+from dagflow.runtime.inline import InlineRuntime
+from tests.runs.lab import refusal
+
+APP = """
+name: letters
+attributes: {{checkpoint: "{root}/journal"}}
+operators:
+  splitter: {{class: FileSplitterInput, properties: {{files: "{root}/in", max_files_per_window: 1, pack_bytes: 0}}}}
+  reader: {{class: BlockReader, properties: {{format: {format}}}}}
+  select: {{class: Select, properties: {select}, partition: parallel}}
+  table: {{class: TableWriter, properties: {{table: "delta:{root}/table"}}, partition: parallel}}
+streams:
+  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
+  read: {{from: reader.messages, to: select.input}}
+  rows: {{from: select.output, to: table.input}}
+"""
+AS_FOUND = "{type: json_lines, columns: as_found}"
+CSV = "{type: csv, columns: {}}"
+ALL = "{where: 'true'}"
+
+
+def put(root: Path, **files: str) -> None:
+    """Write files of the input."""
+    (root / "in").mkdir(exist_ok=True)
+    for name, text in files.items():
+        (root / "in" / name).write_text(text)
+
+
+def work(root: Path, format: str = AS_FOUND, select: str = ALL) -> list[dict[str, object]]:
+    """Run the app and return the rows of the table, in their order."""
+    (root / "app.yaml").write_text(APP.format(root=root, format=format, select=select))
+    run(load_app(root / "app.yaml"), runtime=InlineRuntime)
+    rows: list[dict[str, object]] = DeltaTable(str(root / "table")).to_pyarrow_table().to_pylist()
+    return sorted(rows, key=lambda row: int(str(row["id"])))
+
+
+ROW_OF_BOTH, ROW_OF_ONE = '{"id": 1, "ID": 2}\n', '{"id": 3}\n'
+REMEDIES = {
+    "leave one out": ("{type: json_lines, columns: {id: int64}}", ALL, [{"id": 1}, {"id": 3}]),
+    "rename one": (
+        "{type: json_lines, columns: {id: int64, ID: int64}}",
+        "{rename: {ID: other}}",
+        [{"id": 1, "other": 2}, {"id": 3, "other": None}],
+    ),
+    "drop one": ("{type: json_lines, columns: {id: int64, ID: int64}}", "{drop: ID}", [{"id": 1}, {"id": 3}]),
+}
+
+
+@pytest.mark.parametrize("remedy", REMEDIES)
+def test_columns_of_json_that_differ_in_case_are_named_in_the_app(tmp_path: Path, remedy: str) -> None:
+    """The error names the record that has brought the second one, and each of its remedies is taken."""
+    put(tmp_path, a='{"id": 3}\n', b=ROW_OF_BOTH)
+    told = refusal(lambda: work(tmp_path), "cannot have both columns 'id' and 'ID': case does not count")
+    assert f"the first record with 'ID' is at {tmp_path}/in/b:0\n" in told
+    assert "columns of a JSON reader name those that are wanted, or a Select before the table drop or rename" in told
+    format, select, rows = REMEDIES[remedy]
+    assert work(tmp_path, format, select) == rows
+
+
+@pytest.mark.parametrize(
+    ("select", "row"), [("{drop: ID}", {"id": "1"}), ("{rename: {ID: other}}", {"id": "1", "other": "2"})]
+)
+def test_columns_of_a_header_that_differ_in_case_go_through_select(
+    tmp_path: Path, select: str, row: dict[str, str]
+) -> None:
+    """It drops one of them, or renames it."""
+    put(tmp_path, a="id,ID\n1,2\n")
+    refusal(lambda: work(tmp_path, CSV), f"at {tmp_path}/in/a:6\n.* a Select before the table drop or rename one")
+    assert work(tmp_path, CSV, select) == [row]
+
+
+def test_the_record_is_named_when_the_window_ran_again(tmp_path: Path) -> None:
+    """Types that do not go together let it run again, and then its files do not tell any more what they brought."""
+    put(tmp_path, a=ROW_OF_ONE, b='{"id": 1, "ID": 2, "n": 1}\n', c='{"id": 3, "n": "many"}\n' * 3)
+    app = APP.replace("max_files_per_window: 1, ", "")
+    (tmp_path / "app.yaml").write_text(app.format(root=tmp_path, format=AS_FOUND, select=ALL))
+    refusal(
+        lambda: run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime),
+        f"the first record with 'ID' is at {tmp_path}/in/b:0\n",
+    )
