@@ -181,6 +181,8 @@ FOLLOWED = {
     "test_a_decided_window_goes_into_the_table_that_it_was_decided_for",
     "leave one of them out, or give it another name": "runs/test_names_that_differ_in_case.py::"
     "test_columns_of_json_that_differ_in_case_are_named_in_the_app",
+    "leave one of them out: let the columns of a JSON reader": "runs/test_names_that_differ_in_case.py::"
+    "test_members_that_differ_in_case_are_refused_before_they_are_decided",
     "let the column be … in the table": f"{TABLES}test_a_table_that_came_meanwhile_is_given_the_type_of_the_window",
     "put it back, or read its input again": "runs/test_groups.py::test_a_fragment_that_is_gone_ends_the_run",
     "the counters of the operator tell which expectation failed": "operators/transform/test_check.py::"

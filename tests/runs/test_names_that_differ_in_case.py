@@ -1,4 +1,4 @@
-"""Columns that a table takes for one: refused before anything is decided, with advice that works."""
+"""Columns and members that a table takes for one: refused before anything is decided, with advice that works."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from deltalake import DeltaTable
 
 from dagflow.engine.run import run
 from dagflow.plan.load import load_app
+from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.context import StorageContext
 from tests.runs.lab import refusal
 
 APP = """
@@ -43,6 +45,11 @@ def work(root: Path, format: str = AS_FOUND, select: str = ALL) -> list[dict[str
     run(load_app(root / "app.yaml"), runtime=InlineRuntime)
     rows: list[dict[str, object]] = DeltaTable(str(root / "table")).to_pyarrow_table().to_pylist()
     return sorted(rows, key=lambda row: int(str(row["id"])))
+
+
+def decided(root: Path) -> int:
+    """How many windows are decided."""
+    return status(str(root / "journal"), StorageContext.default()).last_committed
 
 
 ROW_OF_BOTH, ROW_OF_ONE = '{"id": 1, "ID": 2}\n', '{"id": 3}\n'
@@ -89,3 +96,34 @@ def test_the_record_is_named_when_the_window_ran_again(tmp_path: Path) -> None:
         lambda: run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime),
         f"the first record with 'ID' is at {tmp_path}/in/b:0\n",
     )
+
+
+MEMBERS = {
+    "struct": ('{"id": 1, "o": {"b": "x", "B": 1}}', "struct<b: string>", {"b": "x"}),
+    "list of structs": ('{"id": 1, "o": [{"b": "x", "B": 1}]}', "list<struct<B: int64>>", [{"B": 1}]),
+    "struct in a struct": (
+        '{"id": 1, "o": {"p": {"b": "x", "B": 1}}}',
+        "struct<p: struct<b: string>>",
+        {"p": {"b": "x"}},
+    ),
+}
+
+
+@pytest.mark.parametrize("nested", MEMBERS)
+def test_members_that_differ_in_case_are_refused_before_they_are_decided(tmp_path: Path, nested: str) -> None:
+    """Delta takes them in no transaction; with one of them named, or without the column, the window goes on."""
+    text, kind, value = MEMBERS[nested]
+    put(tmp_path, a='{"id": 0}\n', b=f"{text}\n")
+    told = refusal(lambda: work(tmp_path), "cannot have both members 'b' and 'B' in column 'o': case does not count")
+    assert f"the first record with 'o' is at {tmp_path}/in/b:0\n" in told
+    assert "give 'o' as a struct<...> of the members that are wanted, or a Select before the table drop" in told
+    assert decided(tmp_path) == 1
+    columns = f"{{type: json_lines, columns: {{id: int64, o: '{kind}'}}}}"
+    assert work(tmp_path, columns) == [{"id": 0, "o": None}, {"id": 1, "o": value}]
+
+
+def test_a_column_with_members_that_differ_in_case_is_dropped(tmp_path: Path) -> None:
+    """By a Select, where all records have it."""
+    put(tmp_path, a='{"id": 1, "o": {"b": "x", "B": 1}}\n')
+    refusal(lambda: work(tmp_path), "or a Select before the table drop the column")
+    assert work(tmp_path, select="{drop: o}") == [{"id": 1}]
