@@ -183,6 +183,8 @@ FOLLOWED = {
     "test_columns_of_json_that_differ_in_case_are_named_in_the_app",
     "leave one of them out: let the columns of a JSON reader": "runs/test_names_that_differ_in_case.py::"
     "test_members_that_differ_in_case_are_refused_before_they_are_decided",
+    "put those that no newer record has replaced": "runs/test_late_records.py::"
+    "test_a_corrected_record_comes_with_a_new_file",
     "let the column be … in the table": f"{TABLES}test_a_table_that_came_meanwhile_is_given_the_type_of_the_window",
     "put it back, or read its input again": "runs/test_groups.py::test_a_fragment_that_is_gone_ends_the_run",
     "the counters of the operator tell which expectation failed": "operators/transform/test_check.py::"

@@ -195,6 +195,11 @@ class Target(ABC):
         """Why what windows have added cannot be replaced; "" where open() gives a ReplayableState."""
         return "what a window has added to it cannot be taken out"
 
+    @property
+    def why_not_late(self) -> str:
+        """Why a record cannot be added behind those of later input, as refused ones come back; "" where it can."""
+        return ""
+
     def rows(self) -> pa.Table | None:
         """Called by tests of an app: all records that the target shows now, in any order.
 

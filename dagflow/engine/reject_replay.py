@@ -11,9 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from dagflow.api.operator import RejectRetrier
+from dagflow.api.transactions import targets_of
 from dagflow.engine.control_graph import ControlGraph, Emission, index_operators
 from dagflow.engine.placed_app import PlacedApp
-from dagflow.errors import JournalError
+from dagflow.errors import ANOTHER_TABLE, JournalError
 from dagflow.journal.journal import now_ms
 from dagflow.journal.state import JournalState
 from dagflow.metrics.counters import Counters
@@ -43,6 +44,9 @@ class RejectReplay:
         store: The checkpoint.
         state: What its journal says.
         choice: Which records are tried.
+
+    Raises:
+        JournalError: Records that come late do harm where the app writes them.
     """
 
     def __init__(
@@ -53,6 +57,8 @@ class RejectReplay:
         state: Callable[[], JournalState],
         choice: RejectChoice,
     ) -> None:
+        if (obstacle := why_not_late(app)) is not None:
+            raise obstacle
         self._control = control
         self._app = app
         self._store = store
@@ -127,6 +133,19 @@ class RejectReplay:
 
     def scan_now(self) -> None:
         """There is nothing to scan."""
+
+
+def why_not_late(app: PlacedApp) -> JournalError | None:
+    """Why an app cannot take refused records in: a target keeps the newest of several, which they would pass for."""
+    for name, target in targets_of(app.operators, app.storage).items():
+        if why := target.why_not_late:
+            return JournalError(
+                f"operator '{name}' writes to {target.name}: {why}",
+                url="journal",
+                hint="put those that no newer record has replaced, corrected, into a new file of the input; or, for "
+                f"all of them in the order of the input, {ANOTHER_TABLE}",
+            )
+    return None
 
 
 def _by_window(rejects: Iterable[WindowRejects]) -> Iterator[list[WindowRejects]]:

@@ -191,6 +191,11 @@ class FaultyTarget(Target):
     def why_not_replayed(self) -> str:
         return self._inner.why_not_replayed
 
+    @property
+    @override
+    def why_not_late(self) -> str:
+        return self._inner.why_not_late
+
     @override
     def rows(self) -> pa.Table | None:
         return self._inner.rows()

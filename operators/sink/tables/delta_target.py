@@ -18,7 +18,7 @@ from operators.sink.tables.delta_state import DeltaState
 from operators.sink.tables.merged_columns import ColumnDecider, causes_of, merged_columns
 from operators.sink.tables.names_apart import require_members_apart
 from operators.sink.tables.partition_fields import PartitionField
-from operators.sink.tables.upserted_rows import REPLACED_BY_KEYS, require_typed_keys
+from operators.sink.tables.upserted_rows import LATE_BY_KEYS, REPLACED_BY_KEYS, require_typed_keys
 
 
 def shape_of(table: Table, storage: StorageContext) -> TableShape:
@@ -92,6 +92,11 @@ class DeltaTarget(Target):
     def why_not_replayed(self) -> str:
         """Nothing, but that of rows with keys later windows may have taken the place."""
         return REPLACED_BY_KEYS if self.table.upsert_by else ""
+
+    @property
+    def why_not_late(self) -> str:
+        """Nothing, but that the row of a key is the one that came last."""
+        return LATE_BY_KEYS if self.table.upsert_by else ""
 
     def rows(self) -> pa.Table | None:
         """The rows of the newest version."""

@@ -35,6 +35,7 @@ from operators.sink.tables.merged_columns import (
 from operators.sink.tables.partition_fields import IDENTITY, PartitionField
 from operators.sink.tables.table_columns import table_type
 from operators.sink.tables.upserted_rows import (
+    LATE_BY_KEYS,
     REPLACED_BY_KEYS,
     newest_rows,
     remove,
@@ -178,6 +179,11 @@ class IcebergTarget(Target):
     def why_not_replayed(self) -> str:
         """Nothing, but that of rows with keys later windows may have taken the place."""
         return REPLACED_BY_KEYS if self.table.upsert_by else ""
+
+    @property
+    def why_not_late(self) -> str:
+        """Nothing, but that the row of a key is the one that came last."""
+        return LATE_BY_KEYS if self.table.upsert_by else ""
 
     def rows(self) -> pa.Table | None:
         """The rows of the newest snapshot."""

@@ -21,6 +21,8 @@ from operators.sink.tables.partition_fields import PartitionField
 
 REPLACED_BY_KEYS = "with upsert_by, later windows may have taken the place of its rows"
 
+LATE_BY_KEYS = "with upsert_by, a record that comes back would take the place of newer rows with its key"
+
 
 def newest_rows(
     storage: StorageContext,
