@@ -235,8 +235,8 @@ class KeyedState(Generic[V]):
     """Values by key; keys that canonical() makes one are one key.
 
     What a window makes durable is what it changed, and now and then some of what was changed before: a key is
-    written again about as often as the state doubles. A value that can be changed in place, such as a list, counts as
-    changed when it is asked for. A task takes in the whole state of its partition.
+    written again about as often as the state doubles. A value that can be changed in place, such as a list, is
+    also written when it was asked for. A task takes in the whole state of its partition.
 
     Args:
         snapshot: What an earlier window left.
@@ -248,6 +248,7 @@ class KeyedState(Generic[V]):
         self._value_type = value_type
         self._values: dict[Key, V] = snapshot.values(value_type)
         self._changed: dict[Key, None] = {}
+        self._given: dict[Key, None] = {}
 
     def __contains__(self, key: Key) -> bool:
         return canonical(key) in self._values
@@ -265,9 +266,9 @@ class KeyedState(Generic[V]):
         return value
 
     def _note_given(self, key: Key, value: V) -> None:
-        """A value that may be changed in place counts as changed once it was given away."""
-        if key not in self._changed and not _is_immutable(value):
-            self._changed[key] = None
+        """Let a value that may be changed in place be written with the window, once it was given away."""
+        if key not in self._given and not _is_immutable(value):
+            self._given[key] = None
 
     def __setitem__(self, key: Key, value: V) -> None:
         key = canonical(key)
@@ -301,11 +302,11 @@ class KeyedState(Generic[V]):
 
     def snapshot(self) -> KeyedSnapshot:
         """The state, for the window's commit."""
-        if self._changed:
-            values = {key: self._values[key] for key in self._changed if key in self._values}
-            gone = (key for key in self._changed if key not in values)
+        if touched := self._changed | self._given:
+            values = {key: self._values[key] for key in touched if key in self._values}
+            gone = (key for key in touched if key not in values)
             self._segments.append(Segment.of(values, gone, self._value_type))
-            self._changed = {}
+            self._changed, self._given = {}, {}
             self._merge()
         # What the checkpoint has is not sent to it again.
         return KeyedSnapshot(

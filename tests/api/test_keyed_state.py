@@ -207,6 +207,7 @@ def test_a_value_that_is_changed_in_place_is_kept(ask: Any) -> None:
         if not window:
             state["k"] = []
         ask(state).append(window)
+        assert list(state.changed) == ([] if window else ["k"]), "asking is no change"
         snapshot = state.snapshot()
     assert snapshot.values() == {"k": [0, 1, 2, 3]}
 
@@ -217,8 +218,9 @@ def test_a_value_that_cannot_be_changed_is_not_written_again(value: Any) -> None
     state: KeyedState[Any] = KeyedState()
     state["k"] = value
     state.snapshot()
+    before = state.snapshot()
     assert state["k"] == state.get("k", None) == dict(state.items())["k"]
-    assert not list(state.changed)
+    assert not list(state.changed) and state.snapshot() == before
 
 
 def test_a_key_of_another_partition_is_refused() -> None:
