@@ -22,8 +22,11 @@ from operators.reader.scanning.column_parsing import reject
 from operators.reader.scanning.framing import joined
 from operators.rescued_values import RESCUED, rescued_text
 
+_MOST_DIGITS = 600
+"""Python may refuse to read an int of more digits."""
+
 _EXACT = 1 << 53
-"""Whole numbers up to this have a double of their own."""
+"""Whole numbers below this have a double of their own, which is no other one rounded."""
 
 
 class FoundMembers:
@@ -65,7 +68,7 @@ class FoundMembers:
             return None
         arrays = [column.combine_chunks() for column in table.columns]
         # Above, a whole number beside fractions may have been rounded.
-        if any(pa.types.is_floating(each.type) and (pc.max(pc.abs(each)).as_py() or 0) > _EXACT for each in arrays):
+        if any(map(_may_be_rounded, arrays)):
             return None
         arrays = [without_words(each, self._null_values) if pa.types.is_string(each.type) else each for each in arrays]
         return pa.RecordBatch.from_arrays(arrays, table.schema.names)
@@ -93,7 +96,7 @@ class FoundMembers:
                 if isinstance(value, str) and not isinstance(value, Number) and value in self._words:
                     continue
                 try:
-                    values[name][row] = _exactly(value, types[name])
+                    values[name][row] = value_as(value, types[name], is_exact=True)
                 except ValueError:
                     rescued.setdefault(row, {})[name] = _plain_value(value)
         arrays = [pa.array(own, types[name].arrow) for name, own in values.items()]
@@ -137,6 +140,15 @@ def _has_no_file_type(kind: pa.DataType) -> bool:
     return any(pa.types.is_null(each) or _has_no_file_type(each) for each in inner)
 
 
+def _may_be_rounded(array: pa.Array) -> bool:
+    """Whether a number is so large that it may have been a whole one with other digits, also within others."""
+    if pa.types.is_list(array.type):
+        return _may_be_rounded(array.flatten())
+    if pa.types.is_struct(array.type):
+        return any(map(_may_be_rounded, array.flatten()))
+    return pa.types.is_floating(array.type) and bool((pc.max(pc.abs(array)).as_py() or 0) >= _EXACT)
+
+
 def _with_members(shape: Shape) -> Shape:
     """A shape without the objects in it that have no members, which neither tables nor Parquet have; None for nothing.
 
@@ -150,20 +162,6 @@ def _with_members(shape: Shape) -> Shape:
     members = {name: (_with_members(each), each) for name, each in shape["struct"].items()}
     kept = {name: own for name, (own, before) in members.items() if own is not None or before is None}
     return {"struct": kept} if kept else None
-
-
-def _exactly(value: Any, kind: ColumnType) -> Any:
-    """A value as Python's of a type.
-
-    Raises:
-        ValueError: It is none, or a whole number that a double would round.
-    """
-    if pa.types.is_null(kind.arrow) and value is not None:
-        raise ValueError("it has no type")
-    found = value_as(value, kind)
-    if isinstance(found, float) and isinstance(value, Number) and value.lstrip("-").isdigit() and found != int(value):
-        raise ValueError(f"{value} is rounded")
-    return found
 
 
 def _kind(shape: Shape) -> str:
@@ -196,6 +194,6 @@ def _plain_value(value: Any) -> Any:
         return [_plain_value(each) for each in value]
     if isinstance(value, Number):
         if value.lstrip("-").isdigit():
-            return int(value)
+            return int(value) if len(value) <= _MOST_DIGITS else str(value)
         return float(value) if math.isfinite(float(value)) else str(value)
     return value

@@ -20,6 +20,9 @@ MAX_DEPTH = 32
 Shape = str | dict[str, Any] | None
 """What is known of a value: the name of a type, {"list": shape}, {"struct": {name: shape}}; None for nothing yet."""
 
+_DECIMAL_DIGITS = 38
+"""Those of the widest decimal."""
+
 NUMBERS = ("int64", "decimal(38, 0)", "double")
 """The shapes of numbers, each wider than the one before."""
 
@@ -78,11 +81,11 @@ def _shape(value: Any, words: frozenset[str], depth: int) -> Shape:
 
 
 def _number(text: str) -> Shape:
-    if not text.lstrip("-").isdigit():
+    # Without an int of it: Python makes none of more than some thousand digits.
+    digits = text.lstrip("-")
+    if not digits.isdigit() or len(digits) > _DECIMAL_DIGITS:
         return "double" if math.isfinite(float(text)) else None
-    if -(1 << 63) <= int(text) < 1 << 63:
-        return "int64"
-    return "decimal(38, 0)" if len(text.lstrip("-")) <= 38 else "double"
+    return "int64" if -(1 << 63) <= int(text) < 1 << 63 else f"decimal({_DECIMAL_DIGITS}, 0)"
 
 
 def _merged(old: Shape, new: Shape) -> Shape:
