@@ -146,7 +146,14 @@ FOLLOWED = {
     # operators that refuse what arrives, or how they are called
     "add a column of … to the records": AGAIN,
     "connect the splitter's files_metadata_output": AGAIN,
+    "emit b'' for an empty record": AGAIN,
     "emit them in several batches": AGAIN,
+    "use the very keys that": AGAIN,
+    "a class of tuples is a frozen dataclass": "journal/test_planned_tuples.py::"
+    "test_a_run_goes_on_when_the_operator_is_mended",
+    "define complete_end(source) in the class": "operators/reader/test_growing.py::"
+    "test_a_complete_end_lets_a_run_go_on_behind_what_was_read",
+    "let all of them come back together": "cli/commands/test_rejects.py::test_two_kinds_in_a_window_come_back_together",
     "give it more, such as --conf spark.driver.memory": KILLED,
     "let the method return": "engine/test_driver_watch.py::"
     "test_a_window_that_never_ends_is_refused_before_it_fills_the_memory",

@@ -102,8 +102,8 @@ def resumed_block(format: RecordFormat, source: ByteSource, block: BlockMetadata
                 url=block.url,
                 offset=block.start,
                 length=block.size_bytes,
-                hint="define complete_end(source) in the class; or on the splitter on_change: {appended: reread} to "
-                "read all of the file once more, or ignore to leave out what was added",
+                hint="define complete_end(source) in the class, and run again; it returns the end of the complete "
+                "records, or None to have a longer file read as a new one",
             )
         # A format that cannot be read from the middle on takes the new version as a whole.
         return replace(block, start=0, resumes=False)

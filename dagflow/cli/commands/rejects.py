@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import os
 import shlex
@@ -168,28 +169,33 @@ class _Counts:
         chosen: Those that were asked for.
         untried: Those of the chosen ones that a reader refused, and this app has not tried.
         behind: Windows in which operators behind a reader refused some of the chosen ones.
+        shared: Those of them that have untried ones as well.
     """
 
     all: int
     chosen: int
     untried: int
     behind: tuple[int, ...]
+    shared: tuple[int, ...]
 
     @classmethod
     def of(cls, app: LogicalPlan, checkpoint: str, storage: StorageContext, choice: RejectChoice) -> _Counts:
         current = describe(app).fingerprint
         total = chosen = untried = 0
-        behind: list[int] = []
+        behind: dict[int, None] = {}
+        to_try: set[int] = set()
         for rejects in open_rejects(checkpoint, storage):
             mask = choice.mask(rejects)
             by_other_app = rejects.records.matches("app", lambda name: name != current)
             total += len(mask)
             chosen += int(mask.sum())
             if rejects.can_be_read_again:
-                untried += int((mask & by_other_app).sum())
+                count_here = int((mask & by_other_app).sum())
+                untried += count_here
+                to_try |= {rejects.window_id} if count_here else set()
             elif mask.any():
-                behind.append(rejects.window_id)
-        return cls(total, chosen, untried, tuple(behind))
+                behind[rejects.window_id] = None
+        return cls(total, chosen, untried, tuple(behind), tuple(window for window in behind if window in to_try))
 
 
 def _replay(
@@ -207,6 +213,9 @@ def _replay(
     logical = load(app or app_file(checkpoint, StorageContext.default()), settings, overrides)
     storage, choice = logical.attributes.storage_context(), options.rejects or RejectChoice()
     before = after = _Counts.of(logical, checkpoint, storage, choice)
+    obstacle = why_not_reprocessed(PlacedApp.of(logical, storage)) if before.behind else None
+    if before.shared and obstacle is None:
+        raise _both_kinds(before.shared, checkpoint)
     windows, code = 0, 0
     if before.untried:
         stop = StopRequest()
@@ -224,13 +233,31 @@ def _replay(
             done = on_driver_thread(lambda: engine_run(logical, options, display, stop))
         windows, code = done.windows, RunStoppedError.exit_code if done.state == "stopped" else 0
         after = _Counts.of(logical, checkpoint, storage, choice)
-    obstacle = why_not_reprocessed(PlacedApp.of(logical, storage)) if after.behind else None
     for line in _told(before, after, checkpoint, obstacle):
         output.note(settings.redact(line))
     if as_json:
         result = {"accepted": before.all - after.all, "refused": after.all, "unread": after.untried, "windows": windows}
         output.result(json.dumps(result))
     return code
+
+
+def _both_kinds(windows: tuple[int, ...], checkpoint: str) -> JournalError:
+    """The error of a replay that would keep a part of the chosen records from ever coming back."""
+    return JournalError(
+        "readers, and operators behind them, have refused records of the same windows, such as window "
+        f"{windows[0]}: when those of the readers have come back alone, the windows give the others no more",
+        url=checkpoint,
+        hint="let all of them come back together: fix the app for both, and run dagflow replay "
+        f"{shlex.quote(checkpoint)} {_options(windows)}; or choose with --reason those that may come back alone",
+    )
+
+
+def _options(windows: tuple[int, ...]) -> str:
+    """The options of `dagflow replay` for some windows, in ascending order."""
+    # Windows in a row have the same distance from their positions.
+    rows = itertools.groupby(enumerate(windows), lambda each: each[1] - each[0])
+    ranges = [[window for _, window in row] for _, row in rows]
+    return " ".join(f"--window {own[0]}" if own[0] == own[-1] else f"--window {own[0]}-{own[-1]}" for own in ranges)
 
 
 def _told(before: _Counts, after: _Counts, checkpoint: str, obstacle: JournalError | None) -> Iterator[str]:
@@ -251,9 +278,7 @@ def _told(before: _Counts, after: _Counts, checkpoint: str, obstacle: JournalErr
             f"app cannot process a window again: {obstacle.message}; fix the app, and {obstacle.hint}"
         )
     elif after.behind:
-        first, last = min(after.behind), max(after.behind)
-        windows = str(first) if first == last else f"{first}-{last}"
         yield (
             "operators behind a reader have refused records, which only their whole windows give once more: fix the "
-            f"app, and run dagflow replay {shlex.quote(checkpoint)} --window {windows}"
+            f"app, and run dagflow replay {shlex.quote(checkpoint)} {_options(after.behind)}"
         )

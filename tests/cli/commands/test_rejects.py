@@ -142,3 +142,51 @@ def test_an_app_with_state_is_told_to_start_over() -> None:
     run(load_app("stateful.yaml"), RunOptions(fresh=True), runtime=InlineRuntime)
     (kept,) = Path("kept").iterdir()
     assert kept.read_text("utf-8") == "n,m\n1,é\nx,é\n"
+
+
+BOTH = """
+name: both
+attributes: {{checkpoint: both}}
+operators:
+  splitter: {{class: FileSplitterInput, properties: {{files: in2}}}}
+  reader: {{class: BlockReader, properties: {{format: {{type: csv, columns: {{n: {n}}}}}}}}}
+  select: {{class: Select, properties: {{columns: {{m: "{m}"}}}}, partition: parallel}}
+  writer: {{class: RecordWriter, properties: {{path: kept, format: csv}}, partition: parallel}}
+  refused: {{class: RecordWriter, properties: {{path: apart}}, partition: parallel}}
+streams:
+  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
+  read: {{from: reader.messages, to: select.input}}
+  kept: {{from: select.output, to: writer.input}}
+  rejects: {{from: [reader.errors, select.errors], to: refused.input}}
+"""
+
+
+def refuse_both_kinds() -> None:
+    """Run the app over three rows, of which the reader refuses one, and the operator behind it another."""
+    Path("in2").mkdir()
+    Path("in2/a").write_text("n,m\n1,1\nx,2\n3,z\n")
+    Path("both.yaml").write_text(BOTH.format(n="int64", m="cast(m as int)"))
+    run(load_app("both.yaml"), runtime=InlineRuntime)
+
+
+def test_two_kinds_in_a_window_come_back_together() -> None:
+    """What readers have refused does not come back alone, after which the rest could not; the advice is tried."""
+    refuse_both_kinds()
+    Path("both.yaml").write_text(BOTH.format(n="string", m="try_cast(m as int)"))
+    done = invoke("both.yaml", "replay", "--local", "--workers", "1")
+    advised = "dagflow replay both --window 1"
+    told = " ".join(done.stderr.split())
+    assert done.exit_code == 1 and "such as window 1" in told and advised in told
+    replayed = CliRunner().invoke(command_line, [*advised.split()[1:], "--local", "--workers", "1"])
+    assert replayed.exit_code == 0, replayed.stderr
+    (kept,) = Path("kept").iterdir()
+    assert kept.read_text() == "n,m\n1,1\nx,2\n3,\n"
+    assert invoke("both").stdout.startswith("0 records refused")
+
+
+def test_readers_records_come_back_alone_where_they_are_chosen() -> None:
+    """By their reason: the others are given up."""
+    refuse_both_kinds()
+    Path("both.yaml").write_text(BOTH.format(n="string", m="cast(m as int)"))
+    done = invoke("both.yaml", "replay", "--reason", "column 'n'", "--local", "--workers", "1")
+    assert "1 record accepted" in done.stderr, done.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +13,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dagflow.api.records import RecordBatch
+from dagflow.engine.run import run
 from dagflow.errors import RecordError
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
+from dagflow.plan.load import load_app
+from dagflow.runtime.inline import InlineRuntime
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.byte_source import ByteSource
@@ -183,4 +187,53 @@ def test_a_format_without_a_complete_end_refuses_appended_files() -> None:
     assert [record for batch in batches for record in batch.to_pylist()] == [b"aaa", b"bbb"]
     with pytest.raises(RecordError, match=r"appended to, and Threes has no complete_end\(\)") as caught:
         resumed_block(Threes(), MemorySource(b"aaabbbccc"), replace(whole, start=6, end=9, resumes=True))
-    assert (caught.value.offset, "on_change: {appended: reread}" in caught.value.hint) == (6, True)
+    assert caught.value.offset == 6
+
+
+class GoingOn(Threes):
+    """The same, and says where a file can be gone on with."""
+
+    def complete_end(self, source: ByteSource) -> int:
+        """The end of the last whole record."""
+        return source.size_bytes // 3 * 3
+
+
+class Anew(Threes):
+    """The same, and has a longer file read as a new one."""
+
+    def complete_end(self, source: ByteSource) -> None:
+        """There is no such place."""
+
+
+APP = """
+name: threes
+attributes: {{checkpoint: {root}/journal}}
+operators:
+  splitter: {{class: FileSplitterInput, properties: {{files: {root}/in}}}}
+  reader: {{class: BlockReader, properties: {{format: {module}.{format}}}}}
+  writer: {{class: RecordWriter, properties: {{path: {root}/out}}, partition: parallel}}
+streams:
+  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
+  records: {{from: reader.messages, to: writer.input}}
+"""
+
+
+@pytest.mark.parametrize(("format", "published"), [("GoingOn", b"aaabbbccc"), ("Anew", b"aaabbbaaabbbccc")])
+def test_a_complete_end_lets_a_run_go_on_behind_what_was_read(tmp_path: Path, format: str, published: bytes) -> None:
+    """As the error advises: with each record once, or with the longer file as a new one."""
+    app, file = tmp_path / "app.yaml", tmp_path / "in" / "a"
+    file.parent.mkdir()
+    file.write_bytes(b"aaabbb")
+
+    def work(format: str) -> None:
+        app.write_text(APP.format(root=tmp_path, module=__name__, format=format))
+        run(load_app(app), runtime=InlineRuntime)
+
+    work("Threes")
+    with file.open("ab") as more:
+        more.write(b"ccc")
+    with pytest.raises(RecordError, match=r"Threes has no complete_end\(\)"):
+        work("Threes")
+    work(format)
+    work(format)
+    assert b"".join(path.read_bytes() for path in sorted((tmp_path / "out").glob("part-*"))) == published
