@@ -148,7 +148,7 @@ FOLLOWED = {
     "connect the splitter's files_metadata_output": AGAIN,
     "emit b'' for an empty record": AGAIN,
     "emit them in several batches": AGAIN,
-    "use the very keys that": AGAIN,
+    "use the very keys that": "api/test_keyed_state.py::test_a_run_goes_on_with_the_very_keys_or_one_partition",
     "a class of tuples is a frozen dataclass": "journal/test_planned_tuples.py::"
     "test_a_run_goes_on_when_the_operator_is_mended",
     "define complete_end(source) in the class": "operators/reader/test_growing.py::"

@@ -12,7 +12,6 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, ClassVar, Generic, TypeVar
 
-import numpy as np
 from msgspec import Raw, msgpack
 
 from dagflow.api.context import OperatorContext
@@ -267,7 +266,7 @@ class KeyedState(Generic[V]):
 
     def _note_given(self, key: Key, value: V) -> None:
         """Let a value that may be changed in place be written with the window, once it was given away."""
-        if key not in self._given and not _is_immutable(value):
+        if key not in self._changed and key not in self._given and not _is_immutable(value):
             self._given[key] = None
 
     def __setitem__(self, key: Key, value: V) -> None:
@@ -291,9 +290,9 @@ class KeyedState(Generic[V]):
 
     def items(self) -> Iterator[tuple[Key, V]]:
         """Keys and values, in the order in which keys were first set."""
-        for key, value in zip(_as_set(self._values), self._values.values(), strict=True):
-            self._note_given(canonical(key), value)
-            yield key, value
+        for key, value in self._values.items():
+            self._note_given(key, value)
+            yield key.value if isinstance(key, BooleanKey) else key, value
 
     @property
     def changed(self) -> Iterable[Key]:
@@ -366,12 +365,12 @@ class KeyedOperator(Operator, Rescalable):
         changed = [*self._state.changed]
         if partitions == 1 or not changed:
             return
-        strays = np.flatnonzero(np.asarray(partitions_of_keys(changed, partitions)) != partition)
-        if len(strays):
-            raise ValueError(
-                f"self.state has a value for key {changed[int(strays[0])]!r}, which belongs to another partition than "
-                f"{partition}: use the very keys that `partition: {{by: …}}` divides by, or partition: 1"
-            )
+        for key, home in zip(changed, partitions_of_keys(changed, partitions), strict=True):
+            if home != partition:
+                raise ValueError(
+                    f"self.state has a value for key {key!r}, which belongs to partition {home}, and this is "
+                    f"{partition}: use the very keys that `partition: {{by: …}}` divides by, or partition: 1"
+                )
 
     def restore(self, state: KeyedSnapshot) -> None:
         """Take back what snapshot gave."""

@@ -233,7 +233,7 @@ class RecordBatch:
         return schema.names == [RECORD] and bool(pa.types.is_binary(schema.field(0).type))
 
     @property
-    def has_nulls(self) -> bool:
+    def has_null_records(self) -> bool:
         """Whether it is raw and a record is null, of which no writer could make bytes."""
         return self._framed is None and self.is_raw and bool(self._arrow.column(0).null_count)
 

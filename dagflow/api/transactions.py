@@ -196,7 +196,7 @@ class Target(ABC):
         return "what a window has added to it cannot be taken out"
 
     @property
-    def why_not_late(self) -> str:
+    def why_no_late_records(self) -> str:
         """Why a record cannot be added behind those of later input, as refused ones come back; "" where it can."""
         return ""
 

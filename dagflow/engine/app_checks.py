@@ -52,7 +52,7 @@ def app_checks(app: LogicalPlan, *, starts_spark: bool = True) -> Iterator[Machi
     yield checked("operators", lambda: _prepared(app, places))
     for name, operator in app.instances.items():
         if isinstance(operator, TransactionalSink):
-            yield checked(f"table of {name}", functools.partial(_table, operator, places))
+            yield checked(f"table of {name}", functools.partial(_table, name, operator, places))
     for name in _heads(app):
         yield checked(f"input of {name}", functools.partial(_input, app, name))
     checkpoint = absolute(app.attributes.checkpoint)
@@ -74,10 +74,10 @@ def _prepared(app: LogicalPlan, places: LocationCollector) -> str:
     return f"{len(others)} are ready"
 
 
-def _table(operator: TransactionalSink, places: LocationCollector) -> str:
+def _table(name: str, operator: TransactionalSink, places: LocationCollector) -> str:
     """Asks the target, or its catalog, what there is."""
     if isinstance(operator, Operator):
-        operator.prepare(places)
+        prepare_operator(name, operator, places)
     target = operator.transaction_target(places.storage)
     return "needs no transactions" if target is None else f"{target.name} can be reached"
 

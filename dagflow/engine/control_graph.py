@@ -242,8 +242,8 @@ class ControlGraph:
         self._late = []
         self._activity = 0
         self._sources.begin_window(window_id)
-        for name in self._inputs:
-            self._sources.emit_tuples(name)
+        for name, operator in self._inputs.items():
+            self._sources.let_emit(name, operator.emit_tuples)
         self._sources.end_window()
         self._let_group(window_id)
         if not self._activity and not self._has_news():
@@ -267,7 +267,7 @@ class ControlGraph:
     def _let_group(self, window_id: int, *, is_rest: bool = False) -> None:
         self._groups.begin_window(window_id)
         for name, grouper in self._groupers.items():
-            self._groups.call(name, grouper.emit_rest if is_rest else grouper.emit_tuples)
+            self._groups.let_emit(name, grouper.emit_rest if is_rest else grouper.emit_tuples)
         self._groups.end_window()
 
     def _takes(self) -> dict[str, int]:

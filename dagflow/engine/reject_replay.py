@@ -57,7 +57,7 @@ class RejectReplay:
         state: Callable[[], JournalState],
         choice: RejectChoice,
     ) -> None:
-        if (obstacle := why_not_late(app)) is not None:
+        if (obstacle := why_no_late_records(app)) is not None:
             raise obstacle
         self._control = control
         self._app = app
@@ -135,10 +135,10 @@ class RejectReplay:
         """There is nothing to scan."""
 
 
-def why_not_late(app: PlacedApp) -> JournalError | None:
+def why_no_late_records(app: PlacedApp) -> JournalError | None:
     """Why an app cannot take refused records in: a target keeps the newest of several, which they would pass for."""
     for name, target in targets_of(app.operators, app.storage).items():
-        if why := target.why_not_late:
+        if why := target.why_no_late_records:
             return JournalError(
                 f"operator '{name}' writes to {target.name}: {why}",
                 url="journal",

@@ -50,12 +50,12 @@ class SideInputs:
                 version = operator.side_input_version(self._storage)
             known = self._current.get(name)
             if known is None or known.version != version:
-                with located(name, operator.read_side_input):
-                    self._current[name] = self._copied(operator, version)
+                self._current[name] = self._copied(name, operator, version)
         return dict(self._current)
 
-    def _copied(self, operator: SideInput, version: str) -> SideVersion:
-        version, data = read_consistently(operator, self._storage, version)
+    def _copied(self, name: str, operator: SideInput, version: str) -> SideVersion:
+        with located(name, operator.read_side_input):
+            version, data = read_consistently(operator, self._storage, version)
         digest = hashlib.blake2b(data, digest_size=16).hexdigest()
         copy = f"{DIRECTORY}{self._epoch:08d}-{digest}"
         if copy not in self._own:

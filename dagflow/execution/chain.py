@@ -11,7 +11,6 @@ from typing import Any
 
 from dagflow.api.accumulator import Accumulator
 from dagflow.api.context import Counts
-from dagflow.api.control import InputOperator
 from dagflow.api.operator import ASYNCHRONOUS, GENERATOR, Operator, Prefetcher
 from dagflow.api.ports import unbatched
 from dagflow.api.records import RecordBatch
@@ -330,13 +329,23 @@ class Chain:
             self._end(active_call, earlier)
         return result
 
+    def let_emit(self, operator: str, method: Callable[..., Any], *arguments: Any) -> None:
+        """Call a life-cycle method that emits what it has.
+
+        Raises:
+            OperatorError: It raised, or returned what it should have emitted.
+        """
+        result = self.call(operator, method, *arguments)
+        if result is not None and self.operators[operator].output_ports:
+            raise self._failure(operator, method, self._not_emitted(operator, "returned", result))
+
     def begin_window(self, window_id: int) -> None:
         """Open a window in every operator, downstream first: what an operator emits here finds the next one open."""
         self.window_id = window_id
         for buffer in self.buffers.values():
             buffer.open()
         for name, operator in reversed(self.operators.items()):
-            self._require_none(name, operator.begin_window, self.call(name, operator.begin_window, window_id))
+            self.let_emit(name, operator.begin_window, window_id)
 
     def end_window(self, holds: Collection[str] = ()) -> dict[str, bytes]:
         """Close the window in every operator, upstream first: what an operator emits here finds the next one open.
@@ -350,28 +359,12 @@ class Chain:
         parts: dict[str, bytes] = {}
         for name, operator in self.operators.items():
             if name not in holds:
-                self._require_none(name, operator.end_window, self.call(name, operator.end_window))
+                self.let_emit(name, operator.end_window)
             elif isinstance(operator, Accumulator) and (part := self.call(name, operator.take_part)) is not None:
                 parts[name] = part
             for buffer in self._buffers_of(name):
                 buffer.is_open = False
         return parts
-
-    def emit_tuples(self, name: str) -> None:
-        """Let an input operator emit what a window takes in.
-
-        Raises:
-            OperatorError: It failed.
-        """
-        operator = self.operators[name]
-        assert isinstance(operator, InputOperator)
-        self._require_none(name, operator.emit_tuples, self.call(name, operator.emit_tuples))
-
-    def _require_none(self, name: str, method: Callable[..., Any], result: object) -> None:
-        """Refuse what a method returned that should have emitted it."""
-        if result is not None and self.operators[name].output_ports:
-            error = self._not_emitted(name, "returned", result)
-            raise self._failure(name, method, error)
 
     def snapshots(self) -> dict[str, SavedState]:
         """The states of the operators after the window just ended, by operator; none of operators without state.

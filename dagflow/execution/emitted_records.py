@@ -131,14 +131,9 @@ class PieceOutput:
         """What was emitted."""
         return list(self._objects.take(self._positions).tolist())
 
-    def require_distinct(self) -> None:
-        """Refuse mappings one of which was emitted more than once.
-
-        Raises:
-            ValueError: There is such a mapping.
-        """
-        if len(np.unique(self._identities.take(self._positions))) < len(self):
-            raise _repeated(dict)
+    def has_repeated(self) -> bool:
+        """Whether an object was emitted more than once."""
+        return len(np.unique(self._identities.take(self._positions))) < len(self)
 
     def is_selection(self, records: npt.NDArray[np.intp]) -> bool:
         """Whether the items are the very records for which something was emitted.
@@ -193,7 +188,8 @@ class EmittedRecords:
         if kinds == {bytes} and self._mappings is None and not self._items:
             self._parts += _raw_batches(items, self._batch.delimiters.take(sources + piece.start))
         elif kinds == {dict} and not self._parts and not self._items:
-            output.require_distinct()
+            if output.has_repeated():
+                raise _repeated(dict)
             if self._mappings is None:
                 self._mappings = EmittedMappings(self._batch.to_arrow())
             self._mappings.add(items, piece.values, len(piece.records), sources)

@@ -55,7 +55,7 @@ class PortBuffer:
 
     __slots__ = (
         *(
-            "_has_strayed",
+            "_has_thread_emitted",
             "_left",
             "_operator",
             "_thread",
@@ -80,7 +80,7 @@ class PortBuffer:
         self.is_open = False
         self.is_gathering = False
         self._thread = threading.get_ident()
-        self._has_strayed = False
+        self._has_thread_emitted = False
         self._left = 0
         self.records: EmittedRecords | None = None
         self.take: Callable[[int], int] | None = None
@@ -99,7 +99,7 @@ class PortBuffer:
     def close(self) -> None:
         """Drop what is left, as after a failure: no operator takes it."""
         self.gathered.clear()
-        self._has_strayed = False
+        self._has_thread_emitted = False
         self.is_open = False
 
     def emit(self, item: Any) -> None:
@@ -110,8 +110,8 @@ class PortBuffer:
                 author's thread may end without telling anyone.
         """
         if threading.get_ident() != self._thread:
-            self._has_strayed = True
-            raise self._strayed()
+            self._has_thread_emitted = True
+            raise self._thread_error()
         if self.is_gathering:
             # An operator that has kept this method calls it here too. Nothing is passed on now: close_records
             # could not say which record it belongs to.
@@ -137,8 +137,8 @@ class PortBuffer:
             TypeError: An item is of another type than the port.
             ValueError: The records do not make a batch.
         """
-        if self._has_strayed:
-            raise self._strayed()
+        if self._has_thread_emitted:
+            raise self._thread_error()
         if not len(self.gathered):
             return
         items = self._taken()
@@ -164,7 +164,7 @@ class PortBuffer:
         """Forget the first items gathered: behind them another thread may have put more."""
         del self.gathered[:count]
 
-    def _strayed(self) -> BrokenContractError:
+    def _thread_error(self) -> BrokenContractError:
         port = self.emitter.port.name
         return BrokenContractError(
             f"emitted at port {port} from a thread of its own, whose place among the other records nothing says; let "
@@ -217,8 +217,8 @@ class PortBuffer:
             ValueError: The records do not make a batch.
         """
         # Each piece was taken with all that was emitted for it.
-        if self._has_strayed or self._left:
-            raise self._strayed()
+        if self._has_thread_emitted or self._left:
+            raise self._thread_error()
         records, self.records = self.records, None
         if records is None:
             return
@@ -243,7 +243,7 @@ class PortBuffer:
             raise BrokenContractError(
                 f"emitted at port {port} outside of a window: the first place is begin_window(), the last end_window()"
             )
-        if isinstance(payload, RecordBatch) and payload.has_nulls:
+        if isinstance(payload, RecordBatch) and payload.has_null_records:
             raise BrokenContractError(
                 f"emitted at port {port} raw records that are null, and a file has no bytes for them; emit b'' for an "
                 "empty record, nothing for none, or a column of another name, which may have nulls"

@@ -193,8 +193,8 @@ class FaultyTarget(Target):
 
     @property
     @override
-    def why_not_late(self) -> str:
-        return self._inner.why_not_late
+    def why_no_late_records(self) -> str:
+        return self._inner.why_no_late_records
 
     @override
     def rows(self) -> pa.Table | None:

@@ -138,7 +138,7 @@ class OperatorHarness:
             for part in _parts(payload, at_once or len(payload)):
                 consume(part)
         if isinstance(self.operator, InputOperator):
-            self._chain.emit_tuples("operator")
+            self._chain.let_emit("operator", self.operator.emit_tuples)
         self._chain.end_window()
 
     def restart(self, operator: Operator | None = None) -> OperatorHarness:

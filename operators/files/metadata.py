@@ -40,7 +40,7 @@ class FileVersion:
 
 
 @dataclass(frozen=True, slots=True)
-class FileMetadata:
+class FileMetadata(RowTuple):
     """A file that was found, before any of its blocks.
 
     Attributes:
@@ -62,6 +62,24 @@ class FileMetadata:
     block_count: int
     is_directory: bool = False
     discovered_ms: int = 0
+
+    @classmethod
+    def to_rows(cls, tuples: Iterable[FileMetadata]) -> list[Any]:
+        """A list of values for each file."""
+        return [
+            [
+                *(file.url, file.relative_path),
+                *(file.version.size_bytes, file.version.mtime_ns, file.version.etag, file.version.file_id),
+                *(file.block_size, file.first_block_id, file.block_count, file.is_directory, file.discovered_ms),
+            ]
+            for file in tuples
+        ]
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[Any]) -> Iterator[FileMetadata]:
+        """The files that to_rows was given."""
+        for url, path, size_bytes, mtime_ns, etag, file_id, *rest in rows:
+            yield cls(url, path, FileVersion(size_bytes, mtime_ns, etag, file_id), *rest)
 
 
 class DecompressedRange(NamedTuple):

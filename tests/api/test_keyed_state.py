@@ -8,6 +8,7 @@ import pickle
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,8 +18,13 @@ from msgspec import msgpack
 
 from dagflow.api.context import OperatorContext
 from dagflow.api.keyed_state import KeyedOperator, KeyedSnapshot, KeyedState, Segment
-from dagflow.api.partitioning import BooleanKey, Key, canonical, partitions_of_keys
-from dagflow.errors import JournalError
+from dagflow.api.partitioning import BooleanKey, ByName, Key, canonical, partitions_of_keys
+from dagflow.engine.run import run
+from dagflow.errors import JournalError, OperatorError
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.spec.app_spec import KeyedPartition
+from tests.engine.sample_app import app_of, published
+from tests.execution.sample_operators import DropComments
 
 KEYS: st.SearchStrategy[Key] = st.one_of(st.binary(max_size=2), st.text(max_size=2), st.integers(0, 9), st.none())
 CHANGES = st.lists(st.lists(st.tuples(KEYS, st.none() | st.integers(0, 99)), max_size=6), max_size=12)
@@ -233,5 +239,45 @@ def test_a_key_of_another_partition_is_refused() -> None:
                 operator.state[key] = 1
         assert operator.snapshot() is not None
         operator.state[next(key for key in "abcd" if partitions_of_keys([key], 2) != [partition])] = 1
-        with pytest.raises(ValueError, match=f"belongs to another partition than {partition}: use the very keys"):
+        with pytest.raises(
+            ValueError, match=f"belongs to partition {1 - partition}, and this is {partition}: use the very"
+        ):
             operator.snapshot()
+
+
+class CountByOther(KeyedOperator):
+    """Counts by another key than the one that divides its records, or by that one."""
+
+    other: bool = True
+    input = DropComments.input
+    output = DropComments.output
+
+    @DropComments.input.each
+    def take(self, record: bytes) -> None:
+        """Count it."""
+        key = record + b"!" if self.other else record
+        self.state[key] = self.state.get(key, 0) + 1
+
+    def end_window(self) -> None:
+        """Emit the counts."""
+        for key, count in self.state.items():
+            assert isinstance(key, bytes)
+            self.output.emit(b"%s=%d" % (key.rstrip(b"!"), count))
+
+
+BY_RECORD = KeyedPartition(ByName("record"), 2)
+
+
+@pytest.mark.parametrize(("other", "partition"), [(False, BY_RECORD), (True, 1)])
+def test_a_run_goes_on_with_the_very_keys_or_one_partition(tmp_path: Path, other: bool, partition: Any) -> None:
+    """As the error of a key of another partition advises; each record counts once."""
+
+    def work(other: bool, partition: Any) -> None:
+        app = app_of(tmp_path, [b"a b c d", b"a b c d"], middle=CountByOther(other=other))
+        node = replace(app.operators["middle"], partition=partition)
+        run(replace(app, operators={**app.operators, "middle": node}), runtime=InlineRuntime)
+
+    with pytest.raises(OperatorError, match="belongs to partition"):
+        work(True, BY_RECORD)
+    work(other, partition)
+    assert published(tmp_path) == [b"a=2", b"b=2", b"c=2", b"d=2"]

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dagflow.api.context import RunPreparation
 from dagflow.api.operator import LimitChecker
-from dagflow.api.transactions import Target, TargetState
+from dagflow.api.side_input import SideInput
+from dagflow.api.transactions import DecidedWindow, Target, TargetState
 from dagflow.engine.run import run
 from dagflow.errors import OperatorError, StorageError
 from dagflow.execution.failures import located
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
+from dagflow.testing.faults import Faults, FaultyTarget
 from tests.engine.sample_app import app_of
 from tests.engine.table_app import FaultyTable
 from tests.engine.table_app import app as table_app
@@ -58,16 +61,67 @@ class ClosedTable(FaultyTable):
         return Closed()
 
 
-def test_the_error_of_a_target_names_its_operator(tmp_path: Path) -> None:
-    """What a library raises is not an error of dagflow."""
-    app = table_app(tmp_path, [b"a"], table=ClosedTable(database=str(tmp_path / "db")))
-    with pytest.raises(OperatorError, match=r"operator 'table': open\(\) raised ZeroDivisionError\(opened\)"):
-        run(app, runtime=InlineRuntime)
+class Uncommitted(FaultyTarget):
+    """A target whose transactions fail as a library does."""
+
+    def open(self, writer: str) -> TargetState:
+        """A state that takes nothing."""
+        state = super().open(writer)
+        changed: Any = state
+        changed.commit = self.commit
+        return state
+
+    def commit(self, windows: Sequence[DecidedWindow]) -> None:
+        """Fail as a library does."""
+        raise ZeroDivisionError("committed")
+
+
+class UncommittedTable(FaultyTable):
+    """Adds records to it."""
+
+    def transaction_target(self, storage: StorageContext) -> Target:
+        """The target."""
+        return Uncommitted(super().transaction_target(storage), Faults())
 
 
 @pytest.mark.parametrize(
     ("kind", "problem"),
     [
+        (ClosedTable, r"open\(\) raised ZeroDivisionError\(opened\)"),
+        (UncommittedTable, r"commit\(\) raised ZeroDivisionError\(committed\)"),
+    ],
+)
+def test_the_error_of_a_target_names_its_operator(tmp_path: Path, kind: type[FaultyTable], problem: str) -> None:
+    """What a library raises is not an error of dagflow."""
+    with pytest.raises(OperatorError, match=rf"operator 'table': {problem}"):
+        run(table_app(tmp_path, [b"a"], table=kind(database=str(tmp_path / "db"))), runtime=InlineRuntime)
+
+
+class Unread(Calls, SideInput):
+    """Fails when its side input is read."""
+
+    def side_input_version(self, storage: StorageContext) -> str:
+        """There is one."""
+        return "1"
+
+    def read_side_input(self, storage: StorageContext) -> bytes:
+        """Fail as an author's code does."""
+        raise KeyError("read")
+
+
+class Unversioned(Unread):
+    """Fails when it is asked for the version."""
+
+    def side_input_version(self, storage: StorageContext) -> str:
+        """Fail as an author's code does."""
+        raise KeyError("version")
+
+
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        (Unread, r"read_side_input\(\) raised KeyError\('read'\)"),
+        (Unversioned, r"side_input_version\(\) raised KeyError\('version'\)"),
         (Unprepared, r"prepare\(\) raised ZeroDivisionError\(prepared\)"),
         (Unlimited, r"check_limits\(\) raised KeyError\('limit'\)"),
     ],

@@ -25,7 +25,7 @@ class Pooled(DropComments):
     def begin_window(self, window_id: int) -> None:
         """No thread has started."""
         self.pool = ThreadPoolExecutor(4)
-        self.futures: list[Future[None]] = []
+        self.futures: list[Future[Any]] = []
 
     @DropComments.input.each
     def drop(self, record: bytes) -> None:
@@ -52,6 +52,26 @@ def test_what_threads_emit_is_there_or_an_error() -> None:
         assert FROM_THREAD in str(error)
     else:
         assert sorted(emitted) == sorted(records)
+
+
+class Collected(Pooled):
+    """Lets threads return what they made, and emits it itself."""
+
+    def emit(self, record: bytes) -> Any:
+        """In a thread."""
+        return record
+
+    def end_window(self) -> None:
+        """Wait for all of them."""
+        for future in self.futures:
+            self.output.emit(future.result())
+        self.pool.shutdown()
+
+
+def test_what_threads_return_may_be_emitted() -> None:
+    """As the error advises."""
+    records = [b"%d" % number for number in range(5000)]
+    assert run_operator(Collected(), records)["output"] == records
 
 
 @pytest.mark.parametrize("is_joined", [True, False])

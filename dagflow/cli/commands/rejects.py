@@ -190,9 +190,10 @@ class _Counts:
             total += len(mask)
             chosen += int(mask.sum())
             if rejects.can_be_read_again:
-                count_here = int((mask & by_other_app).sum())
-                untried += count_here
-                to_try |= {rejects.window_id} if count_here else set()
+                is_untried = mask & by_other_app
+                untried += int(is_untried.sum())
+                if is_untried.any():
+                    to_try.add(rejects.window_id)
             elif mask.any():
                 behind[rejects.window_id] = None
         return cls(total, chosen, untried, tuple(behind), tuple(window for window in behind if window in to_try))
@@ -213,8 +214,7 @@ def _replay(
     logical = load(app or app_file(checkpoint, StorageContext.default()), settings, overrides)
     storage, choice = logical.attributes.storage_context(), options.rejects or RejectChoice()
     before = after = _Counts.of(logical, checkpoint, storage, choice)
-    obstacle = why_not_reprocessed(PlacedApp.of(logical, storage)) if before.behind else None
-    if before.shared and obstacle is None:
+    if before.shared and why_not_reprocessed(PlacedApp.of(logical, storage)) is None:
         raise _both_kinds(before.shared, checkpoint)
     windows, code = 0, 0
     if before.untried:
@@ -233,6 +233,7 @@ def _replay(
             done = on_driver_thread(lambda: engine_run(logical, options, display, stop))
         windows, code = done.windows, RunStoppedError.exit_code if done.state == "stopped" else 0
         after = _Counts.of(logical, checkpoint, storage, choice)
+    obstacle = why_not_reprocessed(PlacedApp.of(logical, storage)) if after.behind else None
     for line in _told(before, after, checkpoint, obstacle):
         output.note(settings.redact(line))
     if as_json:

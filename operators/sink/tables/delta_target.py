@@ -94,7 +94,7 @@ class DeltaTarget(Target):
         return REPLACED_BY_KEYS if self.table.upsert_by else ""
 
     @property
-    def why_not_late(self) -> str:
+    def why_no_late_records(self) -> str:
         """Nothing, but that the row of a key is the one that came last."""
         return LATE_BY_KEYS if self.table.upsert_by else ""
 

@@ -114,79 +114,86 @@ def test_what_nothing_matches_is_told() -> None:
     assert invoke("nowhere").exit_code == 2
 
 
-STATEFUL = """
-name: stateful
-attributes: {{checkpoint: stateful}}
+TWO_STEPS = """
+name: two
+attributes: {{checkpoint: two}}
 operators:
-  splitter: {{class: FileSplitterInput, properties: {{files: in/a}}}}
-  reader: {{class: BlockReader, properties: {{format: {{type: csv, columns: {{n: string}}}}}}}}
-  check: {{class: Check, properties: {{expect: ["{condition}", unique(n)]}}, partition: parallel}}
+  splitter: {{class: FileSplitterInput, properties: {{files: {files}}}}}
+  reader: {{class: BlockReader, properties: {{format: {{type: csv, columns: {{n: {n}}}}}}}}}
+  step: {{class: {step}, partition: parallel}}
   writer: {{class: RecordWriter, properties: {{path: kept, format: csv}}, partition: parallel}}
   refused: {{class: RecordWriter, properties: {{path: apart}}, partition: parallel}}
 streams:
   blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
-  read: {{from: reader.messages, to: check.input}}
-  kept: {{from: check.output, to: writer.input}}
-  rejects: {{from: [reader.errors, check.errors], to: refused.input}}
+  read: {{from: reader.messages, to: step.input}}
+  kept: {{from: step.output, to: writer.input}}
+  rejects: {{from: [reader.errors, step.errors], to: refused.input}}
 """
+
+
+def two_steps(step: str, n: str = "string", files: str = "in/a") -> None:
+    """Write an app in which the reader refuses records, and an operator behind it does."""
+    Path("two.yaml").write_text(TWO_STEPS.format(step=step, n=n, files=files))
+
+
+def unique(condition: str) -> str:
+    """A Check with state."""
+    return f'Check, properties: {{expect: ["{condition}", unique(n)]}}'
 
 
 def test_an_app_with_state_is_told_to_start_over() -> None:
     """It cannot process a window again; what the command says instead is tried."""
-    Path("stateful.yaml").write_text(STATEFUL.format(condition="n <> 'x'"))
-    run(load_app("stateful.yaml"), runtime=InlineRuntime)
-    Path("stateful.yaml").write_text(STATEFUL.format(condition="n <> 'y'"))
-    told = " ".join(invoke("stateful.yaml", "replay").stderr.split())
-    assert "cannot process a window again: operator 'check/unique' has state" in told
+    two_steps(unique("n <> 'x'"))
+    run(load_app("two.yaml"), runtime=InlineRuntime)
+    two_steps(unique("n <> 'y'"))
+    told = " ".join(invoke("two.yaml", "replay").stderr.split())
+    assert "cannot process a window again: operator 'step/unique' has state" in told
     assert "fix the app, and start over with --fresh" in told
-    run(load_app("stateful.yaml"), RunOptions(fresh=True), runtime=InlineRuntime)
+    run(load_app("two.yaml"), RunOptions(fresh=True), runtime=InlineRuntime)
     (kept,) = Path("kept").iterdir()
     assert kept.read_text("utf-8") == "n,m\n1,é\nx,é\n"
 
 
-BOTH = """
-name: both
-attributes: {{checkpoint: both}}
-operators:
-  splitter: {{class: FileSplitterInput, properties: {{files: in2}}}}
-  reader: {{class: BlockReader, properties: {{format: {{type: csv, columns: {{n: {n}}}}}}}}}
-  select: {{class: Select, properties: {{columns: {{m: "{m}"}}}}, partition: parallel}}
-  writer: {{class: RecordWriter, properties: {{path: kept, format: csv}}, partition: parallel}}
-  refused: {{class: RecordWriter, properties: {{path: apart}}, partition: parallel}}
-streams:
-  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
-  read: {{from: reader.messages, to: select.input}}
-  kept: {{from: select.output, to: writer.input}}
-  rejects: {{from: [reader.errors, select.errors], to: refused.input}}
-"""
+def select(m: str) -> str:
+    """A Select that computes a column."""
+    return f'Select, properties: {{columns: {{m: "{m}"}}}}'
 
 
 def refuse_both_kinds() -> None:
     """Run the app over three rows, of which the reader refuses one, and the operator behind it another."""
     Path("in2").mkdir()
     Path("in2/a").write_text("n,m\n1,1\nx,2\n3,z\n")
-    Path("both.yaml").write_text(BOTH.format(n="int64", m="cast(m as int)"))
-    run(load_app("both.yaml"), runtime=InlineRuntime)
+    two_steps(select("cast(m as int)"), n="int64", files="in2")
+    run(load_app("two.yaml"), runtime=InlineRuntime)
 
 
 def test_two_kinds_in_a_window_come_back_together() -> None:
     """What readers have refused does not come back alone, after which the rest could not; the advice is tried."""
     refuse_both_kinds()
-    Path("both.yaml").write_text(BOTH.format(n="string", m="try_cast(m as int)"))
-    done = invoke("both.yaml", "replay", "--local", "--workers", "1")
-    advised = "dagflow replay both --window 1"
+    two_steps(select("try_cast(m as int)"), files="in2")
+    done = invoke("two.yaml", "replay", "--local", "--workers", "1")
+    advised = "dagflow replay two --window 1"
     told = " ".join(done.stderr.split())
     assert done.exit_code == 1 and "such as window 1" in told and advised in told
     replayed = CliRunner().invoke(command_line, [*advised.split()[1:], "--local", "--workers", "1"])
     assert replayed.exit_code == 0, replayed.stderr
     (kept,) = Path("kept").iterdir()
     assert kept.read_text() == "n,m\n1,1\nx,2\n3,\n"
-    assert invoke("both").stdout.startswith("0 records refused")
+    assert invoke("two").stdout.startswith("0 records refused")
 
 
 def test_readers_records_come_back_alone_where_they_are_chosen() -> None:
     """By their reason: the others are given up."""
     refuse_both_kinds()
-    Path("both.yaml").write_text(BOTH.format(n="string", m="cast(m as int)"))
-    done = invoke("both.yaml", "replay", "--reason", "column 'n'", "--local", "--workers", "1")
+    two_steps(select("cast(m as int)"), files="in2")
+    done = invoke("two.yaml", "replay", "--reason", "column 'n'", "--local", "--workers", "1")
     assert "1 record accepted" in done.stderr, done.stderr
+
+
+def test_what_is_refused_behind_a_replay_is_told_as_well() -> None:
+    """Also where nothing behind the reader had refused anything before, and the app cannot process windows again."""
+    two_steps("Check, properties: {expect: [unique(m)]}", n="int64")
+    run(load_app("two.yaml"), runtime=InlineRuntime)
+    two_steps("Check, properties: {expect: [unique(m)]}")
+    told = " ".join(invoke("two.yaml", "replay", "--local", "--workers", "1").stderr.split())
+    assert "cannot process a window again: operator 'step/unique' has state" in told

@@ -1,4 +1,4 @@
-"""Blocks as the journal keeps them."""
+"""Files and blocks as the journal keeps them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from operators.files.metadata import BlockMetadata, DecompressedRange, FileVersion
+from operators.files.metadata import BlockMetadata, DecompressedRange, FileMetadata, FileVersion
 
 BLOCKS = st.builds(
     BlockMetadata,
@@ -52,3 +52,22 @@ def test_a_big_file_is_one_row_however_many_blocks_it_has() -> None:
     packed = BlockMetadata.to_rows(blocks)
     assert len(packed) == 1
     assert list(BlockMetadata.from_rows(packed)) == blocks
+
+
+FILES = st.builds(
+    FileMetadata,
+    url=st.text(),
+    relative_path=st.text(),
+    version=st.builds(FileVersion, st.integers(0, 9), st.integers(0, 9), st.text(), st.integers(0, 9)),
+    block_size=st.integers(0, 9),
+    first_block_id=st.integers(0, 9),
+    block_count=st.integers(0, 9),
+    is_directory=st.booleans(),
+    discovered_ms=st.integers(0, 9),
+)
+
+
+@given(st.lists(FILES, max_size=4))
+def test_files_come_back_as_they_were(files: list[FileMetadata]) -> None:
+    """With each of their attributes."""
+    assert list(FileMetadata.from_rows(json.loads(json.dumps(FileMetadata.to_rows(files))))) == files
