@@ -19,6 +19,7 @@ from dagflow.execution.chain import Chain
 from dagflow.execution.failures import BrokenContractError
 from dagflow.execution.state_codec import StateCodec
 from dagflow.execution.task_outputs import TaskOutputs
+from dagflow.execution.teardown import tear_down
 from dagflow.journal.journal import now_ms
 from dagflow.journal.saved_state import CommittedState, ControlState, SavedState
 from dagflow.metrics.counters import Counters
@@ -145,7 +146,7 @@ class ControlGraph:
         self._sources = self._chain([name for name in sources if name not in groupers])
         # Apart from the others, which must not take a window for their own that has none of their states.
         self._groups = self._chain(groupers)
-        self._sinks = self._chain(sinks, outputs)
+        self._sinks = self._chain(sinks)
         self.chains = self._sources, self._groups, self._sinks
         self._entries = entries
         for edge in entries:
@@ -161,29 +162,35 @@ class ControlGraph:
         self._inputs = {name: each for name, each in heads if isinstance(each, InputOperator)}
         self._listeners = {name: each for name, each in heads if isinstance(each, SourceEventListener)}
         self._groupers = {name: each for name, each in self._groups.operators.items() if isinstance(each, Grouper)}
+        try:
+            for chain in self.chains:
+                self._setup(chain)
+        except BaseException as error:
+            self.close(error)
+            raise
 
-    def _chain(self, names: list[str], outputs: TaskOutputs | None = None) -> Chain:
-        """Wire some of the control operators, and set them up."""
-        plan, operators = self._app.plan, self._app.operators
-        edges = [edge for edge in plan.control_edges if edge.source.operator in names and edge.target.operator in names]
-        entries = [exchange.edge for stage in plan.stages for exchange in stage.inputs if exchange.is_assigned]
+    def _chain(self, names: list[str]) -> Chain:
+        """Wire some of the control operators."""
+        edges = self._app.plan.control_edges
+        within = [edge for edge in edges if edge.source.operator in names and edge.target.operator in names]
+        return Chain({name: self._app.operators[name] for name in names}, within, {name: Counts() for name in names})
+
+    def _setup(self, chain: Chain) -> None:
+        """Set the operators of a chain up."""
+        plan = self._app.plan
         reports = [edge for stage in plan.stages for edge in stage.reports]
-        connected = {ref for e in (*plan.control_edges, *entries, *reports) for ref in (e.source, e.target)}
-        counters: dict[str, Counts] = {name: Counts() for name in names}
-        chain = Chain({name: operators[name] for name in names}, edges, counters)
-        for name in names:
-            ports = frozenset(ref.port for ref in connected if ref.operator == name)
+        connected = {ref for e in (*plan.control_edges, *self._entries, *reports) for ref in (e.source, e.target)}
+        for name in chain.operators:
             context = OperatorContext(
                 app=self._app.name,
                 operator=name,
-                counters=counters[name],
-                connected=ports,
+                counters=chain.counters[name],
+                connected=frozenset(ref.port for ref in connected if ref.operator == name),
                 storage=self._app.storage,
-                outputs=outputs,
+                outputs=self._outputs if chain is self._sinks else None,
                 control=self._services[name],
             )
-            chain.call(name, chain.operators[name].setup, context)
-        return chain
+            chain.setup(name, context)
 
     def _collector(self, target: PortRef) -> Any:
         return lambda payload: self._tuples[target].extend(payload)
@@ -360,10 +367,13 @@ class ControlGraph:
         """Seconds that each operator has worked since the last call, by name."""
         return {name: seconds for chain in self.chains for name, seconds in chain.clock.take().items()}
 
-    def close(self) -> None:
-        """End the operators."""
-        for chain in self.chains:
-            chain.teardown()
+    def close(self, failed: BaseException | None = None) -> None:
+        """End the operators; see tear_down().
+
+        Raises:
+            DagflowError: An operator failed to end, and nothing had failed before.
+        """
+        tear_down(*self.chains, failed=failed)
 
 
 def index_operators(names: Iterable[str], known: Mapping[str, int]) -> dict[str, int]:

@@ -11,7 +11,7 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Mapping
-from concurrent.futures import TimeoutError, wait
+from concurrent.futures import wait
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -289,15 +289,14 @@ class Driver:
 
     def _wait(self, flight: InFlight, max_in_flight: int) -> list[TaskResult] | None:
         """A window's results, or None when the run shall stop first."""
-        while True:
-            try:
-                return flight.results.result(timeout=TICK_S)
-            except TimeoutError:
-                self._tell_progress()
-                if self._stop.is_requested:
-                    return None
-                self._look_for_other_driver()
-                self._submit_behind_slow_task(max_in_flight)
+        # Not result() with a timeout, which cannot be told from a window that failed with a TimeoutError.
+        while not wait([flight.results], TICK_S).done:
+            self._tell_progress()
+            if self._stop.is_requested:
+                return None
+            self._look_for_other_driver()
+            self._submit_behind_slow_task(max_in_flight)
+        return flight.results.result()
 
     def _look_for_other_driver(self) -> None:
         """End soon after another driver has taken over, also in a long window, and while there is nothing to do.

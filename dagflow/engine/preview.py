@@ -187,9 +187,8 @@ class _Run:
             if isinstance(error, OperatorError):
                 error.window_id = error.partition = -1  # a preview has neither
         finally:
-            with contextlib.nullcontext() if error is None else contextlib.suppress(DagflowError):
-                if self._chain is not None:
-                    self._chain.close()
+            if self._chain is not None:
+                self._chain.close(error)
         return self._result(error)
 
     def _chain_of(self, source: PreviewInput) -> PreviewChain:

@@ -28,6 +28,7 @@ from dagflow.execution.port_buffer import Consumer
 from dagflow.execution.program import Program
 from dagflow.execution.routing import router_of
 from dagflow.execution.state_codec import StateCodec
+from dagflow.execution.teardown import tear_down
 from dagflow.journal.saved_state import SavedState
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import Edge, PortRef
@@ -119,12 +120,11 @@ class PreviewChain:
         self._chain = Chain(operators, (), counters, partition=0)
         self._heads = {ex.edge.target.operator for stage in part.plan.stages for ex in stage.inputs if ex.is_assigned}
         self._connect(part, port)
-        self._set_up: list[str] = []
         try:
             self._setup(app, part, port, counters, prescans)
             self._chain.begin_window(_WINDOW)
-        except BaseException:
-            self.close()
+        except BaseException as error:
+            self.close(error)
             raise
 
     def _connect(self, part: PlacedApp, port: PreviewPort) -> None:
@@ -174,8 +174,7 @@ class PreviewChain:
                 prescan=prescan,
                 side_input=loaded_side_data(operator, part.storage),
             )
-            self._chain.call(name, operator.setup, context)
-            self._set_up.append(name)
+            self._chain.setup(name, context)
 
     def _counter(self, ref: PortRef) -> Consumer:
         def count(payload: Any) -> None:
@@ -308,10 +307,10 @@ class PreviewChain:
         self._arrived.clear()
         self._chain.end_window()
 
-    def close(self) -> None:
-        """End the operators.
+    def close(self, failed: BaseException | None = None) -> None:
+        """End the operators; see tear_down().
 
         Raises:
-            DagflowError: An operator failed to.
+            DagflowError: An operator failed to end, and nothing had failed before.
         """
-        self._chain.teardown(self._set_up)
+        tear_down(self._chain, failed=failed)

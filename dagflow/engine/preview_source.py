@@ -16,7 +16,6 @@ from dagflow.api.ports import unbatched
 from dagflow.engine.control_graph import ControlGraph, Emission, index_operators
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.prescan import PreScans
-from dagflow.errors import DagflowError
 from dagflow.execution.program import Program
 from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.journal.saved_state import SavedState
@@ -91,8 +90,7 @@ class PreviewInput:
     ) -> None:
         """End the control operators; a failure of theirs does not hide an earlier one."""
         try:
-            with contextlib.nullcontext() if error is None else contextlib.suppress(DagflowError):
-                self._control.close()
+            self._control.close(error)
         finally:
             self._directory.cleanup()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -44,6 +44,7 @@ from dagflow.execution.program import Program
 from dagflow.execution.record_limit import RecordLimit
 from dagflow.execution.stalls import StallLimits
 from dagflow.execution.task_outputs import TaskOutputs
+from dagflow.execution.teardown import torn_down
 from dagflow.journal.journal import Journal
 from dagflow.journal.retention import JournalRetention
 from dagflow.journal.start_over import set_aside
@@ -282,8 +283,7 @@ def _drive(
     """Put the parts of a driver together, give them the states that earlier runs left, and let it run."""
     controls.live.asks(lambda: [*controls.watch.stalls(), *runtime.stalls()])
     sizing = WindowSizing(options.workers or SparkMaster.parse(options.master or app.attributes.master).parallelism)
-    control = _control_graph(app, journal, checkpoint, controls, sizing, runtime)
-    try:
+    with contextlib.closing(runtime), _control_graph(app, journal, checkpoint, controls, sizing, runtime) as control:
         store = app.storage.objects(checkpoint)
         store.require_directory(store.url)
         segments = SegmentStore(store, journal.epoch)
@@ -316,9 +316,6 @@ def _drive(
             side_inputs.sweep(journal.state.planned.values())
             start_s = runtime.start_s if runtime.is_local_spark else 0.0
             return replace(done, spark_start_s=start_s, log=runtime.log if runtime.start_s else "")
-    finally:
-        control.close()
-        runtime.close()
 
 
 def _printing(control: ControlGraph) -> Callable[[str], bool]:
@@ -333,6 +330,7 @@ def _printing(control: ControlGraph) -> Callable[[str], bool]:
     return take
 
 
+@contextlib.contextmanager
 def _control_graph(
     app: PlacedApp,
     journal: Journal,
@@ -340,7 +338,8 @@ def _control_graph(
     controls: RunControls,
     sizing: WindowSizing,
     runtime: LazyRuntime,
-) -> ControlGraph:
+) -> Iterator[ControlGraph]:
+    """The control operators of a run, from their setup to their teardown."""
     plan = app.plan
     feeding = {e.edge.source.operator for stage in plan.stages for e in stage.inputs if e.is_assigned}
     known = journal.state.control_state.operator_index
@@ -357,7 +356,8 @@ def _control_graph(
     graph = ControlGraph(app, services, outputs, index)
     for chain in graph.chains:
         watch.watch_chain(chain)
-    return graph
+    with torn_down(*graph.chains):
+        yield graph
 
 
 def lazy_runtime(

@@ -10,7 +10,7 @@ from operator import length_hint
 from typing import Any
 
 from dagflow.api.accumulator import Accumulator
-from dagflow.api.context import Counts
+from dagflow.api.context import Counts, OperatorContext
 from dagflow.api.operator import ASYNCHRONOUS, GENERATOR, Operator, Prefetcher
 from dagflow.api.ports import unbatched
 from dagflow.api.records import RecordBatch
@@ -102,6 +102,7 @@ class Chain:
         self.calls: list[ActiveCall] = []
         self.steps = 0
         self.on_step: Callable[[], None] | None = None
+        self._set_up: list[str] = []
         for name, operator in self.operators.items():
             for port in operator.output_ports:
                 self.buffers[PortRef(name, port)] = PortBuffer(operator, port)
@@ -392,22 +393,27 @@ class Chain:
         instance = self.operators[operator]
         self.call(operator, instance.restore, StateCodec.of_snapshots(operator, instance).decode(saved))
 
-    def teardown(self, names: Iterable[str] | None = None) -> None:
-        """End operators; where one of them fails, the others are ended all the same.
+    def setup(self, operator: str, context: OperatorContext) -> None:
+        """Set an operator up, which teardown() ends."""
+        self.call(operator, self.operators[operator].setup, context)
+        self._set_up.append(operator)
 
-        Args:
-            names: Which; None for all.
+    def teardown(self) -> list[DagflowError]:
+        """End the operators that were set up, each of them once.
+
+        Returns:
+            What failed; the others are ended all the same.
         """
         for buffer in self.buffers.values():
             buffer.close()
-        failure: DagflowError | None = None
-        for name in self.operators if names is None else names:
+        names, self._set_up = self._set_up, []
+        failures: list[DagflowError] = []
+        for name in names:
             try:
                 self.call(name, self.operators[name].teardown)
             except DagflowError as error:
-                failure = failure or error
-        if failure is not None:
-            raise failure
+                failures.append(error)
+        return failures
 
     def counts(self) -> Counters:
         """What operators counted, and the records that left each port."""

@@ -31,6 +31,7 @@ from dagflow.execution.state_codec import StateCodec
 from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.execution.task_progress import TaskActivity, TaskMessage, TaskProgress
 from dagflow.execution.task_watch import SHARED_HOST, TaskHost, TaskWatch
+from dagflow.execution.teardown import torn_down
 from dagflow.journal.saved_state import SavedState
 from dagflow.metrics.counters import Counters
 from dagflow.plan.groups import grouper_name
@@ -81,7 +82,6 @@ class StageTask:
         self._read_in_part: set[VersionKey] = set()
         self._refused: dict[str, RefusedLog] = {}
         self._source_events: list[Any] | None = [] if program.listens else None
-        self._set_up: list[str] = []
         self._held: dict[str, bytes] = {}
         operators = {name: self._loaded(name) for name in stage.operators}
         self._counters: dict[str, Counts] = {name: Counts() for name in stage.operators}
@@ -181,8 +181,7 @@ class StageTask:
                 decided=self._window.decided.get(name, ""),
                 side_input=self._window.side_inputs.get(name),
             )
-            self._chain.call(name, operator.setup, context)
-            self._set_up.append(name)
+            self._chain.setup(name, context)
             state = self._window.states.get((name, self._partition))
             if state is not None:
                 self._chain.restore(name, state)
@@ -287,19 +286,14 @@ class StageTask:
         Returns:
             States of the operators after the window, by name.
         """
-        try:
+        with torn_down(self._chain):
             self._setup()
             self._chain.begin_window(self._window.window_id)
             self._add_parts()
             for target, payload in inputs:
                 yield from self._feed(target, payload)
             self._held = self._chain.end_window(self._window.holds)
-            states = self._chain.snapshots()
-        except Exception:
-            self._tear_down_after_failure()
-            raise
-        self._chain.teardown()
-        return states
+            return self._chain.snapshots()
 
     def _feed(self, target: PortRef, payload: Any) -> Iterator[ShuffleItem]:
         """Give what has arrived to an operator, unless as many records were read as shall be."""
@@ -324,13 +318,6 @@ class StageTask:
             for part in self._window.parts.get(name, ()) if self._partition == 0 else ():
                 if isinstance(operator, Accumulator):
                     self._chain.call(name, operator.add_part, part)
-
-    def _tear_down_after_failure(self) -> None:
-        try:
-            self._chain.teardown(self._set_up)
-        except DagflowError as error:
-            # The first failure is the one to report; it often causes this one.
-            logger.warning("teardown failed as well window=%d: %s", self._window.window_id, error)
 
     def _sent(self) -> list[ShuffleItem]:
         sent, self._outgoing = self._outgoing, []

@@ -28,6 +28,7 @@ from dagflow.runtime.slots import driver_inputs, group_slots
 from dagflow.runtime.spool import SpooledItem, SpoolWriter, read_spooled
 from dagflow.runtime.task_server import TaskServer
 from dagflow.runtime.worker_pool import WorkerPool
+from dagflow.storage.backends.local.disk import translated
 
 JOBS_PER_WORKER = 4
 """More jobs than processes, so that one that is done early finds another one."""
@@ -168,7 +169,8 @@ class LocalRuntime(Runtime):
     def _run(self, window: WindowJob) -> list[TaskResult]:
         groups = group_slots(driver_inputs(self._program, window), window.together)
         lean = replace(window, assigned={})
-        directory = tempfile.mkdtemp(dir=self._scratch.path)
+        with translated(str(self._scratch.path), "make a directory for records that go to another stage"):
+            directory = tempfile.mkdtemp(dir=self._scratch.path)
         results: list[TaskResult] = []
         waiting: dict[tuple[int, int], list[SpooledItem]] = defaultdict(list)
         try:

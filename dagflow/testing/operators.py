@@ -18,6 +18,7 @@ from dagflow.api.side_input import loaded_side_data
 from dagflow.api.sources import FileSources
 from dagflow.execution.chain import Chain
 from dagflow.execution.state_codec import StateCodec
+from dagflow.execution.teardown import tear_down
 from dagflow.journal.saved_state import SavedState
 from dagflow.plan.physical import PortRef
 from dagflow.storage.file_facts import FileFacts
@@ -105,7 +106,7 @@ class OperatorHarness:
         ports = {*operator.input_ports, *operator.output_ports} if connected is None else set(connected)
         context = OperatorContext(counters=self.counters, connected=frozenset(ports), outputs=self.outputs)
         context.side_input = loaded_side_data(operator, context.storage)
-        self._chain.call("operator", operator.setup, context)
+        self._chain.setup("operator", context)
         self._connected = connected
         self.window_id = 0
 
@@ -166,7 +167,7 @@ class OperatorHarness:
 
     def close(self) -> None:
         """End the operator."""
-        self._chain.teardown()
+        tear_down(self._chain)
 
 
 def _parts(payload: Any, at_once: int) -> Iterator[Any]:

@@ -68,6 +68,16 @@ def test_a_run_publishes_every_record_and_says_what_it_did(tmp_path: Path) -> No
     assert pending_in(tmp_path) == []
 
 
+def test_a_window_that_fails_with_a_timeout_ends_the_run(tmp_path: Path) -> None:
+    """It is not taken for one that is still at work, for which the driver would wait for ever."""
+
+    def times_out(window: WindowJob) -> None:
+        raise TimeoutError("Connection timed out")
+
+    with pytest.raises(TimeoutError, match="Connection timed out"):
+        run(app_of(tmp_path, TEXTS), runtime=lambda program: InlineRuntime(program, before=times_out))
+
+
 def test_the_backlog_counts_what_waits_in_every_partition(tmp_path: Path) -> None:
     """What was processed and what waits make up whole windows, of two tuples and the last of one."""
     seen: list[tuple[int, int]] = []

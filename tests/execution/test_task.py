@@ -143,4 +143,4 @@ def test_a_failure_in_teardown_does_not_hide_the_first_one(
     caplog.set_level(logging.WARNING)
     with pytest.raises(OperatorError, match=r"take\(\) raised ValueError\(the first failure\)"):
         run(app_of(tmp_path, [b"a"], middle=Calls(take=fail, teardown=again)), runtime=InlineRuntime)
-    assert "teardown failed as well window=1: window 1, operator 'middle' partition 0: teardown()" in caplog.text
+    assert "teardown failed as well: window 1, operator 'middle' partition 0: teardown()" in caplog.text

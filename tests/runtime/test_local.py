@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from dagflow.errors import OperatorError
+from dagflow.errors import OperatorError, StorageError
 from dagflow.execution.program import Program
 from dagflow.execution.stalls import StallLimits
 from dagflow.runtime.local import LocalRuntime
@@ -19,8 +21,11 @@ from tests.runtime.runtime_contract import TEXTS, RuntimeContract, Start, exchan
 
 
 @pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
+def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
     """Starts runtimes, and closes them at the end."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
+    monkeypatch.setattr(tempfile, "tempdir", None)
     started: list[LocalRuntime] = []
 
     def begin(program: Program) -> LocalRuntime:
@@ -62,6 +67,15 @@ def test_native_code_that_holds_the_first_task_is_told(
     assert [result.error for result in start(program).submit(window([b"a b"])).result()] == [None] * 6
     told = " ".join(caplog.messages)
     assert re.search(r"window 7, operator 'lines' .*: its process has not answered for \d s, last in read\(\)", told)
+
+
+def test_a_place_for_temporary_files_that_is_gone_is_named(start: Start, tmp_path: Path) -> None:
+    """A system that tidies up may remove it while a run is at work."""
+    runtime = start(Program.of("app", exchanging_plan(), operators_of(tmp_path)))
+    (place,) = Path(os.environ["TMPDIR"]).glob("dagflow-*")
+    shutil.rmtree(place)
+    with pytest.raises(StorageError, match=f"{place}.*cannot make a directory for records that go to another stage"):
+        runtime.submit(window([b"a b"])).result()
 
 
 def test_all_processes_and_files_go_with_the_runtime(start: Start, tmp_path: Path) -> None:
