@@ -14,14 +14,13 @@ from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.reader import committed_windows, read_state, read_window, with_roots_of_run
 from dagflow.journal.windows import Window, WindowIntent, WindowPlan
 from dagflow.report.input_ranges import UNKNOWN_BLOCK, InputRange, attributed
+from dagflow.report.version_ranges import PLANNED, VersionRanges
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, name_of, redacted
 from dagflow.storage.objects import ObjectStore
 
 Provenance = Literal["exact", "partition", "window"]
 """What an output's sources are: all that its records come from, or what its task read, or what the window read."""
-
-READ, PLANNED, LEFT_OUT, IN_PART = "read", "planned", "left out", "left out in part"
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +157,7 @@ class TrackedFile:
         size_bytes: Length of the version.
         mtime_ns: When it was modified.
         etag: The store's tag of it, or "".
-        state: "read", "planned", or "left out", perhaps "in part".
-        read_bytes: How many of its bytes were read, or are to be.
+        ranges: Which of its bytes were read, and which left out.
         windows: The windows that read it.
         outputs: The files that its records are in; where that is not known, those of the tasks that read it.
         discovered_ms: When a scan listed the version, in milliseconds since 1970; 0 where that is not known.
@@ -169,11 +167,22 @@ class TrackedFile:
     size_bytes: int
     mtime_ns: int
     etag: str
-    state: str = READ
-    read_bytes: int = 0
+    ranges: VersionRanges = field(default_factory=VersionRanges)
     windows: list[int] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     discovered_ms: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The file as JSON values."""
+        facts = {"url": self.url, "size_bytes": self.size_bytes, "mtime_ns": self.mtime_ns, "etag": self.etag}
+        read = {"state": self.ranges.state, "read_bytes": self.ranges.read_bytes}
+        return {
+            **facts,
+            **read,
+            "windows": self.windows,
+            "outputs": self.outputs,
+            "discovered_ms": self.discovered_ms,
+        }
 
 
 def window_manifest(checkpoint: str, window_id: int, storage: StorageContext) -> WindowManifest:
@@ -317,16 +326,9 @@ def _matcher_of(pattern: str) -> Callable[[str], bool]:
 
 
 def _add(file: TrackedFile, manifest: WindowManifest, part: InputRange, outputs: Sequence[str]) -> None:
-    if not manifest.retries:
-        file.read_bytes += part.end - part.start
+    file.ranges.add(part, manifest.skipped, is_planned=manifest.state == PLANNED)
     if manifest.window_id not in file.windows:
         file.windows.append(manifest.window_id)
-    if manifest.state == PLANNED:
-        file.state = PLANNED
-    skipped = [s for s in manifest.skipped if s.url == part.url and s.start < part.end and part.start < s.end]
-    if skipped:
-        file.read_bytes -= sum(min(each.end, part.end) - max(each.start, part.start) for each in skipped)
-        file.state = IN_PART if file.read_bytes else LEFT_OUT
     file.outputs += [url for url in outputs if url not in set(file.outputs)]
 
 

@@ -241,13 +241,22 @@ def test_a_repair_undoes_a_commit(steps: list[str], retention: JournalRetention)
     unplanned = replace(journal.state.planned[w], config_hash="")
     before = copy.deepcopy(journal.state)
     intent = replace(intent_of(w, "x", "y", total=w), counters=emitted("r", "n", w), busy_s={"r": 0.5})
+    intent = replace(intent, skipped=[Skipped("in/bad", 0, 9, "gone")], recovered=before.left_out.newest[:1])
     journal.append(intent)
     journal.append(Repair(w))
     for state in (journal.state, read_state(store)):
         assert state.repaired == {w: intent.files}
         assert {"x", "y"} <= set(published_urls(store, state))
         assert state.planned == {**before.planned, w: unplanned}
-        for name in ("committed_state", "control_state", "last_committed", "last_done", "intents", "committing"):
+        for name in (
+            "committed_state",
+            "control_state",
+            "last_committed",
+            "last_done",
+            "intents",
+            "committing",
+            "left_out",
+        ):
             assert getattr(state, name) == getattr(before, name)
         assert state.totals.total("f") == before.totals.total("f")
     journal.append(intent)

@@ -15,7 +15,8 @@ from dagflow.cli.main import command_line
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError, MissingError
 from dagflow.plan.load import load_app
-from dagflow.report.manifest import LEFT_OUT, PLANNED, READ, tracked_files, window_manifest
+from dagflow.report.manifest import tracked_files, window_manifest
+from dagflow.report.version_ranges import LEFT_OUT, PLANNED, READ
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.engine.test_driver import crashing
@@ -90,14 +91,15 @@ def test_files_are_found_with_their_windows_and_outputs(folder: Path) -> None:
     """By pattern; each version of a file by itself."""
     finish(folder)
     [file] = tracked_files("journal", "in/b*", StorageContext.default())
-    assert (file.url, file.state, file.read_bytes, file.windows) == (str(folder / "in" / "b.log"), READ, 8, [2])
+    assert (file.url, file.ranges.state, file.ranges.read_bytes) == (str(folder / "in" / "b.log"), READ, 8)
+    assert file.windows == [2]
     assert b"".join(Path(url).read_bytes() for url in file.outputs) == b"seven\n8\n"
     with (folder / "in" / "b.log").open("a") as log:
         log.write("9\n")
     finish(folder)
     first, second = tracked_files("journal", "in/b.log", StorageContext.default())
     assert (first.size_bytes, first.windows, second.size_bytes, second.windows) == (8, [2], 10, [3])
-    assert second.read_bytes == 2
+    assert second.ranges.read_bytes == 2
     assert tracked_files("journal", "*.txt", StorageContext.default()) == []
 
 
@@ -105,16 +107,30 @@ def test_a_file_that_waits_and_one_that_was_left_out_are_told_apart(folder: Path
     """Planned is not read, and left out is neither."""
     with pytest.raises(DagflowError, match="the lights went out"):
         run(load_app("app.yaml"), RunOptions(), runtime=crashing(2))
-    assert [file.state for file in tracked_files("journal", "in/*", StorageContext.default())] == [READ, PLANNED]
+    assert [file.ranges.state for file in tracked_files("journal", "in/*", StorageContext.default())] == [READ, PLANNED]
     (folder / "in" / "new").write_text("changed in between\n")
     (folder / "in" / "new").rename(folder / "in" / "b.log")
     finish(folder)
     states = [
-        (Path(file.url).name, file.size_bytes, file.state)
+        (Path(file.url).name, file.size_bytes, file.ranges.state)
         for file in tracked_files("journal", "in/*", StorageContext.default())
     ]
     assert states == [("a.log", 20, READ), ("b.log", 8, LEFT_OUT), ("b.log", 19, READ)]
     assert tracked_files("journal", "in/b.log", StorageContext.default())[0].outputs == []
+
+
+def test_a_file_that_was_away_and_is_read_later_counts_as_read(folder: Path) -> None:
+    """The window that did not find it has left it out, and the next one has not."""
+    with pytest.raises(DagflowError, match="the lights went out"):
+        run(load_app("app.yaml"), RunOptions(), runtime=crashing(2))
+    (folder / "in" / "b.log").rename(folder / "away")
+    finish(folder)
+    [file] = tracked_files("journal", "in/b.log", StorageContext.default())
+    assert (file.ranges.state, file.ranges.read_bytes) == (LEFT_OUT, 0)
+    (folder / "away").rename(folder / "in" / "b.log")
+    finish(folder)
+    [file] = tracked_files("journal", "in/b.log", StorageContext.default())
+    assert (file.ranges.state, file.ranges.read_bytes, file.windows) == (READ, 8, [2, 3])
 
 
 def test_what_was_left_out_is_no_source_of_what_its_task_has_written(folder: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 
 import click
@@ -79,7 +78,7 @@ def _told(
     if pattern is not None:
         files = tracked_files(checkpoint, pattern, storage)
         if as_json:
-            return json.dumps({"files": [asdict(file) for file in files]})
+            return json.dumps({"files": [file.to_json() for file in files]})
         return _describe_files(files) or f"{NOT_READ}: {unmatched(checkpoint, pattern, storage)}"
     assert window_id is not None
     manifest = window_manifest(checkpoint, window_id, storage)
@@ -130,9 +129,9 @@ def _describe_files(files: Sequence[TrackedFile]) -> str:
     """What became of files, a paragraph for each version of each."""
     lines = []
     for file in files:
-        amount = f"{count(file.read_bytes)} of {count(file.size_bytes, 'byte')}"
+        amount = f"{count(file.ranges.read_bytes)} of {count(file.size_bytes, 'byte')}"
         windows = f"{'window' if len(file.windows) == 1 else 'windows'} {', '.join(map(str, file.windows))}"
-        lines += [file.url, f"    {file.state}: {amount}, {_version(file)}", f"    {windows}"]
+        lines += [file.url, f"    {file.ranges.state}: {amount}, {_version(file)}", f"    {windows}"]
         lines += [f"    -> {url}" for url in file.outputs]
     return "\n".join(lines)
 

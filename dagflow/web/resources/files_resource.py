@@ -14,8 +14,9 @@ from dagflow.journal.retention import newest_windows
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
 from dagflow.report.input_ranges import InputRange
-from dagflow.report.manifest import IN_PART, LEFT_OUT, PLANNED, READ, WindowManifest, inputs_of, manifest_of
+from dagflow.report.manifest import WindowManifest, inputs_of, manifest_of
 from dagflow.report.open_rejects import rejects_of
+from dagflow.report.version_ranges import PLANNED, VersionRanges
 from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore
 from dagflow.web.app_files import AppFile
@@ -38,7 +39,7 @@ class _Version:
     """What the windows that were looked at say of one version of a file."""
 
     part: InputRange
-    state: str = READ
+    of_version: VersionRanges = field(default_factory=VersionRanges)
     windows: list[int] = field(default_factory=list)
     times: dict[str, int] = field(default_factory=dict)
     ranges: list[dict[str, Any]] = field(default_factory=list)
@@ -53,7 +54,7 @@ class _Version:
             "size_bytes": self.part.size_bytes,
             "mtime_ms": self.part.mtime_ns // 1_000_000,
             "etag": self.part.etag,
-            "state": self.state,
+            "state": self.of_version.state,
             "windows": sorted(self.windows),
             "times": self.times,
             "rejected": self.rejected,
@@ -113,21 +114,14 @@ def _matches(url: str, search: str) -> bool:
 
 
 def _state_of(manifest: WindowManifest, part: InputRange) -> str:
-    if manifest.state == PLANNED:
-        return PLANNED
-    left = sum(
-        min(each.end, part.end) - max(each.start, part.start)
-        for each in manifest.skipped
-        if each.url == part.url and each.start < part.end and part.start < each.end
-    )
-    return READ if not left else LEFT_OUT if left >= part.end - part.start else IN_PART
+    ranges = VersionRanges()
+    ranges.add(part, manifest.skipped, is_planned=manifest.state == PLANNED)
+    return ranges.state
 
 
 def _note(version: _Version, manifest: WindowManifest, index: int, part: InputRange) -> None:
-    state, times = _state_of(manifest, part), manifest.times
-    if version.windows and state != version.state:
-        state = PLANNED if PLANNED in (state, version.state) else IN_PART
-    version.state = state
+    version.of_version.add(part, manifest.skipped, is_planned=manifest.state == PLANNED)
+    times = manifest.times
     if manifest.window_id not in version.windows:
         version.windows.append(manifest.window_id)
     moments = {

@@ -1,0 +1,59 @@
+"""What became of the bytes of one version of a file, whichever windows had to do with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from dagflow.api.context import Skipped
+from dagflow.report.input_ranges import InputRange
+
+READ, PLANNED, LEFT_OUT, IN_PART = "read", "planned", "left out", "left out in part"
+
+
+class VersionRanges:
+    """Ranges of one version, by windows in any order: what one has left out and another one has read is read."""
+
+    def __init__(self) -> None:
+        self._is_planned = False
+        self._read: list[tuple[int, int]] = []
+        self._left_out: list[tuple[int, int]] = []
+
+    def add(self, part: InputRange, skipped: Sequence[Skipped], *, is_planned: bool) -> None:
+        """Add what a window has to do with.
+
+        Args:
+            part: The range.
+            skipped: What the window has left out, of any file.
+            is_planned: Whether the window is still to be read.
+        """
+        self._is_planned |= is_planned
+        position = part.start
+        for start, end in sorted((each.start, each.end) for each in skipped if each.url == part.url):
+            if start < part.end and part.start < end:
+                self._left_out.append((max(start, part.start), min(end, part.end)))
+                self._read.append((position, max(start, position)))
+                position = max(position, end)
+        self._read.append((position, max(part.end, position)))
+
+    @property
+    def read_bytes(self) -> int:
+        """How many bytes were read, or are to be."""
+        return _length(self._read)
+
+    @property
+    def state(self) -> str:
+        """One of READ, PLANNED, LEFT_OUT and IN_PART."""
+        if self._is_planned:
+            return PLANNED
+        if _length([*self._read, *self._left_out]) == self.read_bytes:
+            return READ
+        return IN_PART if self.read_bytes else LEFT_OUT
+
+
+def _length(ranges: Iterable[tuple[int, int]]) -> int:
+    """How many bytes lie in any of some ranges."""
+    length = last = 0
+    for start, end in sorted(ranges):
+        length += max(0, end - max(start, last))
+        last = max(last, end)
+    return length
