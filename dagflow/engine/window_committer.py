@@ -181,7 +181,7 @@ class WindowCommitter:
         if not planned.keeps_states:
             events = [event for result in ordered for event in result.source_events]
             event_states = self._control.handle_source_events(planned.window_id, events)
-        reports = [report for result in ordered for report in result.reports]
+        reports = [(target, pickled.tuples()) for result in ordered for target, pickled in result.reports]
         return self._control.process_results(planned.window_id, late, reports), event_states
 
     def _accounting_after(self, results: Sequence[TaskResult]) -> dict[str, int]:

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dagflow.api.context import MovedRange, SideData, Skipped, VersionKey
+from dagflow.api.records import RecordBatch
 from dagflow.api.sources import FileSources
 from dagflow.errors import DagflowError
+from dagflow.execution.pickled_tuples import PickledTuples
 from dagflow.journal.saved_state import SavedState
 from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import PortRef
@@ -83,7 +85,7 @@ class TaskResult:
     partition: int
     counters: Counters
     files: tuple[PendingFile, ...]
-    reports: tuple[tuple[PortRef, list[Any]], ...]
+    reports: tuple[tuple[PortRef, PickledTuples], ...]
     states: Mapping[str, SavedState]
     accounting: Mapping[str, int]
     busy_s: float
@@ -108,11 +110,11 @@ class ShuffleItem:
         slot: Spark partition within that level.
         order: Sorting key that makes the order of arrival the same in each run.
         target: The input port.
-        payload: A RecordBatch, or a list of tuples.
+        payload: A RecordBatch, or tuples.
     """
 
     level: int
     slot: int
     order: tuple[int, ...]
     target: PortRef
-    payload: Any
+    payload: RecordBatch | PickledTuples

@@ -17,6 +17,7 @@ from msgspec import structs
 from dagflow.api.accumulator import Accumulator
 from dagflow.api.context import Counts, MovedRange, OperatorContext, Skipped, VersionKey
 from dagflow.api.operator import Operator, PreScan, PreScanner
+from dagflow.api.records import RecordBatch
 from dagflow.api.refused_records import RefusedLog
 from dagflow.errors import DagflowError, OperatorError, TransientStorageError, cut_text, text_of, trace_of
 from dagflow.execution.breakpoints import breakpoints
@@ -24,6 +25,7 @@ from dagflow.execution.chain import ActiveCall, Chain
 from dagflow.execution.chain_watch import ChainWatch
 from dagflow.execution.messages import ShuffleItem, TaskResult, WindowJob
 from dagflow.execution.operator_output import captured, named_records
+from dagflow.execution.pickled_tuples import PickledTuples
 from dagflow.execution.printed_lines import PrintedLines
 from dagflow.execution.program import Program
 from dagflow.execution.routing import router_of
@@ -74,7 +76,7 @@ class StageTask:
         self._host = host
         self._printed_lines = PrintedLines(send)
         self._outgoing: list[ShuffleItem] = []
-        self._reports: list[tuple[PortRef, list[Any]]] = []
+        self._reports: list[tuple[PortRef, PickledTuples]] = []
         self._sequence = 0
         self._accounting: Counter[str] = Counter()
         self._skipped: list[Skipped] = []
@@ -135,7 +137,7 @@ class StageTask:
         return instance
 
     def _reporter(self, target: PortRef) -> Any:
-        return lambda payload: self._reports.append((target, payload))
+        return lambda tuples: self._reports.append((target, PickledTuples.of(tuples)))
 
     def _sender(self, edge_index: int, edge: Edge) -> Any:
         plan = self._program.plan
@@ -149,7 +151,8 @@ class StageTask:
             for partition, part in split(payload):
                 self._sequence += 1
                 order = (edge_index, self._stage.index, self._partition, self._sequence)
-                self._outgoing.append(ShuffleItem(receiver.level, first_slot + partition, order, edge.target, part))
+                sent = part if isinstance(part, RecordBatch) else PickledTuples.of(part)
+                self._outgoing.append(ShuffleItem(receiver.level, first_slot + partition, order, edge.target, sent))
 
         return send
 
@@ -391,6 +394,7 @@ def _own(items: Iterable[Any], level: int, passing: list[Any]) -> Iterator[tuple
         if isinstance(item, tuple):
             yield item
         elif isinstance(item, ShuffleItem) and item.level == level:
-            yield item.target, item.payload
+            payload = item.payload
+            yield item.target, payload.tuples() if isinstance(payload, PickledTuples) else payload
         else:
             passing.append(item)

@@ -184,11 +184,13 @@ class Journal:
         """
         self._require_open()
         events = tuple(signed_event(self._signer, event) for event in events)
-        # Applied first: an event that the state refuses is never written.
+        # Applied first: an event that the state refuses is never written. Those before it are in the state by then.
+        self._closed_by = "an event that its state refuses"
         for event in events:
             self.state.apply(event)
         written = [*self._noted, *events]
         if not written:
+            self._closed_by = ""
             return
         # Whatever ends the write leaves its outcome in doubt; the next driver reads what came of it.
         self._closed_by = "a write that was interrupted"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import shutil
 import tempfile
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -189,9 +188,7 @@ class LocalRuntime(Runtime):
     def _results_of(self, jobs: Iterable[Any], priority: tuple[float, ...] = ()) -> list[Any]:
         """The results of jobs, in their order; all have ended, also where one of them has failed."""
         futures = [self._pool.submit(job, priority) for job in jobs]
-        for future in futures:
-            with contextlib.suppress(BaseException):
-                future.result()
+        wait(futures)
         return [future.result() for future in futures]
 
     def prescan(self, operator: str, items: list[Any]) -> list[Any]:

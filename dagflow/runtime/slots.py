@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dagflow.execution.messages import ShuffleItem, TaskResult, WindowJob
+from dagflow.execution.pickled_tuples import PickledTuples
 from dagflow.execution.program import Program
 
 
@@ -18,7 +19,7 @@ def driver_inputs(program: Program, window: WindowJob) -> list[list[Any]]:
         for stage in level:
             for partition, share in enumerate(window.assigned.get(stage.head, [])):
                 slots[0] += [
-                    ShuffleItem(stage.level, first_slot + partition, (-1, order), target, tuples)
+                    ShuffleItem(stage.level, first_slot + partition, (-1, order), target, PickledTuples.of(tuples))
                     for order, (target, tuples) in enumerate(share)
                 ]
             first_slot += window.partitions[stage.head]

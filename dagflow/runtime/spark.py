@@ -270,6 +270,8 @@ class SparkRuntime(Runtime):
             with warm():
                 yield from apply(arrived)
 
+        if not items:
+            return []  # Spark makes no RDD without partitions
         tasks = min(len(items), self.parallelism * PARALLEL_TASKS_PER_CORE)
         return self._waited_for(
             work, lambda: self._collected(self._context.parallelize(items, tasks).mapPartitions(run), len(items))

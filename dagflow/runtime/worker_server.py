@@ -123,15 +123,18 @@ def _work(connection: Connection, program: Program) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     lock, pid = threading.Lock(), os.getpid()
 
-    def send(message: TaskMessage | Reply) -> None:
-        """Send a message; the thread that watches a task does so as well."""
+    def send_bytes(message: bytes) -> None:
+        """Send a pickled message; the thread that watches a task does so as well."""
         if os.getpid() != pid:
             return
         try:
             with lock:
-                connection.send_bytes(pickle.dumps(message, protocol=5))
+                connection.send_bytes(message)
         except OSError:
             os._exit(0)  # the driver is gone
+
+    def send(message: TaskMessage) -> None:
+        send_bytes(pickle.dumps(message, protocol=5))
 
     while True:
         try:
@@ -139,17 +142,20 @@ def _work(connection: Connection, program: Program) -> None:
         except (EOFError, OSError):
             os._exit(0)
         with warm():
-            send(_reply(arrived, program, send))
+            send_bytes(_reply(arrived, program, send))
 
 
-def _reply(arrived: bytes, program: Program, send: Callable[[TaskMessage], None]) -> Reply:
+def _reply(arrived: bytes, program: Program, send: Callable[[TaskMessage], None]) -> bytes:
+    """What comes of a job, pickled; what an author's function returns may refuse that."""
     try:
         job, is_retry = cast("tuple[Job, bool]", pickle.loads(arrived))
-        return Reply(job(program, send, TaskHost(owns_process=True, is_retry=is_retry)))
+        result = job(program, send, TaskHost(owns_process=True, is_retry=is_retry))
+        return pickle.dumps(Reply(result), protocol=5)
     except DagflowError as error:
-        return Reply(error=error)
+        failure = error
     except Exception as error:
-        return Reply(error=DagflowError(f"a task failed: {type(error).__name__}: {text_of(error)}"))
+        failure = DagflowError(f"a task failed: {type(error).__name__}: {text_of(error)}")
+    return pickle.dumps(Reply(error=failure), protocol=5)
 
 
 if __name__ == "__main__":

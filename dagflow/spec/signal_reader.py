@@ -102,7 +102,9 @@ class SignalReader(NodeReader):
     def _headers(self, section: Mapping, what: str) -> dict[str, str]:
         headers: dict[str, str] = {}
         for name, entry in self.section(section, "headers").entries.items():
-            text = entry.value.text if isinstance(entry.value, Scalar) and not entry.value.is_broken else None
+            if isinstance(entry.value, Scalar) and entry.value.is_broken:
+                continue  # what is wrong with it is told already
+            text = entry.value.text if isinstance(entry.value, Scalar) else None
             if text is not None and is_telling(name):
                 # Behind a scheme such as Bearer, which is in many texts.
                 self._hide(text.rpartition(" ")[2])

@@ -77,8 +77,8 @@ def require_own(run: RunPreparation, root: str, files: Iterable[str], names: re.
     # already they are taken for its own; should one be in the way, publishing refuses to replace it.
     if urls and not run.has_forgotten(root):
         raise StorageError(
-            f"holds {len(urls)} files that this checkpoint did not publish and whose names it may need, "
-            f"such as {name_of(min(urls))}",
+            "holds files that this checkpoint did not publish and whose names it may need, "
+            f"such as {name_of(min(urls))}" + (f" and {len(urls) - 1} more" if len(urls) > 1 else ""),
             url=root,
             hint="publish into another directory, or move them away",
         )

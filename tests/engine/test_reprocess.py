@@ -131,7 +131,7 @@ def test_a_replay_that_fails_replaces_nothing(folder: Path) -> None:
         again(2)
     assert changed.value.hint == "put the version back that was read; nothing was replaced"  # a replay leaves none out
     (folder / "out" / f"{1:016x}").write_text("mine")
-    with pytest.raises(StorageError, match="1 files that this checkpoint did not publish"):
+    with pytest.raises(StorageError, match="files that this checkpoint did not publish"):
         again(1, change=("path: out", "path: out, file_name: block"))
     (folder / "out" / f"{1:016x}").unlink()
     with pytest.raises(MissingError, match="window 7 is unknown"):
@@ -303,5 +303,5 @@ def test_an_app_that_keeps_few_windows_goes_on_in_its_own_directory(folder: Path
     (folder / "other").mkdir()
     (folder / "other" / next(iter(published(folder)))).write_text("mine")
     Path("app.yaml").write_text(Path("app.yaml").read_text().replace("path: out", "path: other"))
-    with pytest.raises(StorageError, match="1 files that this checkpoint did not publish"):
+    with pytest.raises(StorageError, match="files that this checkpoint did not publish"):
         run(load_app("app.yaml"), RunOptions(), runtime=InlineRuntime)

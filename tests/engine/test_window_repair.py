@@ -169,7 +169,7 @@ def test_files_of_others_are_not_replaced(folder: Path, monkeypatch: pytest.Monk
         work()
     repair("journal", 1, STORAGE)
     for _ in range(2):
-        with pytest.raises(StorageError, match=r"the name is taken|holds 1 files that this checkpoint did not publish"):
+        with pytest.raises(StorageError, match=r"the name is taken|holds files that this checkpoint did not publish"):
             work()
         assert Path(lost.final_url).read_text() == "mine"
     Path(lost.final_url).rename("elsewhere")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dagflow.errors import DagflowError, FencedError
+from dagflow.errors import DagflowError, FencedError, JournalError
 from dagflow.journal import compaction
 from dagflow.journal.journal import Journal
 from dagflow.journal.reader import committed_windows
@@ -52,6 +52,18 @@ def test_a_driver_that_was_frozen_publishes_nothing_twice(quick_path: Path, late
             return
         require_complete(store, out, 9 + later)
     pytest.fail("the run never came through")
+
+
+def test_a_journal_that_refused_an_event_takes_no_other(quick_path: Path) -> None:
+    """Its state has what came before that event, and its log has not; the next one goes on behind the log."""
+    store = StorageContext.default().objects(str(quick_path / "journal"))
+    with contextlib.closing(Journal.open(store, app="toy")) as journal:
+        with pytest.raises(ValueError, match="window 5 is planned where window 2 is due"):
+            journal.append(plan_of(1), plan_of(5))
+        with pytest.raises(JournalError, match="refuses"):
+            journal.append(plan_of(2))
+    with contextlib.closing(Journal.open(store, app="toy")) as journal:
+        journal.append(plan_of(1))
 
 
 def test_a_freed_slot_does_not_let_a_dead_driver_back_in(quick_path: Path) -> None:

@@ -338,7 +338,7 @@ def test_a_journal_writes_nothing_that_its_state_refuses() -> None:
     with pytest.raises(ValueError, match="done without an intent"):
         journal.mark_done(1)
     assert list(store.list("log/")) == before
-    journal.append(WindowPlan(1))
+    Journal.open(store, app="toy").append(WindowPlan(1))
 
 
 def test_a_journal_belongs_to_one_app() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -42,6 +43,17 @@ class Reading(Lines):
         """Read without an end; as long as the file is not there that says that progress was seen."""
         while not Path(self.folder, "seen").exists():
             context.progress.add(1)
+
+
+class Locking(Lines):
+    """Reports what no other process can be sent."""
+
+    @Lines.samples.each
+    def read(self, sample: Sample) -> Iterator[None]:
+        """Report a lock."""
+        lock: Any = threading.Lock()
+        self.done.emit(Sample(sample.url, lock))
+        yield
 
 
 class Standing(Lines):
@@ -141,7 +153,7 @@ class RuntimeContract:
             counters.add(result.counters)
         assert counters.of("lines").records["records"] == 3 + 1 + 1 + 4 + 50
         assert counters.of("filter").records["output"] == 3 - 1 + 1 + 4 + 50
-        reported = [sample.url for result in results for _, tuples in result.reports for sample in tuples]
+        reported = [sample.url for result in results for _, pickled in result.reports for sample in pickled.tuples()]
         assert sorted(reported) == [f"s{index}" for index in range(6)]
 
     def test_records_cross_exchanges_exactly_once(self, start: Start, tmp_path: Path) -> None:
@@ -174,6 +186,22 @@ class RuntimeContract:
         assert (failure.error.operator, failure.error.window_id) == ("filter", 7)
         assert "KeyError('host')" in str(failure.error)
         assert failure.files == ()
+
+    def test_a_report_that_cannot_be_pickled_is_its_operators_failure(self, start: Start, tmp_path: Path) -> None:
+        """It ends no process of the runtime, and is the same everywhere."""
+        runtime = start(Program.of("app", exchanging_plan(), {**operators_of(tmp_path), "lines": Locking()}))
+        failures = [result.error for result in runtime.submit(window([b"a"])).result() if result.error is not None]
+        assert re.search(
+            r"operator 'lines' partition 0: read\(\) emitted a tuple that cannot be pickled.*'_thread.lock'",
+            str(failures[0]),
+        )
+        runtime.close()
+
+    def test_nothing_is_asked_of_tasks_about_nothing(self, start: Start, tmp_path: Path) -> None:
+        """An operator need not look at how many items it has."""
+        runtime = start(Program.of("app", exchanging_plan(), operators_of(tmp_path)))
+        assert runtime.map(len, []) == []
+        runtime.close()
 
     def test_a_window_that_does_not_run_has_no_progress(self, start: Start, tmp_path: Path) -> None:
         """What a window has read is known from its results as soon as they are there."""

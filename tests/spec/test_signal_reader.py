@@ -43,6 +43,13 @@ def test_alerts_say_their_limits_and_who_is_told(tmp_path: Path) -> None:
     assert spec_of(tmp_path, "{}").attributes.alerts is None
 
 
+def test_a_header_whose_variable_is_missing_has_one_mistake(tmp_path: Path) -> None:
+    """What the variable would hold is not known, so nothing is said about it."""
+    attributes = "{traces: {url: 'http://c', headers: {Authorization: 'Bearer ${TOKEN}'}}}"
+    (problem,) = problems_of(tmp_path, with_attributes(attributes))
+    assert "TOKEN" in problem and "ASCII" not in problem
+
+
 def test_lineage_and_traces_name_a_url(tmp_path: Path) -> None:
     """The namespace of the job has a default."""
     attributes = spec_of(tmp_path, "{lineage: {url: 'http://m:5000/l'}, traces: {url: 'http://c:4318/t'}}").attributes

@@ -118,7 +118,7 @@ def test_a_name_that_is_taken_stops_the_run_before_it_starts(tmp_path: Path) -> 
     taken = tmp_path / f"{1:016x}"
     taken.write_text("not dagflow's")
     writer = RecordWriter(path=str(tmp_path), file_name="block")
-    with pytest.raises(StorageError, match=r"holds 1 files that this checkpoint did not publish.*0000000000000001"):
+    with pytest.raises(StorageError, match=r"holds files that this checkpoint did not publish.*0000000000000001"):
         writer.prepare(Preparation())
     writer.prepare(Preparation([str(taken)]))
 

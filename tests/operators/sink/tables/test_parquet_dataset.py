@@ -118,7 +118,7 @@ def test_names_that_another_checkpoint_has_given_are_refused(tmp_path: Path) -> 
     write(tmp_path, columns(n=[1], k=["a"]), partition_by=["k"])
     (tmp_path / "other").mkdir()
     logical = app(tmp_path / "other", [columns(n=[1], k=["a"])], table=f"parquet:{tmp_path / 'table'}")
-    with pytest.raises(StorageError, match="holds 1 files that this checkpoint did not publish"):
+    with pytest.raises(StorageError, match="holds files that this checkpoint did not publish"):
         run(logical, runtime=InlineRuntime)
 
 
