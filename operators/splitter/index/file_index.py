@@ -55,12 +55,12 @@ class LateEntries:
     """Entries that were recorded after the snapshot of their window.
 
     Attributes:
-        until_window: The first window whose snapshot has them.
+        report: Which report of readers they are of; see PendingFingerprints.report.
         recent: The entries as in IndexState; b"" where they are a run.
         run: The run; None where they are inline.
     """
 
-    until_window: int
+    report: int
     recent: bytes = b""
     run: Run | None = None
 
@@ -132,8 +132,8 @@ class FileIndex:
             self._table_rows += entries.num_rows
         self._flush_beyond(MEMORY_ENTRIES - 1)
 
-    def record_late(self, entries: pa.Table, until_window: int) -> LateEntries:
-        """Record entries that belong to an earlier snapshot; paths ascend.
+    def record_late(self, entries: pa.Table, report: int) -> LateEntries:
+        """Record entries of a report that belong to an earlier snapshot; paths ascend.
 
         Returns:
             What restore_late() takes after that snapshot was restored.
@@ -143,13 +143,13 @@ class FileIndex:
         """
         if self._run_set is None or entries.num_rows <= INLINE_ENTRIES or self._has_in_memory(entries):
             self.record_table(entries)
-            return LateEntries(until_window, encoded(entries))
+            return LateEntries(report, encoded(entries))
         writer = RunWriter(self._run_set.store, 0)
         writer.write(entries)
         run = writer.close()
         with self._lock:
             self._run_set.add(run)
-        return LateEntries(until_window, run=run)
+        return LateEntries(report, run=run)
 
     def restore_late(self, late: LateEntries) -> None:
         """Record what record_late() returned, after restore().

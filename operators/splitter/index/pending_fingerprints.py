@@ -40,13 +40,13 @@ class FingerprintState:
     """Fingerprints that readers reported, and that no durable snapshot of the index may have yet.
 
     Attributes:
-        late: The completed entries, by window.
+        late: The completed entries, by report.
     """
 
     late: list[LateEntries] = field(default_factory=list)
 
     def __len__(self) -> int:
-        """Number of windows; an empty state is nothing that an app could lose."""
+        """Number of reports; an empty state is nothing that an app could lose."""
         return len(self.late)
 
 
@@ -113,7 +113,6 @@ class PendingFingerprints:
 
     Attributes:
         window_id: The window that is being emitted.
-        snapshot_window: The window whose snapshot of the index is the newest.
     """
 
     def __init__(self, index: FileIndex, roots: Roots | None = None, max_late: int = 20_000) -> None:
@@ -122,7 +121,10 @@ class PendingFingerprints:
         self._max_late = max_late
         # A scan asks from its own thread.
         self._lock = threading.Lock()
-        self.window_id = self.snapshot_window = self._earlier_runs_window = 0
+        self.window_id = self._earlier_runs_window = 0
+        # Windows that a run has emitted ahead, and dropped, have given their ids to others: reports are counted.
+        self._reports = 0
+        self._snapshots: deque[tuple[int, int]] = deque()
         # By window, each sorted by path; entries of the newest window that came singly are encoded together.
         self._pending: deque[_PendingWindow] = deque()
         self._single: list[tuple[bytes, IndexEntry]] = []
@@ -224,16 +226,21 @@ class PendingFingerprints:
             known = self._index.find(self._unfinished.column("path").to_pylist())
         return {path for path, entry in known.items() if is_gone(entry.fingerprint)}
 
+    def note_snapshot(self) -> int:
+        """Remember which reports the snapshot of the window has that is being emitted; returns how many."""
+        self._snapshots.append((self.window_id, self._reports))
+        return self._reports
+
     def report(self, window_id: int, events: Sequence[FileFingerprints], parts: Sequence[ReadPart] = ()) -> None:
-        """Complete the entries of the files that were read in a window.
+        """Complete the entries of the files that were read in a window; one report, as reports are counted.
 
         Args:
             window_id: The window.
             events: What its tasks say of files that they have read to their ends, or left out.
             parts: How far they have read the others.
         """
-        while self._reported and self._reported[0].until_window <= window_id:
-            self._reported.popleft()
+        self._forget_reports_before(window_id)
+        self._reports += 1
         with self._lock:
             self._encode_singles()
             reported = self._with_first_marks(_entries_in(events, self._roots))
@@ -244,7 +251,15 @@ class PendingFingerprints:
             completed = merged([completed, self._parts_of(window_id, parts)])
             # Recorded under the lock: a scan that does not find them in flight finds them in the index.
             if completed.num_rows:
-                self._reported.append(self._index.record_late(completed, self.snapshot_window + 1))
+                self._reported.append(self._index.record_late(completed, self._reports))
+
+    def _forget_reports_before(self, window_id: int) -> None:
+        """Drop what a window's snapshot has that is about to be committed: a later run restores that one, or a newer."""
+        has = 0
+        while self._snapshots and self._snapshots[0][0] <= window_id:
+            has = self._snapshots.popleft()[1]
+        while self._reported and self._reported[0].report <= has:
+            self._reported.popleft()
 
     def _with_first_marks(self, reported: pa.Table) -> pa.Table:
         """Reports of versions some of which were gone before: what is gone from one place on is gone behind it."""
@@ -323,19 +338,23 @@ class PendingFingerprints:
         return FingerprintState(list(self._reported))
 
     def restore(self, state: FingerprintState) -> None:
-        """Take back what state() gave, after snapshot_window and the index were restored."""
-        self._reported = deque(late for late in state.late if late.until_window > self.snapshot_window)
+        """Take back what state() gave, after resume(): what the snapshot does not have."""
+        self._reported = deque(late for late in state.late if late.report > self._reports)
         for late in self._reported:
             self._index.restore_late(late)
+            self._reports = late.report
 
-    def resume(self, window_id: int, unfinished: Sequence[str]) -> None:
+    def resume(self, window_id: int, reports: int, unfinished: Sequence[str]) -> None:
         """Go on behind what earlier runs planned; the index was restored.
 
         Args:
             window_id: The last window that they planned.
+            reports: How many reports the index has.
             unfinished: See end_window().
         """
-        self.snapshot_window = self._earlier_runs_window = window_id
+        self._earlier_runs_window = window_id
+        self._reports = reports
+        self._snapshots.clear()
         paths = sorted(os.fsencode(self._roots.shorten(url)) for url in unfinished)
         self._unfinished = self._index.entries_of(binary_column(paths))
         self._may_be_gone = bool(paths)

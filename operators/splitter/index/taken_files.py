@@ -25,11 +25,13 @@ class TakenState:
         index: Which versions of which files.
         locations: Where files were looked for.
         window_id: The window.
+        reports: How many reports of readers the index has.
     """
 
     index: IndexState
     locations: IndexLocations
     window_id: int
+    reports: int
 
 
 class TakenFiles:
@@ -87,8 +89,8 @@ class TakenFiles:
         Raises:
             StorageError: The index cannot be written.
         """
-        window_id = self.pending.snapshot_window = self.pending.window_id
-        return TakenState(self.index.snapshot(), self._locations, window_id)
+        reports = self.pending.note_snapshot()
+        return TakenState(self.index.snapshot(), self._locations, self.pending.window_id, reports)
 
     def restore(self, state: TakenState, unfinished: Sequence[str]) -> None:
         """Take back what snapshot() gave.
@@ -102,4 +104,4 @@ class TakenFiles:
         """
         require_same_names(state.locations, self._files, self._roots)
         self.index.restore(state.index)
-        self.pending.resume(state.window_id, unfinished)
+        self.pending.resume(state.window_id, state.reports, unfinished)

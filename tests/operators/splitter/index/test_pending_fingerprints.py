@@ -209,18 +209,50 @@ def test_reports_that_a_later_snapshot_has_are_not_restored(tmp_path: Path, inde
     pending = PendingFingerprints(index)
     path = write(tmp_path / "a", b"1\n", mtime_s=1000)
     pending.begin_window(1)
-    pending.snapshot_window = 1
     take(index, pending, path)
+    pending.note_snapshot()
     pending.report(1, [report_of(path)])
     kept = pending.state()
-    for newest, is_held in ((1, False), (2, True), (3, True)):
+    for reports, is_held in ((0, False), (1, True), (2, True)):
         later = FileIndex()
         after = PendingFingerprints(later)
-        after.snapshot_window = newest
+        after.resume(1, reports, [])
         after.restore(kept)
         assert (known(later, path) is None) == is_held
+    pending.begin_window(2)
+    assert pending.note_snapshot() == 1
     pending.report(2, [])
     assert pending.state() == FingerprintState()
+
+
+def test_windows_that_were_emitted_and_dropped_let_no_older_version_back(tmp_path: Path, index: FileIndex) -> None:
+    """A run that stops drops what it has emitted ahead, and the next one gives the ids of its windows to others."""
+    path = write(tmp_path / "a", b"1\n", mtime_s=1000)
+    stopped = PendingFingerprints(index)
+    stopped.begin_window(1)
+    take(index, stopped, path)
+    planned = index.snapshot()
+    for window_id in (1, 2, 3, 4):
+        stopped.begin_window(window_id)
+        stopped.note_snapshot()
+    stopped.report(1, [report_of(path)])
+    committed = stopped.state()
+    # The next run takes what was appended, and dies before it commits that.
+    killed = PendingFingerprints(index)
+    index.restore(planned)
+    killed.resume(1, 0, [])
+    killed.restore(committed)
+    append(path, b"2\n")
+    killed.begin_window(2)
+    take(index, killed, path)
+    newer, reports = known(index, path), killed.note_snapshot()
+    planned = index.snapshot()
+    last = PendingFingerprints(index)
+    index.restore(planned)
+    last.resume(2, reports, [])
+    last.restore(committed)
+    assert newer is not None and newer.size_bytes == 4
+    assert known(index, path) == newer
 
 
 def test_files_that_are_never_reported_do_not_fill_the_memory(tmp_path: Path, index: FileIndex) -> None:
@@ -252,7 +284,7 @@ def test_reports_outlive_the_index_that_got_them(tmp_path: Path, count: int) -> 
     paths = [write(tmp_path / "in" / f"{number:04}") for number in range(count)]
     for path in paths:
         take(index, pending, path)
-    pending.snapshot_window = 1
+    pending.note_snapshot()
     state = index.snapshot()
     pending.report(1, [report_of(*paths)])
     kept = pending.state()
@@ -260,7 +292,7 @@ def test_reports_outlive_the_index_that_got_them(tmp_path: Path, count: int) -> 
         later = FileIndex(url)
         later.restore(state)
         after = PendingFingerprints(later)
-        after.snapshot_window = 1
+        after.resume(1, 0, [])
         after.restore(kept)
         names = [os.fsencode(path) for path in paths]
         assert later.view().look_up(names).fingerprint.tolist() == list(report_of(*paths).fingerprints)
