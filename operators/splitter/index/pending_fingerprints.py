@@ -254,7 +254,7 @@ class PendingFingerprints:
                 self._reported.append(self._index.record_late(completed, self._reports))
 
     def _forget_reports_before(self, window_id: int) -> None:
-        """Drop what a window's snapshot has that is about to be committed: a later run restores that one, or a newer."""
+        """Drop what the snapshot of a window has, which is about to be committed: later runs restore it, or a newer."""
         has = 0
         while self._snapshots and self._snapshots[0][0] <= window_id:
             has = self._snapshots.popleft()[1]
