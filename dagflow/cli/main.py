@@ -110,6 +110,9 @@ class CommandLine(click.Group):
         except (click.Abort, KeyboardInterrupt):
             output.note("dagflow: interrupted")
             code = RunStoppedError.exit_code
+            # Where the signal came within an exec() of text, as dataclasses are made by, Python would end by SIGINT and
+            # not with the code. It forgets that with the next one.
+            exec("")
         except (click.ClickException, DagflowError) as error:
             settings.note(error)
             output.explain(error, with_trace=settings.is_verbose, redact=settings.redact, line=settings.line)

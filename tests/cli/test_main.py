@@ -145,12 +145,14 @@ def test_the_help_is_quick_to_come() -> None:
     assert "\n  run " in done.stdout
 
 
-def test_sigterm_outside_of_a_run_is_an_interruption() -> None:
-    """A command that was asked to end says so with 130, not with a traceback."""
+@pytest.mark.parametrize("where", ["{}", "exec('{}')"], ids=["plain", "within exec"])
+def test_sigterm_outside_of_a_run_is_an_interruption(where: str) -> None:
+    """A command that was asked to end says so with 130, not with a traceback and not by another signal."""
+    ask = where.format("os.kill(os.getpid(), signal.SIGTERM)")
     code = (
         "import os, signal, sys\n"
         "from dagflow.cli import main\n"
-        "main.CommandLine.format_commands = lambda *_: os.kill(os.getpid(), signal.SIGTERM) or []\n"
+        f"main.CommandLine.format_commands = lambda *_: {ask} or []\n"
         "sys.argv = ['dagflow', '--help']\n"
         "main.main()\n"
     )
