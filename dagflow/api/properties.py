@@ -31,6 +31,10 @@ _SHOWN_CHARACTERS = 60
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*")
 
 
+_MOST_BYTES = 1 << 63
+"""File offsets are numbers of 64 bits, one of them for the sign."""
+
+
 def parse_size(value: object) -> int:
     """Read a size such as 64MiB or a number of bytes.
 
@@ -43,18 +47,24 @@ def parse_size(value: object) -> int:
     Raises:
         ValueError: The value is not a size, or not a whole number of bytes.
     """
+    size = _size_of(value)
+    if size >= _MOST_BYTES:
+        raise ValueError(f"{value!r} is 8 EiB or more, and no file has as many bytes")
+    if size != int(size):
+        raise ValueError(f"{value!r} is not a whole number of bytes")
+    return int(size)
+
+
+def _size_of(value: object) -> int | float:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, float) and value.is_integer():
-        return int(value)
+        return value
     match = _SIZE.fullmatch(value) if isinstance(value, str) else None
     unit = _UNITS.get(match[2].upper()) if match else None
     if match is None or unit is None:
         raise ValueError(f"{value!r} is not a size; write a number of bytes, or for example 64MiB or 10MB")
-    size = float(match[1]) * unit if "." in match[1] else int(match[1]) * unit
-    if size != int(size):
-        raise ValueError(f"{value!r} is not a whole number of bytes")
-    return int(size)
+    return float(match[1]) * unit if "." in match[1] else int(match[1]) * unit
 
 
 def _one_or_many(value: object) -> object:

@@ -130,6 +130,11 @@ def printable(text: str, encoding: str = "utf-8") -> str:
     return visible.encode(encoding, "backslashreplace").decode(encoding)
 
 
+def on_one_line(text: str) -> str:
+    """The same on one line: the name of a file may hold what ends lines, and must not look like a line of its own."""
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
 def _usage(error: click.ClickException) -> str:
     context = getattr(error, "ctx", None)
     command = context.command_path if context else "dagflow"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dagflow.api.context import Skipped
 from dagflow.cli.figures import brief, clock, count, duration, part, size
+from dagflow.cli.output import on_one_line
 from dagflow.metrics.names import BYTE_ACCOUNTING
 from dagflow.report.snapshot import RunSnapshot
 
@@ -123,7 +125,9 @@ def account(snapshot: RunSnapshot) -> str:
     if others:
         lines.append(f"    also counted: {', '.join(others)}")
     if snapshot.outputs:
-        lines.append(f"    output: {count(snapshot.published_files, 'file')} in {', '.join(snapshot.outputs)}")
+        lines.append(
+            f"    output: {count(snapshot.published_files, 'file')} in {', '.join(map(on_one_line, snapshot.outputs))}"
+        )
     if snapshot.log:
         lines.append(f"    log: {snapshot.log}")
     lines += [f"    {line}" for line in faster_locally(snapshot)]
@@ -140,12 +144,17 @@ def faster_locally(snapshot: RunSnapshot) -> list[str]:
     return [f"the run waited {waited} for Spark, and its tasks worked for {work}: it would be faster with --local"]
 
 
+def described_range(skipped: Skipped) -> str:
+    """What was left out of a file, and why."""
+    return f"{on_one_line(skipped.url)} [{skipped.start}, {skipped.end}): {skipped.reason}"
+
+
 def left_out_lines(snapshot: RunSnapshot, most: int = 5) -> list[str]:
     """What no run has read of its input, which nothing must pass over in silence: the sum and the newest ranges."""
     left_out = snapshot.left_out
     if not left_out.ranges:
         return []
-    newest = [f"    {each.url} [{each.start}, {each.end}): {each.reason}" for each in left_out.newest[-most:]]
+    newest = [f"    {described_range(each)}" for each in left_out.newest[-most:]]
     rest = left_out.ranges - len(newest)
     lines = [f"left out of the input, in all runs: {count(left_out.ranges, 'range')}, {size(left_out.bytes)}", *newest]
     return [*lines, f"    and {rest:,} more: `dagflow status CHECKPOINT --files '*'` shows all"] if rest else lines

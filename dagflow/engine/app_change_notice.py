@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.reprocessor import why_not_again, why_not_alone, why_not_reprocessed
+from dagflow.engine.window_codec import taking_ports, why_not_taken
 from dagflow.journal.journal import Journal
 from dagflow.report.app_changes import app_changes
 
@@ -30,10 +31,12 @@ def change_notices(app: PlacedApp, journal: Journal, replay_command: str) -> lis
         return told
     windows = f"window {last}" if first == last else f"windows {first} to {last}"
     said = f"the output of {windows} is by the app as it was"
+    plans = [journal.window(each).plan for each in sorted({first, last})]
+    ports = taking_ports(app.plan)
     obstacle = (
         why_not_reprocessed(app)
         or why_not_again(state, range(first, last + 1))
-        or next(filter(None, (why_not_alone(journal.window(each).plan) for each in {first, last})), None)
+        or next(filter(None, (why_not_alone(each) or why_not_taken(each, ports) for each in plans)), None)
     )
     if obstacle is not None:
         return [*told, f"{said}; only a run with --fresh makes it again, because {obstacle.message}"]

@@ -19,7 +19,7 @@ from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.stop_request import TICK_S, StopRequest, abandon
 from dagflow.engine.target_access import TargetDecisions
 from dagflow.engine.target_replays import TargetReplays
-from dagflow.engine.window_codec import WindowCodec, require_names_apart, require_takers
+from dagflow.engine.window_codec import WindowCodec, require_names_apart, require_takers, taking_ports
 from dagflow.engine.window_committer import intent_of
 from dagflow.errors import (
     ANOTHER_TABLE,
@@ -250,8 +250,7 @@ class Reprocessor:
 
     def _run(self, planned: WindowPlan) -> list[TaskResult]:
         heads = {stage.head for stage in self._plan.stages}
-        ports = {str(exchange.edge.target) for stage in self._plan.stages for exchange in stage.inputs}
-        require_takers(planned, ports)
+        require_takers(planned, taking_ports(self._plan))
         if not planned.inputs:
             return []  # it has merged what other windows held back, and nothing else
         counts = {**self._counts, **{head: n for head, n in planned.partitions.items() if head in heads}}

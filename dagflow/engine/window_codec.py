@@ -224,24 +224,38 @@ def _discovered_ms(emission: Emission) -> int:
     return min(filter(None, (getattr(item, "discovered_ms", 0) for item in items)), default=0)
 
 
-def require_takers(planned: WindowPlan, ports: Iterable[str]) -> None:
-    """Refuse a plan with tuples for an input port that the app does not have.
+def taking_ports(plan: PhysicalPlan) -> set[str]:
+    """The input ports of an app that take tuples from other processes."""
+    return {str(exchange.edge.target) for stage in plan.stages for exchange in stage.inputs}
+
+
+def why_not_taken(planned: WindowPlan, ports: Iterable[str]) -> JournalError | None:
+    """Why an app cannot run a plan, which has tuples for an input port that the app does not have.
 
     Args:
         planned: The plan.
         ports: The ports that take tuples.
+    """
+    unknown = sorted(set(planned.inputs) - set(ports))
+    if not unknown:
+        return None
+    operator, _, port = unknown[0].rpartition(".")
+    return JournalError(
+        f"window {planned.window_id} has tuples for '{operator}', and the app has no such operator with an input "
+        f"port '{port}'",
+        url="journal",
+        hint=f"give the app an operator '{operator}' again, with the same upstream; nothing of the window is lost",
+    )
+
+
+def require_takers(planned: WindowPlan, ports: Iterable[str]) -> None:
+    """Refuse a plan that an app cannot run.
 
     Raises:
-        JournalError: There is such a port.
+        JournalError: Why; see why_not_taken().
     """
-    if unknown := sorted(set(planned.inputs) - set(ports)):
-        operator, _, port = unknown[0].rpartition(".")
-        raise JournalError(
-            f"window {planned.window_id} has tuples for '{operator}', and the app has no such operator with an input "
-            f"port '{port}'",
-            url="journal",
-            hint=f"give the app an operator '{operator}' again, with the same upstream; nothing of the window is lost",
-        )
+    if obstacle := why_not_taken(planned, ports):
+        raise obstacle
 
 
 def require_names_apart(files: Sequence[PendingFile]) -> None:

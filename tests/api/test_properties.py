@@ -27,6 +27,14 @@ def test_a_size_is_read_as_people_write_it(text: object, size: int) -> None:
     assert parse_size(text) == size
 
 
+@pytest.mark.parametrize("value", [1 << 63, "8388608TiB", 1e300, "9" * 400 + ".5TiB"])
+def test_a_size_that_no_file_has_is_refused(value: object) -> None:
+    """Offsets are numbers of 64 bits, also where they are computed in columns."""
+    assert parse_size((1 << 63) - 1) == (1 << 63) - 1
+    with pytest.raises(ValueError, match=r"is 8 EiB or more"):
+        parse_size(value)
+
+
 @pytest.mark.parametrize("text", ["", "MiB", "5 apples", "-1", True, None, [], "1.0001KiB", "१", "१KB", "1.१KB"])
 def test_what_is_no_size_is_refused_with_an_example(text: object) -> None:
     """The message shows how it is written."""

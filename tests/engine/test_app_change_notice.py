@@ -99,6 +99,14 @@ def test_only_what_can_be_done_is_advised(folder: Path) -> None:
     assert sum(content.count("\n") for content in published(folder).values()) == 9
 
 
+def test_no_replay_is_advised_to_an_app_that_cannot_take_the_windows(folder: Path) -> None:
+    """What was planned for a reader is not read by one of another name."""
+    last = told(APP.replace("reader:", "other:").replace("reader.", "other."))[-1]
+    assert (
+        "only a run with --fresh makes it again, because window 1 has tuples for 'reader', and the app has no" in last
+    )
+
+
 def test_a_result_over_the_run_is_made_again_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A replay refuses its windows."""
     monkeypatch.chdir(tmp_path)

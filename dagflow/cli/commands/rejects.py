@@ -16,6 +16,7 @@ import click
 from dagflow.cli import output
 from dagflow.cli.figures import count
 from dagflow.cli.locations import is_app_file, journal_required, load, locate
+from dagflow.cli.output import on_one_line
 from dagflow.cli.progress import display_for, logging_to
 from dagflow.cli.shared_options import (
     Settings,
@@ -116,7 +117,7 @@ def _list(groups: Sequence[RejectGroup], *, as_json: bool) -> None:
     left = MOST_GROUPS
     for reason, own in sorted(by_reason.items(), key=lambda item: -sum(each.records for each in item[1])):
         lines += ["", f"{sum(group.records for group in own):,}  {reason}"]
-        lines += [f"    {group.records:,}  {group.file}" for group in own[:left]]
+        lines += [f"    {group.records:,}  {on_one_line(group.file)}" for group in own[:left]]
         if len(own) > left:
             lines.append(f"    and {count(len(own) - left, 'file')} more; --json lists all")
         left = max(1, left - len(own))
@@ -133,7 +134,7 @@ def _show(rejects: Sequence[ShownReject], *, as_json: bool) -> None:
 
 
 def _lines(reject: ShownReject) -> Iterator[str]:
-    yield f"{reject.file} [{reject.offset}, {reject.offset + reject.length}), window {reject.window}"
+    yield f"{on_one_line(reject.file)} [{reject.offset}, {reject.offset + reject.length}), window {reject.window}"
     yield f"    {reject.reason.partition(', in: ')[0]}"
     if reject.raw is not None:
         more = "…" if reject.length > len(reject.raw) else ""
@@ -146,7 +147,7 @@ def _text(raw: bytes) -> str:
         text = raw.decode()
     except UnicodeDecodeError:
         return repr(raw)[2:-1]
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
+    return on_one_line(text)
 
 
 def _as_json(reject: ShownReject) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from dagflow.cli import output
 from dagflow.cli.driver_text import describe_driver
 from dagflow.cli.figures import count, size
 from dagflow.cli.locations import journal_required, locate
-from dagflow.cli.output import definitions
-from dagflow.cli.render import left_out_lines
+from dagflow.cli.output import definitions, on_one_line
+from dagflow.cli.render import described_range, left_out_lines
 from dagflow.cli.shared_options import Settings, store_option, verbose_option
 from dagflow.journal.reader import read_state
 from dagflow.report.input_ranges import InputRange
@@ -131,8 +131,8 @@ def _describe_files(files: Sequence[TrackedFile]) -> str:
     for file in files:
         amount = f"{count(file.ranges.read_bytes)} of {count(file.size_bytes, 'byte')}"
         windows = f"{'window' if len(file.windows) == 1 else 'windows'} {', '.join(map(str, file.windows))}"
-        lines += [file.url, f"    {file.ranges.state}: {amount}, {_version(file)}", f"    {windows}"]
-        lines += [f"    -> {url}" for url in file.outputs]
+        lines += [on_one_line(file.url), f"    {file.ranges.state}: {amount}, {_version(file)}", f"    {windows}"]
+        lines += [f"    -> {on_one_line(url)}" for url in file.outputs]
     return "\n".join(lines)
 
 
@@ -146,18 +146,19 @@ def _describe_window(manifest: WindowManifest) -> str:
     for made in manifest.outputs:
         checksum = "" if made.crc32 is None else f", crc32 {made.crc32:08x}"
         figures = f"{count(made.records, 'record')}, {count(made.size_bytes, 'byte')}{checksum}"
-        lines += [f"{made.url}: {figures}{_HOW_KNOWN[manifest.provenance_of(made)]}"]
+        lines += [f"{on_one_line(made.url)}: {figures}{_HOW_KNOWN[manifest.provenance_of(made)]}"]
         lines += [f"    from{_range(source)}" for source in manifest.sources_of(made)]
     lines += [f"target {name}: {version}" for name, version in manifest.receipts.items()]
     if manifest.held_records:
         merged = "wait to be merged" if manifest.merged_in is None else f"were merged by window {manifest.merged_in}"
         lines.append(f"{count(manifest.held_records, 'record')} {merged}")
-    lines += [f"left out: {each.url} [{each.start}, {each.end}): {each.reason}" for each in manifest.skipped]
+    lines += [f"left out: {described_range(each)}" for each in manifest.skipped]
     return "\n".join(lines)
 
 
 def _range(source: InputRange) -> str:
-    return f" {source.url} [{source.start}, {source.end}) of {count(source.size_bytes, 'byte')}, {_version(source)}"
+    extent = f"[{source.start}, {source.end}) of {count(source.size_bytes, 'byte')}"
+    return f" {on_one_line(source.url)} {extent}, {_version(source)}"
 
 
 def _version(file: TrackedFile | InputRange) -> str:
@@ -202,5 +203,5 @@ def _describe(summary: RunSnapshot) -> str:
     # A location is to be copied, so that it is not wrapped.
     failure = [f"error: {summary.driver.error}"] if summary.driver is not None and summary.driver.error else []
     stalls = [f"stands still: {each}" for each in summary.driver.stalls] if summary.driver is not None else []
-    urls = [f"output: {url}" for url in summary.outputs]
+    urls = [f"output: {on_one_line(url)}" for url in summary.outputs]
     return "\n".join([definitions(rows), *left_out_lines(summary), *urls, *stalls, *failure])

@@ -66,6 +66,15 @@ def test_the_status_of_a_checkpoint_is_what_its_journal_says(journal: Path) -> N
     assert rows["windows"] == "1 (last planned 1, committed 1)"
 
 
+def test_a_name_with_a_newline_in_it_is_told_on_one_line(folder: Path) -> None:
+    """What follows would look like a file of its own."""
+    (folder / "in" / "a\nb").write_text("x\n")
+    run(load_app("app.yaml"), runtime=InlineRuntime)
+    code, out, _ = invoke("status", "journal", "--files", "*b")
+    assert (code, out.splitlines()[0]) == (0, str(folder / "in" / "a\\nb"))
+    assert "a\nb" not in out + invoke("status", "journal", "--window", "1")[1]
+
+
 def test_an_app_file_stands_for_its_checkpoint(journal: Path) -> None:
     """The same answer, by the app's path and from any other directory by its absolute one."""
     expected = json.loads(invoke("status", "journal", "--json")[1])

@@ -74,7 +74,8 @@ class FsspecClient:
         fsspec has a file system for each thread, as some of its clients are not safe for several.
 
         Raises:
-            StorageError: The scheme is unknown, its package is not installed, or the URL holds a credential.
+            StorageError: The scheme is unknown, its package is not installed, the URL holds a credential, or the
+                client connects at once and fails.
         """
         require_no_credentials(url)
         try:
@@ -85,6 +86,8 @@ class FsspecClient:
             raise StorageError(f"no package for {self.scheme}:// is installed", url=redacted(url), hint=hint) from error
         except ValueError as error:
             raise StorageError(f"unknown scheme '{self.scheme}'", url=redacted(url), hint=str(error)) from error
+        except Exception as error:  # as translated() says
+            raise self._storage_error(error, redacted(url), "connect to the server") from error
         return filesystem, path
 
     def path_of(self, url: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,21 @@ def _open_looking_store() -> ObjectStore:
 
     fsspec.register_implementation("looking", Looking, clobber=True)
     return StorageContext.default().objects("looking://x")
+
+
+def test_a_client_that_cannot_connect_names_the_location() -> None:
+    """Some connect as soon as they are made."""
+    import fsspec
+
+    class Unreachable(LocalFileSystem):  # type: ignore[misc]  # fsspec has no types
+        protocol = "unreachable"
+
+        def __init__(self, **options: object) -> None:
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    fsspec.register_implementation("unreachable", Unreachable, clobber=True)
+    with pytest.raises(StorageError, match="unreachable://host/x: cannot connect to the server: Name or service not"):
+        StorageContext.default().backend("unreachable://host/x").files.stat("unreachable://host/x")
 
 
 def test_an_unknown_scheme_is_named() -> None:
