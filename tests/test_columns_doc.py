@@ -54,7 +54,7 @@ def test_the_app_of_parse_counts_requests(tmp_path: Path) -> None:
         "2024-01-31T09:00:00.000000Z,200,2,10",
         "2024-01-31T10:00:00.000000Z,200,1,5",
     ]
-    (reject,) = lines_of(tmp_path / "out" / "refused")
+    (reject,) = lines_of(tmp_path / "out" / "access-refused")
     assert "the record does not match regex, in: no request" in reject
 
 
@@ -69,7 +69,7 @@ def test_the_app_of_enrich_joins_with_rates(tmp_path: Path) -> None:
         "1,USD,100.00,0.9321,Dollar,93.21",
         "3,EUR,2.50,1.0000,Euro,2.50",
     ]
-    (reject,) = lines_of(tmp_path / "out" / "refused")
+    (reject,) = lines_of(tmp_path / "out" / "regions-refused")
     assert "has no row with currency 'XXX'" in reject
 
 

@@ -51,9 +51,6 @@ Keys = Annotated[
 ]
 
 
-_AggregationText = Annotated[Aggregation, PlainValidator(Aggregation.of), WithJsonSchema({"type": "string"})]
-
-
 @dataclass(frozen=True, slots=True)
 class _Grouping:
     """What is computed of records with certain columns.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -113,10 +113,6 @@ class Rows:
     def spread(self, values: Any) -> Any:
         """One value per record."""
         return pa.repeat(values, len(self)) if isinstance(values, pa.Scalar) else values
-
-    def forgiven(self, vector: Vector) -> Vector:
-        """The same values, with null where there was none."""
-        return replace(vector, failures=None)
 
 
 def merged(*failures: Codes | None) -> Codes | None:
