@@ -40,9 +40,7 @@ from operators.splitter.renames.index_notes import names_to_know, notes_after, n
 from operators.splitter.renames.rename_detector import COPY_GRACE_S, MAX_REPEATS, RenameDetector
 from operators.splitter.renames.verdicts import Verdict
 from operators.splitter.scan.clock import Clock
-from operators.splitter.scan.listed_files import ListedFiles
-from operators.splitter.scan.listed_stats import ListedStat
-from operators.splitter.scan.scan_roots import Root
+from operators.splitter.scan.listed_files import FileRow, ListedFiles
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.walk import LAST_STEP
 from operators.splitter.scan.workers import InTasks
@@ -144,7 +142,7 @@ class ChangeDetector:
         """Scan once, for the MAX_NEWEST newest files."""
         count = 0
         # Rows, because columns of one file each would take twice the memory; keys are unique and decide ties.
-        newest: list[tuple[int, bytes, Root, ListedStat, int, int, int]] = []
+        newest: list[tuple[int, bytes, FileRow]] = []
         for is_resolved, files in (
             (isinstance(step, _Resolved), files) for step in self._compared(self._rules) for files in step
         ):
@@ -152,20 +150,16 @@ class ChangeDetector:
                 yield from self._with_fingerprints([[files]])
                 continue
             count += len(files)
-            for key, stat in zip(files.keys, files.stats, strict=True):
-                row = (stat.mtime_ns, key, files.root, stat, files.start, files.read_fingerprint, files.discovered_ms)
+            for row in files.rows():
+                dated = row.stat.mtime_ns, row.key, row
                 if len(newest) < MAX_NEWEST:
-                    heapq.heappush(newest, row)
+                    heapq.heappush(newest, dated)
                 else:
-                    heapq.heappushpop(newest, row)
+                    heapq.heappushpop(newest, dated)
         newest.sort(reverse=True)
-        self._give(ListedFiles.single(root, key, stat) for _, key, root, stat, *_ in newest)
+        self._give(row.listed() for *_, row in newest)
         yield from self._with_fingerprints(
-            [
-                replace(ListedFiles.single(root, key, stat), start=start, read_fingerprint=read, discovered_ms=found_ms)
-                for _, key, root, stat, start, read, found_ms in newest[at : at + LAST_STEP]
-            ]
-            for at in range(0, len(newest), LAST_STEP)
+            [row.listed() for *_, row in newest[at : at + LAST_STEP]] for at in range(0, len(newest), LAST_STEP)
         )
         self.has_more = count > MAX_NEWEST
 

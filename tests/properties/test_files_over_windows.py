@@ -35,7 +35,7 @@ attributes: {{checkpoint: {folder}/journal}}
 operators:
   splitter:
     class: FileSplitterInput
-    properties: {{files: ["{folder}/in"], pack_bytes: 0, block_size: 64, blocks_threshold: 2}}
+    properties: {{files: ["{folder}/in"], pack_bytes: 0, block_size: 64, blocks_threshold: 2{more}}}
   reader: {{class: BlockReader, properties: {{format: {format}}}}}
   writer: {{class: RecordWriter, properties: {{path: "{folder}/out"}}, partition: parallel}}
 streams:
@@ -69,12 +69,15 @@ class Life:
         content: What the log holds.
         format: Its format.
         name: Its name.
+        more: Further properties of the splitter.
     """
 
-    def __init__(self, folder: Path, content: bytes, format: str = "lines", name: str = "app.log") -> None:
+    def __init__(
+        self, folder: Path, content: bytes, format: str = "lines", name: str = "app.log", more: str = ""
+    ) -> None:
         self.folder = folder
         self.log = write(folder / "in" / name, content)
-        self._app = load_app(str(write(folder / "app.yaml", APP.format(folder=folder, format=format))))
+        self._app = load_app(str(write(folder / "app.yaml", APP.format(folder=folder, format=format, more=more))))
 
     def run(self, act: Callable[[], object] = lambda: None, at: int = 0) -> RunSnapshot:
         """Run; before the window with that number is read, do something."""
@@ -169,3 +172,21 @@ def test_a_version_that_is_back_is_read_on_from_where_it_was_gone(tmp_path: Path
     later = life.run()
     assert Counter(published(tmp_path)) == Counter(LINES)
     assert later.left_out.ranges == 0
+
+
+@pytest.mark.parametrize("order", ["", ", latest_first: true"], ids=["by path", "newest first"])
+@pytest.mark.parametrize(("name", "unterminated"), [("app.log", "keep"), ("app.log", "wait"), ("app.log.zst", "keep")])
+def test_the_rest_of_what_was_put_back_is_read_in_either_order(
+    tmp_path: Path, name: str, order: str, unterminated: str
+) -> None:
+    """A record lies across the place where the file was gone; of a compressed one the place is in its content."""
+    content = [b"".join(line + b"\n" for line in LINES[start : start + 5]) for start in range(0, len(LINES), 5)]
+    held = b"".join(zstd.compress(each) for each in content) if name.endswith("zst") else b"".join(content)
+    more = f"{order}, unterminated: {unterminated}"
+    life, away = Life(tmp_path, held, name=name, more=more), tmp_path / "away"
+    first = life.run(lambda: life.log.rename(away), at=3)
+    away.rename(life.log)
+    second = life.run()
+    assert first.left_out.ranges > 0
+    assert Counter(published(tmp_path)) == Counter(LINES)
+    assert second.left_out.ranges == 0

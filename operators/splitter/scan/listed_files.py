@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -99,6 +100,12 @@ class ListedFiles:
         """Head and tail fingerprint of one of them; 0 where none was taken."""
         return self.fingerprints[index] if self.fingerprints else 0
 
+    def rows(self) -> Iterator[FileRow]:
+        """The files one by one, without the columns that they come from."""
+        common = self.take(np.empty(0, np.intp))
+        for at, (key, stat) in enumerate(zip(self.keys, self.stats, strict=True)):
+            yield FileRow(key, stat, tuple(self.fingerprints[at : at + 1]), common)
+
     def slice(self, start: int, end: int) -> ListedFiles:
         """Rows [start, end)."""
         if start == 0 and end >= len(self):
@@ -119,3 +126,24 @@ class ListedFiles:
         return replace(
             self, keys=[self.keys[row] for row in rows], stats=self.stats.take(positions), fingerprints=prints
         )
+
+
+class FileRow(NamedTuple):
+    """One of many listed files, for a collection that keeps few of them.
+
+    Attributes:
+        key: Its path in bytes.
+        stat: Its version.
+        fingerprints: Its head and tail fingerprint; () where none was taken.
+        common: What it has in common with those that it was listed with; no files.
+    """
+
+    key: bytes
+    stat: ListedStat
+    fingerprints: tuple[int, ...]
+    common: ListedFiles
+
+    def listed(self) -> ListedFiles:
+        """The file with everything that is known of it."""
+        stats = ListedStats.of([self.stat])
+        return replace(self.common, keys=[self.key], stats=stats, fingerprints=self.fingerprints)
