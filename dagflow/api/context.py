@@ -350,11 +350,15 @@ class RunPreparation(Protocol):
             StorageError: Another operator of the app has it.
         """
 
-    def reads(self, url: str, takes_in: Callable[[str], bool] | None = None) -> None:
+    def reads(
+        self, url: str, takes_in: Callable[[str], bool] | None = None, *, glob: str = "", is_there: bool = True
+    ) -> None:
         """Name a file or directory that tasks will read, so that the hosts of a cluster check that they reach it.
 
         Args:
-            url: Where it is.
+            url: Where it is; of a glob the directory that it begins in.
             takes_in: Whether everything in a given directory would be read; a run that publishes into such a
                 directory is refused.
+            glob: The glob of what is read below; "" where that is everything.
+            is_there: Whether it is there now; hosts look for nothing else.
         """

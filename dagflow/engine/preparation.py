@@ -4,18 +4,38 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from dagflow.api.context import RunPreparation
+from dagflow.api.control import Estimator
 from dagflow.api.operator import Operator
 from dagflow.api.transactions import TransactionalSink
 from dagflow.errors import DagflowError, Problem, StorageError
 from dagflow.execution.failures import located
 from dagflow.journal.journal import Journal
+from dagflow.journal.log import DIRECTORIES
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.probe import RunLocations
 from dagflow.storage.context import StorageContext
-from dagflow.storage.location import absolute, redacted
+from dagflow.storage.location import absolute, join, redacted
 from dagflow.storage.pending import PendingFile, pending_tag
+
+
+@dataclass(frozen=True, slots=True)
+class Taker:
+    """What an operator reads, where that may be everything in a directory; see RunPreparation.reads().
+
+    Attributes:
+        operator: The operator.
+        url: Where it reads.
+        glob: The glob of what it reads there, or "".
+        takes_in: Whether it reads everything in a given directory.
+    """
+
+    operator: str
+    url: str
+    glob: str
+    takes_in: Callable[[str], bool]
 
 
 class _Preparation:
@@ -27,7 +47,7 @@ class _Preparation:
         self.operator = ""
         self.claims: dict[str, str] = {}
         self.inputs: list[str] = []
-        self._takers: list[tuple[str, str, Callable[[str], bool]]] = []
+        self.takers: list[Taker] = []
 
     @property
     def published(self) -> Iterable[str]:
@@ -51,42 +71,38 @@ class _Preparation:
                 hint="give each of them a path of its own",
             )
 
-    def reads(self, url: str, takes_in: Callable[[str], bool] | None = None) -> None:
-        self.inputs.append(absolute(url))
+    def reads(
+        self, url: str, takes_in: Callable[[str], bool] | None = None, *, glob: str = "", is_there: bool = True
+    ) -> None:
+        if is_there:
+            self.inputs.append(absolute(url))
         if takes_in is not None:
-            self._takers.append((self.operator, url, takes_in))
-
-    def require_apart(self, checkpoint: str) -> None:
-        """Refuse an app that would read what it has written itself."""
-        require_outside(self.claims, checkpoint)
-        owners = {**self.claims, checkpoint: ""}
-        for operator, url, takes_in in self._takers:
-            for written, owner in owners.items():
-                if takes_in(written):
-                    what = f"operator '{owner}' publishes" if owner else "the checkpoint lies"
-                    raise StorageError(
-                        f"operator '{operator}' reads all that is below {redacted(url)}, and {what} here",
-                        url=redacted(written),
-                        hint="put it elsewhere, or leave it out with ignore_pattern or file_pattern",
-                    )
+            self.takers.append(Taker(self.operator, url, glob, takes_in))
 
 
 class LocationCollector:
     """Collects where operators publish and what they read, and refuses nothing; see RunPreparation.
 
+    Args:
+        storage: Reaches the stores of the app.
+        operator: The operator whose places are collected, where they are those of one.
+
     Attributes:
         storage: Reaches the stores of the app.
         outputs: Where operators publish.
-        inputs: What they read.
+        inputs: What they read, as far as it is there.
+        takers: Which of them reads everything in a directory.
     """
 
     published: Iterable[str] = ()
     held_files: Sequence[PendingFile] = ()
 
-    def __init__(self, storage: StorageContext) -> None:
+    def __init__(self, storage: StorageContext, operator: str = "") -> None:
         self.storage = storage
+        self._operator = operator
         self.outputs: set[str] = set()
         self.inputs: list[str] = []
+        self.takers: list[Taker] = []
 
     def has_forgotten(self, url: str) -> bool:
         """Nothing is known of what was published."""
@@ -96,9 +112,64 @@ class LocationCollector:
         """Note where an operator publishes."""
         self.outputs.add(absolute(url))
 
-    def reads(self, url: str, takes_in: Callable[[str], bool] | None = None) -> None:
+    def reads(
+        self, url: str, takes_in: Callable[[str], bool] | None = None, *, glob: str = "", is_there: bool = True
+    ) -> None:
         """Note what an operator reads."""
-        self.inputs.append(absolute(url))
+        if is_there:
+            self.inputs.append(absolute(url))
+        if takes_in is not None:
+            self.takers.append(Taker(self._operator, url, glob, takes_in))
+
+
+def require_apart(takers: Iterable[Taker], outputs: Mapping[str, str], checkpoint: str) -> None:
+    """Refuse an app that would read what it has written itself.
+
+    Args:
+        takers: What operators read.
+        outputs: Which operator publishes into each location.
+        checkpoint: The checkpoint's location.
+
+    Raises:
+        StorageError: It would.
+    """
+    places = [(url, f"operator '{owner}' publishes") for url, owner in outputs.items()]
+    places.append((checkpoint, "the checkpoint lies"))
+    for taker in takers:
+        for written, what in places:
+            within = [written]
+            if taker.glob and written == checkpoint:
+                # A glob may match what lies in them, and not what lies beside them.
+                within += [join(checkpoint, directory) for directory in DIRECTORIES]
+            if any(map(taker.takes_in, within)):
+                read = f"matches {redacted(taker.glob)}" if taker.glob else f"is below {redacted(taker.url)}"
+                is_below = join(absolute(written), "").startswith(join(absolute(taker.url), ""))
+                raise StorageError(
+                    f"operator '{taker.operator}' reads all that {read}, and {what} here"
+                    f"{'' if is_below else ', by way of a link'}",
+                    url=redacted(written),
+                    hint="put it elsewhere, or leave it out with ignore_pattern or file_pattern",
+                )
+
+
+def require_paths_apart(app: LogicalPlan, paths: Mapping[str, str]) -> None:
+    """Refuse an app of which the paths show that it would read what it has written itself; see require_apart().
+
+    Args:
+        app: The app.
+        paths: Which operator has each path as a property.
+
+    Raises:
+        DagflowError: It would, or what it reads cannot be looked at.
+    """
+    takers: list[Taker] = []
+    for name, operator in app.instances.items():
+        # What others do before a run may touch the world.
+        if isinstance(operator, Estimator):
+            places = LocationCollector(app.attributes.storage_context(), name)
+            prepare_operator(name, operator, places)
+            takers += places.takers
+    require_apart(takers, {absolute(path): owner for path, owner in paths.items()}, app.attributes.checkpoint)
 
 
 def require_outside(outputs: Iterable[str], checkpoint: str) -> None:
@@ -184,7 +255,8 @@ def prepare(
     for name, operator in operators.items():
         preparation.operator = name
         prepare_operator(name, operator, preparation)
-    preparation.require_apart(checkpoint)
+    require_outside(preparation.claims, checkpoint)
+    require_apart(preparation.takers, preparation.claims, checkpoint)
     journal.note_outputs(preparation.claims)
     tag = pending_tag(journal.state.app_uuid, journal.epoch)
     return RunLocations(tuple(preparation.claims), tuple(preparation.inputs), tag)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 import re
@@ -25,6 +24,7 @@ from dagflow.api.input_explanation import InputExplainer
 from dagflow.api.properties import Count, Millis, PartOfPath, Paths, Size, Tuning, placeholders
 from dagflow.errors import MissingError
 from dagflow.storage.context import StorageContext
+from dagflow.storage.location import absolute
 from operators.files.source_events import FileFingerprints, ReadPart
 from operators.splitter.block_cutter import CutterState, OpenFile, estimated
 from operators.splitter.block_splitter import BlockSplitter
@@ -37,11 +37,12 @@ from operators.splitter.index.taken_files import TakenFiles, TakenState
 from operators.splitter.renames.rename_detector import RenameDetector
 from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_files import ListedFiles
-from operators.splitter.scan.scan_roots import find_root
+from operators.splitter.scan.scan_roots import find_root, missing_root
 from operators.splitter.scan.scan_sources import ScanSource, SingleScan, TimeBasedDirectoryScanner, watched
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
 from operators.splitter.scan.workers import TaskWorkers, WorkerProcesses, Workers
+from operators.splitter.scan.written_places import reads_all_in
 
 
 class SeenRetention(BaseModel):
@@ -168,9 +169,15 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
     def prepare(self, run: RunPreparation) -> None:
         """Name what tasks will read; a missing location is reported, or waited for, when it is scanned."""
         for named in self.files:
-            with contextlib.suppress(MissingError):
+            is_there = True
+            try:
                 root = find_root(named, run.storage)
-                run.reads(root.lister.url(root.base), functools.partial(self._selection().selects_all_in, root))
+            except MissingError:
+                # It may come while the run follows, and be what the run itself has made.
+                root, is_there = missing_root(named, run.storage), False
+            takes_in = functools.partial(reads_all_in, root, self._selection())
+            glob = absolute(named) if root.kind == "glob" else ""
+            run.reads(root.lister.url(root.base), takes_in, glob=glob, is_there=is_there)
 
     def setup(self, context: OperatorContext) -> None:
         """Called once before the first window."""

@@ -12,6 +12,7 @@ from dagflow.errors import StorageError
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.backends.local import local_file
+from tests.cli.commands.inspected_app import invoke
 
 APP = """\
 name: apart
@@ -55,8 +56,91 @@ def test_an_app_that_would_read_what_it_writes_is_refused(
 
 
 @pytest.mark.parametrize(
+    ("files", "places"),
+    [
+        ("in/*", {"output": "in/out"}),
+        ("in/*", {"output": "in"}),
+        ("in/???", {"output": "in/out/deep"}),
+        ("in/**", {"output": "in/deep/out"}),
+        ("in/**/*", {"output": "in/out"}),
+        ("in/*/*", {"output": "in/out"}),
+        ("i?", {"output": "in/out"}),
+        ("*", {"checkpoint": "deep/journal"}),
+        ("*/*/*", {"checkpoint": "journal"}),
+        ("in/[!a]*", {"checkpoint": "in/journal"}),
+    ],
+)
+@pytest.mark.parametrize("exists", [False, True], ids=["new", "there"])
+def test_a_glob_that_takes_in_what_the_app_writes_is_refused(
+    tmp_path: Path, files: str, places: dict[str, str], exists: bool
+) -> None:
+    """Whether the directory, or one above it, is there already or comes with the first run."""
+    if exists:
+        (tmp_path / next(iter(places.values()))).mkdir(parents=True, exist_ok=True)
+    with pytest.raises(StorageError, match=r"operator 'splitter' reads all that matches .*, and .* here\n"):
+        run(load_app(app(tmp_path, files=files, **places)), runtime=InlineRuntime)
+    assert not list(tmp_path.rglob("part-*"))
+
+
+@pytest.mark.parametrize(
     "places",
     [
+        {"output": "link/out"},
+        {"output": "link"},
+        {"files": "link", "output": "in/out"},
+        {"files": "link/*", "output": "in/out"},
+        {"files": "in/*", "output": "link/out"},
+        {"files": "link", "checkpoint": "in/journal"},
+        {"output": "link/far/out"},
+        {"files": "link", "output": "in/far/deep/out"},
+    ],
+)
+def test_an_app_that_reads_its_output_through_a_link_is_refused(tmp_path: Path, places: dict[str, str]) -> None:
+    """Under whatever name the directory is given; a link in the input may lead out of it."""
+    path = app(tmp_path, **places)
+    (tmp_path / "link").symlink_to("in")
+    (tmp_path / "far").mkdir()
+    (tmp_path / "in" / "far").symlink_to("../far")
+    with pytest.raises(StorageError, match=r"operator 'splitter' reads all that .* here, by way of a link"):
+        run(load_app(path), runtime=InlineRuntime)
+    assert not list(tmp_path.rglob("part-*"))
+
+
+def test_what_would_be_read_once_the_app_has_made_it_is_refused(tmp_path: Path) -> None:
+    """A location that is missing is waited for while following, and the output would be what comes."""
+    path = app(tmp_path, output="later/out")
+    text = path.read_text().replace(f'"{tmp_path}/in"', f"[{tmp_path}/in, {tmp_path}/later], follow: true")
+    path.write_text(text)
+    with pytest.raises(StorageError, match=r"reads all that is below .*/later, and operator 'writer' publishes here"):
+        run(load_app(path), runtime=InlineRuntime)
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        {"output": "in/out", "files": "in/*"},
+        {"output": "in/out", "files": "in/*", "rules": ", ignore_pattern: out"},
+        {"output": "link/out", "rules": ", ignore_pattern: .*out"},
+    ],
+)
+def test_validate_warns_of_an_app_that_reads_its_own_output(tmp_path: Path, places: dict[str, str]) -> None:
+    """As far as the paths tell, and without a look at data; the app is valid where they are others."""
+    path = app(tmp_path, **places)
+    (tmp_path / "link").symlink_to("in")
+    code, _, shown = invoke("validate", str(path))
+    assert (code, "operator 'splitter' reads all that" in shown) == (0, "rules" not in places)
+
+
+@pytest.mark.parametrize(
+    "places",
+    [
+        {"output": "in/out", "files": "in/*", "rules": ", ignore_pattern: out"},
+        {"output": "in/out", "files": "in/?.txt"},
+        {"output": "in/deep/out", "files": "in/*.txt"},
+        {"output": "in/out", "files": "i*/*.txt"},
+        {"output": "in/out", "files": "in/**/*.txt"},
+        {"output": "in/.out", "files": "in/**"},
+        {"output": "in-too", "files": "i?/*"},
         {"output": "in/out", "rules": ", recursive: false"},
         {"output": "in/out", "rules": ", ignore_pattern: out"},
         {"output": "in", "rules": ", file_pattern: '.*[.]txt'"},

@@ -16,7 +16,7 @@ from dagflow.cli.locations import note_beside
 from dagflow.cli.shared_options import set_option, verbose_option
 from dagflow.engine.estimate import estimate
 from dagflow.engine.header_columns import header_problems
-from dagflow.engine.preparation import require_outside, target_problems
+from dagflow.engine.preparation import require_outside, require_paths_apart, target_problems
 from dagflow.errors import DagflowError, MissingError, PlanError, StorageError
 from dagflow.plan.accumulators import results_of_windows, wants_to_follow
 from dagflow.plan.load import load_app
@@ -64,16 +64,22 @@ def warnings_of(logical: LogicalPlan, app: str) -> Iterator[str]:
         app: Its file.
     """
     storage = logical.attributes.storage_context()
+    owners: dict[str, str] = {}
     for name, operator in logical.instances.items():
         # Nothing but the paths is looked at: what operators do before a run may touch the world.
         path = getattr(operator, "path", "")
         try:
             paths = [path] if isinstance(path, str) and path else []
+            owners.update(dict.fromkeys(paths, name))
             require_outside(paths, logical.attributes.checkpoint)
             for each in paths:
                 _require_store(storage, each)
         except StorageError as error:
             yield f"operator '{name}': {error}"
+    try:
+        in_time(lambda: require_paths_apart(logical, owners), _ANSWER_S)
+    except DagflowError as error:
+        yield str(error)
     for name in needless_exchanges(logical):
         yield (
             f"operator '{name}' takes its records through a shuffle, which its order and its files do not need; "

@@ -88,19 +88,37 @@ def find_root(named: str, storage: StorageContext, *, is_literal: bool = False) 
     Raises:
         MissingError: There is no such file or directory, and the name is not a glob.
     """
-    path = os.fsencode(absolute(named))
-    lister: Lister = LocalLister() if storage.backend(named).is_local else RemoteLister(storage)
+    path, lister = _place_of(named, storage)
     kind = lister.kind(path)
     if kind is not None:
         return Root(named, kind, path, lister, prefix=storage.roots.key_prefix(path))
-    match = None if is_literal else _MAGIC.search(path)
-    if match is None:
+    root = None if is_literal else _glob(named, path, lister, storage)
+    if root is None:
         raise MissingError("no such file or directory", url=redacted(named), hint=_closest(path, lister))
+    if lister.kind(root.base) != "directory":
+        message = f"the glob begins in {redacted(lister.url(root.base))}, which is no directory"
+        raise MissingError(message, url=redacted(named), hint=_closest(root.base, lister))
+    return root
+
+
+def missing_root(named: str, storage: StorageContext) -> Root:
+    """What a location that does not exist would be if it did: a glob, or else a directory."""
+    path, lister = _place_of(named, storage)
+    directory = Root(named, "directory", path, lister, prefix=storage.roots.key_prefix(path))
+    return _glob(named, path, lister, storage) or directory
+
+
+def _place_of(named: str, storage: StorageContext) -> tuple[bytes, Lister]:
+    lister: Lister = LocalLister() if storage.backend(named).is_local else RemoteLister(storage)
+    return os.fsencode(absolute(named)), lister
+
+
+def _glob(named: str, path: bytes, lister: Lister, storage: StorageContext) -> Root | None:
+    """A name as a glob; None where it is none."""
+    if (match := _MAGIC.search(path)) is None:
+        return None
     cut = path.rindex(b"/", 0, match.start())
     base = path[:cut] or b"/"
-    if lister.kind(base) != "directory":
-        message = f"the glob begins in {redacted(lister.url(base))}, which is no directory"
-        raise MissingError(message, url=redacted(named), hint=_closest(base, lister))
     parts = path[cut + 1 :].split(b"/")
     segments = tuple(None if part == b"**" else re.compile(fnmatch.translate(lister.url(part))) for part in parts)
     asks_hidden = tuple(part[:1] in (b".", b"_") for part in parts)

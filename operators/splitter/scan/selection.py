@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import bisect
-import os
 import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dagflow.metrics import names as metrics
-from dagflow.storage.location import join
 from operators.splitter.scan.listing import Entries
 from operators.splitter.scan.scan_roots import Root
 from operators.splitter.scan.worker_program import INCOMPLETE_SUFFIXES, UNFINISHED_ENDS
@@ -25,6 +23,9 @@ as _vendor."""
 _SKIPPED_ENDS = (*UNFINISHED_ENDS, *(end + b"/" for end in UNFINISHED_ENDS))
 _SKIPPED_TAILS = tuple({end[-3:] for end in _SKIPPED_ENDS})
 _LAST_BYTES = frozenset(end[-1:] for end in _SKIPPED_ENDS)
+
+_ANY_NAME = "\N{REPLACEMENT CHARACTER}" * 8
+"""A name that a part of a glob matches only if it asks for nothing in particular."""
 
 States = frozenset[int]
 """Positions in a root's glob that a path has reached: indexes of the segments that its next name may match."""
@@ -55,16 +56,6 @@ class Selection:
         """Whether a directory of that name is scanned."""
         return self.ignore_pattern is None or self.ignore_pattern.fullmatch(name) is None
 
-    def selects_all_in(self, root: Root, directory: str) -> bool:
-        """Whether every file with an ordinary name in a directory is selected; False where a glob decides."""
-        base, inner = join(root.lister.url(root.base), ""), join(directory, "")
-        if root.kind != "directory" or self.file_pattern is not None or not inner.startswith(base):
-            return False
-        between = inner[len(base) :].split("/")[:-1]
-        if between and not self.recursive:
-            return False
-        return not any(HIDDEN.fullmatch(os.fsencode(name)) or not self.enters(name) for name in between)
-
 
 class NameFilter:
     """Applies a selection, and the root's glob, to names.
@@ -92,6 +83,11 @@ class NameFilter:
     def is_selected(self, states: States) -> bool:
         """Whether a name that led to these states is selected itself."""
         return states is EVERYTHING or len(self._root.segments) in states
+
+    def selects_any(self, states: States) -> bool:
+        """Whether every file with an ordinary name is selected in a directory that led to these states."""
+        # What a glob has matched is scanned, if it is a directory.
+        return self.is_selected(states) or self.is_selected(self._next(states, _ANY_NAME, False, False))
 
     def enters_all(self, states: States, names: list[bytes]) -> bool:
         """Whether, without a look at each, every directory of a sorted list is entered with everything below."""

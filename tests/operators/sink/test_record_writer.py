@@ -43,7 +43,9 @@ class Preparation:
         """Remember."""
         self.claims.append(url)
 
-    def reads(self, url: str, takes_in: Callable[[str], bool] | None = None) -> None:
+    def reads(
+        self, url: str, takes_in: Callable[[str], bool] | None = None, *, glob: str = "", is_there: bool = True
+    ) -> None:
         """A writer reads nothing."""
         raise AssertionError(url)
 
