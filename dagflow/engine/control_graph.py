@@ -46,6 +46,7 @@ class Emission:
         retries: Windows whose refused records it takes over.
         takes: By operator, the newest window whose held files the tuples are of.
         keeps_states: Whether states are those of the window before; see WindowPlan.
+        emitted_after: The newest window that was committed by then.
     """
 
     window_id: int
@@ -57,6 +58,7 @@ class Emission:
     retries: tuple[int, ...] = ()
     takes: Mapping[str, int] = field(default_factory=dict)
     keeps_states: bool = False
+    emitted_after: int = 0
 
 
 @dataclass(frozen=True, slots=True)

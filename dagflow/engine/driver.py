@@ -212,9 +212,8 @@ class Driver:
             for window in stale:
                 why = " was planned with the app as it was and" if window.config_hash else ""
                 self._observer.notice(f"window {window.window_id}{why} is planned again")
-        state = self._journal.state
-        planned = state.planned
-        self._runner.committed(state.last_committed, state.left_out.newest, self._planner.last_emitted)
+        planned = self._journal.state.planned
+        self._restore_gone(planned)
         for window_id in sorted(planned):
             if self._stop.is_requested:
                 return
@@ -230,6 +229,19 @@ class Driver:
                 self._commit_oldest(max_in_flight=0)
         # What operators emit next depends on what these windows could read of their files.
         self._commit_all()
+
+    def _restore_gone(self, planned: Mapping[int, WindowPlan]) -> None:
+        """Let planned windows leave out the versions that were gone for others by the time that they were emitted.
+
+        A version that was planned again since, because it was back, is read.
+        """
+        if not planned:
+            return
+        since = min(plan.emitted_after for plan in planned.values())
+        for window in self._journal.windows(since + 1):
+            window_id = window.plan.window_id
+            emitted = max((each for each, plan in planned.items() if plan.emitted_after < window_id), default=window_id)
+            self._runner.committed(window_id, window.intent.skipped if window.intent else (), emitted)
 
     def _commit_all(self) -> bool:
         """Commit what is in flight; return whether nothing is, because the run shall not stop."""

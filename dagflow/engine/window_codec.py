@@ -76,20 +76,10 @@ class WindowCodec:
         Raises:
             OperatorError: A tuple is none of what the journal can keep.
         """
-        inputs: dict[str, PlannedTuples] = {}
-        for target, items in emission.tuples.items():
-            kind, exchange = self._kind(target), self._assigned(target)
-            if exchange.routing == "assigned_to_all":
-                encoded, lengths = self._encoded(target, list(items), emission.window_id), None
-            else:
-                shares = assigned_shares(exchange, items, counts[self._plan.stage_of(target.operator).head])
-                encoded = self._encoded(target, [item for share in shares for item in share], emission.window_id)
-                lengths = [len(share) for share in shares]
-            inputs[str(target)] = PlannedTuples(kind_name(kind), encoded, lengths, sorted(self._sources[target]))
         return WindowPlan(
             window_id=emission.window_id,
             config_hash=self._fingerprint,
-            inputs=inputs,
+            inputs=self._inputs_of(emission, counts),
             partitions=dict(counts),
             decisions=[PartitionDecision(emission.window_id, *astuple(decision)) for decision in decisions],
             control_state=ControlState(
@@ -108,7 +98,22 @@ class WindowCodec:
             keeps_states=emission.keeps_states,
             discovered_ms=_discovered_ms(emission),
             side_inputs=dict(side_inputs),
+            emitted_after=emission.emitted_after,
         )
+
+    def _inputs_of(self, emission: Emission, counts: Mapping[str, int]) -> dict[str, PlannedTuples]:
+        """The tuples of an emission by input port, in the order of their partitions."""
+        inputs: dict[str, PlannedTuples] = {}
+        for target, items in emission.tuples.items():
+            kind, exchange = self._kind(target), self._assigned(target)
+            if exchange.routing == "assigned_to_all":
+                encoded, lengths = self._encoded(target, list(items), emission.window_id), None
+            else:
+                shares = assigned_shares(exchange, items, counts[self._plan.stage_of(target.operator).head])
+                encoded = self._encoded(target, [item for share in shares for item in share], emission.window_id)
+                lengths = [len(share) for share in shares]
+            inputs[str(target)] = PlannedTuples(kind_name(kind), encoded, lengths, sorted(self._sources[target]))
+        return inputs
 
     def _encoded(self, target: PortRef, items: list[Any], window_id: int) -> Any:
         try:
@@ -154,6 +159,7 @@ class WindowCodec:
             tuple(planned.retries),
             planned.takes,
             planned.keeps_states,
+            planned.emitted_after,
         )
 
     def late_tuples(self, planned: WindowPlan) -> list[tuple[PortRef, list[Any]]]:

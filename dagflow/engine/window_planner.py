@@ -116,6 +116,7 @@ class WindowPlanner:
             if emission is None:
                 return
             self._next_window += 1
+            emission = replace(emission, emitted_after=self._journal.state.last_committed)
             self._emitted.append((emission, load_of(self._plan, emission.tuples)))
 
     def plan_next(self, in_flight: Iterable[Load]) -> WindowPlan:
@@ -206,7 +207,12 @@ class WindowPlanner:
         """Plan a window in which control operators with state take no part: their states stay as they were planned."""
         state = self._journal.state.control_state
         planned = self._runner.codec.plan_of(
-            replace(emission, states=state.operators, keeps_states=True),
+            replace(
+                emission,
+                states=state.operators,
+                keeps_states=True,
+                emitted_after=self._journal.state.last_committed,
+            ),
             state.prescans,
             state.operator_index,
             self._scaling.counts,

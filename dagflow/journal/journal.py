@@ -259,14 +259,14 @@ class Journal:
         """
         return find_window(self._store, self.state, window_id)
 
-    def windows(self) -> Iterator[Window]:
-        """All committed windows that are kept, in their order.
+    def windows(self, window_id: int = 1) -> Iterator[Window]:
+        """All committed windows that are kept, from window_id on, in their order.
 
         Raises:
             JournalError: The archive is damaged.
             StorageError: The store failed.
         """
-        return all_windows(self._store, self.state)
+        return all_windows(self._store, self.state, window_id)
 
     def mark_done(self, window_id: int, receipts: Mapping[str, str] = MappingProxyType({})) -> None:
         """Note that all files of a committed window are published.

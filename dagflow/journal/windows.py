@@ -82,6 +82,8 @@ class WindowPlan:
         takes: By operator, the newest window whose held files this window takes in; it takes those of earlier ones too.
         discovered_ms: When its oldest input was discovered, in milliseconds since 1970; 0 where that is not known.
         side_inputs: The versions of side inputs that the window sees, by operator.
+        emitted_after: The newest window that was committed when this one was emitted: what is emitted depends on what
+            could be read by then.
     """
 
     kind: ClassVar[str] = "PLAN"
@@ -102,6 +104,7 @@ class WindowPlan:
     keeps_states: bool = False
     discovered_ms: int = 0
     side_inputs: dict[str, SideVersion] = field(default_factory=dict)
+    emitted_after: int = 0
 
     @property
     def waits_since_ms(self) -> int:

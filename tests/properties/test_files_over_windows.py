@@ -15,10 +15,12 @@ from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError
 from dagflow.execution.messages import WindowJob
 from dagflow.execution.program import Program
+from dagflow.journal.reader import committed_windows
 from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.context import StorageContext
 from tests.operators.splitter.driving import write
 from tests.operators.splitter.renames.rotations import (
     compress_at_once,
@@ -190,3 +192,48 @@ def test_the_rest_of_what_was_put_back_is_read_in_either_order(
     assert first.left_out.ranges > 0
     assert Counter(published(tmp_path)) == Counter(LINES)
     assert second.left_out.ranges == 0
+
+
+def dying(act: Callable[[], object] = lambda: None) -> Callable[[], object]:
+    """Does something, and ends the run."""
+
+    def act_and_die() -> None:
+        act()
+        raise DagflowError("the machine is gone")
+
+    return act_and_die
+
+
+@pytest.mark.parametrize("at", [8, 9, 10])
+def test_what_was_planned_again_is_read_although_the_run_dies(tmp_path: Path, at: int) -> None:
+    """The file was gone for an earlier plan, and not for the windows that were emitted when it was back."""
+    life, away = Life(tmp_path, b"".join(line + b"\n" for line in LINES)), tmp_path / "away"
+    first = life.run(lambda: life.log.rename(away), at=3)
+    assert first.left_out.bytes == away.stat().st_size - 4 * 64
+    away.rename(life.log)
+    with pytest.raises(DagflowError, match="the machine is gone"):
+        life.run(dying(), at=at)
+    assert life.run().left_out.ranges == 0
+    assert Counter(published(tmp_path)) == Counter(LINES)
+
+
+@pytest.mark.parametrize("at", [4, 5, 6])
+def test_what_was_planned_before_a_file_was_gone_leaves_it_out(tmp_path: Path, at: int) -> None:
+    """Also where the run dies, and the file is back for the next one: what it reads would leave a hole."""
+    life, away = Life(tmp_path, b"".join(line + b"\n" for line in LINES)), tmp_path / "away"
+
+    def before(window: WindowJob) -> None:
+        if window.window_id == 3 and life.log.exists():
+            life.log.rename(away)
+        elif window.window_id == at:
+            raise DagflowError("the machine is gone")
+
+    with pytest.raises(DagflowError, match="the machine is gone"):
+        run(load_app(str(tmp_path / "app.yaml")), RunOptions(), runtime=lambda each: InlineRuntime(each, before=before))
+    away.rename(life.log)
+    for _ in range(2):
+        summary = life.run()
+    windows = committed_windows(StorageContext.default().objects(str(tmp_path / "journal")))
+    assert at in {window.plan.window_id for window in windows if window.intent is not None and window.intent.skipped}
+    assert summary.left_out.ranges == 0
+    assert Counter(published(tmp_path)) == Counter(LINES)
