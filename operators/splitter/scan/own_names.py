@@ -28,6 +28,18 @@ class OwnNames:
         """The roots that are no links themselves, with their bases."""
         return [(root, _with_real_parent(root.base)) for root in self._roots if not os.path.islink(root.base)]
 
+    @cached_property
+    def _unlinked(self) -> list[Root]:
+        return [root for root in self._roots if os.path.realpath(root.base) == root.base]
+
+    def elsewhere(self, root: Root) -> OwnNames | None:
+        """Of a root with a link in its path, what others read that have none; None where they have nothing of it."""
+        if not root.is_local or (real := os.path.realpath(root.base)) == root.base:
+            return None
+        beside = below(real)
+        others = [each for each in self._unlinked if _is_one_in_other(below(each.base), beside)]
+        return OwnNames(others, self._selection) if others else None
+
     def reads(self, path: bytes) -> bool:
         """Whether what a link, or a path through links, leads to is there, and read under its own name.
 
@@ -63,6 +75,10 @@ class OwnNames:
             return states is EVERYTHING and self._selection.recursive
         states, is_ignored = filter.reached(states, names[-1])
         return bool(states) and not is_ignored and filter.is_selected(states)
+
+
+def _is_one_in_other(one: bytes, other: bytes) -> bool:
+    return one.startswith(other) or other.startswith(one)
 
 
 def _with_real_parent(path: bytes) -> bytes:

@@ -117,7 +117,8 @@ class Scanner:
         if root.is_local:
             ignored = self._selection.ignore_pattern
             root = replace(root, lister=PrefetchingLister(workers, ignored=ignored, notices=self._notices))
-        if root.lister.is_link(root.base) and own_names.reads(root.base):
+        known = own_names if root.lister.is_link(root.base) else own_names.elsewhere(root)
+        if known is not None and known.reads(root.base):
             self._counters[metrics.IGNORED] += 1
             self._notices.say(READ_ALREADY, root.base)
             return

@@ -81,6 +81,7 @@ class Walk:
         self._root = root
         self._counters = counters
         self._own_names = own_names
+        self._elsewhere = own_names.elsewhere(root)
         self._notices = notices
         self._prefetcher = prefetcher
         self._lister = root.lister
@@ -145,7 +146,8 @@ class Walk:
             entries = self._without_read_links(directory, states, listed, is_linked=is_linked)
             names = entries.names
             positions = [at for at, name in enumerate(names) if name.endswith(b"/")] if b"/" in b"".join(names) else []
-            is_whole = self._queue(directory, states, names, positions, may_walk=not is_linked)
+            may_walk = not is_linked and self._elsewhere is None
+            is_whole = self._queue(directory, states, names, positions, may_walk=may_walk)
             start = 0
             for first, end in _ranges(positions, is_whole):
                 if start < first:
@@ -160,15 +162,22 @@ class Walk:
 
     def _without_read_links(self, directory: bytes, states: States, entries: Entries, *, is_linked: bool) -> Entries:
         """The entries without links, and names behind links, of what is read under its own name."""
-        if is_linked:
-            links = frozenset(entries.names) if self._own_names.may_read_in(directory) else entries.links
-        else:
-            links = entries.links
-        chosen = ((name, *self._filter.reached(states, name)) for name in entries.names if name in links)
-        read = [name for name, after, is_ignored in chosen if after and not is_ignored]
-        read = [name for name in read if self._own_names.reads(directory + name)]
+        behind = self._own_names if is_linked else self._elsewhere
+        if behind is not None and not behind.may_read_in(directory):
+            behind = None
+        if behind is None and not entries.links:
+            return entries
+        read = []
+        for name in entries.names:
+            known = self._own_names if name in entries.links else behind
+            if known is None:
+                continue
+            after, is_ignored = self._filter.reached(states, name)
+            if after and not is_ignored and known.reads(directory + name):
+                read.append(name)
         if not read:
             return entries
+        self._filter.has_matched = True
         self._counters[metrics.IGNORED] += len(read)
         for name in read:
             self._notices.say(READ_ALREADY, directory + name)

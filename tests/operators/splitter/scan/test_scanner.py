@@ -17,7 +17,7 @@ from dagflow.errors import MissingError, StorageError
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
 from operators.splitter.scan.workers import TaskWorkers, WorkerProcesses, Workers
-from tests.operators.splitter.driving import each, write
+from tests.operators.splitter.driving import Follower, each, write
 
 
 def scan(*locations: Path | str, recursive: bool = True, **patterns: str) -> list[str]:
@@ -369,3 +369,53 @@ def test_thousands_of_locations_are_opened_one_after_the_other(tmp_path: Path) -
     assert next(scanning).url(0) == str(tmp_path / "000" / "a")
     (tmp_path / "001" / "b").write_bytes(b"")
     assert [found.relative_path(0) for found in scanning][:2] == ["a", "b"]
+
+
+BEHIND_LINKS = [
+    # Locations where "link" leads to "logs"; what is read.
+    (["link/a", "logs"], ["logs/a/x", "logs/a/y", "logs/b/x"]),
+    (["link", "logs/a"], ["link/b/x", "logs/a/x", "logs/a/y"]),
+    (["link/a/x", "logs"], ["logs/a/x", "logs/a/y", "logs/b/x"]),
+    (["link/a", "logs/a/x"], ["link/a/y", "logs/a/x"]),
+    (["link/a/x", "logs/a/x"], ["logs/a/x"]),
+    (["link/a/x", "logs/b"], ["link/a/x", "logs/b/x"]),
+    (["link/*/x", "logs/a"], ["link/b/x", "logs/a/x", "logs/a/y"]),
+    (["link/a/*", "logs/*/x"], ["link/a/y", "logs/a/x", "logs/b/x"]),
+    (["link/a/x*", "logs/a/x"], ["logs/a/x"]),
+    (["link/**/y", "logs/b"], ["link/a/y", "logs/b/x"]),
+    (["l*/a", "logs"], ["logs/a/x", "logs/a/y", "logs/b/x"]),
+    (["link/a", "link"], ["link/a/x", "link/a/y", "link/b/x"]),
+    (["link/a", "link/b"], ["link/a/x", "link/a/y", "link/b/x"]),
+    (["link/a", "."], ["logs/a/x", "logs/a/y", "logs/b/x"]),
+]
+
+
+@pytest.mark.parametrize(("locations", "expected"), BEHIND_LINKS)
+def test_locations_that_overlap_behind_a_link_give_each_file_once(
+    tmp_path: Path, locations: list[str], expected: list[str]
+) -> None:
+    """Under the name without a link, if that is read; all other names stay as they are."""
+    for name in ("logs/a/x", "logs/a/y", "logs/b/x"):
+        write(tmp_path / name)
+    (tmp_path / "link").symlink_to("logs")
+    for order in (locations, locations[::-1]):
+        scanner = Scanner([os.path.normpath(tmp_path / location) for location in order], Selection())
+        found = [one.url(0) for one in each(scanner.scan()) if not one.is_directory(0)]
+        assert found == [f"{tmp_path}/{name}" for name in expected]
+
+
+def test_a_link_in_a_location_may_change_while_it_is_followed(tmp_path: Path) -> None:
+    """What it leads to then is read, and is passed over as long as it is read under its own name."""
+    for name in ("logs/a/x", "other/a/y"):
+        write(tmp_path / name)
+    link = tmp_path / "link"
+    link.symlink_to("logs")
+    with Follower(files=[str(link / "a"), str(tmp_path / "logs")]) as follower:
+        assert follower.scanned().paths == ["a", "a/x"]
+        link.unlink()
+        link.symlink_to("other")
+        assert follower.next_scan().paths == ["y"]
+        link.unlink()
+        link.symlink_to("logs")
+        write(tmp_path / "logs" / "a" / "z")
+        assert follower.next_scan().paths == ["a/z"]
