@@ -99,7 +99,7 @@ def track(directory: Path, entries: int, order: str, first: int) -> dict[str, An
         begin = time.perf_counter()
         ends.begin_window(ends.window_id + 1)
         ends.add(index.record_all(paths, *columns, 1_700_000_000_000, [0] * len(taken)))
-        ends.snapshot_window = ends.window_id
+        ends.note_snapshot()
         state = index.snapshot()
         while len(unread) > (0 if numbers.stop == last else WINDOWS_UNREAD):
             ends.report(ends.window_id - len(unread) + 1, [unread.popleft()])
