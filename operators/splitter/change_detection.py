@@ -36,7 +36,7 @@ from operators.splitter.index.fingerprinting import Prefix, prefixes_of, take_fi
 from operators.splitter.index.index_view import IndexEntries, IndexView
 from operators.splitter.index.pending_fingerprints import InFlightFiles, PendingFingerprints
 from operators.splitter.index.version_slots import SHORTER, ReadVersion, is_part
-from operators.splitter.renames.index_notes import names_to_know, notes_after, notes_before
+from operators.splitter.renames.index_notes import IndexNotes, names_to_know
 from operators.splitter.renames.rename_detector import COPY_GRACE_S, MAX_REPEATS, RenameDetector
 from operators.splitter.renames.verdicts import Verdict
 from operators.splitter.scan.clock import Clock
@@ -373,20 +373,20 @@ class ChangeDetector:
                 self._renames.hold(files, entry)
 
     def _resolved(self) -> _Resolved:
-        """What became of the files that were held: first what must be known before it is replaced in the index."""
+        """What became of the files that were held, each with what the index must know from then on."""
         verdicts = self._renames.resolved()
         step = _Resolved()
         decided = self._there([each for each in verdicts if each.outcome not in ("later", "again")])
         self._incomplete += len(verdicts) - len(decided)
         read = self._read_of(decided)
-        known = self._index.find(names_to_know(read)) if read else {}
-        step.extend(notes_before(decided, read, known))
-        for verdict in sorted(decided, key=lambda each: each.outcome != "moved"):
-            step.append(self._decided(verdict))
-        step.extend(notes_after(decided, read, known))
-        self._give(step)
+        index_notes = IndexNotes(decided, read, self._index.find(names_to_know(read)) if read else {})
         discovered_ms = self._clock.now_millis()
-        return _Resolved(replace(files, discovered_ms=discovered_ms) for files in step)
+        for verdict in sorted(decided, key=lambda each: each.outcome != "moved"):
+            notes = index_notes.of(verdict)
+            self._give(notes)
+            step.append(replace(self._decided(verdict), notes=notes, discovered_ms=discovered_ms))
+        self._give(step)
+        return step
 
     def _there(self, verdicts: Sequence[Verdict]) -> list[Verdict]:
         """The verdicts on files that are still there, with the fingerprints that are needed before they are read."""

@@ -355,6 +355,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
             # 0 where the window is full, or the next file is not small.
             count = self._cutter.begin_small_files(files, self.block_size) or self._begin_each(files.slice(0, 1))
         if count:
+            self._has_noted = self._has_noted or bool(files.notes)
             self._taken.record(files.slice(0, count), self._clock.now_millis())
         return count
 

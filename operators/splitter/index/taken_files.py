@@ -55,7 +55,9 @@ class TakenFiles:
         self._locations = IndexLocations.of(locations, storage.roots)
 
     def record(self, files: ListedFiles, now_millis: int) -> None:
-        """Record at least one file or directory; readers report all but noted, empty and remote files."""
+        """Record files or directories, with their notes; readers report all but noted, empty and remote files."""
+        for note in files.notes:
+            self._record_one(note, now_millis, is_reported=note.root.is_local)
         is_reported = files.root.is_local
         if len(files) == 1:
             self._record_one(files, now_millis, is_reported=is_reported)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from operators.splitter.comparison import noted
 from operators.splitter.index.entries import MOVED, IndexEntry
@@ -15,77 +15,107 @@ from operators.splitter.index.version_slots import (
     earlier_names,
     shorter_name,
 )
-from operators.splitter.renames.verdicts import Suspect, Verdict
+from operators.splitter.renames.verdicts import Source, Verdict
 from operators.splitter.scan.listed_files import ListedFiles
+
+_NOTHING = IndexEntry(MOVED, 0, 0)
+
+_NEVER_MILLIS = 1 << 62
+"""In place of the time when a version was taken: its place is the last to be given away."""
 
 
 def names_to_know(read: Mapping[bytes, ReadVersion]) -> list[bytes]:
-    """The names in the index whose entries the notes depend on; see notes_before().
+    """The names in the index whose entries the notes depend on; see IndexNotes.
 
     Args:
         read: What was read of versions, by name.
     """
-    parts = {name.partition(EARLIER)[0] + PART for name in read}
+    parts = {_path_of(name) + PART for name in read}
     taken = (earlier_names(name, version) for name, version in read.items() if EARLIER not in name)
     return [*parts, *(slot for slots in taken for slot in slots)]
 
 
-def notes_before(
-    verdicts: Sequence[Verdict], read: Mapping[bytes, ReadVersion], known: Mapping[bytes, IndexEntry]
-) -> list[ListedFiles]:
-    """Entries to note in the index before the files are taken: what their names held, and how far it was read.
+class IndexNotes:
+    """Entries to note in the index together with files that were held, in the order in which these are taken.
+
+    Guarantee: with each file that is taken, with its notes, the index is right: no name holds what this file or one
+    before it has taken over, and what none of them has is held under a name. So it does not matter which window,
+    or which run, takes the others.
 
     Args:
         verdicts: What the files are.
         read: What was read of versions, by name.
         known: The entries of names_to_know().
     """
-    notes = []
-    for name, suspect in _replaced(verdicts).items():
-        if (before := read[name]).entry.size_bytes > 0:
-            notes.append(noted(suspect.files, earlier_name(name, before, known), before.entry))
-            for slot in (SHORTER, PART) if name + PART in known else (SHORTER,):
-                notes.append(noted(suspect.files, name + slot, IndexEntry(MOVED, 0, 0)))
-    for verdict in verdicts:
-        if verdict.source is not None and not verdict.is_read:
-            before = read[verdict.source.name]
-            notes.append(noted(verdict.suspect.files, shorter_name(verdict.suspect.name, before), before.entry))
-    return notes
+
+    def __init__(
+        self, verdicts: Sequence[Verdict], read: Mapping[bytes, ReadVersion], known: Mapping[bytes, IndexEntry]
+    ) -> None:
+        self._read = read
+        self._replaced = {each.suspect.name: each.suspect.entry for each in verdicts if each.suspect.entry is not None}
+        sources = {each.source.name for each in verdicts if each.source is not None}
+        self._known = {
+            name: entry._replace(taken_millis=_NEVER_MILLIS) if name in sources else entry
+            for name, entry in known.items()
+        }
+        # By path: where the version is known that the path held before these files were taken.
+        self._places: dict[bytes, bytes] = {}
+        self._found_elsewhere: set[bytes] = set()
+
+    def of(self, verdict: Verdict) -> list[ListedFiles]:
+        """The notes that go with one file, the next one."""
+        suspect, source = verdict.suspect, verdict.source
+        notes: dict[bytes, IndexEntry] = {}
+        if source is not None:
+            notes.update(dict.fromkeys(self._left(source), _NOTHING))
+        if suspect.entry is not None:
+            notes.update(self._set_aside(suspect.name))
+        if source is not None and not verdict.is_read:
+            before = self._read[source.name]
+            notes[shorter_name(suspect.name, before)] = before.entry
+        return [noted(suspect.files, name, entry) for name, entry in notes.items()]
+
+    def _left(self, source: Source) -> Iterable[bytes]:
+        """The names that no longer hold a version, because it is known under another one from now on."""
+        path = _path_of(source.name)
+        if source.taken_name != path:
+            # What was read of the path's newest version lies beside it, and stays.
+            is_there = self._known.pop(source.name, source.entry)[:3] == source.entry[:3]
+            return [source.name] if is_there else []
+        is_newest = any(_is_same(source.entry, each) for each in self._versions_replaced(path))
+        if path in self._places:
+            if not is_newest:
+                return []
+            self._known.pop(self._places[path], None)
+            return [self._places[path]]
+        if is_newest:
+            self._found_elsewhere.add(path)
+        return [source.name, *self._slots(path)]
+
+    def _set_aside(self, path: bytes) -> Mapping[bytes, IndexEntry]:
+        """What a path held, under a name of its own, unless it was found elsewhere."""
+        before = self._read[path]
+        if before.entry.size_bytes <= 0:
+            return {}
+        notes = dict.fromkeys(self._slots(path), _NOTHING)
+        if path not in self._found_elsewhere:
+            place = self._places[path] = earlier_name(path, before, self._known)
+            notes[place] = before.entry
+            self._known[place] = before.entry._replace(taken_millis=_NEVER_MILLIS)
+        return notes
+
+    def _slots(self, path: bytes) -> list[bytes]:
+        """The names of what was read of the version that a path holds."""
+        return [path + slot for slot in (SHORTER, PART) if slot == SHORTER or path + PART in self._known]
+
+    def _versions_replaced(self, path: bytes) -> list[IndexEntry]:
+        return [self._replaced[path], self._read[path].entry] if path in self._replaced else []
 
 
-def notes_after(
-    verdicts: Sequence[Verdict], read: Mapping[bytes, ReadVersion], known: Mapping[bytes, IndexEntry]
-) -> list[ListedFiles]:
-    """Entries to note after the files are taken: old names no longer hold what has moved; see notes_before()."""
-    notes = []
-    replaced = _replaced(verdicts)
-    tails = {
-        shorter_name(each.suspect.name, read[each.source.name])
-        for each in verdicts
-        if each.source is not None and not each.is_read
-    }
-    # What is replaced may have taken the place of what has moved.
-    kept = {earlier_name(name, read[name], known) for name in replaced if read[name].entry.size_bytes > 0}
-    for verdict in verdicts:
-        if (source := verdict.source) is not None:
-            before = source.taken_name
-            is_kept = before in replaced and any(
-                _is_same(source.entry, each) for each in (replaced[before].entry, read[before].entry)
-            )
-            name = earlier_name(before, read[before], known) if is_kept else source.name
-            in_use = tails if is_kept else tails | kept
-            path = source.name.partition(EARLIER)[0]
-            # The file that has the path by now may have been read in part before this is noted.
-            part = {path + PART} if path + PART in known and path not in replaced else set()
-            for consumed in {name, path + SHORTER, *part} - in_use:
-                notes.append(noted(verdict.suspect.files, consumed, IndexEntry(MOVED, 0, 0)))
-    return notes
+def _path_of(name: bytes) -> bytes:
+    return name.partition(EARLIER)[0]
 
 
-def _is_same(entry: IndexEntry, other: IndexEntry | None) -> bool:
+def _is_same(entry: IndexEntry, other: IndexEntry) -> bool:
     """Whether two entries are of one version; that it was found rewritten may be known to one of them only."""
-    return other is not None and entry[:3] == other[:3]
-
-
-def _replaced(verdicts: Sequence[Verdict]) -> dict[bytes, Suspect]:
-    return {each.suspect.name: each.suspect for each in verdicts if each.suspect.entry is not None}
+    return entry[:3] == other[:3]

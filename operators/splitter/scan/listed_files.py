@@ -35,6 +35,7 @@ class ListedFiles:
         begins_at_cut: Whether what was read of one file ends between two blocks, so that a record that lies across
             that place was read; otherwise it ends between two versions, and such a record was left.
         is_noted: Whether the versions are only recorded in the index, and nothing is read.
+        notes: Versions to be noted together with one file: what the index must know as soon as this one is taken.
         discovered_ms: When the scan listed them, in milliseconds since 1970; 0 before change detection.
     """
 
@@ -48,6 +49,7 @@ class ListedFiles:
     moved_from: str = ""
     begins_at_cut: bool = False
     is_noted: bool = False
+    notes: Sequence[ListedFiles] = ()
     discovered_ms: int = 0
 
     @classmethod

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from dagflow.storage.fingerprint import gone_from
+from operators.files.source_events import FileFingerprints
 from operators.splitter.index.version_slots import EARLIER_SLOTS
-from tests.operators.splitter.driving import write
+from tests.operators.splitter.driving import Follower, write
+from tests.operators.splitter.renames.rotations import compress, rename, shift
 from tests.operators.splitter.renames.test_rename_detector import Lives
-from tests.properties.test_growing_files import append
+from tests.properties.test_growing_files import append, read
 
 
 @pytest.mark.parametrize("line", [b"", b"3\n"], ids=["as it was", "grown"])
@@ -64,3 +68,59 @@ def test_as_many_versions_of_a_path_are_known_as_there_are_places_for(tmp_path: 
     lives.close()
     expected = [line % number for line in (b"%d", b"more of %d") for number in range(len(away))]
     assert found == expected
+
+
+@pytest.mark.parametrize("taken", range(5))
+def test_a_stop_between_windows_of_a_rotation_doubles_nothing(tmp_path: Path, taken: int) -> None:
+    """What is known of a renamed file is known as soon as the window is planned that has it."""
+    logs = [tmp_path / "in" / name for name in ("a.log", "b.log")]
+    properties: dict[str, Any] = {"files": str(tmp_path / "in"), "max_files_per_window": 1}
+    with Follower(**properties) as follower:
+        for log in logs:
+            write(log, b"1 of %s\n" % log.name.encode())
+        found = [line for window in (follower.scanned(), *follower.windows()) for line in read(window)]
+        for log in logs:
+            append(log, b"2 of %s\n" % log.name.encode())
+            rename(log)
+            write(log, b"3 of %s\n" % log.name.encode())
+        state = follower.window().state
+        windows = [follower.next_scan(), *follower.windows()]
+        assert len(windows) == 4
+        for window in windows[:taken]:
+            found += read(window)
+            state = window.state
+    for log in logs:
+        compress(log.with_name(f"{log.name}.1"))
+        for _ in range(8):
+            shift(log)
+        rename(log)
+    with Follower(state=state, **properties) as follower:
+        for window in (follower.scanned(), *follower.windows(), follower.next_scan(), *follower.windows()):
+            found += read(window)
+    assert sorted(found) == sorted(b"%d of %s" % (line, log.name.encode()) for line in (1, 2, 3) for log in logs)
+
+
+def test_an_earlier_version_that_is_found_leaves_the_newer_one_alone(tmp_path: Path) -> None:
+    """How far the newer one was read stays known, while its tail is planned and after it was gone."""
+    log, away = write(tmp_path / "in" / "app.log", b"1\n"), tmp_path / "away"
+    first = log.with_name("app.log.1")
+    with Follower(files=str(tmp_path / "in")) as follower:
+        found = read(follower.scanned())
+        rename(log)
+        write(log, b"2\n")
+        found += read(follower.next_scan())
+        first.rename(away)
+        append(log, b"3\n")
+        rename(log)
+        assert follower.next_scan().ranges == [(2, 4)]
+        mtime_ns = first.stat().st_mtime_ns
+        first.rename(tmp_path / "aside")
+        compress(away)
+        away.with_name("away.gz").rename(log.with_name("app.log.2.gz"))
+        assert follower.next_scan(commits=False).blocks == []
+        gone = FileFingerprints.of("", [str(first)], [4], [mtime_ns], [gone_from(2, is_rewritten=False)])
+        follower.following.handle_source_events(4, [gone])
+        compress(tmp_path / "aside")
+        (tmp_path / "aside.gz").rename(log.with_name("app.log.4.gz"))
+        found += read(follower.next_scan()) + read(follower.next_scan())
+    assert found == [b"1", b"2", b"3"]
