@@ -41,7 +41,16 @@ MAX_REPEATS = 3
 
 @dataclass(slots=True)
 class _Round:
-    """What is known of the suspects that are looked at together."""
+    """What is known of the suspects that are looked at together.
+
+    Attributes:
+        evidence: What tasks tell of the content of files.
+        recent: Identities of versions that this scan has given.
+        by_identity: The versions that may be suspects, by their identities.
+        by_name: The same by the names of suspects.
+        in_flight: Names of versions of which it is not known yet what becomes of them.
+        moved: Names of versions that are suspects; nothing else is what had been read before of one of them.
+    """
 
     evidence: Evidence
     recent: set[int]
@@ -274,7 +283,7 @@ class RenameDetector:
         """That a file is known under another name, or that this is not known yet; None where it is not."""
         if suspect.stat.size_bytes > 0:
             for source in self._same_inode(suspect, round):
-                if source.name in round.moved:
+                if source.taken_name in round.moved:
                     continue
                 if (verdict := self._moved_with_inode(suspect, source, round)) is not None:
                     return verdict
@@ -295,14 +304,14 @@ class RenameDetector:
         return self._from(suspect, source, read_until(entry.fingerprint, entry.size_bytes), is_read, round)
 
     def _from(self, suspect: Suspect, source: Source, start: int, is_read: bool, round: _Round) -> Verdict:
-        round.moved.add(source.name)
+        round.moved.add(source.taken_name)
         return Verdict(suspect, "moved", source, start, is_read)
 
     def _moved_with_content(self, suspect: Suspect, round: _Round) -> Verdict | None:
         is_copy = False
         for source in round.by_name[suspect.name]:
             entry = source.entry
-            if source.name in round.moved or entry.size_bytes <= 0 or source.path == suspect.path:
+            if source.taken_name in round.moved or entry.size_bytes <= 0 or source.path == suspect.path:
                 continue
             if entry.fingerprint == UNKNOWN and self._is_pending(source):
                 return Verdict(suspect, "later")

@@ -165,6 +165,27 @@ def test_a_copy_in_the_making_waits_for_what_becomes_of_the_original(tmp_path: P
     lives.close()
 
 
+@pytest.mark.parametrize("share", [0.7, 1.0])
+def test_a_compression_at_work_on_a_renamed_log_is_no_file_of_its_own(tmp_path: Path, share: float) -> None:
+    """What was read before the last tail is no other version: the log has taken all of it to its new name."""
+    lines = [b"%x\n" % (number**5) for number in range(1, 901)]
+    log = write(tmp_path / "in" / "app.log", b"".join(lines[:300]))
+    lives = Lives(tmp_path)
+    found = lives.scan()
+    append(log, b"".join(lines[300:600]))
+    found += lives.scan()
+    append(log, b"".join(lines[600:]))
+    renamed = log.rename(log.with_name("app.log.1"))
+    whole = gzip.compress(renamed.read_bytes())
+    compressed = write(log.with_name("app.log.1.gz"), whole[: int(len(whole) * share)])
+    found += lives.scan()
+    compressed.write_bytes(whole)
+    renamed.unlink()
+    found += lives.scan(3)
+    lives.close()
+    assert found == [line.strip() for line in lines]
+
+
 def test_hard_links_are_two_files(tmp_path: Path) -> None:
     """Both names stay; neither is what became of the other."""
     log = write(tmp_path / "in" / "app.log", b"1\n")
