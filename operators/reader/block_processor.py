@@ -20,7 +20,7 @@ from operators.reader.byte_accounting import BlockAccounting, TaskAccounting, ac
 from operators.reader.byte_source import MeasuredFile
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.content import ContentReader
-from operators.reader.fingerprints import block_fingerprint, part_fingerprint
+from operators.reader.fingerprints import block_fingerprint, part_fingerprint, skipped_block_fingerprint
 from operators.reader.formats.base import HeaderError, with_entry_state
 from operators.reader.on_error import ErrorPolicy, version_key
 from operators.reader.prescan import UNKNOWN_STATE
@@ -127,6 +127,8 @@ class BlockProcessor:
         storage = self._context.storage
         if self._context.source_events is None:
             return None
+        if not accounting.is_begun:
+            return skipped_block_fingerprint(block, storage)
         if block.is_last:
             return block_fingerprint(file, block, storage)
         end, is_decompressed = accounting.complete_until, accounting.is_decompressed

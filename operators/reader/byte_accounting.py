@@ -39,6 +39,7 @@ class BlockAccounting:
         read_until: Offset in the file's content up to which it was read.
         complete_until: The same, without a record at the end that waits.
         has_grown: Whether a record at the file's planned end was found to go on.
+        is_begun: Whether the file has all that was read of it before, under another name.
         is_decompressed: Whether offsets are those in the decompressed content.
     """
 
@@ -57,6 +58,7 @@ class BlockAccounting:
         self.complete_until = 0
         self._aside = 0
         self.is_left_out = self.has_grown = self.is_decompressed = False
+        self.is_begun = True
 
     def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:
         """See ByteAccounting.

@@ -51,6 +51,10 @@ class ContentReader:
             StorageError: The source failed.
         """
         content = self._content(file, block, has_grown=has_grown)
+        accounting.is_begun = content.is_begun
+        if not content.is_begun:
+            accounting.waiting_bytes += content.waiting_bytes
+            return
         if content.resumed_bytes:
             accounting.counters[RESUMED_BYTES] += content.resumed_bytes
         # Of a file that waits as a whole there is nothing to read.

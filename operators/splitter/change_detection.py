@@ -382,9 +382,10 @@ class ChangeDetector:
         index_notes = IndexNotes(decided, read, self._index.find(names_to_know(read)) if read else {})
         discovered_ms = self._clock.now_millis()
         for verdict in sorted(decided, key=lambda each: each.outcome != "moved"):
-            notes = index_notes.of(verdict)
+            files = self._decided(verdict)
+            notes = index_notes.of(verdict, replaces=verdict.source is not None or not files.content_start)
             self._give(notes)
-            step.append(replace(self._decided(verdict), notes=notes, discovered_ms=discovered_ms))
+            step.append(replace(files, notes=notes, discovered_ms=discovered_ms))
         self._give(step)
         return step
 
@@ -433,10 +434,8 @@ class ChangeDetector:
             verdict.start,
         )
         if verdict.is_read:
-            is_same_file = not suspect.is_compressed or source.entry.identity == suspect.stat.file_id
-            prints = [source.entry.fingerprint] if is_same_file else []
+            prints = [] if verdict.is_content else [source.entry.fingerprint]
             return replace(suspect.files, is_noted=True, fingerprints=prints)
         files = replace(suspect.files, moved_from=os.fsdecode(source.path))
         tail = self._changed.treat(files, source.name, source.entry, "appended")
-        is_content = suspect.is_compressed and source.entry.identity != suspect.stat.file_id
-        return replace(tail, start=0, content_start=tail.start) if is_content and tail.start else tail
+        return replace(tail, start=0, content_start=tail.start) if verdict.is_content and tail.start else tail

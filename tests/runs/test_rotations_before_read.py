@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from collections.abc import Callable
 from pathlib import Path
 
@@ -88,3 +89,22 @@ def test_a_log_that_was_rotated_many_times_between_two_runs_is_read_once(tmp_pat
         rotate_and_log()
     run(app, RunOptions(), runtime=InlineRuntime)
     assert published(tmp_path) == written
+
+
+@pytest.mark.parametrize("shares", [[0.6], [0.6, 0.8], [0.6, 0.6]], ids=["once", "and grows", "and pauses"])
+def test_a_log_that_is_compressed_slowly_goes_on_behind_what_was_read(tmp_path: Path, shares: list[float]) -> None:
+    """What is there of its content waits, until it is whole; the log itself was compressed elsewhere."""
+    app, log = app_over(tmp_path, "unterminated: wait"), tmp_path / "in" / "app.log"
+    lines = [b"line %04d of %x" % (number, number**7) for number in range(1, 901)]
+    write(log, b"".join(line + b"\n" for line in lines[:200]), mtime_s=1000)
+    run(app, RunOptions(), runtime=InlineRuntime)
+    log.unlink()
+    whole = gzip.compress(b"".join(line + b"\n" for line in lines))
+    for share in (*shares, 1):
+        compressed = log.with_name("app.log.1.gz")
+        with compressed.open("ab") as file:
+            file.write(whole[compressed.stat().st_size : int(len(whole) * share)])
+        run(app, RunOptions(), runtime=InlineRuntime)
+        assert published(tmp_path) == lines[: 900 if share == 1 else 200]
+    assert run(app, RunOptions(), runtime=InlineRuntime).left_out.ranges == 0
+    assert published(tmp_path) == lines

@@ -28,12 +28,14 @@ class BlockContent(NamedTuple):
         block: The block, in bytes of the source.
         waiting_bytes: How many bytes at the file's end, as it is stored, are left for a later version.
         resumed_bytes: How many bytes an earlier version has left.
+        is_begun: Whether the content goes at least as far as it was read before; otherwise nothing of it is new.
     """
 
     source: ByteSource
     block: BlockMetadata
     waiting_bytes: int = 0
     resumed_bytes: int = 0
+    is_begun: bool = True
 
 
 def block_content(
@@ -87,6 +89,9 @@ def _growing_content(
         content = SourcePrefix(content, end)
     if format.needs_size:
         content = SpooledSource(content)
+    if block.is_open and block.content_start > content.size_bytes:
+        # The next version has all that this one has, and goes on where the file of the other name was left.
+        return BlockContent(content, replace(block, start=0, end=0), waiting_bytes, is_begun=False)
     if block.content_start:
         start = block.content_start
         require_begun(DecompressedFile(source, block.url, compression), block.url, start, block.read_fingerprint)

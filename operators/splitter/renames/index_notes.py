@@ -62,13 +62,19 @@ class IndexNotes:
         self._places: dict[bytes, bytes] = {}
         self._found_elsewhere: set[bytes] = set()
 
-    def of(self, verdict: Verdict) -> list[ListedFiles]:
-        """The notes that go with one file, the next one."""
+    def of(self, verdict: Verdict, *, replaces: bool = True) -> list[ListedFiles]:
+        """The notes that go with one file, the next one.
+
+        Args:
+            verdict: What it is.
+            replaces: Whether it is another version than what its name held; otherwise it goes on behind the same that
+                this went on behind, of which nothing more was read.
+        """
         suspect, source = verdict.suspect, verdict.source
         notes: dict[bytes, IndexEntry] = {}
         if source is not None:
             notes.update(dict.fromkeys(self._left(source), _NOTHING))
-        if suspect.entry is not None:
+        if suspect.entry is not None and replaces:
             notes.update(self._set_aside(suspect.name))
         if source is not None and not verdict.is_read:
             before = self._read[source.name]

@@ -301,11 +301,8 @@ class RenameDetector:
         if source.taken_name in round.in_flight:
             return Verdict(suspect, "later")
         is_read = is_same and entry.fingerprint >= UNKNOWN
-        return self._from(suspect, source, read_until(entry.fingerprint, entry.size_bytes), is_read, round)
-
-    def _from(self, suspect: Suspect, source: Source, start: int, is_read: bool, round: _Round) -> Verdict:
         round.moved.add(source.taken_name)
-        return Verdict(suspect, "moved", source, start, is_read)
+        return Verdict(suspect, "moved", source, read_until(entry.fingerprint, entry.size_bytes), is_read)
 
     def _moved_with_content(self, suspect: Suspect, round: _Round) -> Verdict | None:
         is_copy = False
@@ -325,7 +322,8 @@ class RenameDetector:
                 if not suspect.is_exactly_as_listed():
                     # It may have been completed, or dated, between the listing and the look into it.
                     return Verdict(suspect, "later" if self._repeats[suspect.name] >= MAX_REPEATS else "again")
-                return self._from(suspect, source, entry.size_bytes, not found, round)
+                round.moved.add(source.taken_name)
+                return Verdict(suspect, "moved", source, entry.size_bytes, not found, suspect.is_compressed)
             is_copy = True
         beginnings = [self._beginning_of(suspect, path, round) for path in earlier_paths(suspect.path)]
         grace_s = INCOMPLETE_GRACE_S if "incomplete" in beginnings else COPY_GRACE_S

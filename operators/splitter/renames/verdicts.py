@@ -99,6 +99,8 @@ class Verdict:
         source: Where it moved from.
         start: How many bytes were read under the other name; of a compressed file, of its content.
         is_read: Whether that was all.
+        is_content: Whether it is the content of a compressed file that was recognised. The inode says nothing of that:
+            the file may have got the one of the uncompressed file.
     """
 
     suspect: Suspect
@@ -106,6 +108,7 @@ class Verdict:
     source: Source | None = None
     start: int = 0
     is_read: bool = False
+    is_content: bool = False
 
 
 def stat_of(path: bytes) -> os.stat_result | None:
