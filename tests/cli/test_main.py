@@ -6,6 +6,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -146,7 +147,7 @@ def test_the_help_is_quick_to_come() -> None:
 
 
 @pytest.mark.parametrize("where", ["{}", "exec('{}')"], ids=["plain", "within exec"])
-def test_sigterm_outside_of_a_run_is_an_interruption(where: str) -> None:
+def test_sigterm_outside_of_a_run_is_an_interruption(tmp_path: Path, where: str) -> None:
     """A command that was asked to end says so with 130, not with a traceback and not by another signal."""
     ask = where.format("os.kill(os.getpid(), signal.SIGTERM)")
     code = (
@@ -156,8 +157,16 @@ def test_sigterm_outside_of_a_run_is_an_interruption(where: str) -> None:
         "sys.argv = ['dagflow', '--help']\n"
         "main.main()\n"
     )
+    (tmp_path / "command.py").write_text(code)
+    # As a module: elsewhere Python does not end by a signal itself.
     done = subprocess.run(
-        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        [sys.executable, "-m", "command"],
+        cwd=tmp_path,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
     assert (done.returncode, done.stderr.strip()) == (130, "dagflow: interrupted")
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
