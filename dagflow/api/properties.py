@@ -45,7 +45,7 @@ def parse_size(value: object) -> int:
         The size in bytes.
 
     Raises:
-        ValueError: The value is not a size, or not a whole number of bytes.
+        ValueError: The value is not a size, is not a whole number of bytes, or is larger than any file.
     """
     size = _size_of(value)
     if size >= _MOST_BYTES:

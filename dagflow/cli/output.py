@@ -131,7 +131,7 @@ def printable(text: str, encoding: str = "utf-8") -> str:
 
 
 def on_one_line(text: str) -> str:
-    """The same on one line: the name of a file may hold what ends lines, and must not look like a line of its own."""
+    """A text on one line, with escapes for what ends a line: the name of a file must not look like two."""
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 

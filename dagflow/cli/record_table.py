@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 
-from dagflow.cli.output import printable
+from dagflow.cli.output import on_one_line, printable
 
 _GAP = "  "
 _MOST_CELL = 60
@@ -105,7 +105,7 @@ def _shown(value: Any) -> str:
     if isinstance(value, bytes):
         value = value.decode(errors="backslashreplace")
     text = str(value)
-    return printable(text).replace("\n", "\\n").replace("\t", "\\t") if text else '""'
+    return on_one_line(text) if text else '""'
 
 
 def place(url: str, offset: int = -1) -> str:

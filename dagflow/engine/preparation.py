@@ -22,8 +22,8 @@ from dagflow.storage.pending import PendingFile, pending_tag
 
 
 @dataclass(frozen=True, slots=True)
-class Taker:
-    """What an operator reads, where that may be everything in a directory; see RunPreparation.reads().
+class InputLocation:
+    """Where an operator reads, which may be everything in a directory; see RunPreparation.reads().
 
     Attributes:
         operator: The operator.
@@ -38,16 +38,61 @@ class Taker:
     takes_in: Callable[[str], bool]
 
 
-class _Preparation:
-    """Collects which operator publishes where, and which reads where; see RunPreparation."""
+class LocationCollector:
+    """Collects where operators publish and what they read, and refuses nothing; see RunPreparation.
 
-    def __init__(self, journal: Journal, storage: StorageContext) -> None:
-        self._journal = journal
+    Args:
+        storage: Reaches the stores of the app.
+
+    Attributes:
+        storage: Reaches the stores of the app.
+        operator: The operator whose locations come next; "" where that does not matter.
+        outputs: Which operator publishes into each location.
+        inputs: What operators read, as far as it is there.
+        input_locations: What of this may be everything in a directory.
+    """
+
+    def __init__(self, storage: StorageContext) -> None:
         self.storage = storage
         self.operator = ""
-        self.claims: dict[str, str] = {}
+        self.outputs: dict[str, str] = {}
         self.inputs: list[str] = []
-        self.takers: list[Taker] = []
+        self.input_locations: list[InputLocation] = []
+
+    @property
+    def published(self) -> Iterable[str]:
+        """Nothing is known of what was published."""
+        return ()
+
+    @property
+    def held_files(self) -> Sequence[PendingFile]:
+        """Nothing is known of what is held."""
+        return ()
+
+    def has_forgotten(self, url: str) -> bool:
+        """Nothing is known of what was published."""
+        return True
+
+    def claim(self, url: str) -> None:
+        """Note where an operator publishes."""
+        self.outputs.setdefault(absolute(url), self.operator)
+
+    def reads(
+        self, url: str, takes_in: Callable[[str], bool] | None = None, *, glob: str = "", is_there: bool = True
+    ) -> None:
+        """Note what an operator reads."""
+        if is_there:
+            self.inputs.append(absolute(url))
+        if takes_in is not None:
+            self.input_locations.append(InputLocation(self.operator, url, glob, takes_in))
+
+
+class _Preparation(LocationCollector):
+    """Knows what earlier windows have published, and refuses a location that two operators claim."""
+
+    def __init__(self, journal: Journal, storage: StorageContext) -> None:
+        super().__init__(storage)
+        self._journal = journal
 
     @property
     def published(self) -> Iterable[str]:
@@ -62,71 +107,21 @@ class _Preparation:
         return state.forgotten > 0 and url in state.outputs
 
     def claim(self, url: str) -> None:
+        super().claim(url)
         url = absolute(url)
-        owner = self.claims.setdefault(url, self.operator)
-        if owner != self.operator:
+        if (owner := self.outputs[url]) != self.operator:
             raise StorageError(
                 f"operators '{owner}' and '{self.operator}' would both publish here",
                 url=redacted(url),
                 hint="give each of them a path of its own",
             )
 
-    def reads(
-        self, url: str, takes_in: Callable[[str], bool] | None = None, *, glob: str = "", is_there: bool = True
-    ) -> None:
-        if is_there:
-            self.inputs.append(absolute(url))
-        if takes_in is not None:
-            self.takers.append(Taker(self.operator, url, glob, takes_in))
 
-
-class LocationCollector:
-    """Collects where operators publish and what they read, and refuses nothing; see RunPreparation.
-
-    Args:
-        storage: Reaches the stores of the app.
-        operator: The operator whose places are collected, where they are those of one.
-
-    Attributes:
-        storage: Reaches the stores of the app.
-        outputs: Where operators publish.
-        inputs: What they read, as far as it is there.
-        takers: Which of them reads everything in a directory.
-    """
-
-    published: Iterable[str] = ()
-    held_files: Sequence[PendingFile] = ()
-
-    def __init__(self, storage: StorageContext, operator: str = "") -> None:
-        self.storage = storage
-        self._operator = operator
-        self.outputs: set[str] = set()
-        self.inputs: list[str] = []
-        self.takers: list[Taker] = []
-
-    def has_forgotten(self, url: str) -> bool:
-        """Nothing is known of what was published."""
-        return True
-
-    def claim(self, url: str) -> None:
-        """Note where an operator publishes."""
-        self.outputs.add(absolute(url))
-
-    def reads(
-        self, url: str, takes_in: Callable[[str], bool] | None = None, *, glob: str = "", is_there: bool = True
-    ) -> None:
-        """Note what an operator reads."""
-        if is_there:
-            self.inputs.append(absolute(url))
-        if takes_in is not None:
-            self.takers.append(Taker(self._operator, url, glob, takes_in))
-
-
-def require_apart(takers: Iterable[Taker], outputs: Mapping[str, str], checkpoint: str) -> None:
+def require_apart(inputs: Iterable[InputLocation], outputs: Mapping[str, str], checkpoint: str) -> None:
     """Refuse an app that would read what it has written itself.
 
     Args:
-        takers: What operators read.
+        inputs: Where operators read.
         outputs: Which operator publishes into each location.
         checkpoint: The checkpoint's location.
 
@@ -135,17 +130,17 @@ def require_apart(takers: Iterable[Taker], outputs: Mapping[str, str], checkpoin
     """
     places = [(url, f"operator '{owner}' publishes") for url, owner in outputs.items()]
     places.append((checkpoint, "the checkpoint lies"))
-    for taker in takers:
+    for location in inputs:
         for written, what in places:
             within = [written]
-            if taker.glob and written == checkpoint:
+            if location.glob and written == checkpoint:
                 # A glob may match what lies in them, and not what lies beside them.
                 within += [join(checkpoint, directory) for directory in DIRECTORIES]
-            if any(map(taker.takes_in, within)):
-                read = f"matches {redacted(taker.glob)}" if taker.glob else f"is below {redacted(taker.url)}"
-                is_below = join(absolute(written), "").startswith(join(absolute(taker.url), ""))
+            if any(map(location.takes_in, within)):
+                read = f"matches {redacted(location.glob)}" if location.glob else f"is below {redacted(location.url)}"
+                is_below = join(absolute(written), "").startswith(join(absolute(location.url), ""))
                 raise StorageError(
-                    f"operator '{taker.operator}' reads all that {read}, and {what} here"
+                    f"operator '{location.operator}' reads all that {read}, and {what} here"
                     f"{'' if is_below else ', by way of a link'}",
                     url=redacted(written),
                     hint="put it elsewhere, or leave it out with ignore_pattern or file_pattern",
@@ -162,14 +157,15 @@ def require_paths_apart(app: LogicalPlan, paths: Mapping[str, str]) -> None:
     Raises:
         DagflowError: It would, or what it reads cannot be looked at.
     """
-    takers: list[Taker] = []
+    places = LocationCollector(app.attributes.storage_context())
     for name, operator in app.instances.items():
         # What others do before a run may touch the world.
         if isinstance(operator, Estimator):
-            places = LocationCollector(app.attributes.storage_context(), name)
+            places.operator = name
             prepare_operator(name, operator, places)
-            takers += places.takers
-    require_apart(takers, {absolute(path): owner for path, owner in paths.items()}, app.attributes.checkpoint)
+    require_apart(
+        places.input_locations, {absolute(path): owner for path, owner in paths.items()}, app.attributes.checkpoint
+    )
 
 
 def require_outside(outputs: Iterable[str], checkpoint: str) -> None:
@@ -255,8 +251,8 @@ def prepare(
     for name, operator in operators.items():
         preparation.operator = name
         prepare_operator(name, operator, preparation)
-    require_outside(preparation.claims, checkpoint)
-    require_apart(preparation.takers, preparation.claims, checkpoint)
-    journal.note_outputs(preparation.claims)
+    require_outside(preparation.outputs, checkpoint)
+    require_apart(preparation.input_locations, preparation.outputs, checkpoint)
+    journal.note_outputs(preparation.outputs)
     tag = pending_tag(journal.state.app_uuid, journal.epoch)
-    return RunLocations(tuple(preparation.claims), tuple(preparation.inputs), tag)
+    return RunLocations(tuple(preparation.outputs), tuple(preparation.inputs), tag)

@@ -302,7 +302,7 @@ class JournalState:
         self.committed_state = self.before.pop(window_id)
         self.repaired[window_id] = [*self.repaired.get(window_id, []), *intent.files]
         self.retried = [each for each in self.retried if each not in plan.retries]
-        # What it has left out and what it has read of earlier ones change their parts.
+        # The reverse of the commit: what it had read of earlier windows is left out again, and its own is not.
         self.left_out = self.left_out.after(intent.recovered, intent.skipped)
         self.held.take_back(window_id)
         self.columns = [each for each in self.columns if each.window_id != window_id]

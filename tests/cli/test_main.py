@@ -158,7 +158,7 @@ def test_sigterm_outside_of_a_run_is_an_interruption(tmp_path: Path, where: str)
         "main.main()\n"
     )
     (tmp_path / "command.py").write_text(code)
-    # As a module: elsewhere Python does not end by a signal itself.
+    # With -m: a script or text of a command line that was interrupted ends with its exit code in any case.
     done = subprocess.run(
         [sys.executable, "-m", "command"],
         cwd=tmp_path,

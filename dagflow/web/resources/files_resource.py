@@ -39,7 +39,7 @@ class _Version:
     """What the windows that were looked at say of one version of a file."""
 
     part: InputRange
-    of_version: VersionRanges = field(default_factory=VersionRanges)
+    version_ranges: VersionRanges = field(default_factory=VersionRanges)
     windows: list[int] = field(default_factory=list)
     times: dict[str, int] = field(default_factory=dict)
     ranges: list[dict[str, Any]] = field(default_factory=list)
@@ -54,7 +54,7 @@ class _Version:
             "size_bytes": self.part.size_bytes,
             "mtime_ms": self.part.mtime_ns // 1_000_000,
             "etag": self.part.etag,
-            "state": self.of_version.state,
+            "state": self.version_ranges.state,
             "windows": sorted(self.windows),
             "times": self.times,
             "rejected": self.rejected,
@@ -120,7 +120,7 @@ def _state_of(manifest: WindowManifest, part: InputRange) -> str:
 
 
 def _note(version: _Version, manifest: WindowManifest, index: int, part: InputRange) -> None:
-    version.of_version.add(part, manifest.skipped, is_planned=manifest.state == PLANNED)
+    version.version_ranges.add(part, manifest.skipped, is_planned=manifest.state == PLANNED)
     times = manifest.times
     if manifest.window_id not in version.windows:
         version.windows.append(manifest.window_id)
