@@ -168,13 +168,15 @@ def main() -> NoReturn:
 def _open_closed_streams() -> None:
     """Keep files that are opened later from the places of streams that the caller has closed.
 
-    What native code, Java, or an operator writes to these places would get into them.
+    What native code, Java, or an operator writes to these places would get into them; in processes that this one starts
+    as well, which therefore inherit what is there.
     """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # takes the lowest place that is free, which is this one
+            # It takes the lowest place that is free, which is this one.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> NoReturn:

@@ -18,6 +18,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no 
 from pyspark import Broadcast, SparkContext, TaskContext
 
 from dagflow.errors import DagflowError, RunStoppedError
+from dagflow.execution.forked import withhold_sockets
 from dagflow.execution.messages import TaskResult, WindowJob
 from dagflow.execution.program import Program
 from dagflow.execution.task import run_level, run_prescan
@@ -348,6 +349,7 @@ def _host() -> tuple[TaskHost, int]:
     context = TaskContext.get()
     if context is None:
         return TaskHost(), -1
+    withhold_sockets()
     return TaskHost(owns_process=True, is_retry=context.attemptNumber() > 0), context.taskAttemptId()
 
 

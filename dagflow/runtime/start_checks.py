@@ -20,6 +20,7 @@ NEEDED_BYTES = 1 << 20
 
 _REASON = re.compile(r"^(?:Exception in thread \S+ |Caused by: |Error: )(.+)$", re.MULTILINE)
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+_MORE_FILES = f"raise the limit, such as with: ulimit -n {ADVISED_FILES}"
 
 
 def require_open_files() -> None:
@@ -34,7 +35,7 @@ def require_open_files() -> None:
         raise DagflowError(
             f"Spark cannot start: a process may have {limit} open files here, and its Java process needs "
             f"{NEEDED_FILES} at least",
-            hint=f"raise the limit, such as with: ulimit -n {ADVISED_FILES}",
+            hint=_MORE_FILES,
         )
 
 
@@ -73,11 +74,13 @@ def space_hint() -> str:
 
 def unwritable_log(error: OSError, log: Path, whose: str = "Spark's log") -> StorageError:
     """The error of a start whose log cannot be written."""
-    return StorageError(
-        f"cannot write {whose}: {error.strerror}",
-        url=str(log.absolute()),
-        hint="start dagflow in a directory where you may write, with absolute paths in the app",
-    )
+    message, url = f"cannot write {whose}: {error.strerror}", str(log.absolute())
+    if error.errno == errno.EMFILE:
+        return StorageError(message, url=url, hint=_MORE_FILES)
+    if error.errno in _NO_SPACE:
+        return StorageError(message, url=url, hint="free some space there")
+    hint = "start dagflow in a directory where you may write, with absolute paths in the app"
+    return StorageError(message, url=url, hint=hint)
 
 
 def reason_in(log: Path | None) -> str:

@@ -21,6 +21,7 @@ from multiprocessing.connection import Connection
 from typing import Any, Protocol, cast
 
 from dagflow.errors import DagflowError, text_of
+from dagflow.execution.forked import withhold_sockets
 from dagflow.execution.program import Program
 from dagflow.execution.task_progress import TaskMessage
 from dagflow.execution.task_watch import TaskHost
@@ -121,6 +122,7 @@ def _received(control: socket.socket) -> bytes:
 def _work(connection: Connection, program: Program) -> None:
     """Do the jobs that arrive, one after the other, until the driver closes the connection; never returns."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    withhold_sockets()
     lock, pid = threading.Lock(), os.getpid()
 
     def send_bytes(message: bytes) -> None:

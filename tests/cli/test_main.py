@@ -201,3 +201,11 @@ def test_files_do_not_get_into_the_places_of_closed_streams() -> None:
     for command in ([sys.executable, "-c", look], [*ENTRY, "schema"]):
         closed = f"{shlex.join(command)} <&- >&- 2>&-"
         assert subprocess.run(["bash", "-c", closed], env=environment(), timeout=PATIENCE_S).returncode == 0
+
+
+def test_started_processes_have_all_streams_too() -> None:
+    """A connection in the place of standard error would get what a program of an operator writes there."""
+    start = "import os; from dagflow.cli import main; main._open_closed_streams(); os.execl('/bin/sh', 'sh', '-c', %r)"
+    command = [sys.executable, "-c", start % "true <&0 >&1 && true >&2"]
+    closed = f"{shlex.join(command)} <&- >&- 2>&-"
+    assert subprocess.run(["bash", "-c", closed], env=environment(), timeout=PATIENCE_S).returncode == 0

@@ -39,6 +39,13 @@ def fork() -> None:
     os.fork()
 
 
+def leave_a_child_and_die() -> None:
+    """Be killed while a forked process lives on."""
+    if os.fork() == 0:
+        signal.pause()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def raise_odd() -> None:
     """Raise what is no Exception."""
     raise Odd("odd", threading.Lock())
@@ -110,6 +117,7 @@ DYING: dict[str, tuple[Callable[[], object], str]] = {
         lambda: os.kill(os.getpid(), signal.SIGKILL),
         "its Python process was killed 4 times, or called os._exit()",
     ),
+    "kill of a parent": (leave_a_child_and_die, "its Python process was killed 4 times, or called os._exit()"),
 }
 """What ends the process of a task."""
 

@@ -16,6 +16,7 @@ from dagflow.errors import OperatorError, StorageError
 from dagflow.execution.program import Program
 from dagflow.execution.stalls import StallLimits
 from dagflow.runtime.local import LocalRuntime
+from tests.cli.processes import PATIENCE_S
 from tests.runtime.bad_operators import DYING, HARMLESS, Misbehaving
 from tests.runtime.runtime_contract import TEXTS, RuntimeContract, Start, exchanging_plan, operators_of, window
 
@@ -46,7 +47,7 @@ def test_an_operator_that_ends_its_process_is_named(start: Start, tmp_path: Path
     """A process that dies each time ends the run with operator and file."""
     program = Program.of("app", exchanging_plan(), {**operators_of(tmp_path), "lines": Misbehaving(how=how)})
     with pytest.raises(OperatorError, match=re.escape(DYING[how][1]) + r".*, in read\(\) of s") as caught:
-        start(program).submit(window(TEXTS)).result()
+        start(program).submit(window(TEXTS)).result(PATIENCE_S)
     assert caught.value.operator == "lines"
 
 

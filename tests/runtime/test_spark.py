@@ -14,6 +14,7 @@ from dagflow.errors import DagflowError, OperatorError
 from dagflow.execution.program import Program
 from dagflow.execution.stalls import StallLimits
 from dagflow.runtime.spark import SparkRuntime
+from tests.cli.processes import PATIENCE_S
 from tests.execution.sample_operators import Lines, Sample
 from tests.runtime.bad_operators import DYING, Misbehaving
 from tests.runtime.runtime_contract import TEXTS, RuntimeContract, Start, exchanging_plan, operators_of, window
@@ -109,7 +110,7 @@ def test_a_process_that_dies_is_told_with_operator_and_file(tmp_path: Path, spar
     operators = {**operators_of(tmp_path), "lines": Misbehaving(how=how)}
     runtime = SparkRuntime(Program.of("app", exchanging_plan(), operators), spark_context)
     with pytest.raises(OperatorError, match="its Python process") as raised:
-        runtime.submit(window([b"a b"])).result()
+        runtime.submit(window([b"a b"])).result(PATIENCE_S)
     first, hint = str(raised.value).splitlines()
     assert first == f"window 7, operator 'lines' partition 0: {DYING[how][1]}, in read() of s0 [0, 3)"
     assert hint

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import resource
 import subprocess
 import sys
@@ -44,6 +45,12 @@ def test_a_log_that_cannot_be_written_names_its_directory() -> None:
     """A service often starts in the root directory."""
     error = unwritable_log(PermissionError(13, "Permission denied"), Path("/.dagflow/app.spark.log"))
     assert str(error).startswith("/.dagflow/app.spark.log: cannot write Spark's log: Permission denied\n    start ")
+
+
+def test_a_log_without_a_descriptor_names_the_limit() -> None:
+    """Another directory would not help."""
+    error = unwritable_log(OSError(errno.EMFILE, "Too many open files"), Path("/app.local.log"), "the log of the tasks")
+    assert error.hint == "raise the limit, such as with: ulimit -n 4096"
 
 
 @pytest.mark.parametrize(
