@@ -281,7 +281,7 @@ class ChangeDetector:
             if rules.completeness.is_marker(files, position):
                 continue
             if rules.completeness.is_complete(files, position, now_millis):
-                yield files.slice(position, position + 1), entries[position]
+                yield rules.completeness.as_complete(files, position), entries[position]
             else:
                 self._incomplete += 1
 

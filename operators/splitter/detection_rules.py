@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from dagflow.storage.fingerprint import REWRITTEN, UNKNOWN
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.scan.listed_files import ListedFiles
-from operators.splitter.scan.listed_stats import ListedStat
+from operators.splitter.scan.listed_stats import ListedStat, ListedStats
 
 Change = Literal["appended", "replaced", "truncated"]
 Action = Literal["tail", "reread", "ignore", "fail"]
@@ -85,6 +85,20 @@ class CompletenessRules:
         directory, _, name = files.keys[index].rpartition(b"/")
         marker = self.done_marker.replace("{name}", lister.url(name))
         return lister.kind(directory + b"/" + marker.encode("utf-8", "surrogateescape")) is not None
+
+    def as_complete(self, files: ListedFiles, index: int) -> ListedFiles:
+        """One of the files that are complete, in the version that is.
+
+        It may have been listed a while before its marker was found, and completed since.
+
+        Raises:
+            StorageError: It cannot be examined.
+        """
+        file = files.slice(index, index + 1)
+        if not self.done_marker or not files.root.is_local or files.is_directory(index):
+            return file
+        now = files.root.lister.stat(files.keys[index])
+        return file if now is None else replace(file, stats=ListedStats.of([now]))
 
     def is_marker(self, files: ListedFiles, index: int) -> bool:
         """Whether one of the files is a marker itself, which is not read."""

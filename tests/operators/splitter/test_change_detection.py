@@ -1,20 +1,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from typing_extensions import override
 
 from dagflow.storage.roots import Roots
 from dagflow.testing.manual_clock import ManualClock
 from operators.splitter import change_detection
 from operators.splitter.change_detection import ChangeDetector
-from operators.splitter.detection_rules import DetectionRules
+from operators.splitter.detection_rules import CompletenessRules, DetectionRules
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.pending_fingerprints import PendingFingerprints
 from operators.splitter.renames.rename_detector import RenameDetector
+from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
 from tests.operators.splitter.driving import Follower, each, write
@@ -64,6 +66,32 @@ def test_the_newest_come_first_and_once_while_following(tmp_path: Path) -> None:
         write(tmp_path / "new")
         follower.following.scan_now()
         assert (found, follower.scanned().paths) == ([*"9876543210"], ["new"])
+
+
+class SlowScanner(Scanner):
+    """A scanner whose files are completed, and marked, after they were listed.
+
+    Attributes:
+        complete: Completes them.
+    """
+
+    complete: Callable[[], object]
+
+    @override
+    def scan(self) -> Iterator[ListedFiles]:
+        for files in super().scan():
+            self.complete()
+            yield files
+
+
+def test_a_file_that_is_marked_after_its_listing_is_taken_whole(tmp_path: Path) -> None:
+    """Windows may run between a listing and the look for the marker."""
+    write(tmp_path / "a", b"half")
+    scanner = SlowScanner([str(tmp_path)], Selection())
+    scanner.complete = lambda: (write(tmp_path / "a", b"half and half"), write(tmp_path / "a.done"))
+    rules = DetectionRules(completeness=CompletenessRules(done_marker="{name}.done"))
+    found = [file.stats[0].size_bytes for file in each(detector_of(scanner, FileIndex(), rules).changes())]
+    assert found == [len(b"half and half")]
 
 
 def test_a_scan_of_known_files_gives_nothing(tmp_path: Path) -> None:
