@@ -21,7 +21,7 @@ from dagflow.errors import JournalError
 from dagflow.execution.program import Program
 from dagflow.journal.journal import Journal
 from dagflow.journal.reader import read_state
-from dagflow.journal.retention import JournalRetention
+from dagflow.journal.retention import JournalRetention, find_window
 from dagflow.plan.logical import LogicalPlan
 from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.context import StorageContext
@@ -71,6 +71,20 @@ def _open_journal(app: LogicalPlan, store: ObjectStore) -> Journal:
     return Journal.open(store, app=app.name, retention=retention, roots=located)
 
 
+def _require_known(store: ObjectStore, windows: Iterable[int]) -> None:
+    """Refuse windows that the journal does not know, before anything says that a replay is at work.
+
+    Raises:
+        MissingError: There is no such window.
+        JournalError: The journal cannot be read.
+        StorageError: The store failed.
+    """
+    state = read_state(store)
+    for window_id in windows:
+        if not state.forgotten < window_id <= state.last_planned:
+            find_window(store, state, window_id)
+
+
 def _chosen(journal: Journal, windows: Sequence[int], notice: Callable[[str], None]) -> ReplayedWindows:
     chosen = with_their_groups(journal, windows)
     if more := len(chosen.again - set(windows)):
@@ -102,6 +116,7 @@ def reprocess(
         What was changed, window by window; all new files are in their locations.
 
     Raises:
+        MissingError: There is no such window; nothing was done.
         LiveRunError: A run is at work on the checkpoint; nothing was done.
         RunStoppedError: A stop was requested before anything was replaced.
         DagflowError: A window could not be reprocessed, and nothing was replaced; or what was decided could not be
@@ -111,6 +126,7 @@ def reprocess(
     storage = app.attributes.storage_context()
     stop = stop or StopRequest()
     gate = gate_of(storage.objects(checkpoint), replace(options, checkpoint=checkpoint), notice, stop)
+    _require_known(gate.store, windows)
     with live_run(app, gate, "replay") as live, contextlib.closing(_open_journal(app, gate.store)) as journal:
         live.holds(journal.epoch)
         live.says("running")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 from dagflow.journal.reader import committed_windows
 from dagflow.metrics import names
@@ -37,15 +37,38 @@ class Finding:
     limit: float = 0.0
 
 
+class _WindowRecords(NamedTuple):
+    """The records of one window.
+
+    Attributes:
+        rejected: Those that were refused.
+        read: Those that readers have read; None where no operator has read blocks.
+        most: The most that left any port.
+    """
+
+    rejected: int
+    read: int | None
+    most: int
+
+    @classmethod
+    def of(cls, counters: Counters) -> _WindowRecords:
+        """The records that operators have counted."""
+        most = max((n for each in counters.operators.values() for n in each.records.values()), default=0)
+        readers = [each for each in counters.operators.values() if each.counts.get(names.BLOCKS)]
+        accepted = sum(n for each in readers for port, n in each.records.items() if port != "errors")
+        read = accepted + sum(each.counts.get(names.REJECTED, 0) for each in readers)
+        return cls(counters.total(names.REJECTED), read if readers else None, most)
+
+
 class RecentRejects:
     """How many of the records of the newest windows were refused."""
 
     def __init__(self) -> None:
-        self._counts: deque[tuple[int, int]] = deque(maxlen=REJECT_WINDOWS)
+        self._counts: deque[_WindowRecords] = deque(maxlen=REJECT_WINDOWS)
 
     def add(self, counters: Counters) -> None:
         """Take in what the operators of one more window have counted."""
-        self._counts.append((counters.total(names.REJECTED), _records_read(counters)))
+        self._counts.append(_WindowRecords.of(counters))
 
     def add_earlier(self, earlier: RecentRejects) -> None:
         """Take in the windows before all of these."""
@@ -54,26 +77,22 @@ class RecentRejects:
     @property
     def rejected(self) -> int:
         """Records that were refused."""
-        return sum(rejected for rejected, _ in self._counts)
+        return sum(each.rejected for each in self._counts)
 
     @property
     def read(self) -> int:
-        """Records that were read, and those that were refused while they were."""
-        return sum(read for _, read in self._counts)
+        """Records that were read, and those that were refused while they were.
+
+        Where no operator reads blocks, the most that left any port. A window in which only results are published reads
+        none.
+        """
+        read = [each.read for each in self._counts if each.read is not None]
+        return sum(read) if read else sum(each.most for each in self._counts)
 
     @property
     def share(self) -> float:
         """Which share of them was refused, from 0 to 1."""
         return min(self.rejected / self.read, 1.0) if self.read else float(self.rejected > 0)
-
-
-def _records_read(counters: Counters) -> int:
-    """Records that readers have read; the most that left any port where no operator reads blocks."""
-    readers = [each for each in counters.operators.values() if each.counts.get(names.BLOCKS)]
-    if not readers:
-        return max((n for each in counters.operators.values() for n in each.records.values()), default=0)
-    accepted = sum(n for each in readers for port, n in each.records.items() if port != "errors")
-    return accepted + sum(each.counts.get(names.REJECTED, 0) for each in readers)
 
 
 def recent_rejects(checkpoint: str, storage: StorageContext, last_committed: int) -> RecentRejects:

@@ -157,6 +157,16 @@ def test_the_share_of_rejects_is_that_of_the_newest_windows() -> None:
     assert RecentRejects().share == 0
 
 
+def test_a_window_that_only_publishes_results_reads_nothing() -> None:
+    """Its groups are no records that were read. Where nothing reads blocks, the busiest port stands for the input."""
+    results = Counters({"counts": OperatorCounters({}, {"output": 900})})
+    recent = RecentRejects()
+    recent.add(results)
+    assert recent.read == 900
+    recent.add(counted(90, 10))
+    assert (recent.read, recent.share) == (100, 0.1)
+
+
 def test_the_windows_of_earlier_runs_count_before_those_of_this_one() -> None:
     """Also where they are read after this run has committed some: the newest windows stay."""
     earlier, recent = RecentRejects(), RecentRejects()
