@@ -68,7 +68,13 @@ def _size_of(value: object) -> int | float:
 
 
 def _one_or_many(value: object) -> object:
-    return [value] if isinstance(value, str) else value
+    return [value] if isinstance(value, (str, bool)) else value
+
+
+def _as_texts(value: object) -> object:
+    if not isinstance(value, Mapping):
+        return value
+    return {key: str(each).lower() if isinstance(each, bool) else str(each) for key, each in value.items()}
 
 
 def _refuse_nul(value: str) -> str:
@@ -127,11 +133,17 @@ OutputPath = Annotated[PartOfPath, AfterValidator(placeholders()), AfterValidato
 OutputLocation = Annotated[Location, AfterValidator(placeholders()), AfterValidator(_undoubled)]
 """A path or URL that is written to; braces as in OutputPath."""
 
-Paths = Annotated[list[Location], BeforeValidator(_one_or_many), Field(min_length=1)]
+OneOrMany = BeforeValidator(_one_or_many)
+"""Marks a list or tuple of which YAML may give the only item: a text, or true or false."""
+
+Paths = Annotated[list[Location], OneOrMany, Field(min_length=1)]
 """One location or a list of them."""
 
-Columns = Annotated[list[str], BeforeValidator(_one_or_many), Field(min_length=1)]
+Columns = Annotated[list[str], OneOrMany, Field(min_length=1)]
 """The name of one column or a list of them."""
+
+ClientOptions = Annotated[dict[str, str], BeforeValidator(_as_texts)]
+"""Options of another program's client, which are texts; YAML may give numbers and booleans."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,6 @@ def reprocess(
         What was changed, window by window; all new files are in their locations.
 
     Raises:
-        MissingError: There is no such window; nothing was done.
         LiveRunError: A run is at work on the checkpoint; nothing was done.
         RunStoppedError: A stop was requested before anything was replaced.
         DagflowError: A window could not be reprocessed, and nothing was replaced; or what was decided could not be
@@ -137,8 +136,7 @@ def reprocess(
         live.publishes(locations.outputs)
         _require_same_locations(locations.outputs, journal)
         # Whatever durability the app asks for: a record of the journal says that these files are complete.
-        limits = stall_limits(app.attributes)
-        program = Program.of(app.name, placed.plan, placed.operators, storage, "power", limits)
+        program = Program.of(app.name, placed.plan, placed.operators, storage, "power", stall_limits(app.attributes))
         tasks = lazy_runtime(app, program, options, locations, stop, runtime)
         parallelism = options.workers or SparkMaster.parse(options.master or app.attributes.master).parallelism
         side_inputs = SideInputs(placed.operators, gate.store, storage, journal.epoch)

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, JsonSchemaWarningKind
 from pydantic_core import core_schema
 
-from dagflow.api.properties import Paths, Size, Variants, property_model
+from dagflow.api.properties import ClientOptions, OneOrMany, Size, Variants, property_model
 from dagflow.spec.class_description import meanings_of, summary_of
 
 FROM_ENVIRONMENT = {"$ref": "#/$defs/FromEnvironment"}
@@ -22,7 +22,7 @@ _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "ex
 _VALUES = ("default", "examples", "const", "enum")
 _NAMED = ("properties", "$defs")
 _parse_size = Size.__metadata__[0].func  # type: ignore[attr-defined]  # Annotated keeps it, its stub does not say so
-_one_or_many = Paths.__metadata__[0].func  # type: ignore[attr-defined]  # as above
+_as_texts = ClientOptions.__metadata__[0].func  # type: ignore[attr-defined]  # as above
 
 
 class _YamlSchema(GenerateJsonSchema):
@@ -37,7 +37,11 @@ class _YamlSchema(GenerateJsonSchema):
         if function is _parse_size:
             size = {"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*([KkMmGgTt]?[Bb]|[KkMmGgTt][Ii][Bb])?\s*$"}
             return {"anyOf": [inner, size]}
-        return {"anyOf": [{"type": "string"}, inner]} if function is _one_or_many else inner
+        if function is OneOrMany.func:
+            return {"anyOf": [inner["items"], inner]}
+        if function is _as_texts:
+            return {**inner, "additionalProperties": {"type": ["string", "number", "boolean"]}}
+        return inner
 
     def handle_invalid_for_json_schema(self, schema: core_schema.CoreSchema, error_info: str) -> JsonSchemaValue:
         # A type that only Python knows: editors accept anything, validate decides.

@@ -72,7 +72,10 @@ class _Grouped(AggregateBase):
     ] = {}  # noqa: RUF012  # a default, which pydantic copies
     columns: Annotated[
         dict[
-            str, Annotated[Aggregation, PlainValidator(Aggregation.of), WithJsonSchema({"type": ["string", "number"]})]
+            str,
+            Annotated[
+                Aggregation, PlainValidator(Aggregation.of), WithJsonSchema({"type": ["string", "number", "boolean"]})
+            ],
         ],
         Field(min_length=1, description="an expression for each result, as {n: count(*), total: sum(price * qty)}"),
     ]

@@ -93,7 +93,10 @@ def _optional(value: object) -> Expression | None:
     return None if value is None else Expression.of(value)
 
 
-_SCHEMA: dict[str, Any] = {"type": ["string", "number"], "description": "an expression of SQL, as price * qty"}
+_SCHEMA: dict[str, Any] = {
+    "type": ["string", "number", "boolean"],
+    "description": "an expression of SQL, as price * qty",
+}
 
 ExpressionText = Annotated[Expression, PlainValidator(Expression.of), WithJsonSchema(_SCHEMA)]
 """A property that is an expression."""

@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.grouper import Grouper, HoldsFiles
 from dagflow.api.operator import Operator, Relocatable
 from dagflow.api.ports import InputPort
-from dagflow.api.properties import OutputLocation, Size, Tuning
+from dagflow.api.properties import ClientOptions, OneOrMany, OutputLocation, Size, Tuning
 from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.api.transactions import Target, TargetDecision, TransactionalSink
 from dagflow.errors import DagflowError
@@ -48,17 +48,6 @@ _METADATA = {"file": pa.string(), "offset": pa.int64(), "window": pa.int64()}
 _KINDS: dict[str, type[Table]] = {"delta": DeltaTable, "iceberg": IcebergTable, "parquet": ParquetDataset}
 
 
-def _one_or_many(value: object) -> object:
-    return (value,) if isinstance(value, str) else value
-
-
-def _as_texts(value: object) -> object:
-    """Options of a catalog as its client takes them: YAML has numbers and booleans as well."""
-    if not isinstance(value, dict):
-        return value
-    return {key: str(each).lower() if isinstance(each, bool) else str(each) for key, each in value.items()}
-
-
 class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
     """Adds records to a table: the windows of a group, or each window, are one transaction of it.
 
@@ -74,8 +63,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
         OutputLocation, Field(description="kind and location: delta:PATH, iceberg:NAMESPACE.NAME or parquet:PATH")
     ]
     catalog: Annotated[
-        dict[str, str],
-        BeforeValidator(_as_texts),
+        ClientOptions,
         Field(
             description="catalog of an iceberg table, with the options that pyiceberg takes, as in {type: sql, uri: "
             "'sqlite:///out/catalog.db', warehouse: out/warehouse}; name: the catalog's name, default if left out"
@@ -83,7 +71,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
     ] = {}  # noqa: RUF012  # a property, which is copied for each operator
     partition_by: Annotated[
         tuple[str, ...],
-        BeforeValidator(_one_or_many),
+        OneOrMany,
         Field(
             description="columns by whose values a new table is partitioned; for iceberg also year(x), month(x), "
             "day(x), hour(x), bucket(16, x) and truncate(4, x)"
@@ -91,7 +79,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
     ] = ()
     metadata_columns: Annotated[
         tuple[MetadataColumn, ...],
-        BeforeValidator(_one_or_many),
+        OneOrMany,
         Field(
             description="columns that say where a record is from: file (_dagflow_file), offset (_dagflow_offset), the "
             "first byte of the record in the file, and window (_dagflow_window)"
@@ -99,7 +87,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
     ] = ()
     upsert_by: Annotated[
         tuple[str, ...],
-        BeforeValidator(_one_or_many),
+        OneOrMany,
         Field(
             description="columns by whose values a record takes the place of an earlier one in the table, as results "
             "of an aggregate do; the last one counts; for delta and iceberg"

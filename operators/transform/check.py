@@ -7,13 +7,13 @@ from typing import Annotated
 
 import numpy as np
 import pyarrow as pa
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from dagflow.api.column_typing import StreamColumns
 from dagflow.api.composite import Composite, Expansion
 from dagflow.api.operator import Operator
 from dagflow.api.partitioning import ByName
-from dagflow.api.properties import Count
+from dagflow.api.properties import Count, OneOrMany
 from dagflow.api.records import RecordBatch
 from operators.expressions.bound import Bound
 from operators.expressions.expression import Expression
@@ -21,10 +21,6 @@ from operators.expressions.syntax import Node
 from operators.expressions.vectors import Rows
 from operators.transform.expectations import FAILED, Expectation, ExpectingOperator, UniqueColumn
 from operators.transform.unique_check import UniqueCheck
-
-
-def _one_or_many(value: object) -> object:
-    return value if isinstance(value, list) else [value]
 
 
 class Check(ExpectingOperator[tuple[Bound, ...]], Composite):
@@ -39,7 +35,7 @@ class Check(ExpectingOperator[tuple[Bound, ...]], Composite):
 
     expect: Annotated[
         list[Expectation],
-        BeforeValidator(_one_or_many),
+        OneOrMany,
         Field(min_length=1, description="conditions that are true for each record, as qty > 0, or unique(order_id)"),
     ]
     max_keys: Annotated[

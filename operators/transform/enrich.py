@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field
 
 from dagflow.api.column_typing import StreamColumns
 from dagflow.api.context import OperatorContext, RunPreparation
-from dagflow.api.properties import Location, Size
+from dagflow.api.properties import ClientOptions, Location, Size
 from dagflow.api.records import RecordBatch
 from dagflow.api.side_input import SideInput
 from dagflow.errors import DagflowError
@@ -35,13 +35,6 @@ def _names(value: object) -> object:
     if isinstance(names, list) and all(isinstance(name, str) for name in names):
         return {name: name for name in names}
     return value
-
-
-def _texts(value: object) -> object:
-    """Options of a catalog as its client takes them: YAML has numbers and booleans as well."""
-    if not isinstance(value, Mapping):
-        return value
-    return {key: str(each).lower() if isinstance(each, bool) else str(each) for key, each in value.items()}
 
 
 Names = Annotated[dict[str, str], BeforeValidator(_names), Field(min_length=1)]
@@ -105,8 +98,7 @@ class Enrich(ColumnOperator[_Join], SideInput):
         Field(description="options of the format csv, as {delimiter: ';', columns: {rate: 'decimal(9, 4)'}}"),
     ] = {}  # noqa: RUF012  # a default, which pydantic copies
     catalog: Annotated[
-        dict[str, str],
-        BeforeValidator(_texts),
+        ClientOptions,
         Field(description="catalog of an iceberg table, as that of TableWriter"),
     ] = {}  # noqa: RUF012
     max_size: Annotated[Size, Field(ge=1, description="the most that the columns may take in memory")] = 256 << 20

@@ -68,7 +68,10 @@ def _expectation(value: object) -> Expression | UniqueColumn:
     return Expression.of(value)
 
 
-_SCHEMA: dict[str, Any] = {"type": ["string", "number"], "description": "a condition, as qty > 0, or unique(order_id)"}
+_SCHEMA: dict[str, Any] = {
+    "type": ["string", "number", "boolean"],
+    "description": "a condition, as qty > 0, or unique(order_id)",
+}
 
 Expectation = Annotated[Expression | UniqueColumn, PlainValidator(_expectation), WithJsonSchema(_SCHEMA)]
 """A property that is an expectation."""

@@ -14,6 +14,7 @@ import yaml
 from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.spec.app_reader import APP_KEYS, ATTRIBUTE_KEYS
+from dagflow.spec.class_lookup import built_in_operators
 from dagflow.spec.graph_reader import STREAM_KEYS
 from dagflow.spec.json_schema import json_schema, module_schema
 from dagflow.spec.known_names import KnownNames, known_names
@@ -103,6 +104,30 @@ def test_the_app_of_a_visitor_fits_the_schema(tmp_path: Path) -> None:
 def test_sizes_lists_and_references_to_the_environment_fit(validator: Any) -> None:
     """YAML may hold more than the checked value's type."""
     assert list(validator.iter_errors(app())) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "properties"),
+    [
+        ("Check", {"expect": "a = '1'"}),
+        ("Check", {"expect": True}),
+        ("Check", {"expect": ["a > 0", "unique(a)"]}),
+        ("TableWriter", {"table": "delta:t", "partition_by": "a", "metadata_columns": "window"}),
+        (
+            "TableWriter",
+            {
+                "table": "iceberg:a.b",
+                "catalog": {"type": "sql", "uri": "sqlite:///c.db", "warehouse": "w", "echo": True},
+            },
+        ),
+        ("CountBy", {"by": "a"}),
+    ],
+)
+def test_the_only_item_of_a_list_may_stand_for_it(validator: Any, name: str, properties: dict[str, Any]) -> None:
+    """What validate takes is not underlined in an editor."""
+    written = app(operators={"a": {"class": name, "properties": properties}})
+    assert list(validator.iter_errors(written)) == []
+    built_in_operators()[name](**properties)
 
 
 @pytest.mark.parametrize(
