@@ -14,7 +14,7 @@ class VersionRanges:
     """Ranges of one version, by windows in any order: what one has left out and another one has read is read."""
 
     def __init__(self) -> None:
-        self._is_planned = False
+        self._planned: list[tuple[int, int]] = []
         self._read: list[tuple[int, int]] = []
         self._left_out: list[tuple[int, int]] = []
 
@@ -26,7 +26,9 @@ class VersionRanges:
             skipped: What the window has left out, of any file.
             is_planned: Whether the window is still to be read.
         """
-        self._is_planned |= is_planned
+        if is_planned:
+            self._planned.append((part.start, part.end))
+            return
         position = part.start
         for start, end in sorted((each.start, each.end) for each in skipped if each.url == part.url):
             if start < part.end and part.start < end:
@@ -37,13 +39,18 @@ class VersionRanges:
 
     @property
     def read_bytes(self) -> int:
-        """How many bytes were read, or are to be."""
+        """How many bytes were read."""
         return _length(self._read)
+
+    @property
+    def planned_bytes(self) -> int:
+        """How many bytes are to be read."""
+        return _length(self._planned)
 
     @property
     def state(self) -> str:
         """One of READ, PLANNED, LEFT_OUT and IN_PART."""
-        if self._is_planned:
+        if self._planned:
             return PLANNED
         if _length([*self._read, *self._left_out]) == self.read_bytes:
             return READ

@@ -33,7 +33,9 @@ def test_files_without_bytes_and_files_to_be_read_have_their_states() -> None:
     ranges.add(part(0, 0), [Skipped("g", 0, 10, "away")], is_planned=False)
     assert (ranges.state, ranges.read_bytes) == (READ, 0)
     ranges.add(part(2, 4), [], is_planned=True)
-    assert (ranges.state, ranges.read_bytes) == (PLANNED, 2)
+    assert (ranges.state, ranges.read_bytes, ranges.planned_bytes) == (PLANNED, 0, 2)
+    ranges.add(part(4, 10), [], is_planned=False)
+    assert (ranges.state, ranges.read_bytes, ranges.planned_bytes) == (PLANNED, 6, 2)
 
 
 RANGES = st.tuples(st.integers(0, 10), st.integers(0, 10)).map(sorted).map(tuple)

@@ -129,7 +129,10 @@ def _describe_files(files: Sequence[TrackedFile]) -> str:
     """What became of files, a paragraph for each version of each."""
     lines = []
     for file in files:
-        amount = f"{count(file.ranges.read_bytes)} of {count(file.size_bytes, 'byte')}"
+        read, planned = file.ranges.read_bytes, file.ranges.planned_bytes
+        amount = f"{count(planned or read)} of {count(file.size_bytes, 'byte')}"
+        if planned and read:
+            amount += f", {count(read)} were read"
         windows = f"{'window' if len(file.windows) == 1 else 'windows'} {', '.join(map(str, file.windows))}"
         lines += [on_one_line(file.url), f"    {file.ranges.state}: {amount}, {_version(file)}", f"    {windows}"]
         lines += [f"    -> {on_one_line(url)}" for url in file.outputs]

@@ -70,7 +70,9 @@ def warnings_of(logical: LogicalPlan, app: str) -> Iterator[str]:
         path = getattr(operator, "path", "")
         try:
             paths = [path] if isinstance(path, str) and path else []
-            owners.update(dict.fromkeys(paths, name))
+            for each in paths:
+                if (owner := owners.setdefault(absolute(each), name)) != name:
+                    yield f"operators '{owner}' and '{name}' would both publish in {each}; give each a path of its own"
             require_outside(paths, logical.attributes.checkpoint)
             for each in paths:
                 _require_store(storage, each)

@@ -118,6 +118,18 @@ def test_a_result_over_the_run_is_refused_where_the_app_follows(folder: Path) ->
     assert "operator 'filter': its result over the run is published at the end" in err
 
 
+def test_two_writers_into_one_directory_are_told(folder: Path) -> None:
+    """However the two spell it; a run refuses them."""
+    second = "  second: {class: RecordWriter, properties: {path: ./out/}, partition: parallel}\nstreams:"
+    text = APP.replace("streams:", second).replace("to: writer.input", "to: [writer.input, second.input]")
+    (folder / "app.yaml").write_text(text)
+    code, _, err = invoke("validate", "app.yaml")
+    assert code == 0
+    assert "warning: operators 'writer' and 'second' would both publish in ./out/; give each a path of its own" in err
+    with pytest.raises(StorageError, match="would both publish here"):
+        run(load_app("app.yaml"), runtime=InlineRuntime)
+
+
 def test_output_in_the_checkpoint_is_told_and_a_run_refuses_it(folder: Path) -> None:
     """Only its owner may enter a checkpoint, so that readers would not reach the output."""
     (folder / "app.yaml").write_text(APP.replace("checkpoint: journal", "checkpoint: out"))
