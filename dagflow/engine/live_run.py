@@ -75,6 +75,10 @@ class LiveRun:
         """Note where the run publishes; the next beat says so."""
         self._last = replace(self._last, outputs=[redacted(url) for url in outputs])
 
+    def leaves(self, backlog_bytes: int) -> None:
+        """Note how many bytes of input are known and not read; the next beat says so."""
+        self._last = replace(self._last, backlog_bytes=backlog_bytes)
+
     def asks(self, stalls: Callable[[], Sequence[str]]) -> None:
         """Have each beat say what has made no progress for long.
 

@@ -51,6 +51,7 @@ class Heartbeat:
         outputs: Locations that the run publishes into, once it has looked at them.
         error: Why it failed, or "".
         stalls: What has made no progress for long, in words; empty where all goes on.
+        backlog_bytes: Bytes of input that the run knows and has not read; only it knows what scans have listed.
     """
 
     process: ProcessIdentity
@@ -66,6 +67,7 @@ class Heartbeat:
     outputs: list[str] = field(default_factory=list)
     error: str = ""
     stalls: list[str] = field(default_factory=list)
+    backlog_bytes: int = 0
 
     @property
     def has_ended(self) -> bool:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
+from dagflow.engine import live_run as live_runs
 from dagflow.engine.live_run import live_run
 from dagflow.engine.run import RunOptions, run
 from dagflow.engine.run_gate import RunGate
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, MissingError
+from dagflow.journal.reader import read_state
 from dagflow.plan.load import load_app
 from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
+from tests.cli.processes import PATIENCE_S
 from tests.engine.sample_app import app_of
 from tests.engine.test_driver import Watcher, crashing
 
@@ -94,6 +98,27 @@ def test_nothing_is_completed_while_a_run_is_at_work(tmp_path: Path, monkeypatch
     assert {state for state, *_ in seen} == {"running"}
     assert seen[-1][2] == 1
     assert status("journal", StorageContext.default()).state == "stopped"
+
+
+def test_what_a_run_has_listed_and_not_planned_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also to other processes, which the journal tells of planned windows alone; when the run is over nothing waits."""
+    monkeypatch.setattr(live_runs, "BEAT_EVERY_S", 0.01)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "app.yaml").write_text(APP.replace("PACK", "0, max_files_per_window: 1"))
+    (tmp_path / "in").mkdir()
+    for number in range(9):
+        (tmp_path / "in" / f"{number}.log").write_text("one\n")
+    seen: list[int] = []
+
+    def look(window: object) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not seen and status("journal", StorageContext.default()).backlog_bytes < 7 * 4:
+            assert time.monotonic() < deadline
+        seen.append(read_state(StorageContext.default().objects("journal")).unread_bytes)
+
+    run(load_app("app.yaml"), runtime=lambda program: InlineRuntime(program, before=look))
+    assert seen[0] < 7 * 4
+    assert status("journal", StorageContext.default()).backlog_bytes == 0
 
 
 def test_a_run_that_has_no_journal_yet_is_running(tmp_path: Path) -> None:
