@@ -10,7 +10,7 @@ from dagflow.errors import StorageError
 from dagflow.storage.base import Backend
 from dagflow.storage.file_stat import FileStat
 from dagflow.storage.files import ReadableFile
-from dagflow.storage.location import absolute, scheme_of
+from dagflow.storage.location import absolute, is_local, scheme_of
 from dagflow.storage.objects import ObjectStore
 from dagflow.storage.options import StorageOptions
 from dagflow.storage.pending import Durability, PendingWriter
@@ -87,11 +87,13 @@ class StorageContext:
     def list_directory(self, url: str) -> Iterator[FileStat]:
         """The files and directories directly in a directory, sorted by the bytes of their names; see Files.list.
 
+        A remote location is taken as it is: in S3 a slash at its end is part of the directory's name.
+
         Raises:
             MissingError: There is no such directory.
             StorageError: It is no directory, or the store failed.
         """
-        return self.backend(url).files.list(absolute(url))
+        return self.backend(url).files.list(absolute(url) if is_local(url) else url)
 
     def objects(self, url: str) -> ObjectStore:
         """The objects below a URL, as a journal needs them; nothing is created before the first.

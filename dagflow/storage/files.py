@@ -151,6 +151,9 @@ class Files(ABC):
         yields whole paths in the order of their bytes, the same order on every store. Symbolic links are followed.
         What vanishes while it is listed, links that lead nowhere, and sockets, pipes and devices are left out.
 
+        Where a name may be empty, as in S3's key `in//x`, a directory without one is told by its parent's URL with a
+        slash behind it, `s3://bucket/in/`, and is listed by that.
+
         Raises:
             MissingError: There is no such directory.
             StorageError: It is no directory, or the store failed.

@@ -28,7 +28,10 @@ class RemoteLister(Lister):
     def entries(self, directory: bytes) -> Iterator[Entries]:
         """See Lister."""
         names, stats = [], []
-        for found in self._storage.list_directory(self.url(directory).rstrip("/")):
+        # Of several slashes at its end the others are part of the name: in S3 a key may have an empty part.
+        is_store = directory.endswith(b"://")
+        url = self.url(directory if is_store else directory.removesuffix(b"/"))
+        for found in self._storage.list_directory(url):
             name = os.fsencode(found.url.rpartition("/")[2])
             names.append(name + b"/" if found.is_directory else name)
             stats.append(DIRECTORY if found.is_directory else ListedStat(found.size_bytes, found.mtime_ns, found.etag))

@@ -87,14 +87,17 @@ class S3Location:
 
     Attributes:
         bucket: The bucket's name.
-        key: The key, or the prefix of keys; "" for the bucket itself.
+        key: The key, with the slashes at its end; "" for the bucket itself.
+        prefix: What the keys of all that lies below begin with.
         url: The location.
     """
 
     def __init__(self, client: S3Client, url: str) -> None:
         self._client = client
         self.filesystem, path = client.locate(url)
-        self.bucket, _, self.key = path.partition("/")
+        # The client takes off slashes at the end, which are part of a key.
+        self.bucket, slash, self.key = (path + url[len(url.rstrip("/")) :]).partition("/")
+        self.prefix = f"{self.key}/" if slash else ""
         self.url = url
 
     def call(self, method: str, action: str, **arguments: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from dagflow.storage.backends.s3.client import CONNECTIONS, S3Client, S3Location
 from dagflow.storage.backends.s3.fast_objects import FastObjects, open_bucket
 from dagflow.storage.file_stat import FileStat
 from dagflow.storage.files import RangedFile
-from dagflow.storage.location import join, redacted
+from dagflow.storage.location import redacted
 from dagflow.storage.small_files import Content, LoadedFiles, SmallFiles, fill_buffer
 
 
@@ -40,16 +40,16 @@ class S3Files(FsspecFiles):
     @override
     def list(self, url: str) -> Iterator[FileStat]:
         location = self.client.location(url)
-        prefix = f"{location.key}/" if location.key else ""
+        prefix, below = location.prefix, f"{url}/"
         is_empty = True
         for page in location.list("list", Prefix=prefix, Delimiter="/"):
             files = (
-                stat_of(join(url, entry["Key"][len(prefix) :]), {**entry, "type": "file", "size": entry["Size"]})
+                stat_of(below + entry["Key"][len(prefix) :], {**entry, "type": "file", "size": entry["Size"]})
                 for entry in page.get("Contents", ())
                 if entry["Key"] != prefix  # an empty object that some tools create to show a directory
             )
             directories = (
-                FileStat(join(url, entry["Prefix"][len(prefix) : -1]), 0, is_directory=True)
+                FileStat(below + entry["Prefix"][len(prefix) : -1], 0, is_directory=True)
                 for entry in page.get("CommonPrefixes", ())
             )
             is_empty = is_empty and not page.get("KeyCount")
@@ -113,6 +113,6 @@ class S3File(RangedFile):
 
 
 def _read_fast(fast: FastObjects, location: S3Location, files: SmallFiles, index: int) -> memoryview | None:
-    key = f"{location.key}/{files.names[index]}" if location.key else files.names[index]
+    key = location.key + files.names[index]
     content = fast.read(key, files.etags[index]) if files.etags[index] else None
     return content if content is not None and len(content) == files.sizes[index] else None

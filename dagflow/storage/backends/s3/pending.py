@@ -230,7 +230,7 @@ class S3PendingFiles(PendingFiles):
             for key in _held(location)
             if is_earlier_tag(name_of(parent(key)), owner, before_epoch) and name_of(key) not in kept_names
         ]
-        found = _uploads(location, f"{location.key}/" if location.key else "")
+        found = _uploads(location, location.prefix)
         found = [each for each in found if quote(each[1], safe="") not in kept_names]
         if not found and not held:
             return 0
@@ -254,8 +254,7 @@ class S3PendingFiles(PendingFiles):
 
 def _held(location: S3Location) -> Iterator[str]:
     """The keys of the files that are held beside those of a directory."""
-    prefix = join(location.key, PENDING_DIRECTORY, "") if location.key else f"{PENDING_DIRECTORY}/"
-    for page in location.list("list held files", Prefix=prefix):
+    for page in location.list("list held files", Prefix=f"{location.prefix}{PENDING_DIRECTORY}/"):
         yield from (entry["Key"] for entry in page.get("Contents", ()))
 
 

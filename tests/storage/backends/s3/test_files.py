@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dagflow.errors import SourceChangedError
-from tests.storage.shared import STORAGE, put, s3_client
+from dagflow.storage.small_files import SmallFiles
+from tests.storage.shared import STORAGE, content, put, s3_client
 
 
 def test_an_s3_file_that_is_replaced_while_it_is_open_is_noticed(s3_root: str) -> None:
@@ -25,3 +26,31 @@ def test_a_listing_of_s3_goes_over_pages(s3_root: str) -> None:
     place = s3_client().location(s3_root)
     pages = list(place.list("list", Prefix="d/", StartAfter="d/0", MaxKeys=3))
     assert [[entry["Key"] for entry in page["Contents"]] for page in pages] == [names[1:4], names[4:7], names[7:]]
+
+
+def test_a_listing_tells_directories_without_a_name(s3_root: str) -> None:
+    """A slash at the end of a location is part of its name, also directly in the bucket."""
+    for key in ("/d/a", "/d//b", "//c", "///e"):
+        put(s3_root + key, b"12")
+
+    def listed(url: str) -> list[tuple[str, bool]]:
+        return [(found.url.removeprefix(s3_root), found.is_directory) for found in STORAGE.list_directory(url)]
+
+    assert listed(s3_root) == [("/", True), ("/d", True)]
+    assert listed(f"{s3_root}/") == [("//", True), ("//c", False)]
+    assert listed(f"{s3_root}//") == [("///e", False)]
+    assert listed(f"{s3_root}/d") == [("/d/", True), ("/d/a", False)]
+    assert listed(f"{s3_root}/d/") == [("/d//b", False)]
+
+
+@pytest.mark.parametrize(("base", "names"), [("/d/", ["a", "/a"]), ("/d//", ["a", "/a"]), ("/", ["d/a", "/d/a"])])
+def test_objects_below_directories_without_a_name_are_read(s3_root: str, base: str, names: list[str]) -> None:
+    """One by one and as small files, each by its own key."""
+    urls = [put(s3_root + base + name, name.encode()) for name in names]
+    assert [content(url) for url in urls] == [name.encode() for name in names]
+    found = [STORAGE.stat(url) for url in urls]
+    columns = [each.size_bytes for each in found], [each.mtime_ns for each in found], [each.etag for each in found]
+    files = SmallFiles(s3_root + base, names, *columns)
+    buffer = memoryview(bytearray(files.buffer_bytes))
+    loaded = STORAGE.backend(s3_root).files.load(files, buffer, b"")
+    assert (bytes(buffer[: loaded.borders[-1]]), loaded.failures) == ("".join(names).encode(), {})
