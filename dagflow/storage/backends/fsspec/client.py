@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import fsspec
+from fsspec.archive import AbstractArchiveFileSystem
 
 from dagflow.errors import AlreadyExistsError, MissingError, StorageError, TransientStorageError
 from dagflow.storage.backends.local.disk import storage_error
@@ -50,6 +51,9 @@ _TRANSIENT_CODES = {
 _PRECONDITION_CODES = {"412", "PreconditionFailed"}
 _MISSING_CODES = {"404", "410", "NoSuchKey", "NoSuchBucket", "NoSuchUpload"}
 
+_NO_LINK = "\0\0"
+"""Stands for `::` in a path while fsspec, which would split there, makes a file system: no path has a NUL."""
+
 
 class PreconditionError(StorageError):
     """The object is not in the state that the request demanded."""
@@ -79,7 +83,7 @@ class FsspecClient:
         """
         require_no_credentials(url)
         try:
-            filesystem, path = fsspec.core.url_to_fs(url, **self.arguments())
+            filesystem, path = fsspec.core.url_to_fs(self._chain_of(url), **self.arguments())
         except ImportError as error:
             extra = _EXTRAS.get(self.scheme, "")
             hint = f"install it with: pip install 'dagflow[{extra}]'" if extra else str(error)
@@ -88,7 +92,15 @@ class FsspecClient:
             raise StorageError(f"unknown scheme '{self.scheme}'", url=redacted(url), hint=str(error)) from error
         except Exception as error:  # as translated() says
             raise self._storage_error(error, redacted(url), "connect to the server") from error
-        return filesystem, path
+        return filesystem, path.replace(_NO_LINK, "::")
+
+    def _chain_of(self, url: str) -> str:
+        """The URL with `::` only where it links a chain: in the scheme, and behind a path in an archive."""
+        scheme, mark, path = url.partition("://")
+        first = scheme.partition("::")[0]
+        if "::" not in path or issubclass(fsspec.get_filesystem_class(first), AbstractArchiveFileSystem):
+            return url
+        return scheme + mark + path.replace("::", _NO_LINK)
 
     def path_of(self, url: str) -> str:
         """The path of a URL in its file system."""

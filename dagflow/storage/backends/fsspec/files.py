@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any
@@ -17,12 +18,15 @@ from dagflow.storage.files import Files, RangedFile
 from dagflow.storage.location import join, redacted
 from dagflow.storage.small_files import Content, LoadedFiles, SmallFiles, fill_buffer
 
+logger = logging.getLogger(__name__)
+
 THREADS = 32
 """Small files that are read at the same time."""
 
 _TAGS = ("ETag", "etag", "md5Hash", "content_md5", "checksum")
 _MILLIS = ("modification_time", "modificationTime")  # HDFS
 _TIMES = ("LastModified", "last_modified", "mtime", "updated", "created")
+_VERSIONS = (*_TAGS, *_MILLIS, *_TIMES)
 
 
 class FsspecFiles(Files):
@@ -34,6 +38,7 @@ class FsspecFiles(Files):
 
     def __init__(self, client: FsspecClient) -> None:
         self.client = client
+        self._warned: set[str] = set()
 
     @override
     def stat(self, url: str) -> FileStat:
@@ -59,15 +64,28 @@ class FsspecFiles(Files):
 
     @override
     def list(self, url: str) -> Iterator[FileStat]:
-        """Yield from one answer that holds the whole directory."""
+        """Yield from one answer that holds the whole directory.
+
+        fsspec takes slashes off the ends of paths, so that a directory without a name cannot be listed: a warning
+        says once that there is one.
+        """
         filesystem, path = self.client.locate(url)
         with self.client.translated(url, "list"):
             listed = filesystem.ls(path, detail=True)
             if [entry["name"] for entry in listed if entry["type"] == "file"] == [path]:
                 raise StorageError("it is no directory", url=redacted(url))
             entries = [entry for entry in listed if entry["name"].rstrip("/") != path]
+            self._warn_of_nameless(url, (entry for entry in listed if entry["name"].rstrip("/") == path))
         found = [stat_of(join(url, entry["name"].rstrip("/").rpartition("/")[2]), entry) for entry in entries]
         yield from sorted(found, key=sort_key)
+
+    def _warn_of_nameless(self, url: str, entries: Iterable[dict[str, Any]]) -> None:
+        # A web page may lead to itself; and a directory that has a version is what shows that the listed one exists.
+        if self.client.scheme.endswith(("http", "https")) or url in self._warned:
+            return
+        if any(entry["type"] == "directory" and not any(map(entry.get, _VERSIONS)) for entry in entries):
+            self._warned.add(url)
+            logger.warning("left out: a directory without a name cannot be listed url=%s//", redacted(url))
 
     @override
     def remove(self, url: str) -> None:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import socket
 import threading
+import uuid
+import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 
+import fsspec
 import pytest
 
 from dagflow.errors import MissingError, StorageError, TransientStorageError
 from dagflow.storage.context import StorageContext
+from tests.storage.shared import STORAGE, content, publish, write
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -56,3 +61,30 @@ def test_a_server_that_does_not_answer_is_tried_again() -> None:
         port = closed.getsockname()[1]
     with pytest.raises(TransientStorageError, match="Cannot connect to host"):
         StorageContext.default().stat(f"http://127.0.0.1:{port}/a")
+
+
+@pytest.mark.parametrize("chain", ["", "simplecache::"])
+def test_colons_in_a_path_make_no_chain(chain: str) -> None:
+    """What a listing tells is read, though fsspec takes `::` for the link of a chain."""
+    place = uuid.uuid4().hex
+    fsspec.filesystem("memory").pipe_file(f"/{place}/ut::a::b.log", b"12")
+    (found,) = STORAGE.list_directory(f"{chain}memory://{place}")
+    assert found.url == f"{chain}memory://{place}/ut::a::b.log"
+    assert STORAGE.stat(found.url) == found
+    assert content(found.url) == b"12"
+
+
+def test_colons_in_a_key_of_s3_make_no_chain(s3_root: str) -> None:
+    """Objects are published, kept in a journal, listed and read."""
+    publish(write(f"{s3_root}/o::ut/a::b", b"12"))
+    STORAGE.objects(f"{s3_root}/o::ut").create_if_absent("c::d", b"34")
+    found = list(STORAGE.list_directory(f"{s3_root}/o::ut"))
+    assert [each.url.removeprefix(s3_root) for each in found] == ["/o::ut/a::b", "/o::ut/c::d"]
+    assert [content(each.url) for each in found] == [b"12", b"34"]
+
+
+def test_a_file_in_an_archive_is_reached_by_a_chain(tmp_path: Path) -> None:
+    """There the link stands behind the path."""
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("a.log", "12")
+    assert content(f"zip://a.log::{tmp_path}/x.zip") == b"12"
