@@ -84,6 +84,14 @@ class StorageContext:
         """
         return self.backend(url).files.stat(absolute(url))
 
+    def is_also_directory(self, url: str) -> bool:
+        """Whether something lies below the name of a file; see Files.is_also_directory.
+
+        Raises:
+            StorageError: The store failed.
+        """
+        return self.backend(url).files.is_also_directory(absolute(url))
+
     def list_directory(self, url: str) -> Iterator[FileStat]:
         """The files and directories directly in a directory, sorted by the bytes of their names; see Files.list.
 

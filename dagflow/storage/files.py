@@ -152,12 +152,21 @@ class Files(ABC):
         What vanishes while it is listed, links that lead nowhere, and sockets, pipes and devices are left out.
 
         Where a name may be empty, as in S3's key `in//x`, a directory without one is told by its parent's URL with a
-        slash behind it, `s3://bucket/in/`, and is listed by that.
+        slash behind it, `s3://bucket/in/`, and is listed by that. The object `s3://bucket/in/` is told so, too, unless
+        it is empty: many tools create such a one to show that there is a directory.
 
         Raises:
             MissingError: There is no such directory.
             StorageError: It is no directory, or the store failed.
         """
+
+    def is_also_directory(self, url: str) -> bool:
+        """Whether something lies below the name of a file, as no file system but an object store allows.
+
+        Raises:
+            StorageError: The store failed.
+        """
+        return False
 
     @abstractmethod
     def remove(self, url: str) -> None:

@@ -12,7 +12,7 @@ from dagflow.storage.location import redacted
 from operators.splitter.detection_rules import CompletenessRules
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listed_stats import ListedStat
-from operators.splitter.scan.scan_roots import Root, below, find_root
+from operators.splitter.scan.scan_roots import Root, below, find_roots
 from operators.splitter.scan.selection import HIDDEN, NameFilter, Selection
 
 
@@ -62,9 +62,10 @@ class InputExplanation:
     def _why_not(self, named: str, key: bytes) -> tuple[int, str] | None:
         """How far the file comes below one location, and what stops it there; None where nothing does."""
         try:
-            root = find_root(named, self._storage)
+            roots = find_roots(named, self._storage)
         except MissingError:
             return 0, f"files: {named} does not exist"
+        root = roots[0] if key == roots[0].base else roots[-1]
         if root.kind == "file" and key != root.base:
             return 0, f"files: {named} names another file"
         if root.kind != "file":

@@ -37,7 +37,7 @@ from operators.splitter.index.taken_files import TakenFiles, TakenState
 from operators.splitter.renames.rename_detector import RenameDetector
 from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_files import ListedFiles
-from operators.splitter.scan.scan_roots import find_root, missing_root
+from operators.splitter.scan.scan_roots import find_roots, missing_root
 from operators.splitter.scan.scan_sources import ScanSource, SingleScan, TimeBasedDirectoryScanner, watched
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
@@ -171,7 +171,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         for named in self.files:
             is_there = True
             try:
-                root = find_root(named, run.storage)
+                root = find_roots(named, run.storage)[-1]
             except MissingError:
                 # It may come while the run follows, and be what the run itself has made.
                 root, is_there = missing_root(named, run.storage), False

@@ -22,7 +22,7 @@ class Entries:
 
     Attributes:
         names: Ascending by their bytes. A directory's name ends in "/" and is sorted with it, so that a walk that
-            descends at once visits paths in order.
+            descends at once visits paths in order. A file's name is empty where its key ends in "/".
         stats: Versions; None where they take further calls.
         is_walked: Whether each directory is followed by everything below it, as paths relative to the listed one.
         directory: Path of the listed directory, with "/" at its end; b"" where the caller knows it.
@@ -113,6 +113,14 @@ class Lister(ABC):
         Raises:
             MissingError: The directory does not exist any more.
         """
+
+    def is_also_directory(self, path: bytes) -> bool:
+        """Whether something lies below the name of a file.
+
+        Raises:
+            StorageError: The store cannot tell.
+        """
+        return False
 
     def is_link(self, directory: bytes) -> bool:
         """Whether the name is a symbolic link."""

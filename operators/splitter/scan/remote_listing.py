@@ -56,6 +56,10 @@ class RemoteLister(Lister):
         except MissingError:
             return None
 
+    def is_also_directory(self, path: bytes) -> bool:
+        """See Lister."""
+        return self._storage.is_also_directory(self.url(path))
+
     def identity(self, directory: bytes) -> object:
         """The directory's own name: object stores have no links."""
         return directory

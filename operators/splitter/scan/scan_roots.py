@@ -7,7 +7,7 @@ import fnmatch
 import itertools
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from dagflow.errors import MissingError, StorageError
@@ -99,6 +99,18 @@ def find_root(named: str, storage: StorageContext, *, is_literal: bool = False) 
         message = f"the glob begins in {redacted(lister.url(root.base))}, which is no directory"
         raise MissingError(message, url=redacted(named), hint=_closest(root.base, lister))
     return root
+
+
+def find_roots(named: str, storage: StorageContext) -> list[Root]:
+    """Resolve one location: in an object store it may be a file, and a directory as well.
+
+    Raises:
+        MissingError: There is no such file or directory, and the name is not a glob.
+    """
+    root = find_root(named, storage)
+    if root.kind == "file" and root.lister.is_also_directory(root.base):
+        return [root, replace(root, kind="directory")]
+    return [root]
 
 
 def missing_root(named: str, storage: StorageContext) -> Root:

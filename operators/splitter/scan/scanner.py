@@ -19,7 +19,7 @@ from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listing_prefetch import PrefetchingLister
 from operators.splitter.scan.notices import Notices
 from operators.splitter.scan.own_names import OwnNames
-from operators.splitter.scan.scan_roots import Root, find_root, listed_in
+from operators.splitter.scan.scan_roots import Root, find_roots, listed_in
 from operators.splitter.scan.selection import Selection
 from operators.splitter.scan.stat_prefetch import StatPrefetcher
 from operators.splitter.scan.walk import READ_ALREADY, Walk
@@ -65,10 +65,10 @@ class Scanner:
         Raises:
             MissingError: A location does not exist.
         """
-        roots = []
+        roots: list[Root] = []
         for location in self._locations:
             try:
-                roots.append(find_root(location, self._storage))
+                roots += find_roots(location, self._storage)
             except MissingError:
                 if not self._tolerates_missing:
                     raise

@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 
 _SLASH = ord("/")
 
+NAMELESS = "an object with content whose key ends in a slash, left out: copy it to another key to read it"
 READ_ALREADY = "a link to what is read under its own name, left out"
 
 FIRST_STEP, LAST_STEP = 64, 8192
@@ -143,6 +144,8 @@ class Walk:
     ) -> Iterator[_Piece]:
         """The selected entries of a listing: single directories that are to be entered, and the rest."""
         for listed in listing:
+            if listed.names[:1] == [b""]:
+                listed = self._without_nameless(directory, states, listed)
             entries = self._without_read_links(directory, states, listed, is_linked=is_linked)
             names = entries.names
             positions = [at for at, name in enumerate(names) if name.endswith(b"/")] if b"/" in b"".join(names) else []
@@ -159,6 +162,13 @@ class Walk:
                     yield _Piece(entries.slice(first, end), after)
             if start < len(names):
                 yield from self._files(states, entries.slice(start, len(names)))
+
+    def _without_nameless(self, directory: bytes, states: States, entries: Entries) -> Entries:
+        """The entries behind a file whose key ends in a slash: what has such a key is taken for a directory."""
+        if self._filter.is_selected(self._filter.after(states, b"")):
+            self._counters[metrics.IGNORED] += 1
+            self._notices.say(NAMELESS, directory)
+        return entries.slice(1, len(entries))
 
     def _without_read_links(self, directory: bytes, states: States, entries: Entries, *, is_linked: bool) -> Entries:
         """The entries without links, and names behind links, of what is read under its own name."""

@@ -16,6 +16,7 @@ from dagflow.errors import MissingError
 from dagflow.storage.context import StorageContext
 from operators import FileSplitterInput
 from tests.operators.splitter.driving import Driver
+from tests.storage.shared import put
 
 STORAGE = StorageContext.default()
 
@@ -96,3 +97,10 @@ def test_the_rule_that_decides_is_named(tmp_path: Path, properties: dict[str, An
     assert not is_taken
     assert sentence in told
     assert told.startswith("It is not taken: ") and told.endswith(".")
+
+
+def test_an_object_and_what_lies_below_its_name_are_taken(s3_root: str) -> None:
+    """In an object store a location may be a file, and a directory as well."""
+    urls = [put(f"{s3_root}/{key}", b"x") for key in ("in", "in/a.log")]
+    splitter = FileSplitterInput(files=f"{s3_root}/in")
+    assert [splitter.explain_input(url, STORAGE)[0] for url in (*urls, f"{s3_root}/in-b")] == [True, True, False]

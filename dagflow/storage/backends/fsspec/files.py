@@ -75,11 +75,13 @@ class FsspecFiles(Files):
             if [entry["name"] for entry in listed if entry["type"] == "file"] == [path]:
                 raise StorageError("it is no directory", url=redacted(url))
             entries = [entry for entry in listed if entry["name"].rstrip("/") != path]
-            self._warn_of_nameless(url, (entry for entry in listed if entry["name"].rstrip("/") == path))
+            nameless = [entry for entry in listed if entry["name"].rstrip("/") == path]
+        self._warn_of_directories(url, nameless)
         found = [stat_of(join(url, entry["name"].rstrip("/").rpartition("/")[2]), entry) for entry in entries]
+        found += [stat_of(f"{url}/", entry) for entry in nameless if entry["type"] == "file" and entry["size"]]
         yield from sorted(found, key=sort_key)
 
-    def _warn_of_nameless(self, url: str, entries: Iterable[dict[str, Any]]) -> None:
+    def _warn_of_directories(self, url: str, entries: Iterable[dict[str, Any]]) -> None:
         # A web page may lead to itself; and a directory that has a version is what shows that the listed one exists.
         if self.client.scheme.endswith(("http", "https")) or url in self._warned:
             return

@@ -46,7 +46,7 @@ class S3Files(FsspecFiles):
             files = (
                 stat_of(below + entry["Key"][len(prefix) :], {**entry, "type": "file", "size": entry["Size"]})
                 for entry in page.get("Contents", ())
-                if entry["Key"] != prefix  # an empty object that some tools create to show a directory
+                if entry["Key"] != prefix or entry["Size"]
             )
             directories = (
                 FileStat(below + entry["Prefix"][len(prefix) : -1], 0, is_directory=True)
@@ -56,6 +56,11 @@ class S3Files(FsspecFiles):
             yield from heapq.merge(files, directories, key=sort_key)
         if is_empty and prefix:
             raise MissingError("there is no such directory", url=redacted(url))
+
+    @override
+    def is_also_directory(self, url: str) -> bool:
+        location = self.client.location(url)
+        return any(page.get("KeyCount") for page in location.list("list", Prefix=location.prefix, MaxKeys=1))
 
     @override
     def load(self, files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:

@@ -20,3 +20,17 @@ def test_a_directory_that_cannot_be_listed_is_told_once(caplog: pytest.LogCaptur
         assert names == ["a", "c"]
     (told,) = [record.getMessage() for record in caplog.records]
     assert told.endswith(f"url=memory://{place}//")
+
+
+def test_content_under_the_name_of_a_directory_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    """An object whose key ends in a slash is shown without a name; an empty one only says that a directory is there."""
+    place = uuid.uuid4().hex
+    memory = fsspec.filesystem("memory")
+    for name, data in (("a", b"12"), ("b/c", b"12"), ("full", b"12"), ("empty", b"")):
+        memory.pipe_file(f"/{place}/{name}", data)
+    for directory, name in (("", "full"), ("b/", "empty")):  # its own functions take the slash off
+        memory.store[f"/{place}/{directory}"] = memory.store.pop(f"/{place}/{name}")
+    shown = [(each.url, each.size_bytes) for each in STORAGE.list_directory(f"memory://{place}")]
+    assert shown == [(f"memory://{place}/{name}", size) for name, size in (("", 2), ("a", 2), ("b", 0))]
+    assert [each.url for each in STORAGE.list_directory(f"memory://{place}/b")] == [f"memory://{place}/b/c"]
+    assert not caplog.records
