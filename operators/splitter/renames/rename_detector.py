@@ -21,7 +21,7 @@ from operators.splitter.index.pending_fingerprints import InFlightFiles, Pending
 from operators.splitter.index.version_slots import EARLIER, PART, SLOTS
 from operators.splitter.renames.evidence import ContentPrefix, Evidence
 from operators.splitter.renames.known_identities import KnownIdentities
-from operators.splitter.renames.verdicts import Outcome, Source, Suspect, Verdict, stat_of
+from operators.splitter.renames.verdicts import Outcome, Source, Suspect, Verdict, stat_behind_links
 from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listed_stats import ListedStat
@@ -181,7 +181,7 @@ class RenameDetector:
         """Whether a file is still as it was listed, and no other name of it was given by this scan."""
         if self._repeats[suspect.name] >= MAX_REPEATS:
             return True
-        now = stat_of(suspect.path)
+        now = stat_behind_links(suspect.path)
         if now is None or now.st_ino != suspect.stat.file_id or now.st_size < suspect.stat.size_bytes:
             return False
         return suspect.stat.file_id not in recent or now.st_nlink > 1
@@ -274,8 +274,8 @@ class RenameDetector:
             if source.path == suspect.path:
                 has_left = is_back and source.taken_name != suspect.name
             else:
-                now = stat_of(source.path)
-                has_left = now is None or now.st_ino != stat.file_id
+                now = stat_behind_links(source.path)
+                has_left = now is None or now.st_ino != stat.file_id or suspect.is_behind(source.path)
             if has_left:
                 yield source
 
@@ -316,7 +316,7 @@ class RenameDetector:
                 continue
             if entry.identity in round.recent and self._repeats[suspect.name] < MAX_REPEATS:
                 return Verdict(suspect, "again")
-            if not self._still_has(source, round):
+            if suspect.is_behind(source.path) or not self._still_has(source, round):
                 if source.taken_name in round.in_flight:
                     return Verdict(suspect, "later")
                 if not suspect.is_exactly_as_listed():
@@ -346,7 +346,7 @@ class RenameDetector:
 
     def _still_has(self, source: Source, round: _Round) -> bool:
         """Whether the file of a version's own name still begins with it."""
-        entry, now = source.entry, stat_of(source.path)
+        entry, now = source.entry, stat_behind_links(source.path)
         if now is None or now.st_size < entry.size_bytes:
             return False
         if (now.st_ino, now.st_size, now.st_mtime_ns) == (entry.identity, entry.size_bytes, entry.mtime_ns):
@@ -355,8 +355,8 @@ class RenameDetector:
 
     def _beginning_of(self, suspect: Suspect, path: bytes, round: _Round) -> Literal["", "incomplete", "whole"]:
         """Whether a file may be a copy of another one that is there; "" where it is none."""
-        now = stat_of(path)
-        if now is None or path == suspect.path or not os.path.isfile(path):
+        now = stat_behind_links(path)
+        if now is None or path == suspect.path or suspect.is_behind(path) or not os.path.isfile(path):
             return ""
         size_bytes = suspect.stat.size_bytes
         if suspect.is_compressed:
@@ -416,5 +416,5 @@ def _has_gone_to(source: Source, path: bytes, entry: IndexEntry) -> bool:
     """Whether a version that was taken under a path is known as another one by now."""
     if source.is_earlier or source.path == path or source.entry.size_bytes < entry.size_bytes:
         return False
-    now = stat_of(source.path)
+    now = stat_behind_links(source.path)
     return source.entry.fingerprint == entry.fingerprint or (now is not None and now.st_ino == entry.identity)

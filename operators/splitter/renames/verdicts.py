@@ -56,9 +56,20 @@ class Suspect:
         """Whether it has an earlier time than a version; programs that compress keep times, some of them in seconds."""
         return self.stat.mtime_ns // 1_000_000_000 < entry.mtime_ns // 1_000_000_000
 
+    def is_behind(self, path: bytes) -> bool:
+        """Whether another path leads through links to the name under which the scan reads this file.
+
+        Such a path is no second name of it: a scan passes it over. Links above the location of the scan that both
+        paths have in common do not count.
+        """
+        if (real := os.path.realpath(path)) == path:
+            return False
+        common = os.path.commonpath([path, os.path.dirname(self.files.root.base)])
+        return real == os.path.join(os.path.realpath(common), os.path.relpath(self.path, common))
+
     def is_exactly_as_listed(self) -> bool:
         """Whether the listed version is there now."""
-        now, listed = stat_of(self.path), self.stat
+        now, listed = stat_behind_links(self.path), self.stat
         version = listed.file_id, listed.size_bytes, listed.mtime_ns
         return now is not None and (now.st_ino, now.st_size, now.st_mtime_ns) == version
 
@@ -111,8 +122,11 @@ class Verdict:
     is_content: bool = False
 
 
-def stat_of(path: bytes) -> os.stat_result | None:
-    """What the system says of a file now; None where nothing is there, or it cannot be told."""
+def stat_behind_links(path: bytes) -> os.stat_result | None:
+    """What the system says now of the file that a path leads to; None where there is none, or it cannot be told.
+
+    The file may have another name by now, and a link under this one: see Suspect.is_behind().
+    """
     try:
         return os.stat(path)
     except OSError:

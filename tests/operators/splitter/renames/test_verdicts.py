@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from dagflow.storage.fingerprint import gone_from
 from operators.files.source_events import FileFingerprints
 from tests.operators.splitter.driving import Follower, Services, write
 from tests.operators.splitter.renames.rotations import copy_and_truncate
+from tests.operators.splitter.renames.test_rename_detector import Lives
 from tests.properties.test_growing_files import append, read
 
 
@@ -128,3 +130,98 @@ def test_a_copy_that_is_known_late_goes_on_behind_what_was_read(tmp_path: Path) 
             append(log, line)
         found += [record for _ in range(2) for record in read(follower.next_scan())]
         assert sorted(found) == [b"1", b"2", b"3", b"4", b"5", b"6"]
+
+
+def link_to_moved_file(folder: Path) -> None:
+    """The log is moved into another directory."""
+    (folder / "archive").mkdir()
+    (folder / "app.log").rename(folder / "archive" / "app.log")
+    (folder / "app.log").symlink_to("archive/app.log")
+
+
+def link_to_renamed_file(folder: Path) -> None:
+    """The log is rotated."""
+    (folder / "app.log").rename(folder / "app.log.1")
+    (folder / "app.log").symlink_to("app.log.1")
+
+
+def link_to_copy(folder: Path) -> None:
+    """The log is rotated, and has another inode then, as on another file system."""
+    shutil.copy2(folder / "app.log", folder / "app.log.1")
+    (folder / "app.log").unlink()
+    (folder / "app.log").symlink_to("app.log.1")
+
+
+@pytest.mark.parametrize("is_linked", [False, True], ids=["own name", "location behind a link"])
+@pytest.mark.parametrize("is_restarted", [False, True], ids=["following", "restarted"])
+@pytest.mark.parametrize("move", [link_to_moved_file, link_to_renamed_file, link_to_copy])
+def test_a_file_that_leaves_a_link_to_its_new_name_is_read_once(
+    tmp_path: Path, move: Callable[[Path], None], is_restarted: bool, is_linked: bool
+) -> None:
+    """A scan passes the link over: the old name is none any more. What is appended comes under the new one."""
+    folder = tmp_path / "place"
+    (tmp_path / "link").symlink_to("place")
+    write(folder / "in" / "app.log", b"1\n2\n")
+    location = tmp_path / ("link" if is_linked else "place") / "in"
+    lives = Lives(tmp_path, is_restarted=is_restarted, files=str(location))
+    found = lives.scan()
+    move(folder / "in")
+    found += lives.scan(3)
+    append(folder / "in" / "app.log", b"3\n")
+    found += lives.scan(2)
+    lives.close()
+    assert found == [b"1", b"2", b"3"]
+
+
+def test_a_directory_that_leaves_a_link_to_its_new_name_is_read_once(tmp_path: Path) -> None:
+    """The link is in the path of the old names of its files."""
+    write(tmp_path / "in" / "logs" / "a.log", b"1\n")
+    lives = Lives(tmp_path)
+    found = lives.scan()
+    (tmp_path / "in" / "archive").mkdir()
+    (tmp_path / "in" / "logs").rename(tmp_path / "in" / "archive" / "logs")
+    (tmp_path / "in" / "logs").symlink_to("archive/logs")
+    found += lives.scan(3)
+    lives.close()
+    assert found == [b"1"]
+
+
+def test_a_file_that_was_read_through_a_link_may_be_moved_in(tmp_path: Path) -> None:
+    """The link leads to it as before, and is passed over now."""
+    file = write(tmp_path / "elsewhere" / "x.log", b"1\n")
+    link = tmp_path / "in" / "current.log"
+    link.parent.mkdir()
+    link.symlink_to(file)
+    lives = Lives(tmp_path)
+    found = lives.scan()
+    file.rename(link.with_name("x.log"))
+    link.unlink()
+    link.symlink_to("x.log")
+    found += lives.scan(3)
+    lives.close()
+    assert found == [b"1"]
+
+
+@pytest.mark.parametrize("target", ["place/x.log", "place"], ids=["file", "directory"])
+def test_two_links_to_one_file_elsewhere_are_two_files(tmp_path: Path, target: str) -> None:
+    """Also where one of them comes later, and where both are of the directory above it."""
+    write(tmp_path / "place" / "x.log", b"1\n")
+    (tmp_path / "in").mkdir()
+    lives, found = Lives(tmp_path), []
+    for number in range(3):
+        (tmp_path / "in" / f"link{number}").symlink_to(tmp_path / target)
+        found.append(lives.scan(5))
+    lives.close()
+    assert found == [[b"1"]] * 3
+
+
+def test_a_log_is_no_copy_of_a_link_to_it(tmp_path: Path) -> None:
+    """A log that grows with each scan would wait for as long as a link leads to it that has a name before rotation."""
+    log = write(tmp_path / "in" / "app.log", b"1\n")
+    lives = Lives(tmp_path)
+    assert lives.scan() == [b"1"]
+    log.unlink()
+    dated = write(tmp_path / "in" / "app-2026-11-25.log", b"2\n")
+    log.symlink_to(dated.name)
+    assert lives.scan() == [b"2"]
+    lives.close()
