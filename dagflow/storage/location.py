@@ -32,12 +32,14 @@ def scheme_of(url: str) -> str:
 
 
 def absolute(url: str) -> str:
-    """The one spelling of a location: no file://, no relative path, no slash at the end.
+    """The one spelling of a location: no file://, no relative path, no slash at the end, one at the beginning.
 
     A relative path is relative to the working directory; `..` is taken off by its spelling, without a look at links.
     """
     if is_local(url):
-        return os.path.abspath(url.removeprefix(_FILE_SCHEME))
+        path = os.path.abspath(url.removeprefix(_FILE_SCHEME))
+        # abspath() keeps two slashes: POSIX lets them name another place. Linux and macOS do not.
+        return path[1:] if path.startswith("//") else path
     stripped = url.rstrip("/")
     return url if stripped.endswith(":") else stripped
 

@@ -21,10 +21,12 @@ def test_other_schemes_are_remote(url: str) -> None:
 
 
 def test_a_local_location_has_one_spelling(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Relative paths, file:// and slashes at the end all name the same place."""
+    """Relative paths, file://, and slashes at the end and the beginning all name the same place."""
     monkeypatch.chdir(tmp_path)
     spellings = ["a/b", "./a/b/", "a/c/../b", f"file://{tmp_path}/a/b", f"{tmp_path}//a/b"]
+    spellings += [f"{slashes}{tmp_path}/a/b" for slashes in ("/", "//", "file:///")]
     assert {absolute(url) for url in spellings} == {f"{tmp_path}/a/b"}
+    assert {absolute(url) for url in ("/", "//", "///", "//..", "file:////")} == {"/"}
 
 
 def test_a_remote_location_loses_only_slashes_at_its_end() -> None:
