@@ -131,7 +131,8 @@ class BlockMetadata(RowTuple):
         tail_start: Of a tail: how much of the file was read before, as an earlier version; 0 where all of it is new.
         read_fingerprint: Of the bytes before tail_start, or of the content before content_start, as they were read; 0
             where none is known. A file that begins otherwise by now was rewritten.
-        moved_from: The URL under which a splitter took the file before; "" where it was taken under no other.
+        moved_from: The URL under which a splitter took the file before, or its own of a copy that was put in its
+            place; "" for none.
         is_gone: Whether an earlier window has found that the version is gone, so that this is left out.
     """
 

@@ -28,7 +28,7 @@ from operators.splitter.comparison import (
     noted,
     prefix,
 )
-from operators.splitter.detection_rules import DetectionRules, is_same_version, looks_appended
+from operators.splitter.detection_rules import DetectionRules, looks_appended
 from operators.splitter.growth_notes import GrowthNotes
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex
@@ -350,11 +350,11 @@ class ChangeDetector:
     ) -> Iterator[ListedFiles]:
         """The files that are not as they were taken, as far as they are not held; see _judged() and begun()."""
         for files, entry in due:
-            if entry is not None and is_rewritten(files.index_names[0], begun, prints):
+            name = files.root.index_name(files.keys[0])
+            if entry is not None and is_rewritten(name, begun, prints):
                 entry = as_rewritten(entry)
-            elif entry is not None and is_gone(entry.fingerprint) and is_same_version(entry, files.stats[0]):
-                logger.warning("version is back and read after all url=%s", redacted(files.url(0)))
-                yield self._changed.rest(files, files.index_names[0], entry)
+            elif entry is not None and (back := self._changed.put_back(files, entry)) is not None:
+                yield back
                 continue
             if entry is not None and (view is None or not files.root.is_local):
                 yield self._changed.judge(files, entry, prints.get(prefix(files, entry), UNKNOWN))
@@ -367,7 +367,7 @@ class ChangeDetector:
                 yield files
             elif is_tail(files, entry, prints):
                 if entry.fingerprint >= UNKNOWN:
-                    yield noted(files, files.index_names[0] + SHORTER, entry)
+                    yield noted(files, name + SHORTER, entry)
                 yield self._changed.judge(files, entry, entry.fingerprint)
             else:
                 self._renames.hold(files, entry)

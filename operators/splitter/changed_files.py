@@ -107,6 +107,27 @@ class ChangedFiles:
             begins_at_cut=is_behind and is_cut,
         )
 
+    def put_back(self, files: ListedFiles, entry: IndexEntry) -> ListedFiles | None:
+        """The unread rest of one file that is again as a version was that was gone; None where it is not.
+
+        It has the version's size and time, and its inode; or it is a copy, as where a directory tree is restored.
+
+        Args:
+            files: The file, which is not known to have been rewritten, see begun().
+            entry: The version that was taken.
+        """
+        stat = files.stats[0]
+        if not is_gone(entry.fingerprint) or (entry.size_bytes, entry.mtime_ns) != (stat.size_bytes, stat.mtime_ns):
+            return None
+        rest = self.rest(files, files.index_names[0], entry)
+        if entry.identity != stat.identity:
+            # What was read of the content of a compressed file has no fingerprint by which a copy is known.
+            if rest.read_fingerprint == UNKNOWN:
+                return None
+            rest = replace(rest, moved_from=files.url(0))
+        logger.warning("version is back and read after all url=%s", redacted(files.url(0)))
+        return rest
+
     def _goes_on_in_content(self, path: bytes, name: bytes) -> bool:
         """Whether what was read of a file under a name, or before it was compressed, is of its content."""
         names = path, name.partition(EARLIER)[0]

@@ -130,11 +130,6 @@ class DetectionRules:
     block_size: int = 1 << 62
 
 
-def is_same_version(taken: IndexEntry, now: ListedStat) -> bool:
-    """Whether a version that was taken is there, by its size, time and identity."""
-    return (taken.size_bytes, taken.mtime_ns, taken.identity) == (now.size_bytes, now.mtime_ns, now.identity)
-
-
 def looks_appended(taken: IndexEntry, now: ListedStat) -> bool:
     """Whether a change looks like an append, by names, sizes and times alone."""
     # An object store replaces whole objects.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -202,6 +203,57 @@ def dying(act: Callable[[], object] = lambda: None) -> Callable[[], object]:
         raise DagflowError("the machine is gone")
 
     return act_and_die
+
+
+def restore(log: Path, content: bytes) -> None:
+    """Put another file in its place, with its size and time."""
+    copy = write(log.parent.with_name("copy"), content)
+    assert len(content) == log.stat().st_size
+    shutil.copystat(log, copy)
+    copy.replace(log)
+
+
+@pytest.mark.parametrize("dies", [False, True], ids=["goes on", "dies"])
+def test_a_file_that_is_restored_midway_is_read_on_in_the_copy(tmp_path: Path, dies: bool) -> None:
+    """The inode is another one, as where a directory tree is restored; what was read comes once."""
+    content = b"".join(line + b"\n" for line in LINES)
+    life = Life(tmp_path, content)
+    if dies:
+        with pytest.raises(DagflowError, match="the machine is gone"):
+            life.run(dying(), at=3)
+        restore(life.log, content)
+        life.run()
+    else:
+        assert life.run(lambda: restore(life.log, content), at=3).left_out.ranges > 0
+    last = life.run()
+    assert Counter(published(tmp_path)) == Counter(LINES)
+    assert last.left_out.ranges == 0
+
+
+def test_a_file_of_that_size_and_time_with_other_bytes_is_read_as_a_whole(tmp_path: Path) -> None:
+    """It is no copy of the one that was read in part."""
+    life = Life(tmp_path, b"".join(line + b"\n" for line in LINES))
+    with pytest.raises(DagflowError, match="the machine is gone"):
+        life.run(dying(), at=3)
+    before, lines = published(tmp_path), [b"line 0000!", *LINES[1:]]
+    restore(life.log, b"".join(line + b"\n" for line in lines))
+    for _ in range(2):
+        life.run()
+    assert before and Counter(published(tmp_path)) == Counter([*before, *lines])
+
+
+def test_a_compressed_file_that_is_restored_midway_is_read_as_a_whole(tmp_path: Path) -> None:
+    """What was read of it is of its content, and nothing shows that the copy begins with it."""
+    frames = (LINES[start : start + 5] for start in range(0, len(LINES), 5))
+    content = b"".join(zstd.compress(b"".join(line + b"\n" for line in frame)) for frame in frames)
+    life = Life(tmp_path, content, name="app.log.zst")
+    with pytest.raises(DagflowError, match="the machine is gone"):
+        life.run(dying(), at=3)
+    before = published(tmp_path)
+    restore(life.log, content)
+    for _ in range(2):
+        life.run()
+    assert before and Counter(published(tmp_path)) == Counter([*before, *LINES])
 
 
 @pytest.mark.parametrize("at", [8, 9, 10])
