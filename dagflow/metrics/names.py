@@ -54,10 +54,10 @@ RESUMED_BYTES = "resumed_bytes"
 """Bytes of records in progress that were read again with their end; what waits is waiting_bytes less these."""
 
 CLEANED = "cleaned"
-"""Input files that were removed or archived after their records had been published, or were gone by then."""
+"""Input files that were removed or archived after their records had been published."""
 
 CLEANED_NOT = "not_cleaned"
-"""Input files that should have been removed or archived, and were left because they had changed."""
+"""Input files that should have been removed or archived, and were left, or were gone or had another name by then."""
 
 IGNORED = "ignored"
 """Files and directories that scans passed over because of their names, counted in each scan."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from dagflow.errors import MissingError, StorageError
+from dagflow.errors import SourceChangedError, StorageError
 from dagflow.storage.file_stat import FileStat
 from dagflow.storage.files import Files
 from dagflow.storage.location import redacted
@@ -28,18 +28,19 @@ class SourceFiles:
     def remove_version(self, expected: FileStat) -> str:
         """Remove a file if it is the version that was processed.
 
+        Object stores remove what lies under a name: a version that is written between the look and the removal goes.
+
         Returns:
-            Why the file was left; "" where it is gone now, or was before.
+            Why the version was left although it is there; "" where it is removed.
 
         Raises:
+            MissingError: Nothing is there.
+            SourceChangedError: Another version is there, and stays.
             StorageError: The store refused.
         """
-        try:
-            if reason := expected.difference(self.files.stat(expected.url)):
-                return reason
-            self.files.remove(expected.url)
-        except MissingError:
-            pass
+        if difference := expected.difference(self.files.stat(expected.url)):
+            raise SourceChangedError(difference, url=redacted(expected.url))
+        self.files.remove(expected.url)
         return ""
 
     def require_archive(self, url: str) -> None:
@@ -58,9 +59,11 @@ class SourceFiles:
             target: Its new name.
 
         Returns:
-            Why the file was left; "" where it is in the archive now, or was before.
+            Why the version was left although it is there; "" where it is in the archive now.
 
         Raises:
+            MissingError: Nothing is there.
+            SourceChangedError: Another version is there, and stays.
             StorageError: The store archives no files, or not to this place, or it refused.
         """
         raise StorageError("only files of a local disk can be archived", url=redacted(expected.url))

@@ -285,11 +285,27 @@ def _disk_watch() -> _DiskWatch:
 
 
 @contextlib.contextmanager
-def crashing_disk(root: str, at: int = 0) -> Iterator[Faults]:
-    """Count every call that changes a name below a local directory, and die before the k-th.
+def watched_disk(root: str, faults: Faults) -> Iterator[None]:
+    """Count every call that changes a name below a local directory, and let something happen before one of them.
 
-    This goes below dagflow: it sees each link, unlink, mkdir, rmdir and open for writing of this process, also those
-    inside one publish().
+    This goes below dagflow: it sees each link, rename, unlink, mkdir, rmdir and open for writing of this process, also
+    those inside one publish().
+
+    Args:
+        root: An absolute path.
+        faults: What happens.
+    """
+    watched, entry = _disk_watch().watched, (root, faults)
+    watched.append(entry)
+    try:
+        yield
+    finally:
+        watched.remove(entry)
+
+
+@contextlib.contextmanager
+def crashing_disk(root: str, at: int = 0) -> Iterator[Faults]:
+    """Count every call that changes a name below a local directory, and die before the k-th; see watched_disk.
 
     Args:
         root: An absolute path.
@@ -299,9 +315,5 @@ def crashing_disk(root: str, at: int = 0) -> Iterator[Faults]:
         The count, and whether the crash came.
     """
     faults = Faults(at)
-    watched, entry = _disk_watch().watched, (root, faults)
-    watched.append(entry)
-    try:
+    with watched_disk(root, faults):
         yield faults
-    finally:
-        watched.remove(entry)

@@ -13,7 +13,7 @@ from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.control import CommitListener, ControlOperator
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import OutputPath, PartOfPath
-from dagflow.errors import StorageError
+from dagflow.errors import MissingError, SourceChangedError, StorageError
 from dagflow.metrics.names import CLEANED, CLEANED_NOT
 from dagflow.storage.file_stat import FileStat
 from dagflow.storage.location import absolute, is_local, join, redacted
@@ -22,6 +22,8 @@ from operators.files.metadata import BlockMetadata, FileVersion
 from operators.files.small_file_batch import SmallFileBatch
 
 logger = logging.getLogger(__name__)
+
+_DONE = {"remove": "removed", "archive": "archived"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,8 @@ class SourceCleaner(ControlOperator, CommitListener):
         self._context = context
         self._window_id = 0
         self._reports: dict[int, list[BlockMetadata | SmallFileBatch]] = {}
+        # The windows whose files an earlier run may have put away.
+        self._begun: frozenset[int] = frozenset()
         # A file that was left where it is may still become complete, with what is appended to it.
         self._read_bytes: dict[str, ReadBytes] = {}
 
@@ -162,7 +166,7 @@ class SourceCleaner(ControlOperator, CommitListener):
                         # A file may only go when nothing, not even a power loss, can take what was made of it.
                         flush_disks()
                         is_durable = True
-                    self._clean(block)
+                    self._clean(block, is_again=window in self._begun)
             del self._reports[window]
 
     def _completes(self, block: BlockMetadata) -> bool:
@@ -180,14 +184,36 @@ class SourceCleaner(ControlOperator, CommitListener):
             self._read_bytes[block.url] = ReadBytes(block.version, size_bytes)
         return False
 
-    def _clean(self, block: BlockMetadata) -> None:
-        reason = "its last record waits for its delimiter" if block.is_open else self._put_away(_stat_of(block))
+    def _clean(self, block: BlockMetadata, *, is_again: bool) -> None:
+        """Remove or archive a file; is_again says whether an earlier run may have done so."""
+        is_gone = False
+        try:
+            reason = "its last record waits for its delimiter" if block.is_open else self._put_away(_stat_of(block))
+        except MissingError:
+            is_gone, reason = True, "" if is_again else "it is gone, or has another name by now"
+        except SourceChangedError as error:
+            reason = error.message
+            if is_again:
+                self._left(block)  # for the case that it has grown; what came in its place is read as a new file
+                return
         self._context.counters[CLEANED_NOT if reason else CLEANED] += 1
         if reason:
-            self._read_bytes[block.url] = ReadBytes(block.version, block.version.size_bytes)
-            logger.warning("source file left where it is url=%s: %s", redacted(block.url), reason)
+            if not is_gone:
+                self._left(block)
+            logger.warning("source file not %s url=%s: %s", _DONE[self.action], redacted(block.url), reason)
+
+    def _left(self, block: BlockMetadata) -> None:
+        """Note that a file was read and stays: it is complete again when what is appended to it is read."""
+        self._read_bytes[block.url] = ReadBytes(block.version, block.version.size_bytes)
 
     def _put_away(self, expected: FileStat) -> str:
+        """Why a version was left although it is there; "" where it is put away.
+
+        Raises:
+            MissingError: Nothing is there.
+            SourceChangedError: Another version is there.
+            StorageError: The store refused, or the file is in the archive.
+        """
         sources = self._context.storage.backend(expected.url).sources
         if self.action == "remove":
             return sources.remove_version(expected)
@@ -207,6 +233,7 @@ class SourceCleaner(ControlOperator, CommitListener):
     def restore(self, state: CleanerState) -> None:
         """Take back what snapshot gave."""
         self._reports = {each.window_id: each.reports() for each in state.reports}
+        self._begun = frozenset(self._reports)
         self._read_bytes = dict(state.read_bytes)
 
 

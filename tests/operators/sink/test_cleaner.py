@@ -248,11 +248,77 @@ class Cleaning:
         """One window, not known to be published."""
         self._harness.window({"input": reports})
 
+    def restart(self) -> None:
+        """Die after the commit of a window, and go on in another run."""
+        self.cleaner = SourceCleaner(action="remove")
+        self._harness = self._harness.restart(self.cleaner)
+
+    @property
+    def counters(self) -> dict[str, int]:
+        """What the cleaner has counted since it started."""
+        return dict(self._harness.counters)
+
     @property
     def remembered(self) -> int:
         """Of how many files and windows the cleaner keeps something."""
         state = self.cleaner.snapshot()
         return len(state.reports) + len(state.read_bytes)
+
+
+@pytest.mark.parametrize("is_renamed", [True, False])
+def test_a_source_file_that_is_gone_is_not_counted_as_cleaned(is_renamed: bool, tmp_path: Path) -> None:
+    """It may be there still, under another name; nothing of it is remembered."""
+    with Cleaning(tmp_path) as cleaning:
+        cleaning.take(cleaning.reports)
+        if is_renamed:
+            cleaning.path.rename(tmp_path / "in" / "b")
+        else:
+            cleaning.path.unlink()
+        cleaning.cleaner.committed(1)
+    assert (cleaning.counters, cleaning.remembered) == ({CLEANED_NOT: 1}, 0)
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_what_an_earlier_run_has_removed_is_counted_after_it(
+    is_new: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The run repeats what was begun; a new file that has come in place of one is no reason for a warning."""
+    with Cleaning(tmp_path) as cleaning:
+        cleaning.take(cleaning.reports)
+        cleaning.path.unlink()
+        if is_new:
+            write(cleaning.path, "new\n")
+        cleaning.restart()
+        cleaning.cleaner.committed(1)
+    assert cleaning.counters == ({} if is_new else {CLEANED: 1})
+    assert left(tmp_path) == ({"a": b"new\n"} if is_new else {})
+    assert caplog.messages == []
+
+
+def test_a_source_file_that_has_grown_goes_after_a_restart(tmp_path: Path) -> None:
+    """The repetition leaves it, and what is appended completes it."""
+    with Cleaning(tmp_path) as cleaning:
+        cleaning.take(cleaning.reports)
+        reports = cleaning.append("2\n")
+        cleaning.restart()
+        cleaning.cleaner.committed(1)
+        cleaning.take(reports)
+        cleaning.cleaner.committed(2)
+    assert (cleaning.counters, left(tmp_path), cleaning.remembered) == ({CLEANED: 1}, {}, 0)
+
+
+@pytest.mark.parametrize("action", ["remove", "archive"])
+def test_source_files_with_several_hard_links_are_all_read_and_stay(action: str, tmp_path: Path) -> None:
+    """If one went, a later look at the other would take it for the first, which has got a new name."""
+    write(tmp_path / "in" / "a", "1\n")
+    for name in ("b", "c"):
+        (tmp_path / "in" / name).hardlink_to(tmp_path / "in" / "a")
+    write(tmp_path / "in" / "d", "4\n")
+    cleaner = f"action: {action}" + (f", archive: {tmp_path}/old, below: {tmp_path}/in" if action == "archive" else "")
+    app = app_in(tmp_path, splitter="max_files_per_window: 1", cleaner=cleaner)
+    summary = run(app, runtime=InlineRuntime)
+    assert source_files_of(tmp_path) == {"a": b"1\n", "b": b"1\n", "c": b"1\n", "d": b"4\n"}
+    assert (sorted(left(tmp_path)), summary.counts["cleaner:not_cleaned"]) == (["a", "b", "c"], 3)
 
 
 @pytest.mark.parametrize("pack_bytes", [0, 1 << 20])

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
+import stat as mode
 import tempfile
+from collections.abc import Callable
 
 from typing_extensions import override
 
-from dagflow.errors import AlreadyExistsError, MissingError, StorageError
+from dagflow.errors import AlreadyExistsError, SourceChangedError, StorageError
 from dagflow.storage.backends.local.disk import make_directories, move_exclusive, translated
+from dagflow.storage.backends.local.local_file import stat_of
 from dagflow.storage.file_stat import FileStat
-from dagflow.storage.location import is_local, parent
+from dagflow.storage.location import is_local, join, parent
 from dagflow.storage.source_files import SourceFiles
 
 
 class LocalSourceFiles(SourceFiles):
-    """Files of a local disk; of a symbolic link the link is archived, and leads to the same file from there."""
+    """Files of a local disk; of a symbolic link the link is archived, and leads to the same file from there.
+
+    Guarantee: no version goes but the one that was processed, also if another program puts one under the name at any
+    moment. For this a file gets a hidden name before the last look at it, the same one after a crash, so that one
+    that was left under it is found again. What a program writes into the processed file meanwhile goes with it.
+    """
 
     @override
     def require_archive(self, url: str) -> None:
@@ -26,23 +35,105 @@ class LocalSourceFiles(SourceFiles):
                 pass
 
     @override
+    def remove_version(self, expected: FileStat) -> str:
+        with translated(expected.url, "remove"):
+            return _put_away(expected, os.unlink)
+
+    @override
     def archive_version(self, expected: FileStat, target: str) -> str:
         if not is_local(target):
             return super().archive_version(expected, target)
-        try:
-            if reason := expected.difference(self.files.stat(expected.url)):
-                return reason
+
+        def archive(source: str) -> None:
             with translated(target, f"archive {expected.url}"):
                 make_directories(parent(target), durable=False)
-                _move(expected.url, target)
-        except MissingError:
-            return ""
+                _move(source, target, expected.url)
+
+        try:
+            with translated(expected.url, "archive"):
+                return _put_away(expected, archive)
         except AlreadyExistsError:
             return f"{target} exists"
-        return ""
 
 
-def _move(source: str, target: str) -> None:
+def hidden_name(expected: FileStat) -> str:
+    """The name that a version has while it is put away, in the same directory; scans pass over it."""
+    version = f"{expected.size_bytes} {expected.mtime_ns} {expected.file_id} {expected.url}"
+    digest = hashlib.blake2b(os.fsencode(version), digest_size=16).hexdigest()
+    return join(parent(expected.url), f".dagflow-source-{digest}")
+
+
+def _put_away(expected: FileStat, act: Callable[[str], None]) -> str:
+    """Give a file its hidden name, and put it away if it is the version, or else put it back.
+
+    Args:
+        expected: The version.
+        act: Puts away the file with the name that it is given.
+
+    Returns:
+        Why the version was left; "" where it was put away.
+    """
+    hidden = hidden_name(expected)
+    if not os.path.lexists(hidden):
+        if difference := _difference(expected, os.stat(expected.url)):
+            raise SourceChangedError(difference, url=expected.url)
+        if (links := os.lstat(expected.url).st_nlink) > 1:
+            return f"it has {links} hard links, and the splitter would take another one for this file, renamed"
+        os.rename(expected.url, hidden)
+    try:
+        difference = _difference(expected, os.stat(hidden))
+    except FileNotFoundError:
+        difference = "it is a link that leads nowhere"
+    if difference:
+        return _put_back(hidden, expected.url, difference)
+    try:
+        act(hidden)
+    except OSError:
+        if kept := _put_back(hidden, expected.url, ""):
+            return kept
+        raise
+    return ""
+
+
+def _difference(expected: FileStat, found: os.stat_result) -> str:
+    if not mode.S_ISREG(found.st_mode):
+        return "it is no longer a file"
+    return expected.difference(stat_of(expected.url, found))
+
+
+def _put_back(hidden: str, url: str, difference: str) -> str:
+    """Give a file its name back.
+
+    Args:
+        hidden: Its hidden name.
+        url: Its name.
+        difference: How it differs from the version; "" for the version itself.
+
+    Returns:
+        Why it still has its hidden name.
+
+    Raises:
+        SourceChangedError: It has its name again, and is another version.
+    """
+    try:
+        move_exclusive(hidden, url)
+    except FileExistsError:
+        if not os.path.samestat(os.lstat(hidden), os.lstat(url)):
+            return f"another file was put in its place meanwhile, and {hidden} is what was there; give it a name again"
+        os.unlink(hidden)
+    if difference:
+        raise SourceChangedError(difference, url=url)
+    return ""
+
+
+def _move(source: str, target: str, url: str) -> None:
+    """Move a file into the archive.
+
+    Args:
+        source: The name that it has now.
+        target: Its new name.
+        url: The name that it had, for messages.
+    """
     try:
         if os.path.islink(source):
             # As it is, a relative link would lead nowhere from its new place.
@@ -58,7 +149,7 @@ def _move(source: str, target: str) -> None:
         if error.errno != errno.EXDEV:
             raise
         hint = "put the archive on the file system of the source files; what is merged and published stays so"
-        raise StorageError(f"cannot archive {source}: it lies on another file system", url=target, hint=hint) from error
+        raise StorageError(f"cannot archive {url}: it lies on another file system", url=target, hint=hint) from error
 
 
 def _is_moved(source: str, target: str) -> bool:
