@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -32,7 +32,7 @@ class ReadBytes:
 
     Attributes:
         version: The version that the newest block was cut from.
-        size_bytes: How many bytes of that version are read.
+        size_bytes: How many bytes of that version are read, from its first byte on without a gap.
     """
 
     version: FileVersion
@@ -72,10 +72,12 @@ class CleanerState:
     Attributes:
         reports: What was read, by window.
         read_bytes: Files that may still become complete, by URL.
+        replaced: The files that the URLs led to before, which may be found under other names.
     """
 
     reports: list[WindowReports]
     read_bytes: dict[str, ReadBytes]
+    replaced: dict[str, ReadBytes] = field(default_factory=dict)
 
 
 class SourceCleaner(ControlOperator, CommitListener):
@@ -132,6 +134,7 @@ class SourceCleaner(ControlOperator, CommitListener):
         self._begun: frozenset[int] = frozenset()
         # A file that was left where it is may still become complete, with what is appended to it.
         self._read_bytes: dict[str, ReadBytes] = {}
+        self._replaced: dict[str, ReadBytes] = {}
 
     def begin_window(self, window_id: int) -> None:
         """Called before the reports of a window arrive."""
@@ -161,7 +164,11 @@ class SourceCleaner(ControlOperator, CommitListener):
         for window in sorted(window for window in self._reports if window <= window_id):
             # In the order in which they were planned: parallel readers report as they come.
             for report in sorted(self._reports[window], key=_first_id):
-                for block in filter(self._completes, _blocks(report)):
+                for block in _blocks(report):
+                    if not self._completes(block):
+                        if block.is_last:
+                            self._count(block, "a part of it was left out, or not found again under another name")
+                        continue
                     if not is_durable:
                         # A file may only go when nothing, not even a power loss, can take what was made of it.
                         flush_disks()
@@ -170,41 +177,72 @@ class SourceCleaner(ControlOperator, CommitListener):
             del self._reports[window]
 
     def _completes(self, block: BlockMetadata) -> bool:
-        """Whether with this block all of its file's version is read."""
-        before = self._read_bytes.pop(block.url, ReadBytes(block.version, 0))
-        size_bytes = before.size_bytes
-        if before.version != block.version:
-            # An appended part completes a file only if all before it was read, and not left out.
-            is_tail = block.resumes and size_bytes == before.version.size_bytes == block.start
-            size_bytes = block.start if is_tail else 0
-        size_bytes += block.size_bytes
-        if size_bytes == block.version.size_bytes:
-            return True
-        if not block.is_last:
-            self._read_bytes[block.url] = ReadBytes(block.version, size_bytes)
+        """Whether with this block, its last one, all of a file's version is read."""
+        read_bytes = self._read_until(block)
+        # Of two splitters that find the same file, each emits all of it: a sum would be complete too soon.
+        if block.start <= read_bytes:
+            read_bytes = max(read_bytes, block.end)
+        if block.is_last:
+            return read_bytes == block.version.size_bytes
+        self._remember(block, read_bytes)
         return False
+
+    def _read_until(self, block: BlockMetadata) -> int:
+        """How much of a block's version was read before it, from the first byte on; -1 for not all that there was."""
+        before = self._before(block)
+        if before is not None and before.version == block.version:
+            return before.size_bytes
+        # An appended part completes a file only if all before it was read, and not left out.
+        read_bytes = block.content_start or (block.start if block.resumes else 0)
+        is_whole = before is not None and before.size_bytes == before.version.size_bytes == read_bytes
+        if block.content_start:
+            return 0 if is_whole else -1
+        return read_bytes if is_whole else 0
+
+    def _before(self, block: BlockMetadata) -> ReadBytes | None:
+        """Take out what was read of a block's file before, also under another name."""
+        if not block.moved_from:
+            before = self._read_bytes.pop(block.url, None)
+            if before is not None and before.version.file_id != block.version.file_id:
+                self._replaced[block.url] = before
+            return before
+        for url in (block.url, block.moved_from):
+            for known in (self._read_bytes, self._replaced):
+                # What is compressed is another file than what it was made from.
+                if url in known and (known[url].version.file_id == block.version.file_id or block.content_start):
+                    return known.pop(url)
+        return None
+
+    def _remember(self, block: BlockMetadata, read_bytes: int) -> None:
+        """Note how much of a file is read that is there, and may become complete."""
+        before = self._read_bytes.get(block.url)
+        if before is not None and before.version.file_id != block.version.file_id:
+            self._replaced[block.url] = before
+        self._read_bytes[block.url] = ReadBytes(block.version, read_bytes)
 
     def _clean(self, block: BlockMetadata, *, is_again: bool) -> None:
         """Remove or archive a file; is_again says whether an earlier run may have done so."""
-        is_gone = False
         try:
             reason = "its last record waits for its delimiter" if block.is_open else self._put_away(_stat_of(block))
         except MissingError:
-            is_gone, reason = True, "" if is_again else "it is gone, or has another name by now"
+            self._count(block, "" if is_again else "it is gone, or has another name by now")
+            return
         except SourceChangedError as error:
             reason = error.message
             if is_again:
-                self._left(block)  # for the case that it has grown; what came in its place is read as a new file
+                # It may have grown; what came in its place is read as a new file.
+                self._remember(block, block.version.size_bytes)
                 return
+        self._count(block, reason)
+        if reason:
+            # It is complete again when what is appended to it is read.
+            self._remember(block, block.version.size_bytes)
+
+    def _count(self, block: BlockMetadata, reason: str) -> None:
+        """Count a file that was put away, or that was not for a reason."""
         self._context.counters[CLEANED_NOT if reason else CLEANED] += 1
         if reason:
-            if not is_gone:
-                self._left(block)
             logger.warning("source file not %s url=%s: %s", _DONE[self.action], redacted(block.url), reason)
-
-    def _left(self, block: BlockMetadata) -> None:
-        """Note that a file was read and stays: it is complete again when what is appended to it is read."""
-        self._read_bytes[block.url] = ReadBytes(block.version, block.version.size_bytes)
 
     def _put_away(self, expected: FileStat) -> str:
         """Why a version was left although it is there; "" where it is put away.
@@ -228,13 +266,14 @@ class SourceCleaner(ControlOperator, CommitListener):
     def snapshot(self) -> CleanerState:
         """What was read in windows that are not known to be published, and what is read in part."""
         reports = [WindowReports.of(window_id, reports) for window_id, reports in self._reports.items()]
-        return CleanerState(reports, dict(self._read_bytes))
+        return CleanerState(reports, dict(self._read_bytes), dict(self._replaced))
 
     def restore(self, state: CleanerState) -> None:
         """Take back what snapshot gave."""
         self._reports = {each.window_id: each.reports() for each in state.reports}
         self._begun = frozenset(self._reports)
         self._read_bytes = dict(state.read_bytes)
+        self._replaced = dict(state.replaced)
 
 
 def _first_id(report: BlockMetadata | SmallFileBatch) -> int:

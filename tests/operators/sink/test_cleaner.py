@@ -18,15 +18,16 @@ from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.testing.operators import OperatorHarness
-from operators import BlockReader, SourceCleaner
+from operators import BlockReader, FileSplitterInput, SourceCleaner
 from tests.operators.reader.test_small_file_batch_reader import written
 from tests.operators.sink.test_merger import app_in, source_files_of
-from tests.operators.splitter.driving import Follower, write
+from tests.operators.splitter.driving import Driver, Follower, Services, write
 
 STORAGE = StorageContext.default()
 
 SPLITTER = "blocks_threshold: 3, block_size: 8, pack_bytes: 64"
 REMOVE = "action: remove"
+SMALL_BLOCKS = {"block_size": 4, "pack_bytes": 0}
 
 
 def tree(root: Path) -> dict[str, bytes]:
@@ -242,6 +243,10 @@ class Cleaning:
         """What a reader says of the blocks of what is appended."""
         with self.path.open("a") as file:
             file.write(content)
+        return self.scan()
+
+    def scan(self) -> list[Any]:
+        """What a reader says of the blocks of what a scan finds."""
         return reports_of(self._follower.next_scan().blocks)
 
     def take(self, reports: list[Any]) -> None:
@@ -351,6 +356,40 @@ def test_versions_of_a_source_file_may_be_published_at_once(is_one_window: bool,
     assert (left(tmp_path), cleaning.remembered) == ({}, 0)
 
 
+def test_a_source_file_that_two_splitters_find_stays_until_it_is_read(tmp_path: Path) -> None:
+    """What both have emitted of it adds up to its size when half of it is unread."""
+    path = write(tmp_path / "in" / "a", "one\ntwo\nsix\nten\n")
+    cleaner = SourceCleaner(action="remove")
+    harness = OperatorHarness(cleaner)
+    splitters = [Driver(FileSplitterInput(files=str(path), **SMALL_BLOCKS), Services(operator_index=at)) for at in (0, 1)]
+    blocks = [reports_of(splitter.everything().blocks) for splitter in splitters]
+    for at in range(4):
+        assert path.exists()
+        harness.window({"input": [each[at] for each in blocks]})
+        cleaner.committed(at + 1)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("is_new_name_free", [True, False])
+def test_a_source_file_goes_when_its_end_is_read_under_another_name(is_new_name_free: bool, tmp_path: Path) -> None:
+    """What was there before was read under the old one, under which there is another file by now."""
+    if not is_new_name_free:
+        write(tmp_path / "in" / "a.1", "waits", mtime_s=1_000_000_000)
+    with Cleaning(tmp_path, pack_bytes=0, block_size=4) as cleaning:
+        cleaning.take(cleaning.reports + cleaning.append("2\n34"))
+        cleaning.cleaner.committed(1)
+        for name in () if is_new_name_free else ("a.1",):
+            (tmp_path / "in" / name).rename(tmp_path / "in" / "a.2")
+        cleaning.path.rename(tmp_path / "in" / "a.1")
+        write(cleaning.path, "new\nw")
+        with (tmp_path / "in" / "a.1").open("a") as file:
+            file.write("5\n")
+        cleaning.restart()
+        cleaning.take(cleaning.scan())
+        cleaning.cleaner.committed(2)
+    assert sorted(left(tmp_path)) == ["a", *([] if is_new_name_free else ["a.2"])]
+
+
 @pytest.mark.parametrize("is_ignored", [True, False])
 def test_a_source_file_stays_whose_beginning_was_left_out(is_ignored: bool, tmp_path: Path) -> None:
     """What was appended to it is read, but what was there before is published nowhere."""
@@ -361,6 +400,7 @@ def test_a_source_file_stays_whose_beginning_was_left_out(is_ignored: bool, tmp_
             cleaning.take(reports)
         cleaning.cleaner.committed(2)
     assert (left(tmp_path), cleaning.remembered) == ({"a": b"1\n2\n3\n"}, 0)
+    assert cleaning.counters == {CLEANED_NOT: 2}
 
 
 def test_what_is_left_out_is_in_the_journal(tmp_path: Path) -> None:
