@@ -224,6 +224,8 @@ FOLLOWED = {
     "make in setup(), which runs where the operator does": BEFORE,
     "name one of them only": BEFORE,
     "name the app with --app": BEFORE,
+    "let one operator read each file": "runs/test_separate_locations.py::"
+    "test_files_are_removed_of_which_each_has_one_splitter",
     "put it elsewhere, or leave it out with ignore_pattern": "runs/test_separate_locations.py::"
     "test_what_the_splitter_passes_over_may_be_written",
     "put the checkpoint on a local disk or on an object store": BEFORE,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dagflow.api.context import RunPreparation
-from dagflow.api.control import Estimator
+from dagflow.api.control import ControlOperator, Estimator
 from dagflow.api.operator import Operator
 from dagflow.api.transactions import TransactionalSink
 from dagflow.errors import DagflowError, Problem, StorageError
@@ -147,8 +148,35 @@ def require_apart(inputs: Iterable[InputLocation], outputs: Mapping[str, str], c
                 )
 
 
+def require_read_once(inputs: Sequence[InputLocation], operators: Mapping[str, Operator]) -> None:
+    """Refuse an app that puts away source files while another of its operators may still have to read them.
+
+    Args:
+        inputs: Where operators read.
+        operators: All operators, by name.
+
+    Raises:
+        StorageError: It would.
+    """
+    removers = [name for name, each in operators.items() if isinstance(each, ControlOperator) and each.removes_input]
+    for one, other in itertools.permutations(inputs, 2):
+        if removers and one.operator != other.operator and one.takes_in(_within(other)):
+            raise StorageError(
+                f"operators '{one.operator}' and '{other.operator}' both read here, and operator '{removers[0]}' "
+                "removes or archives a file when one of them has read it",
+                url=redacted(other.url),
+                hint="let one operator read each file",
+            )
+
+
+def _within(location: InputLocation) -> str:
+    """A directory of which an operator reads some of the files."""
+    is_deeper = "/" in location.glob.removeprefix(join(location.url, ""))
+    return join(location.url, "directory") if is_deeper else location.url
+
+
 def require_paths_apart(app: LogicalPlan, paths: Mapping[str, str]) -> None:
-    """Refuse an app of which the paths show that it would read what it has written itself; see require_apart().
+    """Refuse an app of which the paths show that it would read what it has written itself, or what it has put away.
 
     Args:
         app: The app.
@@ -163,6 +191,7 @@ def require_paths_apart(app: LogicalPlan, paths: Mapping[str, str]) -> None:
         if isinstance(operator, Estimator):
             places.operator = name
             prepare_operator(name, operator, places)
+    require_read_once(places.input_locations, app.instances)
     require_apart(
         places.input_locations, {absolute(path): owner for path, owner in paths.items()}, app.attributes.checkpoint
     )
@@ -253,6 +282,7 @@ def prepare(
         prepare_operator(name, operator, preparation)
     require_outside(preparation.outputs, checkpoint)
     require_apart(preparation.input_locations, preparation.outputs, checkpoint)
+    require_read_once(preparation.input_locations, operators)
     journal.note_outputs(preparation.outputs)
     tag = pending_tag(journal.state.app_uuid, journal.epoch)
     return RunLocations(tuple(preparation.outputs), tuple(preparation.inputs), tag)

@@ -168,3 +168,56 @@ def test_hosts_with_other_inode_numbers_end_in_an_error(tmp_path: Path, monkeypa
             run(load_app(app(tmp_path, rules=", block_size: 4")), runtime=InlineRuntime)
     assert not list(tmp_path.rglob("part-*"))
     assert run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime).records["reader.messages"] == 2
+
+
+TWO_SPLITTERS = """\
+name: apart
+attributes: {{checkpoint: {root}/journal}}
+operators:
+  one: {{class: FileSplitterInput, properties: {{files: "{root}/in"{rules}}}}}
+  two: {{class: FileSplitterInput, properties: {{files: "{root}/{other}"}}}}
+  reader: {{class: BlockReader}}
+  writer: {{class: RecordWriter, properties: {{path: {root}/out}}}}
+  cleaner: {{class: SourceCleaner, properties: {{action: remove}}}}
+streams:
+  blocks: {{from: [one.blocks_metadata_output, two.blocks_metadata_output], to: reader.blocks_metadata_input}}
+  records: {{from: reader.messages, to: writer.input}}
+  read: {{from: reader.blocks_metadata_output, to: cleaner.input}}
+"""
+
+
+def two_splitters(root: Path, other: str, rules: str = "") -> Path:
+    """An app that removes what two splitters read, and a file for each."""
+    for path in (root / "in" / "a.txt", root / "in" / "deep" / "b.txt", root / "elsewhere" / "c.txt"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("one\ntwo\n")
+    (root / "link").symlink_to("in")
+    (root / "app.yaml").write_text(TWO_SPLITTERS.format(root=root, other=other, rules=rules))
+    return root / "app.yaml"
+
+
+@pytest.mark.parametrize(
+    ("other", "rules"),
+    [
+        *(("in", ""), ("in/*.txt", ""), ("in/deep", ""), ("in/*/*.txt", ""), ("in/a.txt", ""), ("link/deep", "")),
+        ("in", ", recursive: false"),
+    ],
+)
+def test_files_are_not_removed_that_two_splitters_read(tmp_path: Path, other: str, rules: str) -> None:
+    """One of them would miss what goes when the other is done; validate says so too, and nothing is read."""
+    path = two_splitters(tmp_path, other, rules)
+    with pytest.raises(StorageError, match=r"operators '\w+' and '\w+' both read here, and operator 'cleaner'"):
+        run(load_app(path), runtime=InlineRuntime)
+    assert "both read here" in "".join(invoke("validate", str(path))[1:])
+    assert (tmp_path / "in" / "a.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("other", "rules"),
+    [("elsewhere", ""), ("in/deep", ", recursive: false"), ("in/*/*.txt", ", recursive: false")],
+)
+def test_files_are_removed_of_which_each_has_one_splitter(tmp_path: Path, other: str, rules: str) -> None:
+    """However near they are."""
+    run(load_app(two_splitters(tmp_path, other, rules)), runtime=InlineRuntime)
+    assert not (tmp_path / "in" / "a.txt").exists()
+    assert (tmp_path / "in" / "deep" / "b.txt").exists() == (other == "elsewhere" and bool(rules))

@@ -27,7 +27,6 @@ STORAGE = StorageContext.default()
 
 SPLITTER = "blocks_threshold: 3, block_size: 8, pack_bytes: 64"
 REMOVE = "action: remove"
-SMALL_BLOCKS = {"block_size": 4, "pack_bytes": 0}
 
 
 def tree(root: Path) -> dict[str, bytes]:
@@ -361,8 +360,10 @@ def test_a_source_file_that_two_splitters_find_stays_until_it_is_read(tmp_path: 
     path = write(tmp_path / "in" / "a", "one\ntwo\nsix\nten\n")
     cleaner = SourceCleaner(action="remove")
     harness = OperatorHarness(cleaner)
-    splitters = [Driver(FileSplitterInput(files=str(path), **SMALL_BLOCKS), Services(operator_index=at)) for at in (0, 1)]
-    blocks = [reports_of(splitter.everything().blocks) for splitter in splitters]
+    blocks = []
+    for at in (0, 1):
+        splitter = FileSplitterInput(files=str(path), block_size=4, pack_bytes=0)
+        blocks.append(reports_of(Driver(splitter, Services(operator_index=at)).everything().blocks))
     for at in range(4):
         assert path.exists()
         harness.window({"input": [each[at] for each in blocks]})
