@@ -125,13 +125,16 @@ class HeldResults:
             StorageError: The store failed.
         """
         before = self.segment_names
-        for name, given in self._given.pop(window_id, {}).items():
+        taken = self._given.pop(window_id, {})
+        # What a window publishes of one result may be held in the next one.
+        since_window = min([window_id, *(self._kept[name].since_window for name in taken)])
+        for name, given in taken.items():
             gone = set(map(id, given))
             rest = [part for part in self._kept[name].parts if id(part) not in gone]
             self._kept[name] = replace(self._kept[name], parts=rest)
         for result in results:
             for name, data in result.parts.items():
-                held = self._kept.get(name) or SavedParts(self._clock(), [])
+                held = self._kept.get(name) or SavedParts(self._clock(), [], since_window)
                 part = self._saved(window_id, name, result.partition, data)
                 self._kept[name] = replace(held, parts=[*held.parts, part])
         self._kept = {name: held for name, held in self._kept.items() if held.parts}

@@ -92,7 +92,7 @@ class WindowCommitter:
             self._publish(window_id, state.intents[window_id].files)
             yield window_id
         if state.last_committed:
-            self._control.committed(state.held.published_through(state.last_committed))
+            self._control.committed(state.published_through(state.last_committed))
 
     def decide(self, results: Sequence[TaskResult]) -> dict[str, TargetDecision]:
         """What targets say of the files of a window, by operator; the same however the tasks came to an end."""
@@ -144,7 +144,7 @@ class WindowCommitter:
         )
         self._journal.append(intent)
         self._publish(window_id, files)
-        self._control.committed(self._journal.state.held.published_through(window_id))
+        self._control.committed(self._journal.state.published_through(window_id))
         self._segments.committed(window_id)
         self._side_inputs.committed(self._journal.state.planned.values())
         logger.info("window committed window=%d files=%d", window_id, len(files))

@@ -23,8 +23,8 @@ class HeldFiles:
     taken: dict[int, dict[str, list[HeldFile]]] = field(default_factory=dict)
     withdrawn: dict[int, dict[str, list[HeldFile]]] = field(default_factory=dict)
 
-    def commit(self, plan: WindowPlan, intent: WindowIntent) -> None:
-        """Take away what a window takes, and add what it holds back."""
+    def commit(self, plan: WindowPlan, intent: WindowIntent, since_window: int = 0) -> None:
+        """Take away what a window takes, and add what it holds back; see HeldFile for since_window."""
         window_id = plan.window_id
         for operator, newest in plan.takes.items():
             waiting = self.waiting.pop(operator, [])
@@ -33,7 +33,7 @@ class HeldFiles:
             self._keep(operator, waiting[len(taken) :])
         for file in intent.held:
             operator = "" if file.facts is None else file.facts.operator
-            self.waiting.setdefault(operator, []).append(HeldFile(window_id, intent.committed_ms, file))
+            self.waiting.setdefault(operator, []).append(HeldFile(window_id, intent.committed_ms, file, since_window))
 
     def publish(self, window_id: int) -> None:
         """Forget what a window has taken: it is published."""
@@ -86,4 +86,5 @@ class HeldFiles:
         Args:
             newest: The newest window that is published as far as it does not hold anything.
         """
-        return min([newest, *(files[0].window_id - 1 for files in self.waiting.values())])
+        held = (each for files in self.waiting.values() for each in files)
+        return min([newest, *((each.since_window or each.window_id) - 1 for each in held)])

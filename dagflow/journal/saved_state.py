@@ -78,10 +78,12 @@ class SavedParts:
     Attributes:
         since_ms: When the first window that it holds was committed, in milliseconds since 1970.
         parts: Its parts, oldest first.
+        since_window: The oldest window of which it may hold something.
     """
 
     since_ms: int
     parts: list[SavedPart]
+    since_window: int = 0
 
     @property
     def is_empty(self) -> bool:

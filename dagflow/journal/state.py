@@ -171,6 +171,15 @@ class JournalState:
         waiting += [files[0].held_ms for files in self.held.waiting.values()]
         return min(filter(None, waiting), default=0)
 
+    def published_through(self, newest: int) -> int:
+        """The newest window of which nothing is held back, neither files nor results, nor of any window before.
+
+        Args:
+            newest: The newest window that is published as far as it does not hold anything.
+        """
+        results = self.committed_state.held_results.values()
+        return min([self.held.published_through(newest), *(each.since_window - 1 for each in results)])
+
     @property
     def unread_bytes(self) -> int:
         """Bytes of input that splitters have emitted in windows that are not committed."""
@@ -253,14 +262,15 @@ class JournalState:
             )
         plan = self.planned.pop(intent.window_id)
         self.committing[intent.window_id] = plan
-        self.before[intent.window_id] = self.committed_state
+        self.before[intent.window_id] = before = self.committed_state
         self.intents[intent.window_id] = intent
         self.last_committed = intent.window_id
         self.last_committed_ms = intent.committed_ms
         self.committed_state = intent.state
         self.left_out = self.left_out.after(intent.skipped, intent.recovered)
         self.retried += plan.retries
-        self.held.commit(plan, intent)
+        published = [before.held_results[name].since_window for name in plan.closes if name in before.held_results]
+        self.held.commit(plan, intent, min(published, default=0))
         for operator, changes in intent.columns.items():
             of_window = intent.window_id, intent.committed_ms, operator
             self.columns += [ColumnHistory(*of_window, change) for change in changes]

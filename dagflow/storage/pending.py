@@ -70,11 +70,14 @@ class HeldFile:
         window_id: The window that wrote it.
         held_ms: When that window was committed, in milliseconds since 1970.
         file: The file; its facts have what `held` says.
+        since_window: The oldest window of which it may have something, where results over several windows are in it;
+            0 where it is of its own window only.
     """
 
     window_id: int
     held_ms: int
     file: PendingFile
+    since_window: int = 0
 
 
 class PendingWriter(ABC):

@@ -61,3 +61,11 @@ def test_a_window_counts_as_published_with_all_before_it(held: HeldFiles) -> Non
     assert held.published_through(5) == 4
     held.commit(WindowPlan(6, takes={"other": 5}), WindowIntent(6))
     assert held.published_through(6) == 6
+
+
+def test_a_file_of_a_result_holds_the_windows_of_the_result(held: HeldFiles) -> None:
+    """What was held as a result may be held as a file of the window that publishes it."""
+    held.commit(WindowPlan(5, takes={"table": 4}), WindowIntent(5, held=[file("5")]), since_window=2)
+    assert held.published_through(5) == 1
+    held.commit(WindowPlan(6, takes={"table": 5}), WindowIntent(6))
+    assert held.published_through(6) == 6
