@@ -153,7 +153,7 @@ Cause = Literal["unreadable", "superseded", "deleted"]
 """Why a range was left out; see Skipped."""
 
 VersionKey = tuple[str, int, int, str]
-"""A version of a file: its URL, as it is shown, its length, modification time and etag."""
+"""A version of a file: its URL, its length, modification time and etag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ class Skipped:
     """A range of a file that was left out.
 
     Attributes:
-        url: The file.
+        url: The file, as it was planned; what is shown of it is redacted().
         start: First byte.
         end: One past the last byte, of the version that was planned.
         reason: Why, in words.

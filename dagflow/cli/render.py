@@ -7,6 +7,7 @@ from dagflow.cli.figures import brief, clock, count, duration, part, size
 from dagflow.cli.output import on_one_line
 from dagflow.metrics.names import BYTE_ACCOUNTING
 from dagflow.report.snapshot import RunSnapshot
+from dagflow.storage.location import redacted
 
 MIN_BUSY_S = 1.0
 """Seconds that operators must have worked before it is told where the time goes."""
@@ -146,7 +147,7 @@ def faster_locally(snapshot: RunSnapshot) -> list[str]:
 
 def described_range(skipped: Skipped) -> str:
     """What was left out of a file, and why."""
-    return f"{on_one_line(skipped.url)} [{skipped.start}, {skipped.end}): {skipped.reason}"
+    return f"{on_one_line(redacted(skipped.url))} [{skipped.start}, {skipped.end}): {skipped.reason}"
 
 
 def left_out_lines(snapshot: RunSnapshot, most: int = 5) -> list[str]:

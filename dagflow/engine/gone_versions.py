@@ -39,19 +39,16 @@ def require_gone(gone: Sequence[Skipped], storage: StorageContext) -> None:
     """Refuse to leave out what only the hosts of the tasks do not see.
 
     Raises:
-        StorageError: The driver sees the very version that a task did not find.
+        StorageError: The driver sees the very version that a task did not find, or cannot tell.
     """
     # The driver opens no file: it cannot tell of bytes that a task has seen.
     for each in [each for each in gone if not each.has_other_bytes][:CHECKED_RANGES]:
         expected = FileStat(each.url, each.size_bytes, each.mtime_ns, each.etag, file_id=each.file_id)
-        try:
-            is_there = not expected.difference(storage.stat(each.url))
-        except StorageError:
-            continue
-        if is_there:
+        # A store that cannot say whether it has the version has not said that it is gone.
+        if storage.backend(each.url).files.has_version(expected):
             raise StorageError(
                 f"a task could not find this version ({each.reason}), and the driver sees it",
-                url=each.url,
+                url=redacted(each.url),
                 hint="every host must see the input under the same path and, on a shared file system, with the same "
                 "inode numbers; see docs/cluster.md",
             )
@@ -98,9 +95,9 @@ def _read_under_their_names(left_out: LeftOut, planned: WindowPlan, skipped: Seq
         for block in item if isinstance(item, TupleBatch) else (item,):
             if not all(hasattr(block, name) for name in ("url", "version", "start", "end")):
                 continue
-            url, version = redacted(block.url), block.version
+            url, version = block.url, block.version
             if ((url, version.size_bytes, version.mtime_ns, version.etag), block.start) not in again:
-                for name in {url, redacted(getattr(block, "moved_from", "")) or url}:
+                for name in {url, getattr(block, "moved_from", "") or url}:
                     read.setdefault(name, []).append(block)
     return [each for each in left_out.newest if any(_is_read_by(each, block) for block in read.get(each.url, ()))]
 
@@ -138,7 +135,8 @@ def log_left_out(window_id: int, skipped: Sequence[Skipped]) -> None:
     """Say in the log of the driver what a window has left out."""
     for each in skipped[:CHECKED_RANGES]:
         logger.warning(
-            "left out window=%d url=%s start=%d end=%d: %s", window_id, each.url, each.start, each.end, each.reason
+            "left out window=%d url=%s start=%d end=%d: %s",
+            *(window_id, redacted(each.url), each.start, each.end, each.reason),
         )
     if len(skipped) > CHECKED_RANGES:
         logger.warning("left out window=%d further ranges=%d", window_id, len(skipped) - CHECKED_RANGES)

@@ -6,7 +6,7 @@ import contextlib
 import html
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dagflow.api.column_typing import type_name
@@ -227,7 +227,7 @@ class _Run:
             rejects=tuple(seen.rejects),
             reject_count=seen.reject_count,
             ends_run=tuple(name for name in seen.rejecting if PortRef(name, REJECTS) not in connected),
-            left_out=tuple(seen.left_out),
+            left_out=tuple(replace(each, url=redacted(each.url)) for each in seen.left_out),
             error=error,
         )
 

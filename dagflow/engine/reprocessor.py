@@ -347,7 +347,7 @@ def _failure_of(results: Sequence[TaskResult], window: _Published) -> DagflowErr
             return error(
                 f"window {window.planned.window_id} has published what was in it, and it would be skipped now: "
                 f"{skipped.reason}",
-                url=skipped.url,
+                url=redacted(skipped.url),
                 hint=_PUT_BACK,
             )
     return None

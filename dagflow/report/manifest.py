@@ -144,7 +144,9 @@ class WindowManifest:
             del shown["made_from"]
             shown["sources"] = list(self.positions_of(output))
             shown["provenance"] = self.provenance_of(output)
-        value["skipped"] = [list(astuple(each)) for each in self.skipped]
+        for part in value["inputs"]:
+            part["url"] = redacted(part["url"])
+        value["skipped"] = [[redacted(each.url), *astuple(each)[1:]] for each in self.skipped]
         return value
 
 
@@ -174,7 +176,7 @@ class TrackedFile:
 
     def to_json(self) -> dict[str, Any]:
         """The file as JSON values."""
-        facts = {"url": self.url, "size_bytes": self.size_bytes, "mtime_ns": self.mtime_ns, "etag": self.etag}
+        facts = {"url": redacted(self.url), "size_bytes": self.size_bytes, "mtime_ns": self.mtime_ns, "etag": self.etag}
         read = {"state": self.ranges.state, "read_bytes": self.ranges.read_bytes}
         return {
             **facts,
@@ -267,7 +269,7 @@ def inputs_of(plan: WindowPlan) -> Iterator[tuple[int, InputRange]]:
                 facts = version.size_bytes, version.mtime_ns, version.etag, block.start, block.end
                 discovered_ms = block.discovered_ms if isinstance(block, _Discovered) else 0
                 block_id = getattr(block, "block_id", UNKNOWN_BLOCK)
-                yield block_id, InputRange(redacted(block.url), *facts, 1, port, partition, discovered_ms)
+                yield block_id, InputRange(block.url, *facts, 1, port, partition, discovered_ms)
 
 
 def tracked_files(checkpoint: str, pattern: str, storage: StorageContext) -> list[TrackedFile]:
@@ -307,7 +309,7 @@ def unmatched(checkpoint: str, pattern: str, storage: StorageContext) -> str:
         JournalError: It cannot be read.
         StorageError: The store failed.
     """
-    urls = (each.url for manifest in manifests(checkpoint, storage) for each in manifest.inputs)
+    urls = (redacted(each.url) for manifest in manifests(checkpoint, storage) for each in manifest.inputs)
     first = ""
     for url in urls:
         if fnmatch.fnmatchcase(name_of(url), pattern.rpartition("/")[2]):
@@ -322,7 +324,7 @@ def _matcher_of(pattern: str) -> Callable[[str], bool]:
     """A function that says whether a location matches; a relative pattern is relative to the working directory."""
     whole = absolute(pattern)
     shown = redacted(whole)
-    return lambda url: url == shown or fnmatch.fnmatchcase(url, shown)
+    return lambda url: redacted(url) == shown or fnmatch.fnmatchcase(redacted(url), shown)
 
 
 def _add(file: TrackedFile, manifest: WindowManifest, part: InputRange, outputs: Sequence[str]) -> None:

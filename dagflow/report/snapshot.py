@@ -304,7 +304,7 @@ class RunSnapshot:
             "left_out": {
                 "ranges": self.left_out.ranges,
                 "bytes": self.left_out.bytes,
-                "newest": [asdict(each) for each in self.left_out.newest[-SHOWN_RANGES:]],
+                "newest": [asdict(each) | {"url": redacted(each.url)} for each in self.left_out.newest[-SHOWN_RANGES:]],
             },
             "busy_seconds": {each.name: round(each.busy_s, 3) for each in self.operators if each.busy_s},
         }

@@ -9,7 +9,7 @@ from typing import ClassVar, Self
 
 from typing_extensions import override
 
-from dagflow.errors import SourceChangedError, StorageError, TransientStorageError
+from dagflow.errors import MissingError, SourceChangedError, StorageError, TransientStorageError
 from dagflow.storage.file_stat import FileStat, require_same_version
 from dagflow.storage.location import redacted
 from dagflow.storage.small_files import Content, LoadedFiles, SmallFiles, fill_buffer
@@ -186,6 +186,17 @@ class Files(ABC):
             StorageError: The store failed.
         """
         require_same_version(expected, self.stat(expected.url))
+
+    def has_version(self, expected: FileStat) -> bool:
+        """Whether a look at a file finds the version that was planned; what was appended to is another one.
+
+        Raises:
+            StorageError: The store failed, so that it is not known.
+        """
+        try:
+            return not expected.difference(self.stat(expected.url))
+        except MissingError:
+            return False
 
     def open_planned(self, planned: FileStat) -> RangedFile | None:
         """Open a file without a look at it, so that its bytes can be requested ahead of their use.

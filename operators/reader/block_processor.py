@@ -11,7 +11,6 @@ from dagflow.api.context import UNKNOWN_SUM, MovedRange, OperatorContext
 from dagflow.api.records import LINE_FEED, Origin, RecordBatch
 from dagflow.errors import MissingError, RecordError, SourceChangedError, StorageError, TransientStorageError
 from dagflow.metrics.names import BLOCKS, BYTES
-from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
 from operators.files.small_file_batch import SmallFileBatch
 from operators.files.source_events import FileFingerprints, ReadPart
@@ -147,7 +146,7 @@ class BlockProcessor:
             events.append(fingerprint)
         if block.moved_from:
             start, end = block.content_start or block.start, accounting.read_until
-            self._context.moved.append(MovedRange(redacted(block.moved_from), start, end))
+            self._context.moved.append(MovedRange(block.moved_from, start, end))
 
     def _leave_out_if_gone(self, block: BlockMetadata, accounting: BlockAccounting, error: Exception) -> None:
         """Leave out a block that could not be read to its end because its file changed.

@@ -105,16 +105,16 @@ class ErrorPolicy:
         if known is None:
             return False
         text = known.reason.partition(": ")[2]
-        error: GoneError = SourceChangedError(text, url=known.url, has_other_bytes=known.has_other_bytes)
+        error: GoneError = SourceChangedError(text, url=redacted(known.url), has_other_bytes=known.has_other_bytes)
         if known.cause == "deleted":
-            error = MissingError(text, url=known.url)
+            error = MissingError(text, url=redacted(known.url))
         self._leave_out_gone(block, error)
         return True
 
     def _leave_out(self, block: BlockMetadata, error: DagflowError, cause: Cause) -> None:
         context, version = self._context, block.version
         skipped = Skipped(
-            *(redacted(block.url), block.start, block.end, _reason(error), cause),
+            *(block.url, block.start, block.end, _reason(error), cause),
             *(version.size_bytes, version.mtime_ns, version.etag, version.file_id),
             has_other_bytes=isinstance(error, SourceChangedError) and error.has_other_bytes,
         )
@@ -127,8 +127,8 @@ class ErrorPolicy:
         if block.moved_from:
             # Listed once, under the name that the file has now.
             end = UNKNOWN_SIZE if block.content_start else block.end
-            context.moved.append(MovedRange(redacted(block.moved_from), block.content_start or block.start, end))
-        logger.warning("block left out url=%s start=%d: %s", skipped.url, block.start, skipped.reason)
+            context.moved.append(MovedRange(block.moved_from, block.content_start or block.start, end))
+        logger.warning("block left out url=%s start=%d: %s", redacted(skipped.url), block.start, skipped.reason)
 
     def _report(self, event: FileFingerprints | None) -> None:
         if event is not None and self._context.source_events is not None:
@@ -144,7 +144,7 @@ def _has_content(block: BlockMetadata) -> bool:
 def version_key(block: BlockMetadata) -> VersionKey:
     """The version of the file that a block is of."""
     version = block.version
-    return redacted(block.url), version.size_bytes, version.mtime_ns, version.etag
+    return block.url, version.size_bytes, version.mtime_ns, version.etag
 
 
 def _reason(error: DagflowError) -> str:

@@ -22,6 +22,7 @@ from dagflow.report.snapshot import RunSnapshot
 from dagflow.report.status import status
 from dagflow.report.table_status import tables_status
 from dagflow.storage.context import StorageContext
+from dagflow.storage.location import redacted
 
 
 @click.command("status")
@@ -134,7 +135,11 @@ def _describe_files(files: Sequence[TrackedFile]) -> str:
         if planned and read:
             amount += f", {count(read)} were read"
         windows = f"{'window' if len(file.windows) == 1 else 'windows'} {', '.join(map(str, file.windows))}"
-        lines += [on_one_line(file.url), f"    {file.ranges.state}: {amount}, {_version(file)}", f"    {windows}"]
+        lines += [
+            on_one_line(redacted(file.url)),
+            f"    {file.ranges.state}: {amount}, {_version(file)}",
+            f"    {windows}",
+        ]
         lines += [f"    -> {on_one_line(url)}" for url in file.outputs]
     return "\n".join(lines)
 
@@ -161,7 +166,7 @@ def _describe_window(manifest: WindowManifest) -> str:
 
 def _range(source: InputRange) -> str:
     extent = f"[{source.start}, {source.end}) of {count(source.size_bytes, 'byte')}"
-    return f" {on_one_line(source.url)} {extent}, {_version(source)}"
+    return f" {on_one_line(redacted(source.url))} {extent}, {_version(source)}"
 
 
 def _version(file: TrackedFile | InputRange) -> str:

@@ -9,6 +9,7 @@ from dagflow.journal.retention import all_windows, find_window
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
 from dagflow.report.manifest import inputs_of
+from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore
 
 LOOK_S = 1.0
@@ -20,7 +21,7 @@ _NEAR = 8
 
 def has_read(window: Window, url: str) -> bool:
     """Whether a window reads, or is to read, some of a file."""
-    return any(part.url == url for _, part in inputs_of(window.plan))
+    return any(redacted(part.url) == url for _, part in inputs_of(window.plan))
 
 
 def last_reader(store: ObjectStore, state: JournalState, url: str, taken_ms: int) -> int:

@@ -50,7 +50,7 @@ class _Version:
     def to_json(self) -> dict[str, Any]:
         """What every list of versions shows."""
         return {
-            "url": self.part.url,
+            "url": redacted(self.part.url),
             "size_bytes": self.part.size_bytes,
             "mtime_ms": self.part.mtime_ns // 1_000_000,
             "etag": self.part.etag,
@@ -77,7 +77,7 @@ def files(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
         if time.monotonic() > deadline:
             following = str(Cursor(window_id + 1))
             break
-        if search and not any(_matches(part.url, search) for _, part in inputs_of(window.plan)):
+        if search and not any(_matches(redacted(part.url), search) for _, part in inputs_of(window.plan)):
             position = 0
             continue
         manifest = manifest_of(window)
@@ -98,7 +98,7 @@ def files(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
 
 def _parts(manifest: WindowManifest, search: str, wanted: str) -> Iterator[tuple[int, InputRange]]:
     for index, part in enumerate(manifest.inputs):
-        if search and not _matches(part.url, search):
+        if search and not _matches(redacted(part.url), search):
             continue
         if wanted and not _state_of(manifest, part).startswith(wanted):
             continue
@@ -142,7 +142,7 @@ def _count_rejects(window: Window, found: dict[tuple[Any, ...], _Version]) -> No
         versions.setdefault(version.part.url, []).append(version)
     for rejects in rejects_of(window):
         for block_id, _, records, _ in rejects.records.sums():
-            for version in versions.get(redacted(rejects.blocks[block_id].url), ()):
+            for version in versions.get(rejects.blocks[block_id].url, ()):
                 if window.plan.window_id in version.windows:
                     version.rejected += records
 
@@ -246,7 +246,7 @@ def _add_window(
     if not has_read(window, url):
         return
     manifest = manifest_of(window)
-    own = [(index, part) for index, part in enumerate(manifest.inputs) if part.url == url]
+    own = [(index, part) for index, part in enumerate(manifest.inputs) if redacted(part.url) == url]
     manifests[manifest.window_id] = manifest
     rejects = list(rejects_of(window)) if window.intent is not None and window.intent.refused else []
     outputs = [(output.url, set(manifest.positions_of(output))) for output in manifest.outputs]
@@ -258,7 +258,7 @@ def _add_window(
         version.ranges.append({**place, "state": _state_of(manifest, part)})
         version.outputs.update(dict.fromkeys(name for name, positions in outputs if index in positions))
         for each in rejects:
-            ids = {block_id for block_id, block in each.blocks.items() if redacted(block.url) == url}
+            ids = {block_id for block_id, block in each.blocks.items() if block.url == part.url}
             for row in each.records.table.select(["block_id", "offset", "length", "reason"]).to_pylist() if ids else ():
                 if row.pop("block_id") in ids and part.start <= row["offset"] < part.end:
                     version.rejects.append({**row, "window": manifest.window_id})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -48,6 +49,7 @@ _TRANSIENT_CODES = {
     "ServiceUnavailable",
     "SlowDown",
 }
+_QUERY = re.compile(r"(https?://[^\s?'\"]*)\?[^\s'\"]*")
 _PRECONDITION_CODES = {"412", "PreconditionFailed"}
 _MISSING_CODES = {"404", "410", "NoSuchKey", "NoSuchBucket", "NoSuchUpload"}
 
@@ -143,8 +145,9 @@ class FsspecClient:
         cause = error.__cause__
         if isinstance(error, FileNotFoundError) and isinstance(cause, Exception) and self.is_transient(cause):
             error = cause  # fsspec says that a file is not found, whatever a web server has answered
-        # Some clients quote the server's stack trace.
+        # Some clients quote the server's stack trace, some the whole location.
         reason = without_secrets(str(error), self.options).split("\n\tat ")[0].strip()
+        reason = _QUERY.sub(r"\1?***", reason)
         message = f"cannot {action}: {reason}"
         code = _code_of(error)
         if code in _PRECONDITION_CODES:

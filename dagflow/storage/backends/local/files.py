@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 
 from typing_extensions import override
 
-from dagflow.errors import StorageError
+from dagflow.errors import MissingError, StorageError
 from dagflow.storage.backends.local.disk import translated
 from dagflow.storage.backends.local.local_file import LocalFile, require_version, stat_of
 from dagflow.storage.backends.local.small_files import load
@@ -56,6 +57,18 @@ class LocalFiles(Files):
     @override
     def require_version(self, expected: FileStat) -> None:
         require_version(expected, self.stat(expected.url), expected.url)
+
+    @override
+    def has_version(self, expected: FileStat) -> bool:
+        """A pipe, or a file where its directory was, has taken its place as another file would have."""
+        try:
+            with translated(expected.url, "look at"):
+                found = os.stat(expected.url)
+        except StorageError as error:
+            if isinstance(error, MissingError) or isinstance(error.__cause__, NotADirectoryError):
+                return False
+            raise
+        return stat.S_ISREG(found.st_mode) and not expected.difference(stat_of(expected.url, found))
 
     @override
     def load(self, files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:
