@@ -128,6 +128,18 @@ FOLLOWED = {
     "let the app name another table, and start over": "engine/test_publication.py::"
     "test_a_replay_into_a_target_is_refused",
     # files and records
+    "copy it to a disk, or to a store that does": "storage/backends/test_http.py::"
+    "test_a_file_of_unknown_length_is_copied_and_not_empty",
+    "copy the file to a disk, and read the copy": "storage/test_files.py::"
+    "test_a_client_that_cannot_read_a_part_is_not_a_file_that_changed",
+    "name it without the cache": "storage/backends/fsspec/test_client.py::"
+    "test_a_cache_of_files_is_left_out_of_a_location",
+    "serve it by a server that answers byte ranges": "storage/backends/test_http.py::"
+    "test_a_server_without_ranges_is_left_for_one_that_has_them",
+    "take the slash off its end": "operators/splitter/scan/test_scan_roots.py::"
+    "test_a_file_that_is_named_as_a_directory_is_named_again",
+    "a web server cannot be asked for the files of a directory": "operators/splitter/scan/test_scan_roots.py::"
+    "test_from_a_web_server_single_files_are_read",
     "call the reader '…' again": "engine/test_reject_replay.py::test_a_reader_of_another_name_is_refused",
     "give the column another type under partition_values": "operators/reader/test_path_values.py::"
     "test_a_refused_file_comes_back_when_its_column_has_another_type",

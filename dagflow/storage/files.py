@@ -98,6 +98,12 @@ class RangedFile(ReadableFile):
             StorageError: The store failed.
         """
         data = self.request(start, end)
+        if len(data) > end - start:
+            raise StorageError(
+                f"the store was asked for {end - start} bytes, and gave {len(data)}",
+                url=redacted(self.found.url),
+                hint="copy the file to a disk, and read the copy: the store's client cannot read a part of it",
+            )
         if len(data) != end - start:
             raise SourceChangedError(
                 f"it had {self.size_bytes} bytes, now it ends at {start + len(data)}", url=redacted(self.found.url)
@@ -142,6 +148,10 @@ class Files(ABC):
             SourceChangedError: It is another version.
             StorageError: It is no regular file, or the store failed.
         """
+
+    def no_listing(self, url: str) -> str:
+        """What to do where the directory at a location cannot be listed on any day; "" where it can."""
+        return ""
 
     @abstractmethod
     def list(self, url: str) -> Iterator[FileStat]:

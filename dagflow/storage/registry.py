@@ -16,6 +16,8 @@ BACKENDS: Final = {
     "": f"{_BUILT_IN}.local.LocalBackend",
     "s3": f"{_BUILT_IN}.s3.S3Backend",
     "s3a": f"{_BUILT_IN}.s3.S3Backend",
+    "http": f"{_BUILT_IN}.http.HttpBackend",
+    "https": f"{_BUILT_IN}.http.HttpBackend",
     "hdfs": f"{_BUILT_IN}.hdfs.HdfsBackend",
     "viewfs": f"{_BUILT_IN}.hdfs.HdfsBackend",
 }
@@ -23,7 +25,7 @@ BACKENDS: Final = {
 neither fsspec nor a client."""
 
 ANY_OTHER: Final = f"{_BUILT_IN}.fsspec.FsspecBackend"
-"""Reaches every other scheme that fsspec knows, and chains such as `simplecache::s3`."""
+"""Reaches every other scheme that fsspec knows, and chains such as `zip://a::s3://b/c`."""
 
 
 def backend_of(url: str, options: StorageOptions) -> Backend:

@@ -88,6 +88,11 @@ class ListedStats(Sequence[ListedStat]):
         """Whether each has an etag."""
         return np.fromiter(map(bool, self.etags), bool) if self.etags else np.zeros(len(self), bool)
 
+    @property
+    def has_unmarked(self) -> bool:
+        """Whether there is a file of which nothing but its size is known."""
+        return bool(((self.size_bytes >= 0) & (self.mtime_ns == 0) & (self.file_ids == 0) & ~self.has_etag).any())
+
     def slice(self, start: int, end: int) -> ListedStats:
         """Rows [start, end)."""
         columns = self.size_bytes[start:end], self.mtime_ns[start:end], self.file_ids[start:end]

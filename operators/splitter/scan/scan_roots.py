@@ -87,11 +87,25 @@ def find_root(named: str, storage: StorageContext, *, is_literal: bool = False) 
 
     Raises:
         MissingError: There is no such file or directory, and the name is not a glob.
+        StorageError: It is a file and named as a directory, or a directory or glob where nothing can be listed.
     """
     path, lister = _place_of(named, storage)
     kind = lister.kind(path)
+    advice = storage.backend(named).files.no_listing(named)
+    if advice and (kind == "directory" or named.endswith("/")):
+        raise StorageError("it is a directory", url=redacted(named), hint=advice)
+    if kind == "file" and named.endswith("/"):
+        raise StorageError(
+            "it is a file, and its location ends as that of a directory",
+            url=redacted(named),
+            hint="take the slash off its end",
+        )
     if kind is not None:
         return Root(named, kind, path, lister, prefix=storage.roots.key_prefix(path))
+    if advice:
+        if not is_literal and any(sign in named for sign in "*["):
+            raise StorageError("no file has this name, and a glob cannot be read", url=redacted(named), hint=advice)
+        raise MissingError("no such file", url=redacted(named))
     root = None if is_literal else _glob(named, path, lister, storage)
     if root is None:
         raise MissingError("no such file or directory", url=redacted(named), hint=_closest(path, lister))

@@ -25,6 +25,12 @@ from operators.splitter.scan.stat_prefetch import StatPrefetcher
 from operators.splitter.scan.walk import READ_ALREADY, Walk
 from operators.splitter.scan.workers import WorkerProcesses, Workers
 
+NO_MARKS = (
+    "the store tells neither when a file was modified nor a tag of its content, so that a change that leaves the size "
+    "as it was is not noticed"
+)
+"""Said of a location whose files have nothing but a size."""
+
 
 class Scanner:
     """Lists what locations name.
@@ -127,11 +133,11 @@ class Scanner:
             if stat is None and not self._tolerates_missing:
                 raise MissingError("neither a file nor a directory", url=redacted(root.named))
             if stat is not None:
-                yield ListedFiles.single(root, root.base, stat)
+                yield self._noted(ListedFiles.single(root, root.base, stat))
             return
         walk = Walk(root, self._selection, self._counters, StatPrefetcher(workers), own_names, self._notices)
         try:
-            yield from walk.steps()
+            yield from map(self._noted, walk.steps())
         except MissingError:
             # Only the root itself: a directory further down that goes away ends nothing.
             if not self._tolerates_missing:
@@ -139,6 +145,12 @@ class Scanner:
         if root.kind == "glob" and not walk.has_matched and not self._tolerates_missing:
             place = redacted(root.lister.url(root.base))
             raise MissingError(f"the glob matches nothing in {place}", url=redacted(root.named), hint=listed_in(root))
+
+    def _noted(self, files: ListedFiles) -> ListedFiles:
+        """The files; warns of a root whose store has nothing but sizes to tell versions apart."""
+        if not files.root.is_local and files.stats.has_unmarked:
+            self._notices.say(NO_MARKS, os.fsencode(redacted(files.root.named)))
+        return files
 
 
 def _first_name(root: Root) -> bytes:

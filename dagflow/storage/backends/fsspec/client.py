@@ -29,7 +29,7 @@ _EXTRAS = {
 """The extra of dagflow that installs the package for a scheme."""
 
 # fsspec's own client for HDFS needs Hadoop's native library, which no Python package brings along. Registered here and
-# not with the HDFS backend, because chains such as `simplecache::hdfs` lead to it, too.
+# not with the HDFS backend, because chains such as `zip://a::hdfs://b` lead to it, too.
 for _scheme, _class in (("hdfs", "HdfsFileSystem"), ("viewfs", "ViewfsFileSystem")):
     fsspec.register_implementation(
         _scheme, f"hdfs_native.fsspec.{_class}", clobber=True, errtxt="hdfs-native is not installed"
@@ -49,6 +49,7 @@ _TRANSIENT_CODES = {
     "ServiceUnavailable",
     "SlowDown",
 }
+_CACHES = {"blockcache", "cached", "filecache", "simplecache"}
 _QUERY = re.compile(r"(https?://[^\s?'\"]*)\?[^\s'\"]*")
 _PRECONDITION_CODES = {"412", "PreconditionFailed"}
 _MISSING_CODES = {"404", "410", "NoSuchKey", "NoSuchBucket", "NoSuchUpload"}
@@ -65,7 +66,7 @@ class FsspecClient:
     """Gives the file system of each URL of a scheme; picklable, holds no connection.
 
     Args:
-        scheme: The scheme; of a chain such as `simplecache::s3` all of it.
+        scheme: The scheme; of a chain such as `zip://a::s3://b` the first.
         options: Options by protocol.
     """
 
@@ -80,10 +81,11 @@ class FsspecClient:
         fsspec has a file system for each thread, as some of its clients are not safe for several.
 
         Raises:
-            StorageError: The scheme is unknown, its package is not installed, the URL holds a credential, or the
-                client connects at once and fails.
+            StorageError: The scheme is unknown, its package is not installed, the URL holds a credential or names a
+                cache, or the client connects at once and fails.
         """
         require_no_credentials(url)
+        _require_no_cache(url)
         try:
             filesystem, path = fsspec.core.url_to_fs(self._chain_of(url), **self.arguments())
         except ImportError as error:
@@ -103,6 +105,10 @@ class FsspecClient:
         if "::" not in path or issubclass(fsspec.get_filesystem_class(first), AbstractArchiveFileSystem):
             return url
         return scheme + mark + path.replace("::", _NO_LINK)
+
+    def is_chain(self, url: str) -> bool:
+        """Whether a URL leads through one file system to another, as into an archive."""
+        return "::" in self._chain_of(url)
 
     def path_of(self, url: str) -> str:
         """The path of a URL in its file system."""
@@ -171,6 +177,18 @@ def available_protocols() -> list[str]:
     """The schemes that fsspec has a file system for, installed or not."""
     found: list[str] = fsspec.available_protocols()
     return found
+
+
+def _require_no_cache(url: str) -> None:
+    parts = url.split("::")
+    caches = [part for part in parts[:-1] if part.partition("://")[0] in _CACHES]
+    if caches:
+        without = redacted("::".join(part for part in parts if part not in caches))
+        raise StorageError(
+            f"{caches[0]} keeps copies of files, and would give the bytes of an older version for those of a newer one",
+            url=redacted(url),
+            hint=f"name it without the cache: {without}",
+        )
 
 
 def _code_of(error: BaseException | None) -> str:

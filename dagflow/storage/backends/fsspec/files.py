@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -63,12 +64,18 @@ class FsspecFiles(Files):
         return self.file_of(planned) if self.client.is_concurrent else None
 
     @override
+    def no_listing(self, url: str) -> str:
+        return "of an archive only single files can be read: name each of them" if self.client.is_chain(url) else ""
+
+    @override
     def list(self, url: str) -> Iterator[FileStat]:
         """Yield from one answer that holds the whole directory.
 
         fsspec takes slashes off the ends of paths, so that a directory without a name cannot be listed: a warning
         says once that there is one.
         """
+        if advice := self.no_listing(url):
+            raise StorageError("it cannot be listed", url=redacted(url), hint=advice)
         filesystem, path = self.client.locate(url)
         with self.client.translated(url, "list"):
             listed = filesystem.ls(path, detail=True)
@@ -82,10 +89,10 @@ class FsspecFiles(Files):
         yield from sorted(found, key=sort_key)
 
     def _warn_of_directories(self, url: str, entries: Iterable[dict[str, Any]]) -> None:
-        # A web page may lead to itself; and a directory that has a version is what shows that the listed one exists.
-        if self.client.scheme.endswith(("http", "https")) or url in self._warned:
-            return
-        if any(entry["type"] == "directory" and not any(map(entry.get, _VERSIONS)) for entry in entries):
+        # A directory that has a version is what shows that the listed one exists.
+        if url not in self._warned and any(
+            entry["type"] == "directory" and not any(map(entry.get, _VERSIONS)) for entry in entries
+        ):
             self._warned.add(url)
             logger.warning("left out: a directory without a name cannot be listed url=%s//", redacted(url))
 
@@ -135,9 +142,16 @@ def stat_of(url: str, info: dict[str, Any]) -> FileStat:
     """What a file system of fsspec says of a file or directory."""
     if info["type"] == "directory":
         return FileStat(url, 0, is_directory=True)
+    if info.get("size") is None:
+        raise StorageError(
+            "the store does not say how long the file is",
+            url=redacted(url),
+            hint="copy it to a disk, or to a store that does, and read the copy; a web server says so by a "
+            "Content-Length without a Content-Encoding",
+        )
     tag = next((info[name] for name in _TAGS if info.get(name)), "")
     tag = hashlib.sha256(tag).hexdigest()[:32] if isinstance(tag, bytes) else str(tag).strip('"')
-    return FileStat(url, int(info["size"] or 0), _nanoseconds(info), tag)
+    return FileStat(url, int(info["size"]), _nanoseconds(info), tag)
 
 
 def _nanoseconds(info: dict[str, Any]) -> int:
@@ -152,6 +166,8 @@ def _nanoseconds(info: dict[str, Any]) -> int:
             return int(value.timestamp()) * 10**9 + value.microsecond * 1000
         if isinstance(value, (int, float)):
             return round(value * 10**6) * 1000  # a float holds no more than microseconds of our time
+    if re.match(r"\d{14}", modified := str(info.get("modify", ""))):  # FTP
+        return int(datetime.strptime(modified[:14] + "Z", "%Y%m%d%H%M%S%z").timestamp()) * 10**9
     return 0
 
 

@@ -63,13 +63,12 @@ def test_a_server_that_does_not_answer_is_tried_again() -> None:
         StorageContext.default().stat(f"http://127.0.0.1:{port}/a")
 
 
-@pytest.mark.parametrize("chain", ["", "simplecache::"])
-def test_colons_in_a_path_make_no_chain(chain: str) -> None:
+def test_colons_in_a_path_make_no_chain() -> None:
     """What a listing tells is read, though fsspec takes `::` for the link of a chain."""
     place = uuid.uuid4().hex
     fsspec.filesystem("memory").pipe_file(f"/{place}/ut::a::b.log", b"12")
-    (found,) = STORAGE.list_directory(f"{chain}memory://{place}")
-    assert found.url == f"{chain}memory://{place}/ut::a::b.log"
+    (found,) = STORAGE.list_directory(f"memory://{place}")
+    assert found.url == f"memory://{place}/ut::a::b.log"
     assert STORAGE.stat(found.url) == found
     assert content(found.url) == b"12"
 
@@ -88,3 +87,18 @@ def test_a_file_in_an_archive_is_reached_by_a_chain(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
         archive.writestr("a.log", "12")
     assert content(f"zip://a.log::{tmp_path}/x.zip") == b"12"
+
+
+@pytest.mark.parametrize("cache", ["simplecache", "filecache", "blockcache"])
+def test_a_cache_of_files_is_left_out_of_a_location(cache: str) -> None:
+    """It would give the bytes that a file had before; without it the location has the file."""
+    store = f"memory://{uuid.uuid4().hex}"
+    storage = StorageContext.default()
+    storage.objects(store).create_if_absent("a", b"line")
+    for url in (f"{cache}::{store}/a", f"{cache}://a::{store}/a"):
+        with pytest.raises(StorageError, match=f"{cache}.* keeps copies of files") as raised:
+            storage.stat(url)
+        assert raised.value.hint == f"name it without the cache: {store}/a"
+    with pytest.raises(StorageError, match="name it without the cache: zip://a::memory://b"):
+        storage.stat(f"zip://a::{cache}::memory://b")
+    assert storage.stat(f"{store}/a").size_bytes == 4

@@ -7,6 +7,8 @@ import uuid
 import fsspec
 import pytest
 
+from dagflow.errors import StorageError
+from dagflow.storage.backends.fsspec.files import stat_of
 from tests.storage.shared import STORAGE
 
 
@@ -34,3 +36,21 @@ def test_content_under_the_name_of_a_directory_is_told(caplog: pytest.LogCapture
     assert shown == [(f"memory://{place}/{name}", size) for name, size in (("", 2), ("a", 2), ("b", 0))]
     assert [each.url for each in STORAGE.list_directory(f"memory://{place}/b")] == [f"memory://{place}/b/c"]
     assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("modified", "seconds"),
+    [("20261123100000", 1795428000), ("20261123100000.123", 1795428000), ("Nov 23 10:00", 0), ("", 0)],
+)
+def test_a_file_of_ftp_has_the_time_that_its_server_says(modified: str, seconds: int) -> None:
+    """Of a listing for people the time is not used: it changes its form when the file is half a year old."""
+    found = stat_of("ftp://h/a", {"type": "file", "size": 3, "modify": modified})
+    assert (found.size_bytes, found.mtime_ns) == (3, seconds * 10**9)
+
+
+def test_a_file_without_a_size_is_not_an_empty_one() -> None:
+    """It would be taken as read."""
+    assert stat_of("x://h/a", {"type": "file", "size": 0}).size_bytes == 0
+    for info in ({"size": None}, {}):
+        with pytest.raises(StorageError, match="does not say how long"):
+            stat_of("x://h/a", {"type": "file", **info})

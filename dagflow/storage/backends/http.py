@@ -1,0 +1,104 @@
+"""Files of web servers, by HTTP: single files, each by its own URL."""
+
+from __future__ import annotations
+
+import contextlib
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from fsspec.asyn import sync
+from typing_extensions import override
+
+from dagflow.errors import StorageError
+from dagflow.storage.backends.fsspec import FsspecBackend
+from dagflow.storage.backends.fsspec.client import FsspecClient
+from dagflow.storage.backends.fsspec.files import FsspecFile, FsspecFiles, stat_of
+from dagflow.storage.file_stat import FileStat, require_same_version
+from dagflow.storage.files import RangedFile
+from dagflow.storage.location import redacted
+
+_MARKS = ("ETag", "Last-Modified")
+_NAME_FILES = "a web server cannot be asked for the files of a directory: name each file by its own URL"
+
+
+class HttpClient(FsspecClient):
+    """Makes fsspec's file system for web servers, which have to send files as they are."""
+
+    @override
+    def arguments(self) -> dict[str, Any]:
+        """A file that is compressed on its way has another length, and its ranges are of the compressed bytes."""
+        given = super().arguments()
+        return {**given, "headers": {**given.get("headers", {}), "Accept-Encoding": "identity"}}
+
+
+class HttpFile(FsspecFile):
+    """A file of a web server.
+
+    Guarantee: each answer is of the version that was opened, as far as the server sends a tag or a time with it.
+    """
+
+    @override
+    def request(self, start: int, end: int) -> bytes:
+        with self._client.translated(self.found.url, f"read at {start}"):
+            data: bytes = sync(self._filesystem.loop, self._get, start, end)
+            return data
+
+    async def _get(self, start: int, end: int) -> bytes:
+        # By fsspec's session, and not by its cat_file(), which takes whatever comes and as much as comes.
+        filesystem, options = self._filesystem, dict(self._filesystem.kwargs)
+        headers = {**options.pop("headers", {}), "Range": f"bytes={start}-{end - 1}"}
+        session = await filesystem.set_session()
+        async with session.get(filesystem.encode_url(self._path), headers=headers, **options) as answer:
+            answer.raise_for_status()
+            is_range = answer.status == 206
+            size = answer.headers.get("Content-Range", "").rpartition("/")[2] if is_range else answer.content_length
+            marks = {name: answer.headers[name] for name in _MARKS if name in answer.headers}
+            info = {**marks, "type": "file", "size": self.size_bytes if size in ("", "*", None) else size}
+            is_encoded = answer.headers.get("Content-Encoding", "identity") != "identity"
+            if is_encoded or not (is_range or end - start == self.size_bytes):
+                what = "compressed, though" if is_encoded else "whole, and"
+                raise StorageError(
+                    f"the server sends the file {what} it was asked for {end - start} of its {self.size_bytes} bytes",
+                    url=redacted(self.found.url),
+                    hint="serve it by a server that answers byte ranges as they are, or download it and read the copy",
+                )
+            require_same_version(self.found, _stat(self.found.url, info))
+            data: bytes = await answer.read()
+            return data
+
+
+class HttpFiles(FsspecFiles):
+    """Files of web servers; they have no directories that could be listed."""
+
+    @override
+    def no_listing(self, url: str) -> str:
+        return _NAME_FILES
+
+    @override
+    def stat(self, url: str) -> FileStat:
+        filesystem, path = self.client.locate(url)
+        with self.client.translated(url, "look at"):
+            info = filesystem.info(path)
+            answered = urlsplit(info.get("url", path))
+            if (answered.path or "/").endswith("/") and not answered.query:
+                raise StorageError("it is a directory of a web server", url=redacted(url), hint=_NAME_FILES)
+            return _stat(url, info)
+
+    @override
+    def file_of(self, found: FileStat) -> RangedFile:
+        return HttpFile(self.client, found)
+
+
+class HttpBackend(FsspecBackend):
+    """Web servers, by fsspec's client."""
+
+    client_class = HttpClient
+    files_class = HttpFiles
+
+
+def _stat(url: str, info: dict[str, Any]) -> FileStat:
+    modified = None
+    with contextlib.suppress(ValueError):  # what a server says amiss is not said
+        modified = parsedate_to_datetime(info["Last-Modified"]) if "Last-Modified" in info else None
+    return stat_of(url, {**info, "last_modified": modified})

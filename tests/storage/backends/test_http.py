@@ -1,0 +1,120 @@
+"""Files of web servers: one version of a file, or an error that says what the server does amiss."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dagflow.errors import SourceChangedError, StorageError
+from dagflow.storage.context import StorageContext
+from dagflow.storage.files import ReadableFile
+from tests.web_server import WebServer, web_server
+
+DATA = b"0123456789"
+MONDAY, LATER = "Mon, 23 Nov 2026 10:00:00 GMT", "Mon, 23 Nov 2026 10:00:01 GMT"
+
+
+@pytest.fixture
+def server() -> Iterator[WebServer]:
+    """A web server with one file."""
+    pytest.importorskip("aiohttp", reason="fsspec reads HTTP by it")
+    with web_server() as server:
+        server.files["/a"] = DATA
+        yield server
+
+
+def opened(url: str) -> ReadableFile:
+    return StorageContext.default().open_file(url)
+
+
+def read(url: str, offset: int = 0, length: int = 10) -> bytes:
+    buffer = bytearray(length)
+    with opened(url) as file:
+        return bytes(buffer[: file.read_into(offset, memoryview(buffer))])
+
+
+def test_a_file_is_read_in_parts_as_it_is(server: WebServer) -> None:
+    """No server is given leave to compress it, which would change its length; other headers are sent as well."""
+    assert (read(f"{server.url}/a", 2, 3), read(f"{server.url}/a", 8, 9)) == (b"234", b"89")
+    assert {accepted for *_, accepted in server.requests} == {"identity"}
+    storage = StorageContext.of({"http": {"headers": {"X-Key": "k", "Accept-Encoding": "gzip"}}}, {})
+    with storage.open_file(f"{server.url}/a") as file:
+        file.read_into(0, memoryview(bytearray(3)))
+    assert {accepted for *_, accepted in server.requests} == {"identity"}
+
+
+def test_a_server_without_ranges_is_left_for_one_that_has_them(server: WebServer, tmp_path: Path) -> None:
+    """What it sends for a part is the whole file, which is not read; so a whole file can be."""
+    server.has_ranges = False
+    assert read(f"{server.url}/a") == DATA
+    with pytest.raises(StorageError, match="sends the file whole, and it was asked for 3 of its 10 bytes") as raised:
+        read(f"{server.url}/a", 2, 3)
+    assert not isinstance(raised.value, SourceChangedError)
+    # The two ways out that it names.
+    (tmp_path / "copy").write_bytes(read(f"{server.url}/a"))
+    assert read(str(tmp_path / "copy"), 2, 3) == b"234"
+    server.has_ranges = True
+    assert read(f"{server.url}/a", 2, 3) == b"234"
+
+
+def test_a_server_that_compresses_all_it_sends_is_not_read(server: WebServer) -> None:
+    """The bytes of the range would be others."""
+    with opened(f"{server.url}/a") as file:
+        server.files["/a"], server.headers = gzip.compress(DATA), {"Content-Encoding": "gzip"}
+        with pytest.raises(StorageError, match="sends the file compressed, though it was asked for 10"):
+            file.read_into(0, memoryview(bytearray(10)))
+
+
+@pytest.mark.parametrize("kind", ["chunked", "compressed"])
+def test_a_file_of_unknown_length_is_copied_and_not_empty(server: WebServer, tmp_path: Path, kind: str) -> None:
+    """Its end could not be told from a connection that broke."""
+    server.is_chunked = kind == "chunked"
+    server.headers = {"Content-Encoding": "gzip"} if kind == "compressed" else {}
+    with pytest.raises(StorageError, match="the store does not say how long the file is"):
+        read(f"{server.url}/a")
+    (tmp_path / "copy").write_bytes(DATA)
+    assert read(str(tmp_path / "copy")) == DATA
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        ({"ETag": '"1"'}, {"ETag": '"2"'}, "its etag was 1, now it is 2"),
+        ({"Last-Modified": MONDAY}, {"Last-Modified": LATER}, "it was modified at 1795428000000000000 ns, now at"),
+        ({}, {}, "it had 10 bytes, now it has 11"),
+    ],
+    ids=["tag", "time", "size"],
+)
+def test_an_answer_of_another_version_is_refused(
+    server: WebServer, before: dict[str, str], after: dict[str, str], told: str
+) -> None:
+    """Each answer says what it is of, so that two versions are not mixed."""
+    server.headers = before
+    with opened(f"{server.url}/a") as file:
+        file.read_into(0, memoryview(bytearray(3)))
+        server.headers, server.files["/a"] = after, b"abcdefghij" if after else b"abcdefghijk"
+        with pytest.raises(SourceChangedError, match=told):
+            file.read_into(3, memoryview(bytearray(3)))
+
+
+@pytest.mark.parametrize(("said", "seconds"), [(MONDAY, 1795428000), ("yesterday", 0), ("", 0)])
+def test_the_time_of_a_file_is_its_last_modification(server: WebServer, said: str, seconds: int) -> None:
+    """A time that is none is not known."""
+    server.headers = {"Last-Modified": said} if said else {}
+    assert StorageContext.default().stat(f"{server.url}/a").mtime_ns == seconds * 10**9
+
+
+def test_the_index_of_a_directory_is_no_file(server: WebServer) -> None:
+    """A server redirects to it; of a file elsewhere, or one that a query names, that is no matter."""
+    server.files |= {"/logs/": b"<html>", "/?f=1": DATA, "/b": DATA}
+    server.moved = {"/logs": "/logs/", "/a": "/b"}
+    for url in (f"{server.url}/logs", f"{server.url}/"):
+        server.files["/"] = b"<html>"
+        with pytest.raises(StorageError, match="it is a directory of a web server"):
+            read(url)
+    with pytest.raises(StorageError, match="it cannot be listed"):
+        next(StorageContext.default().list_directory(f"{server.url}/logs"))
+    assert [read(f"{server.url}{path}") for path in ("/a", "/?f=1")] == [DATA, DATA]
