@@ -130,12 +130,12 @@ FOLLOWED = {
     # files and records
     "copy it to a disk, or to a store that does": "storage/backends/test_http.py::"
     "test_a_file_of_unknown_length_is_copied_and_not_empty",
-    "copy the file to a disk, and read the copy": "storage/test_files.py::"
-    "test_a_client_that_cannot_read_a_part_is_not_a_file_that_changed",
+    "leave it out with on_error: skip on the reader, and read a copy of it": "runs/test_web_files.py::"
+    "test_a_file_that_cannot_be_read_in_parts_is_read_as_a_copy",
     "name it without the cache": "storage/backends/fsspec/test_client.py::"
     "test_a_cache_of_files_is_left_out_of_a_location",
-    "serve it by a server that answers byte ranges": "storage/backends/test_http.py::"
-    "test_a_server_without_ranges_is_left_for_one_that_has_them",
+    "serve it by a server that answers byte ranges": "runs/test_web_files.py::"
+    "test_a_file_that_cannot_be_read_in_parts_is_read_as_a_copy",
     "take the slash off its end": "operators/splitter/scan/test_scan_roots.py::"
     "test_a_file_that_is_named_as_a_directory_is_named_again",
     "a web server cannot be asked for the files of a directory": "operators/splitter/scan/test_scan_roots.py::"

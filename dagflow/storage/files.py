@@ -102,7 +102,8 @@ class RangedFile(ReadableFile):
             raise StorageError(
                 f"the store was asked for {end - start} bytes, and gave {len(data)}",
                 url=redacted(self.found.url),
-                hint="copy the file to a disk, and read the copy: the store's client cannot read a part of it",
+                hint="leave it out with on_error: skip on the reader, and read a copy of it from a disk: the store's "
+                "client cannot read a part of a file",
             )
         if len(data) != end - start:
             raise SourceChangedError(

@@ -61,7 +61,8 @@ class HttpFile(FsspecFile):
                 raise StorageError(
                     f"the server sends the file {what} it was asked for {end - start} of its {self.size_bytes} bytes",
                     url=redacted(self.found.url),
-                    hint="serve it by a server that answers byte ranges as they are, or download it and read the copy",
+                    hint="serve it by a server that answers byte ranges as they are, or leave it out with on_error: "
+                    "skip on the reader, and read a copy of it",
                 )
             require_same_version(self.found, _stat(self.found.url, info))
             data: bytes = await answer.read()

@@ -1,0 +1,52 @@
+"""Runs over files of a web server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dagflow.engine.run import RunOptions, run
+from dagflow.errors import StorageError
+from dagflow.plan.load import load_app
+from dagflow.report.snapshot import RunSnapshot
+from dagflow.runtime.inline import InlineRuntime
+from tests.properties.test_grown_files import published
+from tests.web_server import web_server
+
+APP = """\
+name: sample
+attributes: {{checkpoint: {folder}/journal}}
+operators:
+  splitter: {{class: FileSplitterInput, properties: {{files: ["{file}"], pack_bytes: 0, block_size: 64KiB}}}}
+  reader: {{class: BlockReader, properties: {{min_readers: 2, max_readers: 2, on_error: {on_error}}}}}
+  writer: {{class: RecordWriter, properties: {{path: "{folder}/out"}}, partition: parallel}}
+streams:
+  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
+  records: {{from: reader.messages, to: writer.input}}
+"""
+
+
+@pytest.mark.parametrize("way_out", ["a copy", "another server"])
+def test_a_file_that_cannot_be_read_in_parts_is_read_as_a_copy(tmp_path: Path, way_out: str) -> None:
+    """Or where its server has learned to send parts: each record once, over a window that failed."""
+    pytest.importorskip("aiohttp", reason="fsspec reads HTTP by it")
+    data = b"".join(b"line %07d\n" % number for number in range(20_000))
+
+    def again(file: str, on_error: str = "fail") -> RunSnapshot:
+        (tmp_path / "app.yaml").write_text(APP.format(folder=tmp_path, file=file, on_error=on_error))
+        return run(load_app(str(tmp_path / "app.yaml")), RunOptions(), runtime=InlineRuntime)
+
+    with web_server() as server:
+        server.files["/a"], server.has_ranges = data, False
+        with pytest.raises(StorageError, match="sends the file whole") as raised:
+            again(f"{server.url}/a")
+        assert "or leave it out with on_error: skip on the reader, and read a copy" in raised.value.hint
+        if way_out == "a copy":
+            (tmp_path / "copy").write_bytes(data)
+            left_out = again(str(tmp_path / "copy"), on_error="skip").left_out
+            assert (left_out.bytes, {each.url for each in left_out.newest}) == (len(data), {f"{server.url}/a"})
+        else:
+            server.has_ranges = True
+            assert again(f"{server.url}/a").left_out.ranges == 0
+    assert published(tmp_path) == data.splitlines()
