@@ -192,6 +192,8 @@ FOLLOWED = {
     "test_a_new_column_that_a_table_does_not_get_is_added_or_dropped",
     "give the column a type upstream, or make the table": f"{UPSERTS}"
     "test_a_key_without_any_value_is_refused_before_the_intent",
+    "give the column a type upstream, or let partition_by": "operators/sink/tables/test_table_partitions.py::"
+    "test_a_table_is_not_made_without_the_type_of_a_column",
     "give the column of the records another name": f"{TABLES}"
     "test_a_column_whose_name_a_table_has_had_gets_another_name",
     "leave partition_by out": f"{TABLES}test_a_table_that_is_partitioned_otherwise_says_by_what",

@@ -15,7 +15,12 @@ from dagflow.storage.pending import PendingFile
 from operators.sink.tables.base import Table, TableShape
 from operators.sink.tables.delta_log import DeltaLog, columns_of, refusals, require_writable
 from operators.sink.tables.delta_state import DeltaState
-from operators.sink.tables.merged_columns import ColumnDecider, causes_of, merged_columns
+from operators.sink.tables.merged_columns import (
+    ColumnDecider,
+    causes_of,
+    merged_columns,
+    require_typed_partition,
+)
 from operators.sink.tables.names_apart import require_members_apart
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.upserted_rows import LATE_BY_KEYS, REPLACED_BY_KEYS, require_typed_keys
@@ -87,6 +92,7 @@ class DeltaTarget(Target):
         columns = merged_columns(self.table, files, known, may_grow=self.table.may_grow, causes=causes)
         require_members_apart(self.table, columns, {**causes_of(files), **causes})
         require_typed_keys(self.table, files, columns)
+        require_typed_partition(self.table, files, columns)
 
     @property
     def why_not_replayed(self) -> str:

@@ -95,7 +95,6 @@ class FragmentFiles:
         """Append rows.
 
         Raises:
-            LookupError: They lack a partition column.
             ValueError: They cannot be partitioned, have no other column, or one that Parquet cannot hold.
             StorageError: The store refused them.
         """

@@ -31,6 +31,7 @@ from operators.sink.tables.merged_columns import (
     facts_of_file,
     merged_columns,
     require_same_partitioning,
+    require_typed_partition,
 )
 from operators.sink.tables.partition_fields import IDENTITY, PartitionField
 from operators.sink.tables.table_columns import table_type
@@ -174,6 +175,7 @@ class IcebergTarget(Target):
         if self._handle is not None:
             _new_columns(self.table, self._handle, columns)
         require_typed_keys(self.table, files, columns)
+        require_typed_partition(self.table, files, columns)
 
     @property
     def why_not_replayed(self) -> str:

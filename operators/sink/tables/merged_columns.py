@@ -15,6 +15,7 @@ from dagflow.storage.pending import PendingFile
 from operators.rescued_values import RESCUED
 from operators.sink.tables.base import Table
 from operators.sink.tables.names_apart import require_columns_apart
+from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_columns import is_wider, plain_schema, schema_of_text, schema_text
 from operators.sink.tables.type_widening import common_type
 
@@ -151,6 +152,26 @@ def facts_of_file(file: PendingFile) -> FileFacts:
     if file.facts is None:
         raise DagflowError(f"nothing is known of {file.final_url} that a table has to know")
     return file.facts
+
+
+def require_typed_partition(table: Table, files: Sequence[PendingFile], columns: pa.Schema) -> None:
+    """Refuse files with which a table has no type of a column that it is partitioned by.
+
+    Args:
+        table: The table.
+        files: The files of a window, behind those that go into the table before.
+        columns: The columns of the table that takes them.
+
+    Raises:
+        DagflowError: No record has a value in the column, or the records have no such column.
+    """
+    for field in map(PartitionField.parse, facts_of_file(files[-1]).partition) if files else ():
+        if field.column not in columns.names:
+            raise DagflowError(
+                f"{table.name}: no type is known yet of the column '{field.column}' of partition_by, because no record "
+                f"has a value in it; they have {', '.join(columns.names)}",
+                hint="give the column a type upstream, or let partition_by name another one",
+            )
 
 
 def require_same_partitioning(table: Table, there: Sequence[str]) -> None:

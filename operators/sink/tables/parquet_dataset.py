@@ -21,7 +21,13 @@ from dagflow.storage.location import absolute, join, name_of, redacted
 from dagflow.storage.pending import PendingFile
 from operators.sink.tables.base import Table, TableShape
 from operators.sink.tables.delta_table import delta_type
-from operators.sink.tables.merged_columns import ColumnDecider, facts_of_file, merged_columns, require_same_partitioning
+from operators.sink.tables.merged_columns import (
+    ColumnDecider,
+    facts_of_file,
+    merged_columns,
+    require_same_partitioning,
+    require_typed_partition,
+)
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_columns import schema_of_text, table_type
 from operators.sink.tables.type_widening import common_type_of_readers
@@ -123,7 +129,10 @@ class ParquetDataset(Table):
         if not (own := self._own(files)):
             return
         known, causes = self._known_with_partition(own), self._decider.causes
-        self._known = merged_columns(self, own, known, may_grow=self.may_grow, causes=causes)
+        columns = merged_columns(self, own, known, may_grow=self.may_grow, causes=causes)
+        if self._known is None:
+            require_typed_partition(self, own, columns)
+        self._known = columns
 
     def _own(self, files: Sequence[PendingFile]) -> list[PendingFile]:
         root = join(self.location, "")
@@ -133,10 +142,9 @@ class ParquetDataset(Table):
         if self._known is None:
             return None
         # Nothing in a dataset has the types of these columns before the first window.
-        facts = facts_of_file(own[0])
-        given = schema_of_text(facts.schema)
-        new = [given.field(name) for name in facts.partition if name not in self._known.names]
-        return pa.schema([*self._known, *new])
+        given = {field.name: field for file in reversed(own) for field in schema_of_text(facts_of_file(file).schema)}
+        new = [name for name in facts_of_file(own[0]).partition if name in given and name not in self._known.names]
+        return pa.schema([*self._known, *(given[name] for name in new)])
 
 
 def _data_files(

@@ -46,7 +46,7 @@ class TableFiles:
         partition_by: What the table is partitioned by.
         target_bytes: The size at which a file ends and the next one begins; None for no limit.
         stores_partition_columns: Whether files hold the columns that the table is partitioned by; otherwise such
-            columns, and empty texts as nulls in them, are in the facts alone.
+            columns, and empty texts as nulls in them, are in the facts alone. A column that rows lack is null.
         operator: The writer of the table, where it is not the one that writes the files.
         is_named: Whether the names of files make them visible, and no transaction.
         causes: Why columns are new or wider, see FileFacts; as it is when a file ends.
@@ -87,7 +87,6 @@ class TableFiles:
         """Append rows.
 
         Raises:
-            LookupError: They lack a partition column.
             ValueError: They cannot be partitioned, or have no other column.
             StorageError: The store refused them.
         """
@@ -96,7 +95,7 @@ class TableFiles:
         for part in self._parts_of(rows):
             chosen = batch if part.indices is None else batch.take(part.indices)
             columns = chosen.to_arrow()
-            fields = [columns.schema.field(name) for name in self._left_out]
+            fields = [columns.schema.field(name) for name in self._left_out if name in columns.schema.names]
             key = part.directory, *map(str, fields)
             values = {str(field): part.values.get(field) for field in self._partition_by}
             made = _DataFileFormat.of(self._operator, values, fields, self._causes, self._keys)

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from operators.required_columns import require_columns
 from operators.sink.tables.partition_fields import PartitionField
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -38,7 +37,7 @@ class PartitionRows:
         """A directory below the table, from which some readers take the values: name=value, with escapes.
 
         Raises:
-            ValueError: A value is too long to be in a name.
+            ValueError: A value is too long to be in a name, or is what stands for a missing one there.
         """
         return "/".join(_named(field.name, text) for field, text in self.values.items())
 
@@ -49,19 +48,17 @@ def partitions_of(
     """Split rows by their values in some partition fields.
 
     Args:
-        rows: The rows.
+        rows: The rows; values of a column that they lack are missing.
         fields: The fields.
         empty_is_null: Whether an empty text is a missing value, as where readers take it from a directory's name.
 
     Raises:
-        LookupError: A column is missing.
         ValueError: A column is of a type by whose values no table is partitioned.
     """
     if not fields:
         yield PartitionRows({}, None)
         return
-    require_columns(rows, [field.column for field in fields])
-    columns = {field: field.values(rows.column(field.column)) for field in fields}
+    columns = {field: _values(rows, field) for field in fields}
     codes = np.zeros(rows.num_rows, np.int64)
     for column in columns.values():
         encoded = column.dictionary_encode(null_encoding="encode")
@@ -74,6 +71,12 @@ def partitions_of(
         if empty_is_null:
             values = {field: text or None for field, text in values.items()}
         yield PartitionRows(values, None if len(starts) == 1 else order[start:end])
+
+
+def _values(rows: pa.RecordBatch, field: PartitionField) -> pa.Array:
+    if field.column not in rows.schema.names:
+        return pa.nulls(rows.num_rows, pa.string())
+    return field.values(rows.column(field.column))
 
 
 def partition_text(value: Any, name: str) -> str | None:
@@ -101,6 +104,11 @@ def partition_text(value: Any, name: str) -> str | None:
 
 
 def _named(name: str, text: str | None) -> str:
+    if text == _NULL:
+        raise ValueError(
+            f"a value of column '{name}', by which the table is partitioned, is {text}, which stands for a missing "
+            "value in names of directories"
+        )
     found = f"{quote(name, safe='')}={_NULL if text is None else quote(text, safe='')}"
     if len(found) > _NAME_BYTES:
         raise ValueError(f"a value of column '{name}', by which the table is partitioned, is too long: {text}")

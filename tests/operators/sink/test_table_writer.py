@@ -248,14 +248,14 @@ def test_a_table_is_partitioned_by_several_columns(tmp_path: Path) -> None:
     [
         ({"partition_by": "f"}, "cannot be partitioned by column 'f', whose values are float"),
         ({"partition_by": "s"}, "a value of column 's', by which the table is partitioned, is too long: xxx"),
-        ({"partition_by": "m"}, "the records have no column 'm'; they have f, s"),
-        ({"partition_by": ["f", "g"]}, "no column 'g'"),
+        ({"partition_by": "m"}, "no type is known yet of the column 'm' of partition_by.*; they have f, s, t"),
+        ({"partition_by": "t"}, "a value of column 't', by .*, is __HIVE_DEFAULT_PARTITION__"),
     ],
 )
 def test_a_bad_partitioning_is_an_error(tmp_path: Path, properties: dict[str, Any], reason: str) -> None:
     """Nothing is committed."""
     with pytest.raises(DagflowError, match=reason):
-        write(tmp_path, columns(f=[0.5], s=["x" * 254]), **properties)
+        write(tmp_path, columns(f=[0.5], s=["x" * 254], t=["__HIVE_DEFAULT_PARTITION__"]), **properties)
 
 
 def test_bounds_of_files_are_true(tmp_path: Path) -> None:
