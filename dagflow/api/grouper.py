@@ -36,8 +36,12 @@ class HoldsFiles(Capability):
     """
 
     @abstractmethod
-    def grouper(self) -> Grouper:
-        """Called when the app is planned: a new operator with an output port `jobs`."""
+    def grouper(self) -> Grouper | None:
+        """Called when the app is planned: a new operator with an output port `jobs`.
+
+        None where no window is to hold anything back: neither operator is added then, and a run does not begin while
+        files wait that windows of an app before have held back.
+        """
 
     @abstractmethod
     def merger(self) -> Operator:

@@ -30,9 +30,9 @@ def grouped(logical: LogicalPlan) -> LogicalPlan:
     """The plan with a grouper and a merger for each operator that holds files back."""
     nodes, edges = dict(logical.operators), list(logical.edges)
     for name, node in logical.operators.items():
-        if isinstance(node.operator, HoldsFiles):
+        if isinstance(node.operator, HoldsFiles) and (grouper := node.operator.grouper()) is not None:
             groups, merger = grouper_name(name), merger_name(name)
-            nodes[groups] = OperatorNode(groups, node.operator.grouper())
+            nodes[groups] = OperatorNode(groups, grouper)
             nodes[merger] = OperatorNode(merger, node.operator.merger())
             edges.append(Edge(groups, PortRef(groups, "jobs"), PortRef(merger, "jobs")))
     return replace(logical, operators=nodes, edges=tuple(edges))

@@ -131,7 +131,6 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
     _shape: TableShape | None = None
     _files: TableFiles | FragmentFiles
     _columns: TableColumns
-    _may_hold: bool
 
     def check_properties(self) -> None:
         """Find the kind of table, and fix its location now: executors have another working directory.
@@ -148,7 +147,6 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
         may_grow = self.on_new_column == "add"
         self._table = _KINDS[kind](location, self.partition_by, may_grow=may_grow, catalog=self.catalog)
         self._table.replace_by(self.upsert_by)
-        self._may_hold = not self._table.is_named
         if self._table.is_named and self.commit is not None:
             raise ValueError(f"commit: {kind} has no transactions, so that each window is visible by itself")
 
@@ -199,7 +197,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
             on_type_change=self.on_type_change,
             wider=table.wider_type,
         )
-        if context.may_hold and self._may_hold and self._limits.every_millis != 0:
+        if context.may_hold and self._limits.every_millis != 0:
             self._files = FragmentFiles(
                 context,
                 shape.location,
@@ -315,8 +313,10 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
     def _limits(self) -> GroupLimits:
         return self.commit or GroupLimits()
 
-    def grouper(self) -> Grouper:
-        """What says when a group is due."""
+    def grouper(self) -> Grouper | None:
+        """What says when a group is due; None for files that their names make visible."""
+        if self._table.is_named:
+            return None
         limits = self._limits
         return TableGroups(
             every_millis=limits.every_millis,

@@ -163,12 +163,15 @@ def test_an_app_that_groups_no_more_commits_what_is_held(tmp_path: Path) -> None
     assert delta_rows(tmp_path / "db") == words(MORE)
 
 
-def test_an_app_without_the_operator_is_refused(tmp_path: Path) -> None:
-    """It would leave held records behind; with it the run goes on."""
+@pytest.mark.parametrize(("name", "kind"), [("other", "delta"), ("table", "parquet")])
+def test_an_app_without_the_operator_is_refused(tmp_path: Path, name: str, kind: str) -> None:
+    """It would leave held records behind, or have no transaction for them; with it the run goes on."""
     die_in_window(tmp_path, group_app(tmp_path, MORE), 9)
-    other = grouped(app(tmp_path, MORE, "other", FaultyWriter(table=f"delta:{tmp_path / 'db'}")))
+    planned = state_of(tmp_path).last_planned
+    other = grouped(app(tmp_path, MORE, name, FaultyWriter(table=f"{kind}:{tmp_path / 'other'}")))
     with pytest.raises(DagflowError, match="holds records back that are still to be merged for operator 'table'"):
         work(other)
+    assert state_of(tmp_path).last_planned == planned and not list((tmp_path / "other").glob("*"))
     work(group_app(tmp_path, MORE))
     assert delta_rows(tmp_path / "db") == words(MORE)
 
