@@ -166,7 +166,8 @@ class TransactionPublisher(Publisher):
     def require_not_ahead(self) -> None:
         """Read the marker, and compare it with the newest decided window; warn of a target that has lost windows."""
         marker, receipt = self._access.state().marker, self._journal.state.receipts.get(self._operator)
-        if receipt is not None and marker < receipt.window_id:
+        # Another target than the receipt's has lost nothing: it has what came behind the last change of targets.
+        if receipt is not None and receipt.target in ("", self._target.name) and marker < receipt.window_id:
             logger.warning(
                 "%s has lost windows %d to %d of operator '%s', which this checkpoint has written: it was removed, or "
                 "an older state of it was put back; the run goes on behind them",
@@ -251,6 +252,9 @@ class Publication:
         storage: Reaches the stores.
         durability: What files survive.
 
+    Attributes:
+        targets: What messages call the targets, by operator.
+
     Raises:
         DagflowError: A target cannot be used.
     """
@@ -262,6 +266,7 @@ class Publication:
         mover = FileMover(journal, storage, durability)
         self._publishers: dict[str, Publisher] = {}
         targets = targets_of(operators, storage)
+        self.targets = {name: target.name for name, target in targets.items()}
         for name, target in targets.items():
             access = TargetAccess(name, target, journal)
             self._publishers[name] = TransactionPublisher(access, mover, journal, durability)

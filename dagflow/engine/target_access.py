@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from dagflow.api.transactions import ReplayableState, Target, TargetDecision, TargetState
-from dagflow.errors import JournalError, StorageError
+from dagflow.errors import ANOTHER_TABLE, JournalError, StorageError
 from dagflow.execution.failures import located
 from dagflow.journal.journal import Journal
 from dagflow.journal.state import JournalState
@@ -103,6 +103,27 @@ class TargetAccess:
     def pause(self, attempt: int) -> None:
         """Wait after an attempt that failed, counted from 0."""
         self._wait(FIRST_PAUSE_S * 2.0**attempt)
+
+
+def why_not_in_targets(state: JournalState, targets: Mapping[str, Target], first: int) -> JournalError | None:
+    """Why windows cannot run again: what they have added is in other targets than the app's, and is not replaced there.
+
+    Args:
+        state: What the journal says.
+        targets: The targets of the app, by operator.
+        first: The first of the windows, of all up to the newest one.
+    """
+    for name, receipt in state.receipts.items():
+        is_same = name in targets and receipt.target in ("", targets[name].name)
+        newest = receipt.elsewhere if is_same else receipt.window_id
+        if newest >= first:
+            place = "another table" if is_same or not receipt.target else receipt.target
+            return JournalError(
+                f"what operator '{name}' has written up to window {newest} is in {place}, and stays there",
+                url="journal",
+                hint=ANOTHER_TABLE,
+            )
+    return None
 
 
 class TargetDecisions:

@@ -218,7 +218,7 @@ class WindowCommitter:
         receipts = self._publication.publish(window_id, files)
         self._directories.published(window_id)
         taken = self._journal.state.held.taken_by(window_id)
-        self._journal.mark_done(window_id, receipts)
+        self._journal.mark_done(window_id, receipts, self._publication.targets)
         if taken:
             # As long as that is not durable, the window may be repaired, which needs them.
             self._journal.flush()

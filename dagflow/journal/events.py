@@ -107,6 +107,7 @@ class Done:
         window_id: The window.
         published_ms: When they were, in milliseconds since 1970.
         receipts: What each transactional target calls its state with the window, by operator.
+        targets: What messages call these targets, by operator.
     """
 
     kind: ClassVar[str] = "DONE"
@@ -114,6 +115,7 @@ class Done:
     window_id: int
     published_ms: int = 0
     receipts: dict[str, str] = field(default_factory=dict)
+    targets: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

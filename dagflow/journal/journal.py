@@ -268,7 +268,12 @@ class Journal:
         """
         return all_windows(self._store, self.state, window_id)
 
-    def mark_done(self, window_id: int, receipts: Mapping[str, str] = MappingProxyType({})) -> None:
+    def mark_done(
+        self,
+        window_id: int,
+        receipts: Mapping[str, str] = MappingProxyType({}),
+        targets: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         """Note that all files of a committed window are published.
 
         It becomes durable with the next record, or with flush(); until then a new driver publishes once more,
@@ -277,11 +282,13 @@ class Journal:
         Args:
             window_id: The window.
             receipts: What each transactional target calls its state with the window, by operator.
+            targets: What messages call the targets, by operator.
 
         Raises:
             ValueError: It is not the oldest window with an intent.
         """
-        self._note(Done(window_id, now_ms(), dict(receipts)))
+        named = {name: targets[name] for name in receipts if name in targets}
+        self._note(Done(window_id, now_ms(), dict(receipts), named))
 
     def note_outputs(self, urls: Iterable[str]) -> None:
         """Note the locations that operators have taken to publish into.

@@ -292,7 +292,10 @@ class JournalState:
         self.before.pop(window_id, None)
         self.repaired.pop(window_id, None)
         self.held.publish(window_id)
-        self.receipts.update((name, Receipt(window_id, version)) for name, version in done.receipts.items())
+        for name, version in done.receipts.items():
+            target = done.targets.get(name, "")
+            before = self.receipts.get(name, Receipt(0, "", target))
+            self.receipts[name] = before.followed_by(window_id, version, target)
         self.last_published_ms = done.published_ms
         window = Window(plan, intent, done.published_ms, done.receipts)
         for phase, took_ms in window.phase_ms().items():

@@ -216,10 +216,18 @@ class Receipt:
     Attributes:
         window_id: The newest window that is done and has added something to it.
         version: What the target called its state with that window.
+        target: What messages call the target.
+        elsewhere: The newest window that went into another target before, 0 for none.
     """
 
     window_id: int
     version: str
+    target: str = ""
+    elsewhere: int = 0
+
+    def followed_by(self, window_id: int, version: str, target: str) -> Receipt:
+        """The receipt behind this one."""
+        return Receipt(window_id, version, target, self.elsewhere if target == self.target else self.window_id)
 
 
 @dataclass(frozen=True, slots=True)

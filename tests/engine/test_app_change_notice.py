@@ -9,14 +9,17 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from deltalake import DeltaTable
 
 from dagflow.cli.commands import replay
 from dagflow.cli.shared_options import Settings
 from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import RunOptions, run
+from dagflow.journal.reader import read_state
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.context import StorageContext
 from tests.engine.test_driver import Watcher
 from tests.engine.test_reprocess import APP, published
 
@@ -105,6 +108,27 @@ def test_no_replay_is_advised_to_an_app_that_cannot_take_the_windows(folder: Pat
     assert (
         "only a run with --fresh makes it again, because window 1 has tuples for 'reader', and the app has no" in last
     )
+
+
+@pytest.mark.parametrize("other", ["delta:other", "parquet:other"])
+def test_no_replay_is_advised_of_what_another_table_has(folder: Path, other: str) -> None:
+    """Nothing is replaced there; neither when the table has just changed, nor when another change comes later."""
+    writer = "{class: RecordWriter, properties: {path: out}, partition: parallel}"
+    table = APP.replace(writer, "{class: TableWriter, properties: {table: 'TABLE'}, partition: parallel}")
+    told(table.replace("TABLE", "delta:first"), fresh=True)
+    newest = read_state(StorageContext.default().objects(str(folder / "journal"))).last_committed
+    last = told(table.replace("TABLE", other))[-1]
+    assert (
+        f"only a run with --fresh makes it again, because what operator 'writer' has written up to window {newest} is "
+        f"in table delta:{folder / 'first'}, and stays there"
+    ) in last
+    (folder / "in" / "d").write_text("d1\n")
+    assert told(table.replace("TABLE", other)) == []
+    later = told(table.replace("TABLE", other).replace('{prefix: "#"}', '{prefix: "!"}'))[-1]
+    assert f"has written up to window {newest} is in " in later and "dagflow replay" not in later
+    told(table.replace("TABLE", "delta:all"), fresh=True)
+    found = DeltaTable("all").to_pyarrow_table()["record"].to_pylist()
+    assert sorted(found) == [b"a1", b"a2", b"b1", b"b2", b"c1", b"c2", b"d1"]
 
 
 def test_a_result_over_the_run_is_made_again_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,8 @@ def test_windows_become_transactions_in_order(tmp_path: Path) -> None:
     assert rows(tmp_path / "db") == words(TEXTS)
     store = StorageContext.default().objects(str(tmp_path / "journal"))
     assert [read_window(store, n).receipts for n in (1, 2)] == [{"table": "window 1"}, {"table": "window 2"}]
-    assert status(str(tmp_path / "journal"), StorageContext.default()).targets == {"table": Receipt(2, "window 2")}
+    receipt = Receipt(2, "window 2", f"database {tmp_path / 'db'}")
+    assert status(str(tmp_path / "journal"), StorageContext.default()).targets == {"table": receipt}
     assert not list(tmp_path.rglob(".dagflow-pending/*"))
     assert work(app(tmp_path, TEXTS)) == 0
 
@@ -51,6 +52,19 @@ def test_a_target_that_was_removed_is_warned_of(tmp_path: Path, caplog: pytest.L
         work(app(tmp_path, [*TEXTS, b"h"]))
         assert "has lost windows 1 to 2 of operator 'table'" in caplog.text or rows(tmp_path / "db") == [b"h"]
     assert caplog.text.count("has lost windows") == 1
+
+
+def test_another_target_has_lost_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What the first one has stays there; the journal knows up to which window that goes, there and back."""
+    first, second = FaultyTable(database=str(tmp_path / "db")), FaultyTable(database=str(tmp_path / "other"))
+    work(app(tmp_path, TEXTS, table=first))
+    for table in (second, second, first):
+        work(app(tmp_path, [*TEXTS, b"h"], table=table))
+    work(app(tmp_path, [*TEXTS, b"h", b"i"], table=first))
+    assert "has lost windows" not in caplog.text
+    assert (rows(tmp_path / "db"), rows(tmp_path / "other")) == (words([*TEXTS, b"i"]), [b"h"])
+    receipt = status(str(tmp_path / "journal"), StorageContext.default()).targets["table"]
+    assert (receipt.window_id, receipt.target, receipt.elsewhere) == (4, f"database {tmp_path / 'db'}", 3)
 
 
 @pytest.mark.parametrize("kind", TABLES)
