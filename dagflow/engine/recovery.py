@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from dagflow.api.operator import Operator
 from dagflow.engine.target_replays import TargetReplays
@@ -83,30 +83,41 @@ def _cancel(journal: Journal, storage: StorageContext, decided: Mapping[int, Rep
 def pending_files_swept(roots: Sequence[str], journal: Journal, storage: StorageContext) -> Iterator[None]:
     """Remove, before and after the body, what tasks wrote and no window will publish.
 
-    A failure after the body is logged only: it changes nothing of what the run did, and the next run tries again.
+    A failure after the body is logged only: it changes nothing of what the run did, and the next run tries again. So is
+    a failure in a place that the app does not name any more, which may be gone.
+
+    Args:
+        roots: Where the app publishes.
+        journal: Open, with its epoch claimed; knows where the app published before.
+        storage: Reaches the stores.
 
     Raises:
         StorageError: The store refused, before the body.
         JournalError: This driver does not hold the journal any more, before the body.
     """
 
-    def sweep_roots(before_epoch: int) -> None:
+    def sweep(places: Iterable[str], before_epoch: int) -> None:
         keep = {file.pending_url for file in journal.state.unpublished_files()}
-        for root in roots:
-            storage.backend(root).pending.sweep(
-                root,
+        for place in places:
+            storage.backend(place).pending.sweep(
+                place,
                 owner=journal.state.app_uuid,
                 before_epoch=before_epoch,
                 require_right=journal.check_epoch,
                 keep=keep,
             )
 
-    sweep_roots(journal.epoch)
+    sweep(roots, journal.epoch)
+    for place in sorted({*journal.state.outputs, *journal.state.earlier_outputs}.difference(roots)):
+        try:
+            sweep([place], journal.epoch)
+        except StorageError as error:
+            logger.info("pending files were not removed where the app publishes no more error=%s", error)
     try:
         yield
     finally:
         try:
-            sweep_roots(journal.epoch + 1)
+            sweep(roots, journal.epoch + 1)
         except FencedError:
             logger.info("pending files are left to the driver that has taken over")
         except (StorageError, JournalError) as error:

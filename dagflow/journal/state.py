@@ -84,6 +84,7 @@ class JournalState:
         text: The app file of that run without secrets; "" where it is not kept.
         drivers: The newest drivers, oldest first.
         outputs: Locations that operators publish below.
+        earlier_outputs: Those of before the journal was set aside.
         operators: All operators of the newest run that took back the states of earlier ones.
         facts: The app of the newest run; None where no run has told.
         next_window_id: Id of the next window to plan.
@@ -128,6 +129,7 @@ class JournalState:
     text: str = ""
     drivers: list[DriverStart] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
+    earlier_outputs: list[str] = field(default_factory=list)
     operators: list[str] = field(default_factory=list)
     facts: AppFacts | None = None
     next_window_id: int = 1
@@ -355,6 +357,7 @@ class JournalState:
 
     def _set_aside(self, name: str) -> None:
         fresh = JournalState(app_uuid=self.app_uuid, generation=self.generation + 1, setting_aside=name)
+        fresh.earlier_outputs = sorted({*self.earlier_outputs, *self.outputs})
         for each in fields(self):
             setattr(self, each.name, getattr(fresh, each.name))
 
