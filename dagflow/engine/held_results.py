@@ -7,18 +7,20 @@ instead of many. A window that publishes takes in all parts, so it runs when eve
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from dagflow.api.accumulator import Interval, Over
 from dagflow.api.operator import Operator
-from dagflow.engine.operator_state import require_owners
 from dagflow.engine.segments import SegmentStore
+from dagflow.errors import START_OVER, JournalError
 from dagflow.execution.messages import TaskResult
+from dagflow.journal.app_facts import AppFacts, OperatorFacts
 from dagflow.journal.journal import now_ms
 from dagflow.journal.saved_state import SavedPart, SavedParts
 from dagflow.journal.windows import WindowPlan
 from dagflow.plan.accumulators import accumulators
+from dagflow.report.app_changes import operator_changes
 
 FAN_IN = 8
 """How many parts of about one size become one, as in a log-structured merge tree: each key is written a few times."""
@@ -31,6 +33,7 @@ class HeldResults:
 
     Args:
         operators: All operators by name.
+        facts: What results are compared with that earlier runs hold back.
         segments: The segments of the checkpoint, where parts are kept.
         follows: Whether the run goes on watching for new input.
         clock: Gives milliseconds since 1970.
@@ -39,14 +42,15 @@ class HeldResults:
     def __init__(
         self,
         operators: Mapping[str, Operator],
+        facts: AppFacts,
         segments: SegmentStore,
         *,
         follows: bool,
         clock: Callable[[], int] = now_ms,
     ) -> None:
         otherwise: Over = "window" if follows else "run"
-        self._names = operators.keys()
         self._over = {name: each.over or otherwise for name, each in accumulators(operators).items()}
+        self._made_by = {name: _made_by(name, facts) for name in self._over}
         self._segments = segments
         self._clock = clock
         self._kept: dict[str, SavedParts] = {}
@@ -66,17 +70,32 @@ class HeldResults:
         """The segments that hold parts."""
         return {part.name for held in self._kept.values() for part in held.parts if part.name}
 
-    def restore(self, kept: Mapping[str, SavedParts], last_run: Collection[str]) -> None:
+    def restore(self, kept: Mapping[str, SavedParts]) -> None:
         """Take back what after() gave.
 
         Args:
             kept: What the newest committed window left.
-            last_run: All operators of the run before.
 
         Raises:
-            JournalError: The name of an operator that holds a result is gone, and another one begins.
+            JournalError: An operator that holds a result back is gone, or has other properties.
         """
-        require_owners(kept, self._names, self._over.keys() - kept.keys(), last_run)
+        for name, held in kept.items():
+            owner = _owner(name)
+            if name not in self._over:
+                raise JournalError(
+                    f"the checkpoint holds records back that are still to be in a result of operator '{owner}', and "
+                    f"the app has no operator '{name}' that publishes it",
+                    url="journal",
+                    hint=f"give the app operator '{owner}' again, as it was, until a run has ended",
+                )
+            was, now = held.made_by, self._made_by[name]
+            if was and now and (changes := list(operator_changes(owner, was, now))):
+                raise JournalError(
+                    f"a result of operator '{owner}' over several windows is held back, and was begun with other "
+                    f"properties: {'; '.join(changes)}",
+                    url="journal",
+                    hint=f"set them back, and change them when a run has published the result; or {START_OVER}",
+                )
         self._kept = dict(kept)
 
     def due(self, *, is_end: bool = False) -> list[str]:
@@ -134,7 +153,7 @@ class HeldResults:
             self._kept[name] = replace(self._kept[name], parts=rest)
         for result in results:
             for name, data in result.parts.items():
-                held = self._kept.get(name) or SavedParts(self._clock(), [], since_window)
+                held = self._kept.get(name) or SavedParts(self._clock(), [], since_window, self._made_by[name])
                 part = self._saved(window_id, name, result.partition, data)
                 self._kept[name] = replace(held, parts=[*held.parts, part])
         self._kept = {name: held for name, held in self._kept.items() if held.parts}
@@ -144,6 +163,19 @@ class HeldResults:
     def _saved(self, window_id: int, operator: str, partition: int, data: bytes) -> SavedPart:
         name = self._segments.create(window_id, operator, partition, data)
         return SavedPart(window_id, len(data), name, b"" if name else data)
+
+
+def _owner(name: str) -> str:
+    """The operator whose unifier an operator is; the operator itself where it is none."""
+    return name.rpartition("/")[0] or name
+
+
+def _made_by(name: str, facts: AppFacts) -> OperatorFacts | None:
+    """What a result depends on: the operator that the app names, without what its result is of, and without tuning."""
+    own = facts.operators.get(_owner(name))
+    if own is None:
+        return None
+    return OperatorFacts(own.kind, {k: v for k, v in own.properties.items() if k not in ("over", *own.tuning)})
 
 
 def parts_to_merge(parts: Sequence[SavedPart]) -> list[SavedPart]:

@@ -15,7 +15,7 @@ from dagflow.engine.segments import SegmentStore
 from dagflow.errors import START_OVER, DagflowError, JournalError, PlanError, Problem
 from dagflow.execution.messages import TaskResult
 from dagflow.execution.state_codec import StateCodec
-from dagflow.journal.saved_state import SavedParts, SavedSegment, SavedState
+from dagflow.journal.saved_state import SavedSegment, SavedState
 from dagflow.journal.windows import WindowPlan
 from dagflow.plan.physical import PhysicalPlan, Stage
 from dagflow.storage.location import join
@@ -30,7 +30,7 @@ def is_stateful(operator: Operator) -> bool:
 
 
 def require_owners(
-    states: Mapping[str, SavedState] | Mapping[str, SavedParts],
+    states: Mapping[str, SavedState],
     names: Collection[str],
     newcomers: Iterable[str],
     last_run: Collection[str],

@@ -288,10 +288,10 @@ def _drive(
         store.require_directory(store.url)
         segments = SegmentStore(store, journal.epoch)
         states = OperatorStates(app.plan, app.operators, segments)
-        held = HeldResults(app.operators, segments, follows=controls.follow_millis is not None)
+        held = HeldResults(app.operators, app.facts, segments, follows=controls.follow_millis is not None)
         committed, last_run = journal.state.committed_state, journal.state.operators
         states.restore(committed.partitions, last_run)
-        held.restore(committed.held_results, last_run)
+        held.restore(committed.held_results)
         earlier = {name for each in journal.state.before.values() for name in each.segment_names()}
         segments.sweep(states.segment_names | held.segment_names | earlier)
         control.restore(journal.state.control_state, committed, last_run, journal.state.held.waiting)

@@ -6,6 +6,8 @@ import pickle
 from dataclasses import dataclass, field
 from typing import Any
 
+from dagflow.journal.app_facts import OperatorFacts
+
 _EMPTY = frozenset(pickle.dumps(kind(), protocol=5) for kind in (list, dict, tuple, set, str))
 
 
@@ -79,11 +81,13 @@ class SavedParts:
         since_ms: When the first window that it holds was committed, in milliseconds since 1970.
         parts: Its parts, oldest first.
         since_window: The oldest window of which it may hold something.
+        made_by: What the operator was that made them.
     """
 
     since_ms: int
     parts: list[SavedPart]
     since_window: int = 0
+    made_by: OperatorFacts | None = None
 
     @property
     def is_empty(self) -> bool:

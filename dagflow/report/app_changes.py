@@ -38,7 +38,7 @@ def app_changes(before: AppFacts, now: AppFacts) -> list[AppChange]:
         elif is_now is None:
             found.append(AppChange(f"operator '{name}' is gone", not was.is_control))
         else:
-            found += (AppChange(text, not is_now.is_control) for text in _operator_changes(name, was, is_now))
+            found += (AppChange(text, not is_now.is_control) for text in operator_changes(name, was, is_now))
     if before.operators.keys() == now.operators.keys():
         streams = [(before.streams, now.streams, "is gone"), (now.streams, before.streams, "is new")]
         found += (AppChange(f"stream {s} {what}") for some, others, what in streams for s in some if s not in others)
@@ -48,7 +48,8 @@ def app_changes(before: AppFacts, now: AppFacts) -> list[AppChange]:
     return found
 
 
-def _operator_changes(name: str, was: OperatorFacts, now: OperatorFacts) -> Iterator[str]:
+def operator_changes(name: str, was: OperatorFacts, now: OperatorFacts) -> Iterator[str]:
+    """What differs between two operators of one name, without what only decides how fast they work."""
     if was.kind != now.kind:
         yield f"{name}.class: {was.kind} -> {now.kind}"
     if was.partition != now.partition:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from abc import abstractmethod
 from typing import Annotated
 
@@ -12,9 +11,7 @@ from pydantic import Field
 from dagflow.api.accumulator import Accumulator, Over
 from dagflow.api.operator import Operator
 from dagflow.api.ports import OutputPort
-from dagflow.api.properties import property_model
 from dagflow.api.records import RecordBatch
-from dagflow.errors import START_OVER
 from operators.aggregate.ordering import concatenated
 
 _COMPACT_ROWS = 1 << 16
@@ -22,8 +19,6 @@ _COMPACT_ROWS = 1 << 16
 
 _COMPACT_BYTES = 32 << 20
 """Where combining has not halved the rows, which is most of the work, it waits for so many bytes more."""
-
-_PROPERTIES = b"dagflow.properties"
 
 
 class AggregateBase(Operator, Accumulator):
@@ -90,31 +85,16 @@ class AggregateBase(Operator, Accumulator):
                 self.output.emit(RecordBatch(batch))
 
     def add_part(self, part: bytes) -> None:
-        """Take in what earlier windows left.
-
-        Raises:
-            ValueError: They had other properties.
-        """
+        """Take in what earlier windows left."""
         with pa.ipc.open_stream(part) as reader:
-            table = reader.read_all()
-        had, has = (table.schema.metadata or {}).get(_PROPERTIES, b"").decode(), self._properties()
-        if had != has:
-            raise ValueError(
-                f"the result that is held back was begun with {had}, and the operator has {has} now; set them back, "
-                f"and change them when the result is published, or {START_OVER}"
-            )
-        self.add(table.replace_schema_metadata(), is_combined=True)
+            self.add(reader.read_all(), is_combined=True)
 
     def take_part(self) -> bytes | None:
         """The combined result as an Arrow stream."""
         if not self._partial:
             return None
-        table = self._combined().combine_chunks().replace_schema_metadata({_PROPERTIES: self._properties()})
+        table = self._combined().combine_chunks()
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
             writer.write_table(table)
         return bytes(sink.getvalue())
-
-    def _properties(self) -> str:
-        names = property_model(type(self)).model_fields
-        return json.dumps({name: getattr(self, name) for name in names if name != "over"}, default=str)

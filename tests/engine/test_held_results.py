@@ -23,8 +23,9 @@ from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import RunOptions, run
 from dagflow.engine.segments import SegmentStore
 from dagflow.engine.stop_request import StopRequest
-from dagflow.errors import DagflowError, JournalError, OperatorError, PlanError
+from dagflow.errors import DagflowError, JournalError, PlanError
 from dagflow.execution.messages import TaskResult
+from dagflow.journal.app_facts import AppFacts
 from dagflow.journal.reader import read_state
 from dagflow.journal.saved_state import SavedPart
 from dagflow.journal.windows import WindowPlan
@@ -38,6 +39,7 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from operators.aggregate.count_by import CountBy
 from operators.aggregate.top_n import TopN
+from operators.transform.select import Select
 from tests.engine.sample_app import Source, edge
 from tests.engine.test_operator_state import TEXTS, WORDS, keyed_app, until
 
@@ -167,23 +169,45 @@ def test_results_of_results_are_whole(tmp_path: Path) -> None:
 
 
 def test_other_properties_do_not_go_on_with_a_held_result(tmp_path: Path) -> None:
-    """It would be half of one and half of the other; set back, it is published whole."""
+    """It would be half of one and half of the other; set back, it is published whole, and may be changed then."""
     with pytest.raises(DagflowError, match="the lights went out"):
-        run(aggregating(tmp_path, TopN(by="record", n=3)), runtime=until(6))
-    with pytest.raises(OperatorError, match=r'"n": 3.* and the operator has .*"n": 4.* now; set them back'):
-        run(aggregating(tmp_path, TopN(by="record", n=4)), runtime=InlineRuntime)
+        run(aggregating(tmp_path, TopN(by="record", n=3)), runtime=until(3))
+    others = [
+        (TopN(by="record", n=4), r"counts\.n: 3 -> 4\n.*set them back"),
+        (CountBy(by="record"), r"counts\.class: operators\S*TopN -> operators\S*CountBy.*\n.*set them back"),
+    ]
+    for other, message in others:
+        before = read_state(STORAGE.objects(str(tmp_path / "journal")))
+        with pytest.raises(JournalError, match=message):
+            run(aggregating(tmp_path, other), runtime=InlineRuntime)
+        after = read_state(STORAGE.objects(str(tmp_path / "journal")))
+        assert (after.last_planned, after.last_committed) == (before.last_planned, before.last_committed)
     run(aggregating(tmp_path, TopN(by="record", n=3)), runtime=InlineRuntime)
     (path,) = (path for path in (tmp_path / "out").glob("*") if path.is_file())
     assert path.read_bytes().split() == sorted(WORDS, reverse=True)[:3]
+    run(aggregating(tmp_path, TopN(by="record", n=4)), runtime=InlineRuntime)
 
 
-def test_a_result_whose_operator_has_another_name_is_not_forgotten(tmp_path: Path) -> None:
-    """An operator that begins anew in its place is refused."""
+def test_a_result_whose_operator_is_gone_is_not_forgotten(tmp_path: Path) -> None:
+    """Renamed, without its unifier, replaced or taken out: the run is refused until it is there again."""
     with pytest.raises(DagflowError, match="the lights went out"):
-        run(counting(tmp_path), runtime=until(6))
-    app = unified(keyed_app(tmp_path, CountBy(by="record"), "parallel", name="other"))
-    with pytest.raises(JournalError, match=r"'other/unifier' is new .* and operator 'counts/unifier', which has left"):
-        run(app, runtime=InlineRuntime)
+        run(counting(tmp_path), runtime=until(4))
+    without = keyed_app(tmp_path, CountBy(by="record"), "parallel", name="counts")
+    nodes = {name: node for name, node in without.operators.items() if name != "counts"}
+    without = replace(without, operators=nodes, edges=(without.edges[0], edge("lines.records", "writer.input")))
+    others = [
+        unified(keyed_app(tmp_path, CountBy(by="record"), "parallel", name="other")),
+        unified(keyed_app(tmp_path, CountBy(by="record"), 1, name="counts")),
+        keyed_app(tmp_path, Select(where="true"), "parallel", name="counts"),
+        without,
+    ]
+    message = "to be in a result of operator 'counts', and the app has no operator 'counts/unifier'"
+    for app in [*others, *others]:
+        with pytest.raises(JournalError, match=rf"{message}.*\n.*give the app operator 'counts' again, as it was"):
+            run(app, runtime=InlineRuntime)
+    run(counting(tmp_path), runtime=InlineRuntime)
+    assert results(tmp_path) == [counted(TEXTS)]
+    run(without, runtime=InlineRuntime)
 
 
 class Following:
@@ -226,7 +250,7 @@ def test_a_time_begins_with_the_first_window_that_it_holds(tmp_path: Path) -> No
     now = [5000]
     operators = {"counts": CountBy(by="k", over={"millis": 100})}
     store = SegmentStore(STORAGE.objects(str(tmp_path)), 1)
-    held = HeldResults(operators, store, follows=True, clock=lambda: now[0])
+    held = HeldResults(operators, AppFacts(), store, follows=True, clock=lambda: now[0])
     assert held.due() == held.due(is_end=True) == []
     for window, at in ((1, 5000), (2, 5060)):
         now[0] = at

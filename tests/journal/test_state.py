@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dagflow.api.context import Skipped
 from dagflow.errors import JournalError
+from dagflow.journal.app_facts import OperatorFacts
 from dagflow.journal.events import Done, Event, Outputs, Record, Repair, Replan, Reprocess, Reprocessed
 from dagflow.journal.frames import compressed, decode, encode
 from dagflow.journal.journal import Journal
@@ -177,7 +178,8 @@ SAVED_BY_NAME = st.dictionaries(TEXT, SAVED, max_size=2)
 COUNTERS = st.builds(Counters, st.dictionaries(TEXT, st.builds(OperatorCounters, COUNTS, COUNTS, COUNTS), max_size=2))
 MILLIS = st.integers(0, 2**50)
 PART = st.builds(SavedPart, st.integers(1, 9), MILLIS, TEXT, st.binary(max_size=4))
-PARTS = st.builds(SavedParts, MILLIS, st.lists(PART, max_size=2))
+FACTS = st.builds(OperatorFacts, TEXT, st.dictionaries(TEXT, JSON, max_size=2))
+PARTS = st.builds(SavedParts, MILLIS, st.lists(PART, max_size=2), st.none() | FACTS)
 PLANS = st.builds(
     WindowPlan,
     st.just(1),
