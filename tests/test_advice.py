@@ -173,6 +173,7 @@ FOLLOWED = {
     "say file_name: part": AGAIN,
     "say format: json_lines": f"{REMEDIES}test_a_writer_of_raw_records_goes_on_in_another_format",
     "say format: whole_file": "operators/sink/test_merger.py::test_a_merger_of_lines_goes_on_with_whole_files",
+    "say over: window": "engine/test_held_results.py::test_a_new_result_over_windows_is_not_made_of_single_ones",
     "set them back, and change them when": "engine/test_held_results.py::"
     "test_other_properties_do_not_go_on_with_a_held_result",
     "take them into … with on_type_change: rescue": "runs/test_changing_columns.py::"

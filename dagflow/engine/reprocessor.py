@@ -37,6 +37,7 @@ from dagflow.journal.journal import Journal
 from dagflow.journal.saved_state import ControlState
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import ProducedFiles, WindowIntent, WindowPlan
+from dagflow.plan.accumulators import accumulators
 from dagflow.plan.groups import merger_name
 from dagflow.runtime.base import Runtime
 from dagflow.storage.context import StorageContext
@@ -322,6 +323,14 @@ def why_not_reprocessed(app: PlacedApp) -> JournalError | None:
             url="journal",
             hint=START_OVER,
         )
+    for name, each in accumulators(app.operators).items():
+        if each.over != "window":
+            return JournalError(
+                f"operator '{name}' gives results over several windows, and a window that is processed again would "
+                "give one of its own",
+                url="journal",
+                hint=f"say over: window, where each window is to give a result of its own; otherwise {START_OVER}",
+            )
     return None
 
 

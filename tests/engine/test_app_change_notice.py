@@ -131,6 +131,13 @@ def test_no_replay_is_advised_of_what_another_table_has(folder: Path, other: str
     assert sorted(found) == [b"a1", b"a2", b"b1", b"b2", b"c1", b"c2", b"d1"]
 
 
+def test_no_replay_is_advised_to_an_app_with_results_over_windows(folder: Path) -> None:
+    """It would give a result for each window, which only a new run can put together."""
+    counting = changed("by: record").replace("RecordFilter", "CountBy")
+    last = told(counting)[-1]
+    assert "only a run with --fresh makes it again, because operator 'filter/unifier' gives results over" in last
+
+
 def test_a_result_over_the_run_is_made_again_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A replay refuses its windows."""
     monkeypatch.chdir(tmp_path)

@@ -74,6 +74,13 @@ def aggregating(root: Path, operator: Operator, texts: Sequence[bytes] = TEXTS) 
     return unified(app)
 
 
+def passing(root: Path) -> LogicalPlan:
+    """Words, two texts a window, as they are."""
+    app = keyed_app(root, CountBy(by="record"), "parallel", name="counts")
+    nodes = {name: node for name, node in app.operators.items() if name != "counts"}
+    return replace(app, operators=nodes, edges=(app.edges[0], edge("lines.records", "writer.input")))
+
+
 def results(root: Path) -> list[Counter[str]]:
     """The counts in each published file."""
     files = sorted(path for path in (root / "out").glob("*") if path.is_file())
@@ -192,14 +199,11 @@ def test_a_result_whose_operator_is_gone_is_not_forgotten(tmp_path: Path) -> Non
     """Renamed, without its unifier, replaced or taken out: the run is refused until it is there again."""
     with pytest.raises(DagflowError, match="the lights went out"):
         run(counting(tmp_path), runtime=until(4))
-    without = keyed_app(tmp_path, CountBy(by="record"), "parallel", name="counts")
-    nodes = {name: node for name, node in without.operators.items() if name != "counts"}
-    without = replace(without, operators=nodes, edges=(without.edges[0], edge("lines.records", "writer.input")))
     others = [
         unified(keyed_app(tmp_path, CountBy(by="record"), "parallel", name="other")),
         unified(keyed_app(tmp_path, CountBy(by="record"), 1, name="counts")),
         keyed_app(tmp_path, Select(where="true"), "parallel", name="counts"),
-        without,
+        passing(tmp_path),
     ]
     message = "to be in a result of operator 'counts', and the app has no operator 'counts/unifier'"
     for app in [*others, *others]:
@@ -207,7 +211,7 @@ def test_a_result_whose_operator_is_gone_is_not_forgotten(tmp_path: Path) -> Non
             run(app, runtime=InlineRuntime)
     run(counting(tmp_path), runtime=InlineRuntime)
     assert results(tmp_path) == [counted(TEXTS)]
-    run(without, runtime=InlineRuntime)
+    run(passing(tmp_path), runtime=InlineRuntime)
 
 
 class Following:
@@ -295,10 +299,22 @@ def test_a_part_of_a_result_is_not_processed_again_alone(tmp_path: Path, window:
     with pytest.raises(
         JournalError, match="part of a result of operator 'counts/unifier' over several windows"
     ) as caught:
-        reprocess(counting(tmp_path), RunOptions(), [window], runtime=InlineRuntime)
+        reprocess(counting(tmp_path, "window"), RunOptions(), [window], runtime=InlineRuntime)
     assert "start over with --fresh" in caught.value.hint
     run(counting(tmp_path), RunOptions(fresh=True), runtime=InlineRuntime)
     assert results(tmp_path) == [counted(TEXTS)]
+
+
+@pytest.mark.parametrize("over", [None, "run", {"millis": 60_000}])
+def test_a_new_result_over_windows_is_not_made_of_single_ones(tmp_path: Path, over: Any) -> None:
+    """A replay would give one for each window, and gives it where the app says that it is to."""
+    run(passing(tmp_path), runtime=InlineRuntime)
+    before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
+    with pytest.raises(JournalError, match=r"'counts/unifier' gives results over several .*\n.*say over: window"):
+        reprocess(counting(tmp_path, over), RunOptions(), [2, 3], runtime=InlineRuntime)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
+    reprocess(counting(tmp_path, "window"), RunOptions(), range(1, 7), runtime=InlineRuntime)
+    assert results(tmp_path) == [counted(TEXTS[n : n + 2]) for n in range(0, 12, 2)]
 
 
 def test_starting_over_forgets_what_was_held_back(tmp_path: Path) -> None:
