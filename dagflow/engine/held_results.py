@@ -98,6 +98,16 @@ class HeldResults:
                 )
         self._kept = dict(kept)
 
+    def over_unfinished_run(self, planned: Iterable[WindowPlan]) -> str | None:
+        """An operator whose result over the run has begun, or will with what is planned; None where there is none.
+
+        Args:
+            planned: Windows that earlier runs have planned and not committed.
+        """
+        is_planned = any(not plan.retries for plan in planned)
+        over_run = [name for name, over in self._over.items() if over == "run"]
+        return next((_owner(name) for name in over_run if is_planned or name in self._kept), None)
+
     def due(self, *, is_end: bool = False) -> list[str]:
         """Operators whose held results are to be published now, before anything else is emitted.
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from dagflow.api.operator import RejectRetrier
 from dagflow.api.transactions import targets_of
 from dagflow.engine.control_graph import ControlGraph, Emission, index_operators
+from dagflow.engine.held_results import HeldResults
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.errors import ANOTHER_TABLE, JournalError
 from dagflow.journal.journal import now_ms
@@ -44,9 +45,10 @@ class RejectReplay:
         store: The checkpoint.
         state: What its journal says.
         choice: Which records are tried.
+        held: The results that the run holds back.
 
     Raises:
-        JournalError: Records that come late do harm where the app writes them.
+        JournalError: Records that come late do harm where the app writes them, or a result over the run is open.
     """
 
     def __init__(
@@ -56,9 +58,17 @@ class RejectReplay:
         store: ObjectStore,
         state: Callable[[], JournalState],
         choice: RejectChoice,
+        held: HeldResults,
     ) -> None:
         if (obstacle := why_no_late_records(app)) is not None:
             raise obstacle
+        if (name := held.over_unfinished_run(state().planned.values())) is not None:
+            raise JournalError(
+                f"the result of operator '{name}' is over the run, which is not finished: the end of the replay would "
+                "publish a part of it",
+                url="journal",
+                hint="run the app to its end with dagflow run, and replay the refused records then",
+            )
         self._control = control
         self._app = app
         self._store = store

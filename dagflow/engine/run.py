@@ -301,7 +301,7 @@ def _drive(
         runner = WindowRunner(app, states, runtime, sizing, tag, held, side_inputs)
         emitter: WindowSource = control
         if options.rejects is not None:
-            emitter = RejectReplay(control, app, store, lambda: journal.state, options.rejects)
+            emitter = RejectReplay(control, app, store, lambda: journal.state, options.rejects, held)
         planner = WindowPlanner(app, journal, emitter, states, runner, sizing, held, side_inputs)
         journal.note_operators(app.operators)
         if options.rejects is None:

@@ -89,11 +89,6 @@ class SavedParts:
     since_window: int = 0
     made_by: OperatorFacts | None = None
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether nothing is held."""
-        return not self.parts
-
 
 @dataclass(frozen=True, slots=True)
 class LateTuples:

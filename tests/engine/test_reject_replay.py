@@ -14,13 +14,14 @@ import pytest
 
 from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import RunOptions, run
-from dagflow.errors import JournalError
+from dagflow.errors import DagflowError, JournalError
 from dagflow.plan.load import load_app
 from dagflow.report.manifest import tracked_files, window_manifest
 from dagflow.report.open_rejects import RejectChoice, grouped, open_rejects, shown
 from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
+from tests.engine.test_operator_state import until
 
 STORAGE = StorageContext.default()
 
@@ -262,3 +263,43 @@ def test_a_reader_of_another_name_is_refused(two_files: Case) -> None:
     assert refused() == 4
     write_app(two_files, two_files.new)
     assert (replay(), refused()) == (1, 0)
+
+
+COUNTED = """\
+name: counted
+attributes: {checkpoint: journal}
+operators:
+  splitter: {class: FileSplitterInput, properties: {files: [in], max_files_per_window: 1, pack_bytes: 0}}
+  reader: {class: BlockReader, properties: {format: {type: csv, columns: {n: TYPE}}}}
+  count: {class: Aggregate, properties: {columns: {c: count(*)}}, partition: parallel}
+  writer: {class: RecordWriter, properties: {path: out, format: json_lines}, partition: parallel}
+  refused: {class: RecordWriter, properties: {path: refused}, partition: parallel}
+streams:
+  blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
+  records: {from: reader.messages, to: count.input}
+  counts: {from: count.output, to: writer.input}
+  bad: {from: reader.errors, to: refused.input}
+"""
+
+
+@pytest.mark.parametrize("committed", [1, 2, 3])
+def test_a_replay_does_not_end_the_result_of_an_unfinished_run(
+    committed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether windows are left planned, or only what they hold: the run gives one result, and the replay another."""
+    monkeypatch.chdir(tmp_path)
+    Path("in").mkdir()
+    for name in "abc":
+        Path("in", name).write_text("n\n1\nx\n2\n")
+    Path("app.yaml").write_text(COUNTED.replace("TYPE", "int64"))
+    with pytest.raises(DagflowError, match="the lights went out"):
+        run(load_app("app.yaml"), runtime=until(committed))
+    Path("app.yaml").write_text(COUNTED.replace("TYPE", "string"))
+    for _ in range(2):
+        with pytest.raises(JournalError, match=r"result of operator 'count' is over the run, which is not finished"):
+            replay()
+    Path("app.yaml").write_text(COUNTED.replace("TYPE", "int64"))
+    run(load_app("app.yaml"), runtime=InlineRuntime)
+    Path("app.yaml").write_text(COUNTED.replace("TYPE", "string"))
+    replay()
+    assert ([json.loads(row)["c"] for row in rows()], refused()) == ([3, 6], 0)

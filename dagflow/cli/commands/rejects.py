@@ -7,7 +7,7 @@ import itertools
 import json
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -36,6 +36,7 @@ from dagflow.engine.run import RunOptions
 from dagflow.engine.run import run as engine_run
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import JournalError, RunStoppedError
+from dagflow.journal.reader import read_state
 from dagflow.plan.description import describe
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.open_rejects import RejectChoice, RejectGroup, ShownReject, grouped, open_rejects, shown
@@ -180,12 +181,21 @@ class _Counts:
     shared: tuple[int, ...]
 
     @classmethod
-    def of(cls, app: LogicalPlan, checkpoint: str, storage: StorageContext, choice: RejectChoice) -> _Counts:
+    def of(
+        cls,
+        app: LogicalPlan,
+        checkpoint: str,
+        storage: StorageContext,
+        choice: RejectChoice,
+        apart_from: Collection[int] = (),
+    ) -> _Counts:
         current = describe(app).fingerprint
         total = chosen = untried = 0
         behind: dict[int, None] = {}
         to_try: set[int] = set()
         for rejects in open_rejects(checkpoint, storage):
+            if rejects.window_id in apart_from:
+                continue
             mask = choice.mask(rejects)
             by_other_app = rejects.records.matches("app", lambda name: name != current)
             total += len(mask)
@@ -219,6 +229,9 @@ def _replay(
         raise _both_kinds(before.shared, checkpoint)
     windows, code = 0, 0
     if before.untried:
+        # Windows of an earlier run, which this one finishes: what they refuse was not among the records.
+        planned = read_state(storage.objects(checkpoint)).planned.values()
+        unfinished = [plan.window_id for plan in planned if not plan.retries]
         stop = StopRequest()
 
         def ask() -> None:
@@ -233,7 +246,7 @@ def _replay(
         ):
             done = on_driver_thread(lambda: engine_run(logical, options, display, stop))
         windows, code = done.windows, RunStoppedError.exit_code if done.state == "stopped" else 0
-        after = _Counts.of(logical, checkpoint, storage, choice)
+        after = _Counts.of(logical, checkpoint, storage, choice, unfinished)
     obstacle = why_not_reprocessed(PlacedApp.of(logical, storage)) if after.behind else None
     for line in _told(before, after, checkpoint, obstacle):
         output.note(settings.redact(line))

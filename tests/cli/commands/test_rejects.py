@@ -12,8 +12,10 @@ from click.testing import CliRunner, Result
 
 from dagflow.cli.main import command_line
 from dagflow.engine.run import RunOptions, run
+from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
+from tests.engine.test_operator_state import until
 from tests.engine.test_reject_replay import Case, rows, write_app
 
 CASE = Case(
@@ -197,3 +199,19 @@ def test_what_is_refused_behind_a_replay_is_told_as_well() -> None:
     two_steps("Check, properties: {expect: [unique(m)]}")
     told = " ".join(invoke("two.yaml", "replay", "--local", "--workers", "1").stderr.split())
     assert "cannot process a window again: operator 'step/unique' has state" in told
+
+
+def test_windows_that_a_replay_finishes_are_no_part_of_its_count() -> None:
+    """A window that was left planned is not among those whose records come back."""
+    Path("in2").mkdir()
+    for name, content in {"a": b"n\n1\nx\n", "b": b"n\n2\n\xff\n\xff\n"}.items():
+        Path("in2", name).write_bytes(content)
+    files = "in2, max_files_per_window: 1, pack_bytes: 0"
+    two_steps("Select, properties: {where: 'true'}", n="int64", files=files)
+    with pytest.raises(DagflowError, match="the lights went out"):
+        run(load_app("two.yaml"), runtime=until(1))
+    two_steps("Select, properties: {where: 'true'}", files=files)
+    done = invoke("two.yaml", "replay", "--local", "--workers", "1", "--json")
+    assert "1 record accepted; 0 of 1 stay refused" in done.stderr
+    assert json.loads(done.stdout) == {"accepted": 1, "refused": 0, "unread": 0, "windows": 2}
+    assert invoke("two.yaml").stdout.startswith("2 records refused")
