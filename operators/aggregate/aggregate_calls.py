@@ -111,14 +111,16 @@ class AggregateCall:
         if function == "count":
             return column["count"]
         if function in ("sum", "avg"):
-            (kind,) = set(column) - {"count"}
-            total: Node = column[kind]
+            kind, total = _total(at, column)
             if function == "sum":
                 return Cast(at, total, BIGINT) if kind == "whole" else total
             if kind != "decimal":
                 return _mean(at, Cast(at, total, DOUBLE), column["count"])
             stored = schema.field(parts[kind]).type
-            digits = min(stored.precision - _MORE_DIGITS + 4, MAX_DIGITS)
+            whole = stored.precision - _MORE_DIGITS - stored.scale
+            if "whole" in column:
+                whole = max(whole, as_decimal(BIGINT).precision)
+            digits = min(whole + stored.scale + 4, MAX_DIGITS)
             return Cast(at, _mean(at, total, column["count"]), pa.decimal128(digits, min(stored.scale + 4, digits)))
         if "nan" not in column:
             return column[function]
@@ -128,6 +130,16 @@ class AggregateCall:
             return Case(at, ((has_nan, not_a_number),), column["max"])
         is_all = Call(at, "and", (Call(at, "is null", (column["min"],)), has_nan))
         return Case(at, ((is_all, not_a_number),), column["min"])
+
+
+def _total(at: int, column: Mapping[str, ColumnName]) -> tuple[str, Node]:
+    """The sums of a group in one, and its kind: records without declared types may bring numbers of several."""
+    kinds = [kind for kind in ("double", "decimal", "whole") if kind in column]
+    total: Node = column[kinds[0]]
+    for kind in kinds[1:]:
+        part: Node = Cast(at, column[kind], DOUBLE if kinds[0] == "double" else BIGINT)
+        total = Call(at, "coalesce", (Call(at, "+", (total, part)), total, part))
+    return kinds[0], total
 
 
 def _mean(at: int, total: Node, count: Node) -> Node:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -132,6 +133,56 @@ def test_windows_add_up_to_what_one_window_gives() -> None:
     last.add_part(part)
     last.end_window()
     assert [row for each in found for row in each.to_pylist()] == whole["output"]
+
+
+WHOLE = pa.array([1, 2, None, 2**62], pa.int64())
+DOUBLES = pa.array([1.5, None, None, None])
+DECIMALS = pa.array([Decimal("0.10"), Decimal(3), None, Decimal("0.01")], pa.decimal128(9, 2))
+NULLS = pa.nulls(4)
+
+
+@pytest.mark.parametrize(
+    ("columns", "sums", "means"),
+    [
+        ((WHOLE, DOUBLES), [2.5, 2.0, None, 2.0**62], [1.25, 2.0, None, 2.0**62]),
+        ((NULLS, DOUBLES), [1.5, None, None, None], [1.5, None, None, None]),
+        ((NULLS, DECIMALS), ["0.10", "3.00", None, "0.01"], ["0.100000", "3.000000", None, "0.010000"]),
+        (
+            (WHOLE, NULLS, DECIMALS),
+            ["1.10", "5.00", None, "4611686018427387904.01"],
+            ["0.550000", "2.500000", None, "2305843009213693952.005000"],
+        ),
+        ((WHOLE, DECIMALS, DOUBLES), [2.6, 5.0, None, 2.0**62], [2.6 / 3, 2.5, None, 2.0**61]),
+    ],
+)
+def test_numbers_of_several_kinds_have_one_sum(
+    columns: tuple[pa.Array, ...], sums: list[Any], means: list[Any]
+) -> None:
+    """In batches and in windows, in any order: records of JSON have the types that are found."""
+    for order in itertools.permutations(columns):
+        batches = [RecordBatch(pa.record_batch({"k": pa.array(list("abcd")), "n": values})) for values in order]
+        operator, windows = aggregate_of_several_kinds(), aggregate_of_several_kinds()
+        found: list[Any] = []
+        windows.output.connect(found.append)
+        windows.begin_window(9)
+        for number, each in enumerate(batches):
+            operator.begin_window(number)
+            operator.take(each)
+            windows.add_part(operator.take_part() or b"")
+        windows.end_window()
+        for given_out in (found, emitted(aggregate_of_several_kinds(), batches)):
+            rows = [row for each in given_out for row in each.to_pylist()]
+            assert [[as_text(row[name]) for row in rows] for name in ("s", "m")] == [sums, means]
+
+
+def aggregate_of_several_kinds() -> Aggregate:
+    """A sum and a mean of each group."""
+    return Aggregate(by="k", columns={"s": "sum(n)", "m": "avg(n)"})
+
+
+def as_text(value: object) -> object:
+    """A decimal with all of its digits; any other value as it is."""
+    return str(value) if isinstance(value, Decimal) else value
 
 
 def test_a_record_whose_argument_cannot_be_computed_is_refused() -> None:
