@@ -185,6 +185,8 @@ FOLLOWED = {
     "check the path: something must have written to it": BEFORE,
     "give it another name, as columns:": AGAIN,
     "give one of them the type of the other": AGAIN,
+    "give the column one type, as by a cast": "engine/test_held_results.py::"
+    "test_a_key_of_two_types_has_one_after_a_cast",
     "fix the table, name more columns in on": AGAIN,
     "put the checkpoint where all hosts of the cluster": f"{REMEDIES}test_a_checkpoint_goes_on_when_it_is_put_back",
     "put the table there, or name where it is": BEFORE,

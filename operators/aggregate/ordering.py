@@ -8,6 +8,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagflow.errors import START_OVER
+
 
 def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
     """Join the rows of all tables; a column that a table lacks is null in its rows.
@@ -18,7 +20,9 @@ def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
     try:
         return pa.concat_tables(tables, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise ValueError(f"the batches do not go together: {error}") from error
+        raise ValueError(
+            f"the batches do not go together: {error}; give the column one type, as by a cast to text, and {START_OVER}"
+        ) from error
 
 
 def ordered(table: pa.Table, first: Sequence[tuple[str, str]]) -> pa.Table:

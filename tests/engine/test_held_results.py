@@ -23,7 +23,7 @@ from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import RunOptions, run
 from dagflow.engine.segments import SegmentStore
 from dagflow.engine.stop_request import StopRequest
-from dagflow.errors import DagflowError, JournalError, PlanError
+from dagflow.errors import DagflowError, JournalError, OperatorError, PlanError
 from dagflow.execution.messages import TaskResult
 from dagflow.journal.app_facts import AppFacts
 from dagflow.journal.reader import read_state
@@ -433,3 +433,25 @@ def test_source_files_stay_until_the_results_of_them_are_published(tmp_path: Pat
         assert words - {path.name for path in (tmp_path / "in").iterdir()} <= published_words(tmp_path)
     assert last > 4
     assert (published_words(tmp_path), list((tmp_path / "in").iterdir())) == (words, [])
+
+
+def test_a_key_of_two_types_has_one_after_a_cast(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The window that puts the groups together says which column, and what to do; all records are counted then."""
+    monkeypatch.chdir(tmp_path)
+    Path("in").mkdir()
+    for name, line in {"a": '{"k": "x"}', "b": '{"k": 1}'}.items():
+        Path("in", name).write_text(f"{line}\n{line}\n")
+    counting_by = COUNTING.replace("ROOT/", "").replace("blocks_threshold: 3", "max_files_per_window: 1, pack_bytes: 0")
+    counting_by = counting_by.replace("max_readers: 2", "format: {type: json_lines, columns: as_found}")
+    counting_by = counting_by.replace(
+        "CountBy, properties: {by: record", "Aggregate, properties: {by: BY, columns: {n: count(*)}"
+    )
+    Path("app.yaml").write_text(counting_by.replace("BY", "k"))
+    with pytest.raises(
+        OperatorError, match=r"Field k has .* give the column one type, .*, and start over with --fresh"
+    ):
+        run(load_app("app.yaml"), runtime=InlineRuntime)
+    Path("app.yaml").write_text(counting_by.replace("BY", "{k: cast(k as text)}"))
+    run(load_app("app.yaml"), RunOptions(fresh=True), runtime=InlineRuntime)
+    (path,) = Path("out").glob("part-*")
+    assert [json.loads(line) for line in path.read_text().splitlines()] == [{"k": "1", "n": 2}, {"k": "x", "n": 2}]
