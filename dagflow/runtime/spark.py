@@ -25,16 +25,18 @@ from dagflow.execution.task import run_level, run_prescan
 from dagflow.execution.task_progress import ProgressSender
 from dagflow.execution.task_watch import TaskHost
 from dagflow.execution.warm_worker import warm
-from dagflow.runtime.base import Runtime
+from dagflow.runtime.attempts import Attempt, AttemptWatch, have_used_each_other
+from dagflow.runtime.base import MAX_ATTEMPTS, Runtime
 from dagflow.runtime.java_process import how_it_ended
 from dagflow.runtime.probe import RunLocations, check_compatibility, examiner, incompatibility_of
 from dagflow.runtime.progress_board import ProgressBoard, ProgressReceiver
-from dagflow.runtime.slots import driver_inputs, group_slots, slot_of
+from dagflow.runtime.slots import driver_inputs, group_slots
 from dagflow.runtime.spark_context import send_sources, stop_context
 from dagflow.runtime.spark_errors import translated, translating, worker_death
 from dagflow.runtime.spark_process import spark_log
 from dagflow.runtime.spark_settings import is_protected
 from dagflow.spec.spark_master import SparkMaster
+from dagflow.storage.publishing import discard_all
 
 logger = logging.getLogger(__name__)
 
@@ -60,6 +62,8 @@ CLOSE_S = 10.0
 
 NO_ANSWER_S = 20.0
 """Executors take seconds to start; a longer silence is worth a warning."""
+
+_LOST = "an executor was lost whose output some tasks had used and others had not"
 
 
 class SparkRuntime(Runtime):
@@ -224,21 +228,47 @@ class SparkRuntime(Runtime):
         return how_it_ended(None if gateway is None else gateway.proc)
 
     def _run(self, window: WindowJob) -> list[TaskResult]:
-        slots = self._program.plan.partitions_by_level(window.partitions)
+        """Run a window, and again as long as its tasks have not used the attempts whose results have arrived.
+
+        Raises:
+            DagflowError: They have not in any of MAX_ATTEMPTS runs.
+        """
+        counts = self._program.plan.partitions_by_level(window.partitions)
         tasks = group_slots(driver_inputs(self._program, window), window.together)
-        results = sum(window.partitions.values())
+        lowest = max(len(tasks), 1)
+        rdd: Any = self._context.parallelize(tasks, lowest)
         lean = replace(window, assigned={})
-        rdd: Any = self._context.parallelize(tasks, max(len(tasks), 1))
         del window, tasks  # from here on Spark has them
-        last = len(slots) - 1
-        rdd = rdd.mapPartitions(_lowest_task(self._broadcast, lean, slots[1] if last else 0))
-        for level in range(1, last + 1):
-            rdd = rdd.repartitionAndSortWithinPartitions(slots[level], partitionFunc=_slot)
-            rdd = rdd.mapPartitionsWithIndex(
-                _higher_task(self._broadcast, lean, level, slots[level + 1] if level < last else 0)
-            )
         # One result for each partition of each stage: results of lower levels pass through the higher ones.
-        return self._collected(rdd, results)
+        arriving = sum(lean.partitions.values()) + lowest + sum(counts[1:])
+        for _ in range(MAX_ATTEMPTS):
+            # New shuffles each time: Spark would take what it has of the old ones.
+            arrived = self._collected(self._levels(rdd, lean, counts), arriving)
+            results = [item for item in arrived if isinstance(item, TaskResult)]
+            if have_used_each_other([item for item in arrived if isinstance(item, Attempt)]):
+                return results
+            logger.warning("window %d runs again: %s", lean.window_id, _LOST)
+            discard_all(self._program.storage, [file for result in results for file in result.files])
+            self._board.open(lean.window_id)
+        raise DagflowError(
+            f"window {lean.window_id}: in each of {MAX_ATTEMPTS} attempts {_LOST}",
+            hint="Spark's log in .dagflow may say more",
+        )
+
+    def _levels(self, rdd: Any, window: WindowJob, slots: Sequence[int]) -> Any:
+        """All levels of a window, one above the other.
+
+        Args:
+            rdd: What the driver sends to the tasks of the lowest level.
+            window: The window.
+            slots: How many slots each level has.
+        """
+        above = [*slots[1:], 0]
+        rdd = rdd.mapPartitions(_lowest_task(self._broadcast, window, above[0]))
+        for level in range(1, len(slots)):
+            rdd = rdd.repartitionAndSortWithinPartitions(slots[level], partitionFunc=_slot)
+            rdd = rdd.mapPartitionsWithIndex(_higher_task(self._broadcast, window, level, above[level]))
+        return rdd
 
     def _collected(self, rdd: Any, count: int) -> list[Any]:
         """All items of an RDD.
@@ -323,8 +353,11 @@ def _lowest_task(
         program = broadcast.value
         host, attempt = _host()
         with warm(), ProgressSender(program.progress, attempt) as sender:
-            for slot, items in itertools.chain.from_iterable(arrived):
-                yield from _routed(run_level(program, window, 0, slot, items, sender.send, host), 1, next_slots)
+            results = itertools.chain.from_iterable(
+                run_level(program, window, 0, slot, items, sender.send, host)
+                for slot, items in itertools.chain.from_iterable(arrived)
+            )
+            yield from AttemptWatch(level=0).sent(results, next_slots)
 
     return run
 
@@ -338,8 +371,9 @@ def _higher_task(
         program, items = broadcast.value, (item for _, item in arrived)
         host, attempt = _host()
         with warm(), ProgressSender(program.progress, attempt) as sender:
-            results = run_level(program, window, level, slot, items, sender.send, host)
-            yield from _routed(results, level + 1, next_slots)
+            watch = AttemptWatch(level, slot)
+            results = run_level(program, window, level, slot, watch.received(items), sender.send, host)
+            yield from watch.sent(results, next_slots)
 
     return run
 
@@ -351,9 +385,3 @@ def _host() -> tuple[TaskHost, int]:
         return TaskHost(), -1
     withhold_sockets()
     return TaskHost(owns_process=True, is_retry=context.attemptNumber() > 0), context.taskAttemptId()
-
-
-def _routed(items: Iterable[Any], next_level: int, next_slots: int) -> Iterator[Any]:
-    """Each item with the slot of the next level that it goes to; as it is where there is no next level."""
-    for item in items:
-        yield (slot_of(item, next_level, next_slots), item) if next_slots else item

@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dagflow.api.context import OperatorContext
 from dagflow.errors import DagflowError, OperatorError
 from dagflow.execution.program import Program
 from dagflow.execution.stalls import StallLimits
+from dagflow.runtime.attempts import Attempt
 from dagflow.runtime.spark import SparkRuntime
 from tests.cli.processes import PATIENCE_S
-from tests.execution.sample_operators import Lines, Sample
+from tests.execution.sample_operators import DropComments, Lines, Sample
 from tests.runtime.bad_operators import DYING, Misbehaving
-from tests.runtime.runtime_contract import TEXTS, RuntimeContract, Start, exchanging_plan, operators_of, window
+from tests.runtime.runtime_contract import (
+    TEXTS,
+    RuntimeContract,
+    Start,
+    exchanging_plan,
+    operators_of,
+    published,
+    window,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -101,6 +113,71 @@ def test_a_task_that_stands_still_too_long_is_ended_and_runs_again(
     (told,) = caplog.messages
     place = r"window 7, operator 'lines' partition 0: no progress for \d s in read\(\) of s0 \[0, 3\)"
     assert re.fullmatch(rf"{place}; the task is ended, and counts as a failed attempt \(task_timeout_millis\)", told)
+    runtime.close()
+
+
+class FailingOnce(Lines):
+    """The second attempt of each task fails, as a service that does not answer for a while."""
+
+    folder: str
+
+    def setup(self, context: OperatorContext) -> None:
+        """Leave a trace, or fail."""
+        traces = [Path(self.folder, f"{context.partition} {attempt}") for attempt in ("first", "second")]
+        for trace in traces:
+            if not trace.exists():
+                trace.touch()
+                if trace == traces[1]:
+                    raise RuntimeError("the service does not answer")
+                return
+
+
+class Losing(DropComments):
+    """The first task removes what was sent to the later ones, as if an executor had died."""
+
+    folder: str
+
+    def setup(self, context: OperatorContext) -> None:
+        """Remove it once, when all of this task's own input is here."""
+        trace = Path(self.folder, "lost")
+        if context.partition == 0 and not trace.exists():
+            trace.touch()
+            for place in os.environ["SPARK_LOCAL_DIRS"].split(","):
+                for file in Path(place).rglob("shuffle_*.data"):
+                    file.unlink()
+
+
+def test_tasks_that_spark_runs_again_neither_lose_nor_double_records(
+    tmp_path: Path, spark_context: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Slot 0 has used the first attempts, and brings their results to the driver; later slots get the second ones."""
+    plan = exchanging_plan()
+    lines, filtered, _ = plan.stages
+    plan = replace(plan, stages=(lines, replace(filtered, outputs=())))
+    operators = {"lines": FailingOnce(folder=str(tmp_path)), "filter": Losing(prefix="#", folder=str(tmp_path))}
+    runtime = SparkRuntime(Program.of("app", plan, {**operators_of(tmp_path), **operators}), spark_context)
+    texts = [b"%d" % number for number in range(20)]
+    results = runtime.submit(replace(window(texts), partitions={"lines": 2, "filter": 6})).result()
+    assert Path(tmp_path, "0 second").exists()
+    written = b"".join(published(results, tmp_path / "out").values())
+    assert sorted(written.split(), key=int) == texts
+    assert "window 7 runs again: an executor was lost" in caplog.text
+    runtime.close()
+
+
+class Torn(SparkRuntime):
+    """Gets each time what tells that a task has used another attempt."""
+
+    def _receive(self, rdd: Any) -> list[Any]:
+        return [replace(item, used=1) if isinstance(item, Attempt) else item for item in super()._receive(rdd)]
+
+
+def test_a_window_whose_tasks_never_fit_together_fails_and_leaves_no_files(tmp_path: Path, spark_context: Any) -> None:
+    """It is not tried for ever, and nothing of it may be published."""
+    runtime = Torn(Program.of("app", exchanging_plan(), operators_of(tmp_path)), spark_context)
+    with pytest.raises(DagflowError, match="window 7: in each of 4 attempts an executor was lost"):
+        runtime.submit(window(TEXTS)).result()
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
     runtime.close()
 
 
