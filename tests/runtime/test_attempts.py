@@ -13,6 +13,9 @@ from dagflow.execution.pickled_tuples import PickledTuples
 from dagflow.plan.physical import PortRef
 from dagflow.runtime.attempts import Attempt, AttemptWatch, have_used_each_other
 
+PICKLED: Any = CPickleSerializer()
+"""How PySpark writes what goes from one level to the next."""
+
 SLOTS = 2
 """Slots of each level."""
 
@@ -22,9 +25,8 @@ Blocks = dict[int, bytes]
 
 def sent(level: int, slot: int, used: Iterable[Blocks], to: Iterable[int], slots: int = SLOTS) -> Blocks:
     """What a new attempt sends that has used these, with an item for each slot that it sends something."""
-    pickled = CPickleSerializer()
     watch = AttemptWatch(level, slot)
-    arrived = [item for blocks in used if slot in blocks for _, item in pickled.loads(blocks[slot])]
+    arrived = [item for blocks in used if slot in blocks for _, item in PICKLED.loads(blocks[slot])]
     passing = [item for item in watch.received(arrived) if isinstance(item, Attempt)]
     payload = PickledTuples.of([level])
     items = [ShuffleItem(level + 1, target, (0, level, slot), PortRef("next", "input"), payload) for target in to]
@@ -32,12 +34,12 @@ def sent(level: int, slot: int, used: Iterable[Blocks], to: Iterable[int], slots
     for each in watch.sent([*passing, *items], slots):
         (place, _), item = each if slots else ((0, ()), each)
         parts[place].append((place, item))
-    return {place: pickled.dumps(part) for place, part in parts.items()}
+    return {place: PICKLED.dumps(part) for place, part in parts.items()}
 
 
 def arrived(last: Iterable[Blocks]) -> list[Attempt]:
     """The attempts that the driver learns of from those of the last level."""
-    return [item for blocks in last for _, item in CPickleSerializer().loads(blocks[0]) if isinstance(item, Attempt)]
+    return [item for blocks in last for _, item in PICKLED.loads(blocks[0]) if isinstance(item, Attempt)]
 
 
 def lowest(slot: int, to: Iterable[int] = range(SLOTS)) -> Blocks:

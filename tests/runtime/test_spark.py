@@ -172,7 +172,7 @@ class Torn(SparkRuntime):
         return [replace(item, used=1) if isinstance(item, Attempt) else item for item in super()._receive(rdd)]
 
 
-def test_a_window_whose_tasks_never_fit_together_fails_and_leaves_no_files(tmp_path: Path, spark_context: Any) -> None:
+def test_a_window_whose_tasks_never_fit_fails_and_leaves_no_files(tmp_path: Path, spark_context: Any) -> None:
     """It is not tried for ever, and nothing of it may be published."""
     runtime = Torn(Program.of("app", exchanging_plan(), operators_of(tmp_path)), spark_context)
     with pytest.raises(DagflowError, match="window 7: in each of 4 attempts an executor was lost"):
