@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dagflow.api.transactions import targets_of
 from dagflow.engine.placed_app import PlacedApp
+from dagflow.engine.publication import windows_in_targets
+from dagflow.engine.repeatable import remover_of
 from dagflow.engine.reprocessor import why_not_again, why_not_alone, why_not_reprocessed
 from dagflow.engine.target_access import why_not_in_targets
 from dagflow.engine.window_codec import taking_ports, why_not_taken
@@ -33,6 +35,8 @@ def change_notices(app: PlacedApp, journal: Journal, replay_command: str) -> lis
         return told
     windows = f"window {last}" if first == last else f"windows {first} to {last}"
     said = f"the output of {windows} is by the app as it was"
+    if remover := remover_of(app.operators, state):
+        return [*told, f"{said}; nothing makes it again, because operator '{remover}' has removed the source files"]
     plans = [journal.window(each).plan for each in sorted({first, last})]
     ports = taking_ports(app.plan)
     obstacle = (
@@ -42,6 +46,8 @@ def change_notices(app: PlacedApp, journal: Journal, replay_command: str) -> lis
         or next(filter(None, (why_not_alone(each) or why_not_taken(each, ports) for each in plans)), None)
     )
     if obstacle is not None:
-        return [*told, f"{said}; only a run with --fresh makes it again, because {obstacle.message}"]
+        occupied = [target.name for target, _ in windows_in_targets(app.operators, state, app.storage)]
+        where = f", into another place than {' or '.join(occupied)}," if occupied else ""
+        return [*told, f"{said}; only a run with --fresh{where} makes it again, because {obstacle.message}"]
     ids = str(last) if first == last else f"{first}-{last}"
     return [*told, f"{said}; to make it again: {replay_command} --window {ids}"]

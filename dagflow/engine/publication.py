@@ -6,11 +6,12 @@ import hashlib
 import logging
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from dagflow.api.operator import Operator
 from dagflow.api.transactions import (
     DecidedWindow,
+    Target,
     TargetDecision,
     TargetState,
     TransactionalSink,
@@ -18,7 +19,7 @@ from dagflow.api.transactions import (
 )
 from dagflow.engine.target_access import ATTEMPTS, TargetAccess, writer_of
 from dagflow.engine.window_repair import repair_command
-from dagflow.errors import DagflowError, JournalError, LostOutputError, StorageError
+from dagflow.errors import JournalError, LostOutputError, StorageError
 from dagflow.execution.failures import located
 from dagflow.journal.journal import Journal
 from dagflow.journal.state import JournalState
@@ -28,8 +29,6 @@ from dagflow.storage.pending import Durability, PendingFile
 from dagflow.storage.publishing import discard_all_rivals, publish_all, publish_instead
 
 logger = logging.getLogger(__name__)
-
-_REPLAY = "dagflow replay CHECKPOINT"
 
 
 class FileMover:
@@ -325,19 +324,17 @@ def decision_of(files: Iterable[PendingFile]) -> str:
     return hashlib.sha256(names.encode()).hexdigest()[:16]
 
 
-def require_nothing_in_targets(operators: Mapping[str, Operator], state: JournalState, storage: StorageContext) -> None:
-    """Refuse to start over where a target has windows of the journal: they cannot be taken out of it again.
+def windows_in_targets(
+    operators: Mapping[str, Operator], state: JournalState, storage: StorageContext
+) -> Iterator[tuple[Target, int]]:
+    """The targets that have windows of the journal, which cannot be taken out again, each with the newest one.
 
     Raises:
-        DagflowError: A target has some, or cannot be reached.
+        DagflowError: A target cannot be reached.
     """
     for name, target in targets_of(operators, storage).items():
         if marker := target.open(writer_of(state, name)).marker:
-            raise DagflowError(
-                f"--fresh would write into {target.name} once more what windows 1 to {marker} have written",
-                hint="let the app name another table, or move this one away, and run again with --fresh"
-                + ("" if target.why_not_replayed else f"; or write its rows anew: {_REPLAY} --window 1-{marker}"),
-            )
+            yield target, marker
 
 
 def _by_operator(files: Iterable[PendingFile]) -> dict[str, list[PendingFile]]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from dagflow.api.control import ControlOperator
 from dagflow.api.operator import Operator
-from dagflow.engine.publication import require_nothing_in_targets
-from dagflow.errors import DagflowError, MissingError
+from dagflow.engine.placed_app import PlacedApp
+from dagflow.engine.publication import windows_in_targets
+from dagflow.engine.reprocessor import why_not_reprocessed
+from dagflow.errors import JournalError, MissingError
 from dagflow.journal.reader import committed_windows, read_state
+from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
 from dagflow.metrics.names import CLEANED
 from dagflow.report.manifest import inputs_of
@@ -22,33 +26,45 @@ _LOOKS_AT_ONCE = 16
 _WAY_ON = "use another checkpoint and another output, or remove both yourself where copies of the files exist"
 
 
-def require_repeatable(operators: Mapping[str, Operator], store: ObjectStore, storage: StorageContext) -> None:
+def require_repeatable(app: PlacedApp, store: ObjectStore) -> None:
     """Refuse to start over where published files cannot be made again, or windows cannot be taken out of a target.
 
     Args:
-        operators: The operators of the app, by name.
+        app: The app.
         store: The checkpoint.
-        storage: Reaches the input and the targets.
 
     Raises:
-        DagflowError: An operator of the app, or of the app as it was, removes source files; or one of them is gone,
+        JournalError: An operator of the app, or of the app as it was, removes source files; or one of them is gone,
             or shorter than what was read of it; or a transactional target has windows of the journal.
+        DagflowError: The input or a target cannot be reached.
     """
     try:
         state = read_state(store)
     except MissingError:
         return
-    removers = [name for name, each in operators.items() if isinstance(each, ControlOperator) and each.removes_input]
-    # The app may have had one that it has no more.
-    removers += [name for name, counters in state.totals.operators.items() if CLEANED in counters.counts]
-    if state.last_committed and removers:
-        raise DagflowError(
-            f"--fresh would remove what was published, and operator '{removers[0]}' has removed the source files: "
+    if state.last_committed and (remover := remover_of(app.operators, state)):
+        raise JournalError(
+            f"--fresh would remove what was published, and operator '{remover}' has removed the source files: "
             "it may be the only copy",
+            url=redacted(store.url),
             hint=_WAY_ON,
         )
-    require_nothing_in_targets(operators, state, storage)
-    _require_sources(store, storage)
+    for target, newest in windows_in_targets(app.operators, state, app.storage):
+        command = f"dagflow replay {shlex.quote(redacted(store.url))} --window 1-{newest}"
+        raise JournalError(
+            f"--fresh would write into {target.name} once more what windows 1 to {newest} have written",
+            url=redacted(store.url),
+            hint="let the app name another table, or move this one away, and run again with --fresh"
+            + ("" if why_not_reprocessed(app) else f"; or write its rows anew: {command}"),
+        )
+    _require_sources(store, app.storage)
+
+
+def remover_of(operators: Mapping[str, Operator], state: JournalState) -> str:
+    """An operator that removes source files, or has removed some although the app has it no more; "" for none."""
+    removers = [name for name, each in operators.items() if isinstance(each, ControlOperator) and each.removes_input]
+    removers += [name for name, counters in state.totals.operators.items() if CLEANED in counters.counts]
+    return next(iter(removers), "")
 
 
 def _require_sources(store: ObjectStore, storage: StorageContext) -> None:
@@ -66,9 +82,10 @@ def _require_sources(store: ObjectStore, storage: StorageContext) -> None:
             sources = list(_sources(window).items())
             for (url, _), found in zip(sources, pool.map(is_there, sources), strict=True):
                 if not found:
-                    raise DagflowError(
+                    raise JournalError(
                         f"--fresh would remove what window {window.plan.window_id} has published of {redacted(url)}, "
                         "and what was read there is gone: it may be the only copy",
+                        url=redacted(store.url),
                         hint=_WAY_ON,
                     )
 

@@ -255,7 +255,7 @@ def gate_of(store: ObjectStore, options: RunOptions, notice: Callable[[str], Non
 def _open_journal(app: LogicalPlan, storage: StorageContext, checkpoint: str, *, fresh: bool) -> Journal:
     store = storage.objects(checkpoint)
     if fresh:
-        require_repeatable(app.instances, store, storage)
+        require_repeatable(PlacedApp.of(app, storage), store)
         for url in set_aside(store):
             with contextlib.suppress(MissingError):
                 storage.backend(url).files.remove(url)

@@ -15,6 +15,7 @@ from dagflow.cli.commands import replay
 from dagflow.cli.shared_options import Settings
 from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import RunOptions, run
+from dagflow.errors import JournalError
 from dagflow.journal.reader import read_state
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
@@ -100,6 +101,40 @@ def test_only_what_can_be_done_is_advised(folder: Path) -> None:
     assert "by the app as it was; only a run with --fresh makes it again, because operator 'filter' has state" in last
     told(stateful, fresh=True)
     assert sum(content.count("\n") for content in published(folder).values()) == 9
+
+
+def test_advice_to_an_app_with_state_and_a_table_leads_somewhere(folder: Path) -> None:
+    """--fresh is refused where the table has the windows, and offers no replay, which would be refused as well."""
+    writer = "{class: RecordWriter, properties: {path: out}, partition: parallel}"
+    stateful = APP.replace(
+        'filter: {class: RecordFilter, properties: {drop: {prefix: "#"}}, partition: parallel}',
+        "filter: {class: Deduplicator, partition: 1}",
+    )
+    table = stateful.replace(writer, "{class: TableWriter, properties: {table: 'delta:first'}, partition: parallel}")
+    told(table, fresh=True)
+    bounded = table.replace("Deduplicator, partition: 1", "Deduplicator, properties: {max_keys: 9}, partition: 1")
+    expected = (
+        f"only a run with --fresh, into another place than table delta:{folder / 'first'}, makes it again, because "
+        "operator 'filter' has state"
+    )
+    assert expected in told(bounded)[-1]
+    with pytest.raises(JournalError, match=r"once more what windows 1 to \d have written") as raised:
+        told(bounded, fresh=True)
+    assert raised.value.hint.endswith("and run again with --fresh")
+    told(bounded.replace("delta:first", "delta:second"), fresh=True)
+    assert DeltaTable("second").to_pyarrow_table().num_rows == 9
+
+
+def test_what_cannot_be_made_again_is_not_advised(folder: Path) -> None:
+    """Neither a replay nor a fresh run has source files that were removed."""
+    stream = "streams:\n  done: {from: reader.blocks_metadata_output, to: cleaner.input}"
+    cleaning = APP.replace("streams:", "  cleaner: {class: SourceCleaner, properties: {action: remove}}\nstreams:")
+    cleaning = cleaning.replace("streams:", stream)
+    told(cleaning)
+    (folder / "in" / "d").write_text("d1\n")
+    told(cleaning)
+    last = told(cleaning.replace('drop: {prefix: "#"}', "keep: {suffix: '1'}"))[-1]
+    assert "by the app as it was; nothing makes it again, because operator 'cleaner' has removed the source" in last
 
 
 def test_no_replay_is_advised_to_an_app_that_cannot_take_the_windows(folder: Path) -> None:
