@@ -42,6 +42,22 @@ class StreamColumns:
         return pa.schema([*self.schema, *(pa.field(name, self.others, metadata=UNDECLARED) for name in missing)])
 
 
+class ColumnChecked(Capability):
+    """Declares an operator that can tell whether it takes columns, before records with these come."""
+
+    @abstractmethod
+    def check_arriving(self, arriving: StreamColumns) -> None:
+        """Called when an app is planned, before anything runs; `dagflow validate` calls it after prepare() as well.
+
+        Args:
+            arriving: What arrives at the port `input`.
+
+        Raises:
+            LookupError: It lacks a column that each record must have.
+            ValueError: The operator would refuse each record that has such columns.
+        """
+
+
 class ColumnTyped(Capability):
     """Declares an operator that can tell the columns of what it emits from those of what it takes in at `input`."""
 

@@ -150,15 +150,23 @@ class ByName(StreamCodec):
             return pa.nulls(0)
         if isinstance(items, RecordBatch):
             columns = items.to_arrow()
-            if self.name not in columns.schema.names:
-                has = ", ".join(columns.schema.names)
-                raise LookupError(f"there is no column '{self.name}' to partition by; the records have {has}")
+            self.require_in(columns.schema)
             return columns.column(self.name)
         try:
             return pa.array([getattr(item, self.name) for item in items])
         except AttributeError as error:
             kind = type(items[0]).__name__
             raise LookupError(f"there is no attribute '{self.name}' of {kind} to partition by") from error
+
+    def require_in(self, schema: pa.Schema) -> None:
+        """Refuse columns among which this one is missing.
+
+        Raises:
+            LookupError: It is, with the columns that there are.
+        """
+        if self.name not in schema.names:
+            has = ", ".join(schema.names)
+            raise LookupError(f"there is no column '{self.name}' to partition by; the records have {has}")
 
     def __str__(self) -> str:
         return self.name

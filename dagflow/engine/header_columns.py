@@ -7,22 +7,23 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from dagflow.api.column_typing import ColumnTyped, StreamColumns
+from dagflow.api.column_typing import StreamColumns
 from dagflow.engine.preview import PreviewOptions, preview
 from dagflow.errors import DagflowError, Problem
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PortRef
-from dagflow.plan.stream_columns import stream_columns
+from dagflow.plan.stream_columns import asks_for_columns, stream_columns
 from dagflow.spec.problems import Problems
 
 
 def header_problems(app: LogicalPlan) -> list[Problem]:
     """What does not fit the columns of the first file, such as the names in the header of CSV.
 
-    Nothing is said of input that is not there, has no records, or cannot be read.
+    With it comes what operators can tell only once they are prepared, as writers of tables do. Nothing is said of input
+    that is not there, has no records, or cannot be read.
 
     Args:
-        app: The app, checked as far as it declares columns.
+        app: The app, checked as far as it declares columns, with its operators prepared as far as possible.
     """
     seen: dict[PortRef, StreamColumns] = {}
     files: dict[str, None] = {}
@@ -35,12 +36,10 @@ def header_problems(app: LogicalPlan) -> list[Problem]:
             named = declared.with_names(found.columns)
             seen[port] = StreamColumns(pa.schema([named.field(name).with_metadata(None) for name in found.columns]))
             files[found.files[0]] = None
-    if not seen:
-        return []
     problems = Problems()
     stream_columns(app, problems, seen)
-    source = " and ".join(files)
-    return [replace(each, message=f"{each.message} (columns of {source})") for each in problems.found]
+    source = f" (columns of {' and '.join(files)})" if files else ""
+    return [replace(each, message=f"{each.message}{source}") for each in problems.found]
 
 
 def _open_ports(app: LogicalPlan) -> Iterator[tuple[PortRef, StreamColumns]]:
@@ -48,9 +47,6 @@ def _open_ports(app: LogicalPlan) -> Iterator[tuple[PortRef, StreamColumns]]:
     for port, columns in stream_columns(app, Problems()).items():
         is_reader = "input" not in app.operators[port.operator].operator.input_ports
         targets = [edge.target.operator for edge in app.edges if edge.source == port]
-        if is_reader and columns.others is not None and _any_typed(app, targets):
+        is_asked = any(asks_for_columns(app.operators[target]) for target in targets)
+        if is_reader and columns.others is not None and is_asked:
             yield port, columns
-
-
-def _any_typed(app: LogicalPlan, names: list[str]) -> bool:
-    return any(isinstance(app.operators[name].operator, ColumnTyped) for name in names)

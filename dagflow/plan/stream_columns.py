@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from dagflow.api.column_typing import ColumnTyped, StreamColumns
+from dagflow.api.column_typing import ColumnChecked, ColumnTyped, StreamColumns
+from dagflow.api.partitioning import ByName
 from dagflow.api.properties import PropertyTextError
 from dagflow.plan.fusing import in_topological_order
-from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import PortRef
+from dagflow.spec.app_spec import KeyedPartition
 from dagflow.spec.problems import Place, Problems
 from dagflow.spec.property_check import place_of_text
 
@@ -30,22 +32,51 @@ def stream_columns(
     arcs = [(edge.source.operator, edge.target.operator) for edge in plan.edges]
     for name in in_topological_order(list(plan.operators), arcs):
         operator = plan.operators[name].operator
-        if not isinstance(operator, ColumnTyped):
-            continue
         sources = [edge.source for edge in plan.edges if edge.target == PortRef(name, "input")]
         arriving = [found.get(source) for source in sources]
         # Streams that come together may have columns of their own each.
         known = arriving[0] if arriving and all(each == arriving[0] for each in arriving) else None
         try:
-            for port in operator.output_ports:
-                columns = seen.get(PortRef(name, port)) or operator.columns_at(port, known)
-                if columns is not None:
-                    found[PortRef(name, port)] = columns
+            if isinstance(operator, ColumnChecked) and known is not None:
+                operator.check_arriving(known)
+            if isinstance(operator, ColumnTyped):
+                for port in operator.output_ports:
+                    columns = seen.get(PortRef(name, port)) or operator.columns_at(port, known)
+                    if columns is not None:
+                        found[PortRef(name, port)] = columns
         except (ValueError, LookupError) as error:
             reason = error.reason if isinstance(error, PropertyTextError) else str(error.args[0])
             kind = type(operator).__name__
             problems.add(_place_of(plan, name, error), f"operator '{name}' ({kind}): {reason}")
+        else:
+            _check_key(plan, name, found, problems)
     return found
+
+
+def asks_for_columns(node: OperatorNode) -> bool:
+    """Whether what arrives at an operator has to fit anything that the app says of it."""
+    return isinstance(node.operator, ColumnTyped | ColumnChecked) or _key_of(node) is not None
+
+
+def _key_of(node: OperatorNode) -> ByName | None:
+    """The column, or the attribute, that an operator is partitioned by."""
+    codec = node.partition.codec if isinstance(node.partition, KeyedPartition) else None
+    return codec if isinstance(codec, ByName) else None
+
+
+def _check_key(plan: LogicalPlan, name: str, found: Mapping[PortRef, StreamColumns], problems: Problems) -> None:
+    """Report that an operator is partitioned by a column that a stream to it lacks."""
+    key = _key_of(plan.operators[name])
+    for edge in plan.edges:
+        arriving = found.get(edge.source)
+        if key is None or arriving is None or edge.target.operator != name or edge.is_broadcast:
+            continue
+        try:
+            key.require_in(arriving.with_names([key.name]))
+        except LookupError as error:
+            spec = None if plan.spec is None else plan.spec.written(name)
+            problems.add(Place("") if spec is None else spec.partition_place, f"operator '{name}': {error.args[0]}")
+            return
 
 
 def _place_of(plan: LogicalPlan, name: str, error: Exception) -> Place:

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import pyarrow as pa
 from pydantic import Field
 
+from dagflow.api.column_typing import ColumnTraced, StreamColumns
 from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import Columns
 from dagflow.api.records import RecordBatch
 from operators.aggregate.aggregate_base import AggregateBase
 from operators.aggregate.ordering import ordered, with_equal_keys
-from operators.required_columns import require_columns
+from operators.required_columns import require_columns, require_names
 
 COUNT = "count"
 """The column that holds the counts."""
 
 
-class _Summing(AggregateBase):
+class _Summing(AggregateBase, ColumnTraced):
     """Adds up partial counts by key."""
 
     by: Annotated[Columns, Field(description="the column, or columns, whose values are counted")]
 
     def check_properties(self) -> None:
-        """Refuse a column of the name that the counts have."""
+        """Refuse a column that is there twice, or has the name of the counts."""
+        if len(set(self.by)) < len(self.by):
+            raise ValueError("by names a column twice")
         if COUNT in self.by:
             raise ValueError(f"by: a column of the name '{COUNT}' would be hidden by the counts")
 
@@ -50,6 +54,10 @@ class CountMerger(_Summing):
         if len(batch):
             self.add(pa.Table.from_batches([batch.to_arrow()]))
 
+    def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:
+        """The columns that the CountBy before it gives."""
+        return arriving
+
 
 class CountBy(_Summing, Unified):
     """Emits each value of a column with the number of its records, as `count`.
@@ -70,6 +78,22 @@ class CountBy(_Summing, Unified):
             keys = with_equal_keys(arrived.select(self.by), self.by)
             counted = keys.group_by(self.by, use_threads=False).aggregate([([], "count_all")])
             self.add(counted.rename_columns([*self.by, COUNT]), is_combined=True)
+
+    def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:
+        """The columns that are counted by, and the counts.
+
+        Raises:
+            LookupError: What arrives lacks one.
+        """
+        if arriving is None:
+            return None
+        schema = arriving.with_names(self.by)
+        require_names(schema, self.by)
+        return StreamColumns(pa.schema([*((name, schema.field(name).type) for name in self.by), (COUNT, pa.int64())]))
+
+    def columns_used(self, port: str, column: str, arriving: StreamColumns) -> Iterable[str]:
+        """A key is made of its column, and counts of none."""
+        return [column] if column in self.by else []
 
     def unifier(self, port: str) -> Operator:
         """Adds up the partitions' counts."""

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
+from dagflow.api.column_typing import ColumnChecked, StreamColumns
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.operator import Operator, Relocatable
 from dagflow.api.ports import InputPort
@@ -15,6 +16,7 @@ from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.storage.location import absolute, relocated
 from operators.sink.file_sink import BLOCK_NAMES, FileSink, block_name, claim_directory, numbered_names
 from operators.sink.formats import SinkFormatSpec
+from operators.sink.formats.raw import RawSink, refuse_columns
 
 _PREFIX = "part"
 
@@ -22,7 +24,7 @@ _MAX_LAYOUTS = 4
 """Part files of different columns that are written at the same time."""
 
 
-class RecordWriter(Operator, Relocatable):
+class RecordWriter(Operator, Relocatable, ColumnChecked):
     """Writes records into files: by default raw ones as they were read, and those with columns as lines of JSON.
 
     Names of files end as usual for their format: .jsonl, .csv or .parquet; those of raw records have no extension.
@@ -60,6 +62,16 @@ class RecordWriter(Operator, Relocatable):
     def check_properties(self) -> None:
         """Fix the directory now: executors have another working directory."""
         self._root = absolute(self.path)
+
+    def check_arriving(self, arriving: StreamColumns) -> None:
+        """Refuse columns where raw records are written.
+
+        Raises:
+            ValueError: There are some.
+        """
+        # A format that is made of it, as auto is, may well write columns.
+        if type(self.format) is RawSink and not arriving.is_raw:
+            refuse_columns(arriving.schema)
 
     def properties_below(self, directory: str) -> dict[str, str]:
         """Another path."""

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
+from dagflow.api.column_typing import ColumnChecked, StreamColumns
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.grouper import Grouper, HoldsFiles
 from dagflow.api.operator import Operator, Relocatable
@@ -27,6 +28,7 @@ from operators.rescued_values import RESCUED, rescued_count, rescued_text
 from operators.sink.file_sink import numbered_names, require_own
 from operators.sink.tables.base import Table, TableShape
 from operators.sink.tables.delta_table import DeltaTable
+from operators.sink.tables.expected_columns import require_takes
 from operators.sink.tables.fragments import FragmentFiles, united
 from operators.sink.tables.iceberg_table import IcebergTable
 from operators.sink.tables.parquet_dataset import ParquetDataset
@@ -48,7 +50,7 @@ _METADATA = {"file": pa.string(), "offset": pa.int64(), "window": pa.int64()}
 _KINDS: dict[str, type[Table]] = {"delta": DeltaTable, "iceberg": IcebergTable, "parquet": ParquetDataset}
 
 
-class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
+class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnChecked):
     """Adds records to a table: the windows of a group, or each window, are one transaction of it.
 
     A table that is not there is made with the columns of the first window; raw records are a column `record` of bytes.
@@ -161,6 +163,23 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable):
             return {"catalog": database}
         kind, _, location = self.table.partition(":")
         return {"table": f"{kind}:{relocated(location, directory)}"}
+
+    def check_arriving(self, arriving: StreamColumns) -> None:
+        """Refuse columns that lack a key, and, once the table was looked at, those of which it cannot be made.
+
+        Raises:
+            LookupError: A column is missing.
+            ValueError: One is of a type that does not fit.
+        """
+        self._require_keys(arriving.with_names(self.upsert_by))
+        if self._shape is None or arriving.others is not None:
+            return
+        names = [field.column for field in self._shape.partition_by]
+        added = {f"_dagflow_{name}": _METADATA[name] for name in self.metadata_columns}
+        if "rescue" in (self.on_new_column, self.on_type_change) or RESCUED in names:
+            added[RESCUED] = pa.string()
+        more = [(name, kind) for name, kind in added.items() if name not in arriving.schema.names]
+        require_takes(self._table, self._shape, pa.schema([*arriving.schema, *more]))
 
     def prepare(self, run: RunPreparation) -> None:
         """Take the table for this writer, and read its columns, which tasks write."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable
 
 from dagflow.engine import header_columns
 from dagflow.engine.header_columns import header_problems
+from dagflow.engine.preparation import target_problems
 from dagflow.plan.load import load_app
 
 APP = """\
@@ -81,3 +84,46 @@ def test_input_is_not_looked_at_where_the_app_names_all_columns(folder: Path, mo
     text = (folder / "app.yaml").read_text().replace("price * qty", "upper(price)")
     (folder / "app.yaml").write_text(text)
     assert header_problems(load_app("app.yaml")) == []
+
+
+WRITERS = {
+    "{class: TableWriter, properties: {table: 'delta:out', partition_by: day}}": "have no column 'day'; they have shpo",
+    "{class: TableWriter, properties: {table: 'delta:out', partition_by: qty}}": "",
+    "{class: TableWriter, properties: {table: 'delta:out', partition_by: price}}": "'price', whose values are double",
+    "{class: TableWriter, properties: {table: 'delta:out', partition_by: [shpo, qty, price, total]}}": "'price', whose",
+    "{class: TableWriter, properties: {table: 'delta:out', upsert_by: shop}}": "have no column 'shop'; they have shpo",
+    "{class: TableWriter, properties: {table: 'delta:out', upsert_by: shpo}}": "",
+    "{class: RecordWriter, properties: {path: out}, partition: {by: shop}}": "no column 'shop' to partition by",
+    "{class: RecordWriter, properties: {path: out}, partition: {by: shpo}}": "",
+}
+
+
+@pytest.mark.parametrize("writer", WRITERS)
+def test_what_writers_and_exchanges_need_is_looked_up_too(folder: Path, writer: str) -> None:
+    """A table is asked whether it is there, as it may have what records lack; another one has the column."""
+    (folder / "in" / "a.csv").write_text("shpo,qty,price\na,1,2.5\n")
+    text = APP.format(columns=SOME, files="in")
+    app = text.replace("{class: RecordWriter, properties: {path: out}, partition: parallel}", writer)
+    (folder / "app.yaml").write_text(app)
+    logical = load_app("app.yaml")
+    assert target_problems(logical) == []
+    found, wanted = list(map(str, header_problems(logical))), WRITERS[writer]
+    assert len(found) == bool(wanted)
+    assert not wanted or (wanted in found[0] and found[0].endswith(f"(columns of {folder}/in/a.csv)"))
+
+
+def test_a_table_is_looked_at_where_the_app_names_all_columns(folder: Path) -> None:
+    """Its writer says then what it could not say of the app alone: without input, too."""
+    text = APP.format(columns="{shpo: string, qty: int32, price: double}, header: false", files="in")
+    table = "{class: TableWriter, properties: {table: 'delta:out', partition_by: day}, partition: parallel}"
+    app = text.replace("{class: RecordWriter, properties: {path: out}, partition: parallel}", table)
+    (folder / "app.yaml").write_text(app)
+    logical = load_app("app.yaml")
+    assert header_problems(logical) == []
+    assert target_problems(logical) == []
+    (found,) = map(str, header_problems(logical))
+    assert found.endswith("the records have no column 'day'; they have shpo, qty, price, total")
+    DeltaTable.create("out", pa.schema([("shpo", pa.string()), ("day", pa.string())]), partition_by=["day"])
+    logical = load_app("app.yaml")
+    assert target_problems(logical) == []
+    assert header_problems(logical) == []

@@ -180,8 +180,8 @@ def test_an_aggregate_shows_the_result_of_what_was_read() -> None:
 
 def test_keys_are_asked_for_as_they_are_in_a_run() -> None:
     """An exchange by a column that is not there fails."""
-    Path("in/a.txt").write_bytes(b"one\n")
-    found = seen(app(middle=FILTER.replace("parallel", "{by: user, count: 2}")))
+    Path("in/a.csv").write_bytes(b"a,b\n1,x\n")
+    found = seen(app("csv", PASSING.replace("parallel", "{by: user, count: 2}")))
     assert "user" in str(found.error)
 
 

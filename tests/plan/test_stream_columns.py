@@ -72,7 +72,10 @@ KNOWN: list[tuple[str, str, str]] = [
     ("{type: json_lines, columns: infer}", step("Select", where="nothing > 1"), "?: ?"),
     ("lines", step("RecordFilter", drop={"prefix": "#"}), "record: binary"),
     ("tests.visitors.pairs_format.Pairs", step("RecordFilter", drop={"prefix": "#"}), "record: binary"),
-    (CSV, step("CountBy", by="shop"), "?: ?"),
+    (CSV, step("CountBy", by="shop"), "shop: string, count: int64"),
+    (CLOSED, step("CountBy", by=["name", "qty"]), "name: string, qty: int32, count: int64"),
+    ("lines", step("CountBy", by="record"), "record: binary, count: int64"),
+    ("{type: json_lines, columns: infer}", step("CountBy", by="shop"), "?: ?"),
 ]
 MISTAKES: list[tuple[str, str, str]] = [
     (CLOSED, step("Select", where="qtty > 0"), "7:28: operator 'step' (Select): there is no column 'qtty'; did you"),
@@ -91,6 +94,48 @@ MISTAKES: list[tuple[str, str, str]] = [
     (CLOSED, step("Select", drop="nam"), "drop: there is no column 'nam'; did you mean 'name'?"),
     (CLOSED, step("Parse", regex="(?P<a>.)"), "the records have columns already; name the one to be parsed"),
     (CLOSED, step("TopN", by="size"), "the records have no column 'size'; they have qty, name"),
+    (CLOSED, step("CountBy", by="size"), "step' (CountBy): the records have no column 'size'; they have qty, name"),
+]
+ALL_COLUMNS, TABLE = step("Select", where="true"), "TableWriter, properties: {table: 'delta:out'"
+SINKS: list[tuple[str, str, str, str]] = [
+    (
+        CLOSED,
+        ALL_COLUMNS,
+        "RecordWriter, properties: {path: out, format: raw}",
+        "raw writes raw records, not columns (",
+    ),
+    (
+        CLOSED,
+        ALL_COLUMNS,
+        TABLE + ", upsert_by: nam}",
+        "(TableWriter): the records have no column 'nam'; they have qty",
+    ),
+    (CSV, step("Select", columns={"d": "1e0"}), TABLE + ", upsert_by: d}", "upsert_by: 'd' is double, which is no key"),
+    (
+        CLOSED,
+        ALL_COLUMNS,
+        "RecordWriter, properties: {path: out}, partition: {by: nam}",
+        "9:67: operator 'last': there is no column 'nam' to partition by; the records have qty, name",
+    ),
+    (
+        CLOSED,
+        step("CountBy", by="qty"),
+        "RecordWriter, properties: {path: out}, partition: {by: name}",
+        "'name' to part",
+    ),
+]
+TAKEN: list[tuple[str, str, str]] = [
+    (CSV, ALL_COLUMNS, "RecordWriter, properties: {path: out}, partition: {by: shop}"),
+    ("lines", step("RecordFilter", drop={"prefix": "#"}), "RecordWriter, properties: {path: out, format: raw}"),
+    (
+        "lines",
+        step("RecordFilter", drop={"prefix": "#"}),
+        "RecordWriter, properties: {path: o}, partition: {by: record}",
+    ),
+    (CSV, ALL_COLUMNS, TABLE + ", upsert_by: shop}"),
+    # A table that is there may have the column.
+    (CLOSED, ALL_COLUMNS, TABLE + ", partition_by: day}"),
+    ("{type: json_lines, columns: infer}", ALL_COLUMNS, TABLE + ", upsert_by: day}, partition: {by: day}"),
 ]
 
 
@@ -111,6 +156,29 @@ def test_what_does_not_fit_the_columns_is_a_mistake_of_the_app(
     (tmp_path / "app.yaml").write_text(APP.format(format=format, step=operator))
     with pytest.raises(PlanError, match=re.escape(message)):
         load_app(tmp_path / "app.yaml")
+
+
+def with_last(format: str, operator: str, last: str) -> str:
+    """The app with another operator at its end."""
+    app = APP.format(format=format, step=operator)
+    return app.replace("RecordWriter, properties: {path: out}, partition: parallel", last)
+
+
+@pytest.mark.parametrize(("format", "operator", "last", "message"), SINKS)
+def test_what_a_sink_or_an_exchange_cannot_take_is_a_mistake_too(
+    tmp_path: Path, format: str, operator: str, last: str, message: str
+) -> None:
+    """They have no columns of their own to tell, and need some all the same."""
+    (tmp_path / "app.yaml").write_text(with_last(format, operator, last))
+    with pytest.raises(PlanError, match=re.escape(message)):
+        load_app(tmp_path / "app.yaml")
+
+
+@pytest.mark.parametrize(("format", "operator", "last"), TAKEN)
+def test_columns_that_may_be_there_are_no_mistake(tmp_path: Path, format: str, operator: str, last: str) -> None:
+    """A header may name them, records bring them, or a table have them."""
+    (tmp_path / "app.yaml").write_text(with_last(format, operator, last))
+    assert "last" in load_app(tmp_path / "app.yaml").operators
 
 
 def test_streams_that_come_together_are_known_where_they_are_alike(tmp_path: Path) -> None:

@@ -79,6 +79,16 @@ def _values(rows: pa.RecordBatch, field: PartitionField) -> pa.Array:
     return field.values(rows.column(field.column))
 
 
+def require_partition_type(column: pa.Field) -> None:
+    """Refuse a column of whose values partition_text() gives no text.
+
+    Raises:
+        ValueError: It is one.
+    """
+    if any(test(column.type) for test in (pa.types.is_floating, pa.types.is_binary, pa.types.is_nested)):
+        raise _type_error(column.name, column.type)
+
+
 def partition_text(value: Any, name: str) -> str | None:
     """A value of a partition column as tables keep it.
 
@@ -96,11 +106,13 @@ def partition_text(value: Any, name: str) -> str | None:
         case datetime.date():
             return value.isoformat()
         case float() | bytes() | list() | dict():
-            raise ValueError(
-                f"a table cannot be partitioned by column '{name}', whose values are {type(value).__name__}"
-            )
+            raise _type_error(name, type(value).__name__)
         case _:
             return str(value)
+
+
+def _type_error(name: str, kind: object) -> ValueError:
+    return ValueError(f"a table cannot be partitioned by column '{name}', whose values are {kind}")
 
 
 def _named(name: str, text: str | None) -> str:

@@ -74,3 +74,9 @@ def test_a_missing_column_and_a_taken_name_are_refused() -> None:
         run_operator(CountBy(by="m"), [{"n": 1}])
     with pytest.raises(ValueError, match="a column of the name 'count' would be hidden"):
         CountBy(by=["a", "count"])
+
+
+def test_a_column_that_is_named_twice_is_refused() -> None:
+    """Before anything runs, where it can still be told which one."""
+    with pytest.raises(ValueError, match="by names a column twice"):
+        CountBy(by=["k", "k"])

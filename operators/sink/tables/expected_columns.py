@@ -1,0 +1,47 @@
+"""Columns that records will have, and what no table could be made of."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from dagflow.errors import DagflowError
+from operators.required_columns import require_columns
+from operators.sink.tables.base import Table, TableShape
+from operators.sink.tables.names_apart import require_columns_apart
+from operators.sink.tables.partition_fields import IDENTITY
+from operators.sink.tables.table_columns import TableColumns
+from operators.sink.tables.table_files import stored_columns
+from operators.sink.tables.table_partitions import require_partition_type
+
+
+def require_takes(table: Table, shape: TableShape, expected: pa.Schema) -> None:
+    """Refuse columns with which no record would get into a table.
+
+    Args:
+        table: The table.
+        shape: What there is of it.
+        expected: The columns that all records will have, those that the writer adds included.
+
+    Raises:
+        LookupError: There is no table yet, and a column is missing that it would be partitioned by.
+        ValueError: It cannot be made of such columns, or two of them differ in case only.
+    """
+    given = [field for field in expected if not pa.types.is_null(field.type)]
+    if shape.columns is None or table.may_grow:
+        names = dict.fromkeys([*(shape.columns or pa.schema([])).names, *(field.name for field in given)])
+        try:
+            require_columns_apart(table, names, {})
+        except DagflowError as error:
+            raise ValueError(str(error)) from error
+    if shape.columns is not None:
+        return
+    fields = shape.partition_by
+    # No rows, so that this is about columns only.
+    rows, _ = TableColumns(table.name, table.column_type, None).fit(pa.RecordBatch.from_pylist([], schema=expected))
+    require_columns(rows, [field.column for field in fields])
+    for field in fields:
+        field.values(rows.column(field.column))
+        if field.transform == IDENTITY:
+            require_partition_type(rows.schema.field(field.column))
+    if not (table.stores_partition_columns or table.upsert_by):
+        stored_columns(rows.schema, [field.column for field in fields])
