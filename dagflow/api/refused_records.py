@@ -92,15 +92,17 @@ class RefusedRecords:
         wanted = np.fromiter(map(is_wanted, encoded.dictionary.to_pylist()), bool)
         return np.asarray(wanted[encoded.indices.to_numpy()], bool)
 
-    def sums(self) -> Iterator[tuple[int, str, int, int]]:
-        """Block id, reason, number and bytes of the records of each block with each reason."""
+    def sums(self) -> Iterator[tuple[int, str, int, int, int]]:
+        """Block id, reason, number, bytes, and number of those that have some, of each block and reason."""
         table = self.table.select(["block_id", "reason", "length"])
         table = table.set_column(1, "reason", table.column("reason").cast(pa.string()))
+        table = table.append_column("has_bytes", pc.greater(table.column("length"), 0))
         # In one thread the groups keep the order of the records.
         found = table.group_by(["block_id", "reason"], use_threads=False).aggregate(
-            [("length", "count"), ("length", "sum")]
+            [("length", "count"), ("length", "sum"), ("has_bytes", "sum")]
         )
-        columns = (found.column(name).to_pylist() for name in ("block_id", "reason", "length_count", "length_sum"))
+        names = "block_id", "reason", "length_count", "length_sum", "has_bytes_sum"
+        columns = (found.column(name).to_pylist() for name in names)
         yield from zip(*columns, strict=True)
 
     def where(self, mask: npt.NDArray[np.bool_]) -> RefusedRecords:

@@ -138,7 +138,8 @@ class RejectGroup:
         reason: The reason, without the values of single records.
         file: The file.
         records: How many there are.
-        bytes: How many bytes they have.
+        bytes: How many bytes they have, as far as that is known: not of those with columns that an operator refused.
+        sized: Of how many of them it is known, and not 0.
         windows: The windows that refused them.
     """
 
@@ -146,6 +147,7 @@ class RejectGroup:
     file: str
     records: int = 0
     bytes: int = 0
+    sized: int = 0
     windows: list[int] = field(default_factory=list)
 
 
@@ -153,11 +155,12 @@ def grouped(rejects: Iterator[WindowRejects], choice: RejectChoice) -> list[Reje
     """The chosen records by reason and file, the largest groups first."""
     groups: dict[tuple[str, str], RejectGroup] = {}
     for window in rejects:
-        for block_id, reason, records, size_bytes in window.records.where(choice.mask(window)).sums():
+        for block_id, reason, records, size_bytes, sized in window.records.where(choice.mask(window)).sums():
             key = reason, redacted(window.blocks[block_id].url)
             group = groups.setdefault(key, RejectGroup(*key))
             group.records += records
             group.bytes += size_bytes
+            group.sized += sized
             if group.windows[-1:] != [window.window_id]:
                 group.windows.append(window.window_id)
     return sorted(groups.values(), key=lambda group: (-group.records, group.reason, group.file))

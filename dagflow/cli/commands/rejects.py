@@ -106,6 +106,7 @@ def command(
 
 def _list(groups: Sequence[RejectGroup], *, as_json: bool) -> None:
     records, size_bytes = sum(group.records for group in groups), sum(group.bytes for group in groups)
+    sized = sum(group.sized for group in groups)
     if as_json:
         output.result(
             json.dumps({"records": records, "bytes": size_bytes, "groups": [asdict(group) for group in groups]})
@@ -114,7 +115,9 @@ def _list(groups: Sequence[RejectGroup], *, as_json: bool) -> None:
     by_reason: dict[str, list[RejectGroup]] = {}
     for group in groups:
         by_reason.setdefault(group.reason, []).append(group)
-    lines = [f"{count(records, 'record')} refused, {count(size_bytes, 'byte')}"]
+    # Of records with columns that an operator refused it is not known how many bytes they were read from.
+    share = f" of {sized:,} of them" if sized < records else ""
+    lines = [f"{count(records, 'record')} refused" + (f", {count(size_bytes, 'byte')}{share}" if sized else "")]
     left = MOST_GROUPS
     for reason, own in sorted(by_reason.items(), key=lambda item: -sum(each.records for each in item[1])):
         lines += ["", f"{sum(group.records for group in own):,}  {reason}"]

@@ -141,7 +141,7 @@ def _count_rejects(window: Window, found: dict[tuple[Any, ...], _Version]) -> No
     for version in found.values():
         versions.setdefault(version.part.url, []).append(version)
     for rejects in rejects_of(window):
-        for block_id, _, records, _ in rejects.records.sums():
+        for block_id, _, records, *_ in rejects.records.sums():
             for version in versions.get(rejects.blocks[block_id].url, ()):
                 if window.plan.window_id in version.windows:
                     version.rejected += records

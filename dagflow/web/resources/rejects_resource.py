@@ -74,7 +74,7 @@ def _counted(store: ObjectStore, state: JournalState, choice: _Choice) -> _Count
             return counts
         counts.since = window_id
         for part in found:
-            for block_id, why, records, _ in part.records.sums():
+            for block_id, why, records, *_ in part.records.sums():
                 counts.reason[why] += records
                 counts.file[redacted(part.blocks[block_id].url)] += records
                 counts.window[window_id] += records

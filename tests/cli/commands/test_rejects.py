@@ -184,6 +184,16 @@ def test_two_kinds_in_a_window_come_back_together() -> None:
     assert invoke("two").stdout.startswith("0 records refused")
 
 
+def test_bytes_are_told_of_the_records_of_which_they_are_known() -> None:
+    """What an operator refuses has columns, and nothing tells how many bytes these were read from."""
+    refuse_both_kinds()
+    assert invoke("two").stdout.startswith("2 records refused, 3 bytes of 1 of them\n")
+    assert invoke("two", "--reason", "column 'n'").stdout.startswith("1 record refused, 3 bytes\n")
+    assert invoke("two", "--reason", "column 'm").stdout.startswith("1 record refused\n")
+    groups = json.loads(invoke("two", "--json").stdout)["groups"]
+    assert sorted((group["bytes"], group["sized"]) for group in groups) == [(0, 0), (3, 1)]
+
+
 def test_readers_records_come_back_alone_where_they_are_chosen() -> None:
     """By their reason: the others are given up."""
     refuse_both_kinds()
