@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagflow.storage.columns import binary_column, bool_column, flags_of, int64_column
+from dagflow.storage.columns import binary_column, bool_column, flags_of, int64_column, positions_in
 
 SCHEMA = pa.schema(
     [
@@ -90,6 +91,17 @@ def within(entries: pa.Table, first: bytes, last: bytes) -> pa.Table:
     start = count_through(paths, first) - 1
     start += start < 0 or paths[start].as_py() != first
     return entries.slice(start, max(0, count_through(paths, last) - start))
+
+
+def few_but(entries: pa.Table, paths: Sequence[bytes]) -> pa.Table:
+    """Of at least one entry those with one of some paths, which ascend, and at most as many others."""
+    first, last = first_and_last(entries)
+    wanted = paths[bisect_left(paths, first) : bisect_right(paths, last)]
+    if 2 * len(wanted) >= entries.num_rows:
+        return entries
+    is_wanted = np.zeros(entries.num_rows, bool)
+    is_wanted[positions_in(binary_column(wanted), entries.column("path"))[1]] = True
+    return entries.filter(bool_column(is_wanted))
 
 
 def count_through(paths: pa.BinaryArray, bound: bytes) -> int:

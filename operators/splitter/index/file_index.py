@@ -194,14 +194,12 @@ class FileIndex:
     def find(self, paths: Sequence[bytes]) -> dict[bytes, IndexEntry]:
         """The entries of some paths, by path."""
         wanted = sorted(set(paths))
-        found = zip(wanted, self.view().look_up(wanted), strict=True)
+        found = zip(wanted, self.view().find(wanted), strict=True)
         return {path: entry for path, entry in found if entry is not None}
 
     def paths_among(self, paths: Sequence[bytes]) -> set[bytes]:
         """Of some paths, the ones under which a file was taken at some time."""
-        view = self.view()
-        view.look_up(sorted(set(paths)))
-        return view.known_near(paths)[0]
+        return self.view().paths_among(sorted(set(paths)))
 
     def entries_of(self, paths: pa.ChunkedArray | pa.Array) -> pa.Table:
         """The entries of some paths as a table."""

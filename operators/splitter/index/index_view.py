@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -10,8 +11,11 @@ import pyarrow as pa
 
 from dagflow.storage.columns import binary_column, bool_column, numbers_of, positions_in
 from dagflow.storage.objects import ObjectStore
-from operators.splitter.index.entries import MOVED, SCHEMA, IndexEntry, within
-from operators.splitter.index.sorted_runs import Run, RunCursor
+from operators.splitter.index.entries import MOVED, SCHEMA, IndexEntry, few_but, within
+from operators.splitter.index.sorted_runs import GROUP_ROWS, Run, RunCursor
+
+NEAR_ROWS = 16 * GROUP_ROWS
+"""Rows of runs between the first and the last path of a step that are in memory at a time: a step has fewer paths."""
 
 
 class IndexView:
@@ -32,8 +36,7 @@ class IndexView:
         self._horizon_millis = horizon_millis
         self._store = store
         self._cursors = [RunCursor(store, run) for run in runs] if store is not None else []
-        self._near: list[pa.Table] = []
-        self._near_range = (b"", b"")
+        self._near: tuple[bytes, bytes, list[pa.Table]] | None = None
 
     def look_up(self, paths: Sequence[bytes]) -> IndexEntries:
         """What was taken of each path.
@@ -41,13 +44,37 @@ class IndexView:
         Args:
             paths: Ascending, each once, and after all that were looked up before.
         """
-        tables: list[pa.Table] = []
-        if paths:
-            ranges = (within(table, paths[0], paths[-1]) for table in self._tables)
-            tables = [table for table in ranges if table.num_rows]
-            tables += [table for cursor in self._cursors for table in cursor.read_range(paths[0], paths[-1])]
-        if paths:
-            self._near, self._near_range = tables, (paths[0], paths[-1])
+        if not paths:
+            return self._entries(paths, [])
+        tables, held_rows = self._in_memory(paths), 0
+        for table in itertools.chain.from_iterable(each.read_range(paths[0], paths[-1]) for each in self._cursors):
+            tables.append(table)
+            held_rows += table.num_rows
+            if held_rows > NEAR_ROWS:
+                # There may be any number of files that were deleted between those that are there.
+                self._near = None
+                return self._entries(paths, [few_but(each, paths) for each in tables] + self._in_runs(paths))
+        self._near = paths[0], paths[-1], tables
+        return self._entries(paths, tables)
+
+    def find(self, paths: Sequence[bytes]) -> IndexEntries:
+        """As look_up(), for paths that may lie far apart, and not for known_near()."""
+        return self._entries(paths, self._in_memory(paths) + self._in_runs(paths) if paths else [])
+
+    def paths_among(self, paths: Sequence[bytes]) -> set[bytes]:
+        """Of some paths, as in find(), the ones under which a file was taken at some time."""
+        return _known_among(paths, self._in_memory(paths) + self._in_runs(paths)) if paths else set()
+
+    def _in_memory(self, paths: Sequence[bytes]) -> list[pa.Table]:
+        """The tables in memory, from the first to the last of some paths."""
+        ranges = (within(table, paths[0], paths[-1]) for table in self._tables)
+        return [table for table in ranges if table.num_rows]
+
+    def _in_runs(self, paths: Sequence[bytes]) -> list[pa.Table]:
+        """What the runs have of some paths and did not give before, newest first."""
+        return [table for cursor in self._cursors for table in cursor.read_wanted(paths)]
+
+    def _entries(self, paths: Sequence[bytes], tables: Sequence[pa.Table]) -> IndexEntries:
         known, columns = _joined(paths, tables)
         if self._horizon_millis > 0:
             known &= columns[3] >= self._horizon_millis
@@ -60,14 +87,13 @@ class IndexView:
         return not (self.runs or any(table.num_rows for table in self._tables))
 
     def known_near(self, paths: Sequence[bytes]) -> tuple[set[bytes], list[bytes]]:
-        """Of some paths between those of the last look_up(), the ones that the index has; and all paths beyond them."""
-        first, last = self._near_range
+        """Of some paths the ones that the index has, as far as the last look_up() held what lies near; and the rest."""
+        if self._near is None:
+            return set(), list(paths)
+        first, last, tables = self._near
         near = [path for path in paths if first <= path <= last]
         beyond = [path for path in paths if not first <= path <= last]
-        known = np.zeros(len(near), bool)
-        for table in self._near if near else ():
-            known |= positions_in(binary_column(near), table.column("path"))[0]
-        return {path for path, is_known in zip(near, known, strict=True) if is_known}, beyond
+        return _known_among(near, tables), beyond
 
     def identities(self) -> Iterator[npt.NDArray[np.int64]]:
         """The identities of all entries, older ones of a path among them."""
@@ -122,9 +148,18 @@ class IndexEntries:
         return IndexEntry(*map(int, self._columns[:, position])) if self.known[position] else None
 
 
+def _known_among(paths: Sequence[bytes], tables: Sequence[pa.Table]) -> set[bytes]:
+    """The paths that a table has."""
+    if not (paths and tables):
+        return set()
+    known, _ = positions_in(binary_column(paths), pa.concat_tables(tables).column("path"))
+    return set(itertools.compress(paths, known))
+
+
 def _joined(paths: Sequence[bytes], tables: Sequence[pa.Table]) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
     """For each path whether a table has it, and the attributes from the first table that has."""
     count = len(paths)
+    tables = [table for table in tables if table.num_rows]
     if not tables:
         return np.zeros(count, bool), np.zeros((len(IndexEntry._fields), count), np.int64)
     wanted = binary_column(paths)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import uuid
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -21,7 +22,7 @@ import pyarrow.parquet as pq
 
 from dagflow.storage.columns import bool_column, numbers_of
 from dagflow.storage.objects import ObjectStore
-from operators.splitter.index.entries import NO_ENTRIES, SCHEMA, count_through, merged
+from operators.splitter.index.entries import NO_ENTRIES, SCHEMA, count_through, few_but, merged
 
 # A cursor holds one decoded row group, half a MB, and a scan needs one cursor for every run.
 GROUP_ROWS = 4_096
@@ -148,24 +149,30 @@ class _RunFiles:
     Apart from the cursor that holds what reads them: with a cycle, files would stay open until it is collected.
 
     Attributes:
-        skip_to: Rows before this path are not needed.
+        wanted: Ascending paths; rows before the first, and between one and the next, are not needed.
     """
 
     def __init__(self, store: ObjectStore, run: Run) -> None:
         self._store = store
         self._files = run.files
-        self.skip_to = b""
+        self.wanted: Sequence[bytes] = [b""]
 
     def row_groups(self) -> Iterator[pa.Table]:
         """The rows, group by group."""
         for file in self._files:
-            if file.last < self.skip_to:
+            if not self._may_need(file.first, file.last):
                 continue
             with self.open(file.name) as source, pq.ParquetFile(source) as parquet:
                 for group in range(parquet.num_row_groups):
                     statistics = parquet.metadata.row_group(group).column(0).statistics
-                    if statistics is None or not statistics.has_min_max or statistics.max >= self.skip_to:
+                    is_known = statistics is not None and statistics.has_min_max
+                    if not is_known or self._may_need(statistics.min, statistics.max):
                         yield parquet.read_row_group(group, use_threads=False).combine_chunks()
+
+    def _may_need(self, first: bytes, last: bytes) -> bool:
+        """Whether a wanted path is among these, or they come behind all wanted ones, as what is wanted next may."""
+        position = bisect_left(self.wanted, first)
+        return position == len(self.wanted) or self.wanted[position] <= last
 
     def parquet_files(self) -> Iterator[pq.ParquetFile]:
         """The files."""
@@ -225,21 +232,27 @@ class RunCursor:
         taken, self._group = self._group.slice(0, count), self._group.slice(count)
         return taken
 
-    def read_range(self, first: bytes, last: bytes) -> list[pa.Table]:
+    def read_range(self, first: bytes, last: bytes) -> Iterator[pa.Table]:
         """Take all rows with a path in [first, last]; those before are skipped, unread where possible."""
-        self._files.skip_to = first
-        tables = []
+        return self._read([first], last)
+
+    def read_wanted(self, paths: Sequence[bytes]) -> Iterator[pa.Table]:
+        """Take the rows with these paths, which ascend, and few others; what lies between is unread where possible."""
+        for table in self._read(paths, paths[-1]):
+            yield few_but(table, paths)
+
+    def _read(self, wanted: Sequence[bytes], last: bytes) -> Iterator[pa.Table]:
+        self._files.wanted = wanted
         # A run that begins further on is not opened yet: of runs side by side only the needed ones are in memory.
         while self.first <= last and self.load():
             if self.first > last:
                 break
             is_beyond = self._last > last
             table = self.take_through(last)
-            if table.num_rows and table.column("path")[-1].as_py() >= first:
-                tables.append(table)
+            if table.num_rows and table.column("path")[-1].as_py() >= wanted[0]:
+                yield table
             if is_beyond:
                 break
-        return tables
 
     def identities(self) -> Iterator[npt.NDArray[np.int64]]:
         """The identities of all rows, group by group, without the other columns."""
