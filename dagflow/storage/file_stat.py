@@ -21,7 +21,7 @@ class FileStat:
         is_directory: Whether it is a directory.
         fingerprint: Of a planned version that may have been appended to since: its head/tail fingerprint, by which
             the first size_bytes are recognised. 0 where none was taken.
-        file_id: Inode number: a file keeps it when it is appended to or renamed; 0 where unknown.
+        file_id: Inode number, see file_id_of(): a file keeps it when it is appended to or renamed; 0 where unknown.
     """
 
     url: str

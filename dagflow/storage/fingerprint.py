@@ -15,13 +15,26 @@ PROBED_BYTES: Final = 1 << 10
 """How many bytes at each end count: a page of the file is read in any case."""
 
 
+_INODES: Final = 1 << 64
+
+
+def file_id_of(inode: int) -> int:
+    """An inode number as the signed 64 bits in which versions are kept: some mounts have numbers of 2**63 and more."""
+    return inode - _INODES if inode >= _INODES >> 1 else inode
+
+
+def inode_of(file_id: int) -> int:
+    """The inode number of which file_id_of() made this."""
+    return file_id % _INODES
+
+
 def fingerprint(path: str | bytes, size_bytes: int, file_id: int = 0) -> int:
     """A hash of the first and last bytes of the file's first size_bytes.
 
     Args:
         path: A local file.
         size_bytes: How many of its bytes count; it may have more by now.
-        file_id: Its inode number; 0 where any file of that name will do.
+        file_id: Its inode number, see file_id_of(); 0 where any file of that name will do.
 
     Returns:
         A positive number of 63 bits; UNKNOWN where the file does not give these bytes.
@@ -31,7 +44,7 @@ def fingerprint(path: str | bytes, size_bytes: int, file_id: int = 0) -> int:
     except OSError:
         return UNKNOWN
     try:
-        if file_id and os.fstat(descriptor).st_ino != file_id:
+        if file_id and os.fstat(descriptor).st_ino != inode_of(file_id):
             return UNKNOWN
         return fingerprint_at(descriptor, size_bytes)
     finally:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from dagflow.storage.fingerprint import AWAY, REWRITTEN, UNKNOWN, read_until
+from dagflow.storage.fingerprint import AWAY, REWRITTEN, UNKNOWN, file_id_of, read_until
 from operators.splitter.detection_rules import looks_appended
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.fingerprinting import Prefix
@@ -83,4 +83,4 @@ def has_changed(path: bytes, stat: ListedStat) -> bool:
         return True
     except OSError:
         return False
-    return (now.st_ino, now.st_size, now.st_mtime_ns) != (stat.file_id, stat.size_bytes, stat.mtime_ns)
+    return (file_id_of(now.st_ino), now.st_size, now.st_mtime_ns) != (stat.file_id, stat.size_bytes, stat.mtime_ns)

@@ -20,7 +20,8 @@ class ListedStat(NamedTuple):
         size_bytes: Length; -1 for a directory.
         mtime_ns: Modification time in nanoseconds since 1970; 0 where the store has none.
         etag: Tag that the store gives the content; "" where it gives none.
-        file_id: Inode number: stays when the file is appended to, changes when it is replaced; 0 where unknown.
+        file_id: Inode number, see storage.fingerprint.file_id_of(): stays when the file is appended to, changes when it
+            is replaced; 0 where unknown.
     """
 
     size_bytes: int

@@ -13,6 +13,7 @@ import numpy as np
 
 from dagflow.errors import MissingError, StorageError
 from dagflow.storage.backends.local.disk import bounded_ns
+from dagflow.storage.fingerprint import file_id_of
 from operators.splitter.scan.listed_stats import ListedStat, ListedStats
 from operators.splitter.scan.listing import ENTRIES_AT_ONCE, Entries, Kind, Lister
 from operators.splitter.scan.notices import Notices
@@ -80,7 +81,7 @@ class LocalLister(Lister):
         if not stat.S_ISREG(found.st_mode):
             self._notices.say("neither file nor directory, left out", path)
             return None
-        return ListedStat(found.st_size, bounded_ns(found.st_mtime_ns), "", found.st_ino)
+        return ListedStat(found.st_size, bounded_ns(found.st_mtime_ns), "", file_id_of(found.st_ino))
 
     def stats(self, directory: bytes, names: list[bytes]) -> tuple[list[bytes], ListedStats]:
         """See Lister."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import IO, Final
 
 Columns = tuple["array[int]", "array[int]", "array[int]"]
-"""Lengths in bytes, modification times in nanoseconds, inode numbers."""
+"""Lengths in bytes, modification times in nanoseconds, inode numbers as signed 64 bits."""
 
 STAT: Final = b"s"
 LIST: Final = b"l"
@@ -163,9 +163,8 @@ def _stat_all(directory: bytes, names: Sequence[bytes]) -> tuple[array[int], Col
             found = [examine(below + name) for name in names]
         except OSError:
             return None
-        for one in found:
-            modes.append(one.st_mode)
-            _append(columns, one.st_size, _bounded(one.st_mtime_ns), one.st_ino)
+        modes.fromlist([one.st_mode for one in found])
+        _add_versions(columns, found)
         return modes, columns
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -176,12 +175,7 @@ def _stat_all(directory: bytes, names: Sequence[bytes]) -> tuple[array[int], Col
         for start in range(0, len(names), _STATS_AT_ONCE):
             found = [examine(name, dir_fd=descriptor) for name in names[start : start + _STATS_AT_ONCE]]
             modes.fromlist([one.st_mode for one in found])
-            columns[0].fromlist([one.st_size for one in found])
-            try:
-                columns[1].fromlist([one.st_mtime_ns for one in found])
-            except OverflowError:
-                columns[1].fromlist([_bounded(one.st_mtime_ns) for one in found])
-            columns[2].fromlist([one.st_ino for one in found])
+            _add_versions(columns, found)
     except OSError:
         return None
     finally:
@@ -271,9 +265,28 @@ def _encoded(
     return b"".join([*(column.tobytes() for column in (outcomes, *columns)), *joined])
 
 
-def _bounded(nanoseconds: int) -> int:
-    # The same as dagflow.storage.backends.local.disk.bounded_ns, which a worker process cannot import.
+def _add_versions(columns: Columns, found: Sequence[os.stat_result]) -> None:
+    columns[0].fromlist([one.st_size for one in found])
+    # Nearly all numbers fit, and a call for each would take longer than what it is called for.
+    try:
+        columns[1].fromlist([one.st_mtime_ns for one in found])
+    except OverflowError:
+        columns[1].fromlist([bounded_ns(one.st_mtime_ns) for one in found])
+    try:
+        columns[2].fromlist([one.st_ino for one in found])
+    except OverflowError:
+        columns[2].fromlist([file_id_of(one.st_ino) for one in found])
+
+
+# Functions of dagflow.storage, backends.local.disk and fingerprint, which a worker process cannot import.
+def bounded_ns(nanoseconds: int) -> int:
+    """A time as 64 bits have it."""
     return max(-(1 << 63), min(nanoseconds, (1 << 63) - 1))
+
+
+def file_id_of(inode: int) -> int:
+    """An inode number as signed 64 bits."""
+    return inode - (1 << 64) if inode >= 1 << 63 else inode
 
 
 def _empty_columns() -> Columns:

@@ -12,7 +12,7 @@ from dagflow.errors import MissingError, SourceChangedError, StorageError
 from dagflow.storage.backends.local.disk import bounded_ns, translated
 from dagflow.storage.file_stat import FileStat, require_same_version
 from dagflow.storage.files import ReadableFile
-from dagflow.storage.fingerprint import UNKNOWN, fingerprint_at
+from dagflow.storage.fingerprint import UNKNOWN, file_id_of, fingerprint_at, inode_of
 
 # Without O_NONBLOCK a named pipe in the place of a file would block the task for ever.
 OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
@@ -124,10 +124,11 @@ def names_of_inode(url: str, file_id: int) -> Iterator[str]:
     if not file_id:
         return
     directory, _, name = url.rpartition("/")
+    inode = inode_of(file_id)
     try:
         with os.scandir(directory or "/") as entries:
             for entry in entries:
-                if entry.inode() == file_id and entry.name != name:
+                if entry.inode() == inode and entry.name != name:
                     yield entry.path
     except OSError:
         return  # what is wrong with the directory shows where the file itself is opened
@@ -143,7 +144,7 @@ def stat_of(url: str, found: os.stat_result) -> FileStat:
         return FileStat(url, 0, bounded_ns(found.st_mtime_ns), is_directory=True)
     if not mode.S_ISREG(found.st_mode):
         raise StorageError("it is neither a file nor a directory", url=url)
-    return FileStat(url, found.st_size, bounded_ns(found.st_mtime_ns), file_id=found.st_ino)
+    return FileStat(url, found.st_size, bounded_ns(found.st_mtime_ns), file_id=file_id_of(found.st_ino))
 
 
 def require_version(expected: FileStat | None, found: FileStat, file: int | str) -> None:

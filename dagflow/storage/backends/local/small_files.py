@@ -11,9 +11,9 @@ from dataclasses import replace
 
 from dagflow.errors import SourceChangedError, StorageError, TransientStorageError
 from dagflow.storage.backends.local.disk import bounded_ns, storage_error
-from dagflow.storage.backends.local.local_file import OPEN_FLAGS, LocalFile
+from dagflow.storage.backends.local.local_file import OPEN_FLAGS, LocalFile, stat_of
 from dagflow.storage.file_stat import FileStat, require_same_version
-from dagflow.storage.fingerprint import UNKNOWN, fingerprint_of
+from dagflow.storage.fingerprint import UNKNOWN, file_id_of, fingerprint_of, inode_of
 from dagflow.storage.small_files import LoadedFiles, SmallFiles
 
 
@@ -65,13 +65,12 @@ def load(files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:
 
 
 def _is_far_off(files: SmallFiles, index: int, found: os.stat_result, count: int) -> bool:
-    """Whether it is the planned version, of a time that 64 bits do not have."""
-    time = bounded_ns(found.st_mtime_ns)
-    if time == found.st_mtime_ns or not count == files.sizes[index] == found.st_size:
+    """Whether it is the planned version, of a time or an inode number that signed 64 bits do not have."""
+    if not count == files.sizes[index] == found.st_size:
         return False
-    if files.file_ids and files.file_ids[index] != found.st_ino:
+    if files.file_ids and files.file_ids[index] not in (0, file_id_of(found.st_ino)):
         return False
-    return time == files.mtimes[index] and mode.S_ISREG(found.st_mode)
+    return bounded_ns(found.st_mtime_ns) == files.mtimes[index] and mode.S_ISREG(found.st_mode)
 
 
 def _has_grown(files: SmallFiles, index: int, found: os.stat_result, data: memoryview) -> bool:
@@ -79,7 +78,7 @@ def _has_grown(files: SmallFiles, index: int, found: os.stat_result, data: memor
     planned = files.expected(index)
     if not mode.S_ISREG(found.st_mode) or not planned.size_bytes == len(data) < found.st_size:
         return False
-    if planned.file_id and planned.file_id != found.st_ino:
+    if planned.file_id and planned.file_id != file_id_of(found.st_ino):
         return False
     if planned.fingerprint != UNKNOWN:
         return fingerprint_of(data) == planned.fingerprint
@@ -101,7 +100,7 @@ def _other_name(files: SmallFiles, index: int, directories: dict[str, dict[int, 
                 directories[directory] = {entry.inode(): entry.name for entry in entries}
         except OSError:
             directories[directory] = {}
-    found = directories[directory].get(files.file_ids[index], "")
+    found = directories[directory].get(inode_of(files.file_ids[index]), "")
     return f"{directory}/{found}" if found not in ("", name) else ""
 
 
@@ -160,7 +159,7 @@ def _difference(files: SmallFiles, index: int, found: os.stat_result, count: int
     if not mode.S_ISREG(found.st_mode):
         return SourceChangedError("it is no longer a file", url=expected.url)
     try:
-        require_same_version(expected, FileStat(expected.url, found.st_size, found.st_mtime_ns, file_id=found.st_ino))
+        require_same_version(expected, stat_of(expected.url, found))
     except SourceChangedError as error:
         return error
     return SourceChangedError(f"it has {expected.size_bytes} bytes, and {count} were read", url=expected.url)
