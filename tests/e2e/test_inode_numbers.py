@@ -66,6 +66,9 @@ def test_files_with_high_inode_numbers_are_read_once(tmp_path: Path, high_inodes
             with (folder / "large-renamed").open("a") as file:
                 file.write("more\n")
             expected.append("more")
+        if change == 2:
+            (folder / "link").hardlink_to(folder / "001")
+            expected.append("1 small")
         done = dagflow_command(["run", "app.yaml", "--local", "--workers", "1", "-q"], cwd=tmp_path, **high_inodes)
         assert done.returncode == 0, done.stderr
         assert records(tmp_path) == sorted(expected)

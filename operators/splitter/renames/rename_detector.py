@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from dagflow.storage.fingerprint import UNKNOWN, is_gone, read_until
+from dagflow.storage.fingerprint import UNKNOWN, file_id_of, is_gone, read_until
 from dagflow.storage.roots import Roots
 from operators.files.rotation_names import earlier_paths, farther_paths, rotated
 from operators.splitter.index.entries import IndexEntry
@@ -182,7 +182,7 @@ class RenameDetector:
         if self._repeats[suspect.name] >= MAX_REPEATS:
             return True
         now = stat_behind_links(suspect.path)
-        if now is None or now.st_ino != suspect.stat.file_id or now.st_size < suspect.stat.size_bytes:
+        if now is None or file_id_of(now.st_ino) != suspect.stat.file_id or now.st_size < suspect.stat.size_bytes:
             return False
         return suspect.stat.file_id not in recent or now.st_nlink > 1
 
@@ -275,7 +275,7 @@ class RenameDetector:
                 has_left = is_back and source.taken_name != suspect.name
             else:
                 now = stat_behind_links(source.path)
-                has_left = now is None or now.st_ino != stat.file_id or suspect.is_behind(source.path)
+                has_left = now is None or file_id_of(now.st_ino) != stat.file_id or suspect.is_behind(source.path)
             if has_left:
                 yield source
 
@@ -349,9 +349,10 @@ class RenameDetector:
         entry, now = source.entry, stat_behind_links(source.path)
         if now is None or now.st_size < entry.size_bytes:
             return False
-        if (now.st_ino, now.st_size, now.st_mtime_ns) == (entry.identity, entry.size_bytes, entry.mtime_ns):
+        file_id = file_id_of(now.st_ino)
+        if (file_id, now.st_size, now.st_mtime_ns) == (entry.identity, entry.size_bytes, entry.mtime_ns):
             return True
-        return round.evidence.fingerprint(Prefix(source.path, entry.size_bytes, now.st_ino)) == entry.fingerprint
+        return round.evidence.fingerprint(Prefix(source.path, entry.size_bytes, file_id)) == entry.fingerprint
 
     def _beginning_of(self, suspect: Suspect, path: bytes, round: _Round) -> Literal["", "incomplete", "whole"]:
         """Whether a file may be a copy of another one that is there; "" where it is none."""
@@ -368,7 +369,7 @@ class RenameDetector:
             return ""
         else:
             fingerprint = round.evidence.fingerprint(suspect.prefix(size_bytes))
-        if size_bytes and round.evidence.fingerprint(Prefix(path, size_bytes, now.st_ino)) != fingerprint:
+        if size_bytes and round.evidence.fingerprint(Prefix(path, size_bytes, file_id_of(now.st_ino))) != fingerprint:
             return ""
         return "incomplete" if size_bytes < now.st_size else "whole"
 
@@ -417,4 +418,5 @@ def _has_gone_to(source: Source, path: bytes, entry: IndexEntry) -> bool:
     if source.is_earlier or source.path == path or source.entry.size_bytes < entry.size_bytes:
         return False
     now = stat_behind_links(source.path)
-    return source.entry.fingerprint == entry.fingerprint or (now is not None and now.st_ino == entry.identity)
+    is_there = now is not None and file_id_of(now.st_ino) == entry.identity
+    return is_there or source.entry.fingerprint == entry.fingerprint

@@ -6,6 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import Literal
 
+from dagflow.storage.fingerprint import file_id_of
 from operators.files.rotation_names import uncompressed
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.fingerprinting import Prefix
@@ -71,7 +72,7 @@ class Suspect:
         """Whether the listed version is there now."""
         now, listed = stat_behind_links(self.path), self.stat
         version = listed.file_id, listed.size_bytes, listed.mtime_ns
-        return now is not None and (now.st_ino, now.st_size, now.st_mtime_ns) == version
+        return now is not None and (file_id_of(now.st_ino), now.st_size, now.st_mtime_ns) == version
 
 
 @dataclass(frozen=True, slots=True)
