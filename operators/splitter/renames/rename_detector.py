@@ -124,12 +124,12 @@ class RenameDetector:
         """Hold one file."""
         self._held.append(Suspect(files, entry))
 
-    def give(self, files: ListedFiles) -> None:
-        """Note that the scan gives these files."""
+    def remember_emitted(self, files: ListedFiles) -> None:
+        """Remember that the scan gives these files."""
         self._known.add(files.stats.file_ids)
 
-    def divided(self, files: ListedFiles, view: IndexView) -> ListedFiles:
-        """The new files that cannot be known; the others are held."""
+    def hold_suspects(self, files: ListedFiles, view: IndexView) -> ListedFiles:
+        """Hold the new files that may be known; the others are returned."""
         suspicious = np.zeros(len(files), bool)
         if not view.is_empty:
             suspicious = rotated(files.keys, lambda paths: self._known_among(files, paths, view))
@@ -153,7 +153,7 @@ class RenameDetector:
         known |= {name for name in beyond if self._known_names.get(name)}
         return {path for path, name in name_by_path.items() if name in known}
 
-    def resolved(self) -> list[Verdict]:
+    def resolve_held(self) -> list[Verdict]:
         """What the files are that are held, in their order; none is held afterwards."""
         suspects, self._held = self._held, []
         if not suspects:

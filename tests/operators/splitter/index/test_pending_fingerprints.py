@@ -376,22 +376,6 @@ def test_a_file_that_grows_before_its_commit_waits_for_the_report(
         assert (follower.counters[f"files_{change}"], follower.counters["unsettled"]) == (1, 1)
 
 
-@pytest.mark.parametrize(
-    ("content", "change", "records"),
-    [(b"7\n8\n9\n0\n", "replaced", [b"7", b"8", b"9", b"0"]), (b"1\n2\n3\n4\n", "appended", [b"4"])],
-)
-def test_a_file_that_is_cut_is_recognised_before_its_reader_reports(
-    tmp_path: Path, content: bytes, change: str, records: list[bytes]
-) -> None:
-    """Its blocks are read at different times, so that its fingerprint was taken when it was planned."""
-    path = write(tmp_path / "in" / "a", b"1\n2\n3\n", mtime_s=1000)
-    with Follower(files=str(tmp_path / "in"), unterminated="keep", block_size=2) as follower:
-        assert read(follower.scanned()) == [b"1", b"2", b"3"]
-        write(path, content, mtime_s=2000)
-        assert read(follower.next_scan()) == records
-        assert (follower.counters[f"files_{change}"], follower.counters["unsettled"]) == (1, 0)
-
-
 def test_a_file_rewritten_during_a_run_is_left_for_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,23 +89,6 @@ def test_a_log_that_is_renamed_while_it_is_looked_at_is_read_once(tmp_path: Path
         assert sorted(found) == [b"%d" % number for number in range(1, 7)]
 
 
-def test_a_log_that_is_truncated_while_it_is_looked_at_is_left_for_a_scan(tmp_path: Path) -> None:
-    """Without its fingerprint it would not be known in a copy, after it has grown again and was read."""
-    log = write(tmp_path / "in" / "app.log", b"1\n2\n3\n")
-    services = BusyServices(follow=True)
-
-    def rotate() -> None:
-        copy_and_truncate(log)
-        append(log, b"4\n")
-
-    services.act = rotate
-    with Follower(services, files=str(tmp_path / "in"), pack_bytes=0) as follower:
-        windows = [follower.scanned(), *(follower.next_scan() for _ in range(4))]
-        planned = [block for window in windows for block in window.blocks]
-        assert {block.url.rpartition("/")[2]: block.end for block in planned} == {"app.log": 2, "app.log.1": 6}
-        assert all(block.fingerprint for block in planned)
-
-
 def read_until_quiet(follower: Follower) -> list[bytes]:
     """What some scans give."""
     return [record for _ in range(5) for record in read(follower.next_scan())]
