@@ -36,7 +36,8 @@ from operators.splitter.index.index_view import IndexEntries, IndexView
 from operators.splitter.index.pending_fingerprints import InFlightFiles, PendingFingerprints
 from operators.splitter.index.version_slots import SHORTER, ReadVersion, is_part
 from operators.splitter.renames.index_notes import IndexNotes, names_to_know
-from operators.splitter.renames.rename_detector import COPY_GRACE_S, RenameDetector
+from operators.splitter.renames.left_files import COPY_GRACE_S
+from operators.splitter.renames.rename_detector import RenameDetector
 from operators.splitter.renames.verdicts import Verdict
 from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_files import FileRow, ListedFiles

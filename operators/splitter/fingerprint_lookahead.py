@@ -16,7 +16,7 @@ from dagflow.storage.fingerprint import UNKNOWN
 from operators.splitter.comparison import has_changed
 from operators.splitter.detection_rules import DetectionRules
 from operators.splitter.index.fingerprinting import Prefix, prefixes_of, take_fingerprints
-from operators.splitter.renames.rename_detector import MAX_REPEATS
+from operators.splitter.renames.left_files import MAX_REPEATS
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.workers import InTasks
 

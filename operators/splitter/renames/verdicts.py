@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Literal
 
@@ -67,6 +68,17 @@ class Suspect:
             return False
         common = os.path.commonpath([path, os.path.dirname(self.files.root.base)])
         return real == os.path.join(os.path.realpath(common), os.path.relpath(self.path, common))
+
+    def is_still_there(self, given: Container[int]) -> bool:
+        """Whether the listed file is there now, and no shorter.
+
+        Args:
+            given: Identities of files that the scan gave: one of these without another link had another name then.
+        """
+        now = stat_behind_links(self.path)
+        if now is None or file_id_of(now.st_ino) != self.stat.file_id or now.st_size < self.stat.size_bytes:
+            return False
+        return self.stat.file_id not in given or now.st_nlink > 1
 
     def is_exactly_as_listed(self) -> bool:
         """Whether the listed version is there now."""

@@ -13,7 +13,7 @@ import pytest
 
 from dagflow.storage.fingerprint import gone_from, left_out_from
 from operators.files.source_events import FileFingerprints
-from operators.splitter.renames.rename_detector import COPY_GRACE_S
+from operators.splitter.renames.left_files import COPY_GRACE_S
 from tests.operators.splitter.driving import Follower, Services, Window, write
 from tests.operators.splitter.index.test_fingerprinting import Tasks
 from tests.operators.splitter.renames.rotations import (

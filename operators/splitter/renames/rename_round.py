@@ -1,0 +1,240 @@
+"""Finds out what the files are that are looked at together: their names before, copies, new files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal
+
+from dagflow.storage.fingerprint import UNKNOWN, file_id_of, read_until
+from operators.files.rotation_names import earlier_paths
+from operators.splitter.index.entries import IndexEntry
+from operators.splitter.index.fingerprinting import Prefix
+from operators.splitter.index.pending_fingerprints import PendingFingerprints
+from operators.splitter.renames.evidence import ContentPrefix, Evidence
+from operators.splitter.renames.left_files import COPY_GRACE_S, INCOMPLETE_GRACE_S, LeftFiles
+from operators.splitter.renames.verdicts import Outcome, Source, Suspect, Verdict, stat_behind_links
+from operators.splitter.scan.workers import InTasks
+
+
+class RenameRound:
+    """What is known of suspects that are looked at together, and of the versions that they may be.
+
+    Make it before the index is looked at, which has what is reported after that: files whose readers have not reported
+    by then are left for later scans.
+
+    Args:
+        pending: Files whose fingerprints readers will report.
+        left: Files that are left for later scans.
+        in_tasks: Takes fingerprints.
+    """
+
+    def __init__(self, pending: PendingFingerprints, left: LeftFiles, in_tasks: InTasks | None) -> None:
+        self._pending = pending
+        self._in_flight_files = pending.in_flight()
+        self._left = left
+        self._evidence = Evidence(in_tasks)
+        self._by_name: dict[bytes, list[Source]] = {}
+        self._by_identity: dict[int, list[Source]] = {}
+        # Identities of versions that this scan has given.
+        self._recent: set[int] = set()
+        # Names of versions of which it is not known yet what becomes of them.
+        self._in_flight: set[bytes] = set()
+        # Names of versions that are suspects; nothing else is what had been read before of one of them.
+        self._moved: set[bytes] = set()
+
+    def add_by_name(self, sources: Mapping[bytes, Sequence[Source]], recent: set[int]) -> None:
+        """Add versions that suspects may be.
+
+        Args:
+            sources: The versions by the names of the suspects, in the order in which they are tried.
+            recent: The identities of them that this scan has given.
+        """
+        for name, own in sources.items():
+            self._by_name.setdefault(name, []).extend(own)
+        self._recent |= recent
+        self._add_in_flight(sources.values())
+
+    def add_by_identity(self, sources: Mapping[int, Sequence[Source]]) -> None:
+        """Add versions by their identities, in the order in which they are tried."""
+        for identity, own in sources.items():
+            self._by_identity.setdefault(identity, []).extend(own)
+        self._add_in_flight(sources.values())
+
+    def _add_in_flight(self, sources: Iterable[Sequence[Source]]) -> None:
+        self._in_flight |= self._in_flight_files.among(source.taken_name for own in sources for source in own)
+
+    def fetch_evidence(self, suspects: Sequence[Suspect]) -> None:
+        """Take the fingerprints that are likely to be needed together: directories with all their files are moved."""
+        prefixes: list[Prefix] = []
+        contents: list[ContentPrefix] = []
+        for suspect in suspects:
+            size_bytes = suspect.stat.size_bytes
+            sources = [*self._left_with_inode(suspect)] if size_bytes > 0 else []
+            if suspect.is_compressed:
+                sizes = {source.entry.size_bytes for source in self._by_name[suspect.name]}
+                contents += [ContentPrefix(suspect.path, size) for size in sizes if size > 0]
+            else:
+                sources += [each for each in self._by_name[suspect.name] if each.entry.size_bytes <= size_bytes]
+            known = (source.entry for source in sources if source.entry.fingerprint > UNKNOWN)
+            prefixes += [suspect.prefix(entry.size_bytes) for entry in known]
+        self._evidence.fetch(prefixes)
+        self._evidence.fetch_contents(contents)
+
+    def _left_with_inode(self, suspect: Suspect) -> Iterator[Source]:
+        """Versions with the inode of a file, longest first, that have left their names, also where they are back."""
+        stat = suspect.stat
+        sources = self._by_identity.get(stat.file_id, ())
+        # If the newest version of the name is of this very file, it was changed in place, and was not away.
+        is_back = all(source.name != suspect.name for source in sources)
+        for source in sources:
+            entry = source.entry
+            may_be = entry.size_bytes > 0 and (
+                (entry.size_bytes, entry.mtime_ns) == (stat.size_bytes, stat.mtime_ns)
+                or (entry.size_bytes < stat.size_bytes and entry.mtime_ns <= stat.mtime_ns)
+            )
+            if not may_be:
+                continue
+            if source.path == suspect.path:
+                has_left = is_back and source.taken_name != suspect.name
+            else:
+                now = stat_behind_links(source.path)
+                has_left = now is None or file_id_of(now.st_ino) != stat.file_id or suspect.is_behind(source.path)
+            if has_left:
+                yield source
+
+    def find_source(self, suspect: Suspect) -> Verdict | None:
+        """That a file is known under another name, or that this is not known yet; None where it is not."""
+        if suspect.stat.size_bytes > 0:
+            for source in self._left_with_inode(suspect):
+                if source.taken_name in self._moved:
+                    continue
+                if (verdict := self._judge_inode(suspect, source)) is not None:
+                    return verdict
+        return self.find_source_by_content(suspect)
+
+    def _judge_inode(self, suspect: Suspect, source: Source) -> Verdict | None:
+        entry, stat = source.entry, suspect.stat
+        is_same = (entry.size_bytes, entry.mtime_ns) == (stat.size_bytes, stat.mtime_ns)
+        if entry.fingerprint > UNKNOWN:
+            if self._evidence.fingerprint(suspect.prefix(entry.size_bytes)) != entry.fingerprint:
+                return None
+        elif not is_same:
+            # Without a fingerprint a new file cannot be told from one that has got the inode of a deleted one.
+            return Verdict(suspect, "later") if self._is_pending(source) else None
+        if source.taken_name in self._in_flight:
+            return Verdict(suspect, "later")
+        is_read = is_same and entry.fingerprint >= UNKNOWN
+        self._moved.add(source.taken_name)
+        return Verdict(suspect, "moved", source, read_until(entry.fingerprint, entry.size_bytes), is_read)
+
+    def find_source_by_content(self, suspect: Suspect) -> Verdict | None:
+        """The same where a file has the content of one whose name it may have got, or may be a copy of it."""
+        is_copy = False
+        for source in self._by_name[suspect.name]:
+            entry = source.entry
+            if source.taken_name in self._moved or entry.size_bytes <= 0 or source.path == suspect.path:
+                continue
+            if entry.fingerprint == UNKNOWN and self._is_pending(source):
+                return Verdict(suspect, "later")
+            if (found := self._begins_with(suspect, source)) is None:
+                continue
+            if entry.identity in self._recent and not self._left.was_left_often(suspect):
+                return Verdict(suspect, "again")
+            if suspect.is_behind(source.path) or not self._still_has(source):
+                if source.taken_name in self._in_flight:
+                    return Verdict(suspect, "later")
+                if not suspect.is_exactly_as_listed():
+                    # It may have been completed, or dated, between the listing and the look into it.
+                    return Verdict(suspect, "later" if self._left.was_left_often(suspect) else "again")
+                self._moved.add(source.taken_name)
+                return Verdict(suspect, "moved", source, entry.size_bytes, not found, suspect.is_compressed)
+            is_copy = True
+        beginnings = [self._beginning_of(suspect, path) for path in earlier_paths(suspect.path)]
+        grace_s = INCOMPLETE_GRACE_S if "incomplete" in beginnings else COPY_GRACE_S
+        is_copy = is_copy or any(beginnings)
+        return Verdict(suspect, "later") if is_copy and self._left.leave_new_copy(suspect, grace_s) else None
+
+    def _begins_with(self, suspect: Suspect, source: Source) -> bool | None:
+        """Whether a file, or what is compressed in it, goes on behind a version; None where it begins otherwise."""
+        entry, size_bytes = source.entry, suspect.stat.size_bytes
+        if entry.fingerprint <= UNKNOWN:
+            return None
+        if suspect.is_compressed:
+            content = self._evidence.content(ContentPrefix(suspect.path, entry.size_bytes))
+            is_same = (content.size_bytes, content.fingerprint) == (entry.size_bytes, entry.fingerprint)
+            return content.has_more if is_same else None
+        is_same = entry.size_bytes <= size_bytes and (
+            self._evidence.fingerprint(suspect.prefix(entry.size_bytes)) == entry.fingerprint
+        )
+        return size_bytes > entry.size_bytes if is_same else None
+
+    def _still_has(self, source: Source) -> bool:
+        """Whether the file of a version's own name still begins with it."""
+        entry, now = source.entry, stat_behind_links(source.path)
+        if now is None or now.st_size < entry.size_bytes:
+            return False
+        file_id = file_id_of(now.st_ino)
+        if (file_id, now.st_size, now.st_mtime_ns) == (entry.identity, entry.size_bytes, entry.mtime_ns):
+            return True
+        return self._evidence.fingerprint(Prefix(source.path, entry.size_bytes, file_id)) == entry.fingerprint
+
+    def _beginning_of(self, suspect: Suspect, path: bytes) -> Literal["", "incomplete", "whole"]:
+        """Whether a file may be a copy of another one that is there; "" where it is none."""
+        now = stat_behind_links(path)
+        if now is None or path == suspect.path or suspect.is_behind(path) or not os.path.isfile(path):
+            return ""
+        size_bytes = suspect.stat.size_bytes
+        if suspect.is_compressed:
+            content = self._evidence.content(ContentPrefix(suspect.path, now.st_size))
+            if content.has_more:
+                return ""
+            size_bytes, fingerprint = content.size_bytes, content.fingerprint
+        elif size_bytes > now.st_size:
+            return ""
+        else:
+            fingerprint = self._evidence.fingerprint(suspect.prefix(size_bytes))
+        if size_bytes and self._evidence.fingerprint(Prefix(path, size_bytes, file_id_of(now.st_ino))) != fingerprint:
+            return ""
+        return "incomplete" if size_bytes < now.st_size else "whole"
+
+    def _is_pending(self, source: Source) -> bool:
+        return bool(self._pending.are_pending([source.name])[0])
+
+    def decide(self, suspect: Suspect, verdict: Verdict | None) -> Verdict:
+        """What becomes of a file; one that is known under no other name, for which verdict is None, is new or changed.
+
+        All other files must have been looked at: what had its name before may be one of them.
+        """
+        if verdict is None:
+            # A task that finds another file under the name says nothing of this one.
+            is_there = self._left.was_left_often(suspect) or suspect.is_still_there(())
+            is_as_listed = is_there and not self._is_in_the_making(suspect)
+            verdict = Verdict(suspect, self._outcome_under_its_name(suspect) if is_as_listed else "again")
+        if verdict.outcome == "again":
+            self._left.leave_for_next_scan(suspect)
+        return verdict
+
+    def _is_in_the_making(self, suspect: Suspect) -> bool:
+        """Whether a file that a rotation may have made has changed between the listing and the look into it."""
+        may_be_copy = bool(self._by_name.get(suspect.name)) and not self._left.was_left_often(suspect)
+        return may_be_copy and not suspect.is_exactly_as_listed()
+
+    def _outcome_under_its_name(self, suspect: Suspect) -> Outcome:
+        entry = suspect.entry
+        if entry is None or suspect.name in self._moved:
+            return "new"
+        if entry.identity == suspect.stat.file_id:
+            return "changed"
+        # What the name stood for has been found elsewhere, now or by an earlier scan.
+        others = self._by_identity.get(entry.identity, ())
+        return "new" if any(_has_gone_to(source, suspect.path, entry) for source in others) else "changed"
+
+
+def _has_gone_to(source: Source, path: bytes, entry: IndexEntry) -> bool:
+    """Whether a version that was taken under a path is known as another one by now."""
+    if source.is_earlier or source.path == path or source.entry.size_bytes < entry.size_bytes:
+        return False
+    now = stat_behind_links(source.path)
+    is_there = now is not None and file_id_of(now.st_ino) == entry.identity
+    return is_there or source.entry.fingerprint == entry.fingerprint
