@@ -24,14 +24,14 @@ from operators.splitter.comparison import (
     is_tail,
     is_unchanged,
     noted,
-    prefix,
+    taken_prefix,
 )
 from operators.splitter.detection_rules import DetectionRules, looks_appended
 from operators.splitter.fingerprint_lookahead import FingerprintLookahead, WholeStep
 from operators.splitter.growth_notes import GrowthNotes
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex
-from operators.splitter.index.fingerprinting import Prefix, prefixes_of, take_fingerprints
+from operators.splitter.index.fingerprinting import FilePrefix, prefixes_of, take_fingerprints
 from operators.splitter.index.index_view import IndexEntries, IndexView
 from operators.splitter.index.pending_fingerprints import InFlightFiles, PendingFingerprints
 from operators.splitter.index.version_slots import SHORTER, ReadVersion, is_part
@@ -265,7 +265,7 @@ class ChangeDetector:
         due = [(files, entry) for files, entry in due if entry is None or files.index_names[0] not in too_early]
         changed = [(files, entry) for files, entry in due if entry is not None]
         begun = self._changed.begun(changed)
-        wanted = [prefix(files, entry) for files, entry in changed if looks_appended(entry, files.stats[0])]
+        wanted = [taken_prefix(files, entry) for files, entry in changed if looks_appended(entry, files.stats[0])]
         wanted += [prefix for prefix, _ in begun.values()]
         wanted += [prefix for files in lacking for prefix in prefixes_of(files)]
         wanted += [prefix for files, _ in restored for prefix in prefixes_of(files)]
@@ -288,8 +288,8 @@ class ChangeDetector:
     def _emit_or_hold(
         self,
         due: list[_NewOrChanged],
-        begun: Mapping[bytes, tuple[Prefix, int]],
-        prints: Mapping[Prefix, int],
+        begun: Mapping[bytes, tuple[FilePrefix, int]],
+        prints: Mapping[FilePrefix, int],
         view: IndexView | None,
     ) -> Iterator[ListedFiles]:
         """The files of due that are not held; see _compare_contents() and begun()."""
@@ -301,7 +301,7 @@ class ChangeDetector:
                 yield back
                 continue
             if entry is not None and (view is None or not files.root.is_local):
-                yield self._changed.judge(files, entry, prints.get(prefix(files, entry), UNKNOWN))
+                yield self._changed.judge(files, entry, prints.get(taken_prefix(files, entry), UNKNOWN))
             elif view is None or not files.root.is_local:
                 yield files
             elif entry is None:

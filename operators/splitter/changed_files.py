@@ -16,7 +16,7 @@ from operators.splitter.detection_rules import Change, OnChange, change_of
 from operators.splitter.growth_notes import GrowthNotes
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex
-from operators.splitter.index.fingerprinting import Prefix
+from operators.splitter.index.fingerprinting import FilePrefix
 from operators.splitter.index.version_slots import EARLIER, PART, SHORTER, ReadVersion, is_part
 from operators.splitter.scan.listed_files import ListedFiles
 
@@ -133,7 +133,7 @@ class ChangedFiles:
         names = path, name.partition(EARLIER)[0]
         return any(uncompressed(each) != each for each in names) and self._on_change.appended == "tail"
 
-    def begun(self, changed: Sequence[tuple[ListedFiles, IndexEntry]]) -> dict[bytes, tuple[Prefix, int]]:
+    def begun(self, changed: Sequence[tuple[ListedFiles, IndexEntry]]) -> dict[bytes, tuple[FilePrefix, int]]:
         """How files began before a tail of them was gone.
 
         Returns:
@@ -147,7 +147,7 @@ class ChangedFiles:
         found = self.read_before({name: entry for name, (_, entry) in tails.items()})
         stats = {name: files.stats[0] for name, (files, _) in tails.items()}
         return {
-            name: (Prefix(tails[name][0].keys[0], entry.size_bytes, stats[name].file_id), entry.fingerprint)
+            name: (FilePrefix(tails[name][0].keys[0], entry.size_bytes, stats[name].file_id), entry.fingerprint)
             for name, (entry, _) in found.items()
             if entry.fingerprint > UNKNOWN
         }
@@ -177,7 +177,7 @@ def as_rewritten(entry: IndexEntry) -> IndexEntry:
     return entry._replace(fingerprint=gone_from(start, is_rewritten=True))
 
 
-def is_rewritten(name: bytes, begun: Mapping[bytes, tuple[Prefix, int]], prints: Mapping[Prefix, int]) -> bool:
+def is_rewritten(name: bytes, begun: Mapping[bytes, tuple[FilePrefix, int]], prints: Mapping[FilePrefix, int]) -> bool:
     """Whether a file does not begin any more with what was read of it; see ChangedFiles.begun()."""
     prefix, fingerprint = begun.get(name, (None, UNKNOWN))
     return prefix is not None and prints.get(prefix) != fingerprint

@@ -12,30 +12,30 @@ import numpy.typing as npt
 from dagflow.storage.fingerprint import AWAY, REWRITTEN, UNKNOWN, file_id_of, read_until
 from operators.splitter.detection_rules import looks_appended
 from operators.splitter.index.entries import IndexEntry
-from operators.splitter.index.fingerprinting import Prefix
+from operators.splitter.index.fingerprinting import FilePrefix
 from operators.splitter.index.index_view import IndexEntries
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listed_stats import ListedStat
 from operators.splitter.scan.walk import FIRST_STEP, LAST_STEP
 
 
-def prefix(files: ListedFiles, entry: IndexEntry) -> Prefix:
+def taken_prefix(files: ListedFiles, entry: IndexEntry) -> FilePrefix:
     """As many of the first bytes of one file as were taken."""
-    return Prefix(files.keys[0], entry.size_bytes, files.stats[0].file_id)
+    return FilePrefix(files.keys[0], entry.size_bytes, files.stats[0].file_id)
 
 
-def is_tail(files: ListedFiles, entry: IndexEntry, prints: Mapping[Prefix, int]) -> bool:
+def is_tail(files: ListedFiles, entry: IndexEntry, prints: Mapping[FilePrefix, int]) -> bool:
     """Whether one file goes on behind what was taken."""
     # A version of which nothing was read, because it was empty or gone, says nothing of the file that is there now.
     if not (read_until(entry.fingerprint, entry.size_bytes) and looks_appended(entry, files.stats[0])):
         return False
-    return REWRITTEN < entry.fingerprint <= UNKNOWN or entry.fingerprint == prints.get(prefix(files, entry))
+    return REWRITTEN < entry.fingerprint <= UNKNOWN or entry.fingerprint == prints.get(taken_prefix(files, entry))
 
 
 def noted(files: ListedFiles, name: bytes, entry: IndexEntry) -> ListedFiles:
     """A version under any name of the index, to be noted beside one file."""
     stat = ListedStat(entry.size_bytes, entry.mtime_ns, "", entry.identity)
-    root = replace(files.root, prefix=(b"", b""))
+    root = replace(files.root, index_prefix=(b"", b""))
     return replace(ListedFiles.single(root, name, stat), is_noted=True, fingerprints=[entry.fingerprint])
 
 

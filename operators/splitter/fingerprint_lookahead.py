@@ -15,7 +15,7 @@ from dagflow.metrics import names
 from dagflow.storage.fingerprint import UNKNOWN
 from operators.splitter.comparison import has_changed
 from operators.splitter.detection_rules import DetectionRules
-from operators.splitter.index.fingerprinting import Prefix, prefixes_of, take_fingerprints
+from operators.splitter.index.fingerprinting import FilePrefix, prefixes_of, take_fingerprints
 from operators.splitter.renames.left_files import MAX_REPEATS
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.workers import InTasks
@@ -77,7 +77,7 @@ class FingerprintLookahead:
         prints = iter(take_fingerprints(self._needed_prefixes(step), self._in_tasks))
         return [self._with_prints(files, prints, may_leave_out=True) for files in step]
 
-    def _needed_prefixes(self, step: Sequence[ListedFiles]) -> list[Prefix]:
+    def _needed_prefixes(self, step: Sequence[ListedFiles]) -> list[FilePrefix]:
         needing = ((files, self._rows_to_take(files)) for files in step)
         return [prefix for files, rows in needing if len(rows) for prefix in prefixes_of(files.take(rows))]
 

@@ -16,7 +16,7 @@ EMPTY: Final = fingerprint_of(memoryview(b""))
 """The fingerprint of every empty file."""
 
 
-class Prefix(NamedTuple):
+class FilePrefix(NamedTuple):
     """The first bytes of a file.
 
     Attributes:
@@ -30,17 +30,17 @@ class Prefix(NamedTuple):
     file_id: int = 0
 
 
-def prefixes_of(files: ListedFiles) -> list[Prefix]:
+def prefixes_of(files: ListedFiles) -> list[FilePrefix]:
     """All bytes of each of some files, as they were listed."""
-    return list(map(Prefix, files.keys, files.size_bytes.tolist(), files.stats.file_ids.tolist()))
+    return list(map(FilePrefix, files.keys, files.size_bytes.tolist(), files.stats.file_ids.tolist()))
 
 
-def fingerprints(files: list[Prefix]) -> list[int]:
+def fingerprints(files: list[FilePrefix]) -> list[int]:
     """The fingerprints of files; runs in a task."""
     return [fingerprint(*file) for file in files]
 
 
-def take_fingerprints(files: Sequence[Prefix], in_tasks: InTasks | None) -> list[int]:
+def take_fingerprints(files: Sequence[FilePrefix], in_tasks: InTasks | None) -> list[int]:
     """The fingerprints of local files, in their order; UNKNOWN for a length below 0, and where a file is gone.
 
     Args:

@@ -11,7 +11,7 @@ from dagflow.storage.fingerprint import PROBED_BYTES, fingerprint_of_head_and_ta
 from operators.files.compression import compression_of_name
 from operators.reader.byte_source import MeasuredFile
 from operators.reader.compression.stream import OUTPUT_BYTES, DecompressedFile
-from operators.splitter.index.fingerprinting import Prefix, take_fingerprints
+from operators.splitter.index.fingerprinting import FilePrefix, take_fingerprints
 from operators.splitter.scan.workers import InTasks
 
 
@@ -48,15 +48,15 @@ class Evidence:
 
     def __init__(self, in_tasks: InTasks | None) -> None:
         self._in_tasks = in_tasks
-        self._fingerprints: dict[Prefix, int] = {}
+        self._fingerprints: dict[FilePrefix, int] = {}
         self._contents: dict[ContentPrefix, Content] = {}
 
-    def fetch(self, wanted: Iterable[Prefix]) -> None:
+    def fetch(self, wanted: Iterable[FilePrefix]) -> None:
         """Ask for fingerprints that will be needed."""
         lacking = [prefix for prefix in dict.fromkeys(wanted) if prefix not in self._fingerprints]
         self._fingerprints.update(zip(lacking, take_fingerprints(lacking, self._in_tasks), strict=True))
 
-    def fingerprint(self, prefix: Prefix) -> int:
+    def fingerprint(self, prefix: FilePrefix) -> int:
         """The fingerprint of the first bytes of a file; UNKNOWN where it does not have them, or is another one now."""
         self.fetch([prefix])
         return self._fingerprints[prefix]

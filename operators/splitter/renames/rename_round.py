@@ -9,7 +9,7 @@ from typing import Literal
 from dagflow.storage.fingerprint import UNKNOWN, file_id_of, read_until
 from operators.files.rotation_names import earlier_paths
 from operators.splitter.index.entries import IndexEntry
-from operators.splitter.index.fingerprinting import Prefix
+from operators.splitter.index.fingerprinting import FilePrefix
 from operators.splitter.index.pending_fingerprints import PendingFingerprints
 from operators.splitter.renames.evidence import ContentPrefix, Evidence
 from operators.splitter.renames.left_files import COPY_GRACE_S, INCOMPLETE_GRACE_S, LeftFiles
@@ -66,7 +66,7 @@ class RenameRound:
 
     def fetch_evidence(self, suspects: Sequence[Suspect]) -> None:
         """Take the fingerprints that are likely to be needed together: directories with all their files are moved."""
-        prefixes: list[Prefix] = []
+        prefixes: list[FilePrefix] = []
         contents: list[ContentPrefix] = []
         for suspect in suspects:
             size_bytes = suspect.stat.size_bytes
@@ -177,7 +177,7 @@ class RenameRound:
         file_id = file_id_of(now.st_ino)
         if (file_id, now.st_size, now.st_mtime_ns) == (entry.identity, entry.size_bytes, entry.mtime_ns):
             return True
-        return self._evidence.fingerprint(Prefix(source.path, entry.size_bytes, file_id)) == entry.fingerprint
+        return self._evidence.fingerprint(FilePrefix(source.path, entry.size_bytes, file_id)) == entry.fingerprint
 
     def _beginning_of(self, suspect: Suspect, path: bytes) -> Literal["", "incomplete", "whole"]:
         """Whether a file may be a copy of another one that is there; "" where it is none."""
@@ -194,7 +194,10 @@ class RenameRound:
             return ""
         else:
             fingerprint = self._evidence.fingerprint(suspect.prefix(size_bytes))
-        if size_bytes and self._evidence.fingerprint(Prefix(path, size_bytes, file_id_of(now.st_ino))) != fingerprint:
+        if (
+            size_bytes
+            and self._evidence.fingerprint(FilePrefix(path, size_bytes, file_id_of(now.st_ino))) != fingerprint
+        ):
             return ""
         return "incomplete" if size_bytes < now.st_size else "whole"
 

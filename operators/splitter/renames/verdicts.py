@@ -10,7 +10,7 @@ from typing import Literal
 from dagflow.storage.fingerprint import file_id_of
 from operators.files.rotation_names import uncompressed
 from operators.splitter.index.entries import IndexEntry
-from operators.splitter.index.fingerprinting import Prefix
+from operators.splitter.index.fingerprinting import FilePrefix
 from operators.splitter.index.version_slots import EARLIER, PART, SHORTER
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listed_stats import ListedStat
@@ -50,9 +50,9 @@ class Suspect:
         """Whether its name has the suffix of a compression."""
         return uncompressed(self.path) != self.path
 
-    def prefix(self, size_bytes: int) -> Prefix:
+    def prefix(self, size_bytes: int) -> FilePrefix:
         """Its first bytes."""
-        return Prefix(self.path, size_bytes, self.stat.file_id)
+        return FilePrefix(self.path, size_bytes, self.stat.file_id)
 
     def is_older_than(self, entry: IndexEntry) -> bool:
         """Whether it has an earlier time than a version; programs that compress keep times, some of them in seconds."""

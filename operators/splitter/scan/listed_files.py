@@ -63,7 +63,7 @@ class ListedFiles:
     @cached_property
     def index_names(self) -> list[bytes]:
         """Names in the index: the keys, with the name of a named root in place of its location."""
-        start, mark = self.root.prefix
+        start, mark = self.root.index_prefix
         return [mark + key[len(start) :] for key in self.keys] if mark else self.keys
 
     @property

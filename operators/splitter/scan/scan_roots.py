@@ -36,7 +36,7 @@ class Root:
         lister: How the store is listed.
         segments: Of a glob: what the names below base must match, level by level.
         asks_hidden: For each segment, whether it begins as a hidden name does, and so includes hidden names.
-        prefix: Beginning of the keys that the index leaves out, and what it has instead; see Roots.key_prefix.
+        index_prefix: Beginning of the keys that the index leaves out, and what it has instead; see Roots.key_prefix.
     """
 
     named: str
@@ -45,7 +45,7 @@ class Root:
     lister: Lister
     segments: tuple[Segment, ...] = ()
     asks_hidden: tuple[bool, ...] = ()
-    prefix: tuple[bytes, bytes] = (b"", b"")
+    index_prefix: tuple[bytes, bytes] = (b"", b"")
 
     @property
     def is_local(self) -> bool:
@@ -59,7 +59,7 @@ class Root:
 
     def index_name(self, key: bytes) -> bytes:
         """The key's name in the index: below a named root it begins with the root's name, so that the tree can move."""
-        start, mark = self.prefix
+        start, mark = self.index_prefix
         return mark + key[len(start) :] if mark else key
 
     def relative_path(self, key: bytes) -> str:
@@ -101,7 +101,7 @@ def find_root(named: str, storage: StorageContext, *, is_literal: bool = False) 
             hint="take the slash off its end",
         )
     if kind is not None:
-        return Root(named, kind, path, lister, prefix=storage.roots.key_prefix(path))
+        return Root(named, kind, path, lister, index_prefix=storage.roots.key_prefix(path))
     if advice:
         if not is_literal and any(sign in named for sign in "*["):
             raise StorageError("no file has this name, and a glob cannot be read", url=redacted(named), hint=advice)
@@ -130,7 +130,7 @@ def find_roots(named: str, storage: StorageContext) -> list[Root]:
 def missing_root(named: str, storage: StorageContext) -> Root:
     """What a location that does not exist would be if it did: a glob, or else a directory."""
     path, lister = _place_of(named, storage)
-    directory = Root(named, "directory", path, lister, prefix=storage.roots.key_prefix(path))
+    directory = Root(named, "directory", path, lister, index_prefix=storage.roots.key_prefix(path))
     return _glob(named, path, lister, storage) or directory
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dagflow.storage.fingerprint import UNKNOWN, fingerprint
-from operators.splitter.index.fingerprinting import FILES_A_TASK, Prefix, fingerprints, take_fingerprints
+from operators.splitter.index.fingerprinting import FILES_A_TASK, FilePrefix, fingerprints, take_fingerprints
 from tests.operators.splitter.driving import Follower, Services, write
 
 opened: list[str] | None = None
@@ -113,7 +113,9 @@ def test_a_file_that_cannot_be_opened_is_no_news(tmp_path: Path) -> None:
 @pytest.mark.parametrize("count", [0, 1, FILES_A_TASK, FILES_A_TASK + 1])
 def test_fingerprints_come_in_the_order_of_the_files(tmp_path: Path, count: int) -> None:
     """Of files, empty ones, directories and what is gone, over several tasks' worth of them."""
-    files = [Prefix(bytes(write(tmp_path / str(number), b"x" * (number % 3))), number % 3) for number in range(count)]
-    files_and_others = [*files, Prefix(bytes(tmp_path), -1), Prefix(bytes(tmp_path / "gone"), 7)]
+    files = [
+        FilePrefix(bytes(write(tmp_path / str(number), b"x" * (number % 3))), number % 3) for number in range(count)
+    ]
+    files_and_others = [*files, FilePrefix(bytes(tmp_path), -1), FilePrefix(bytes(tmp_path / "gone"), 7)]
     taken = take_fingerprints(files_and_others, Services().in_tasks)
     assert taken == [fingerprint(*file) for file in files] + [UNKNOWN, UNKNOWN]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dagflow.storage.fingerprint import fingerprint_of
-from operators.splitter.index.fingerprinting import Prefix
+from operators.splitter.index.fingerprinting import FilePrefix
 from operators.splitter.renames.evidence import Content, ContentPrefix, Evidence
 from tests.operators.splitter.driving import Services, write
 from tests.operators.splitter.renames.rotations import COMPRESSORS
@@ -48,5 +48,5 @@ def test_another_file_under_the_name_says_nothing(tmp_path: Path) -> None:
     path.rename(tmp_path / "kept")
     write(path, b"1\n")
     evidence = Evidence(None)
-    assert evidence.fingerprint(Prefix(bytes(path), 2, inode)) == 0
-    assert evidence.fingerprint(Prefix(bytes(tmp_path / "kept"), 2, inode)) == fingerprint_of(memoryview(b"1\n"))
+    assert evidence.fingerprint(FilePrefix(bytes(path), 2, inode)) == 0
+    assert evidence.fingerprint(FilePrefix(bytes(tmp_path / "kept"), 2, inode)) == fingerprint_of(memoryview(b"1\n"))
