@@ -258,6 +258,31 @@ def test_an_index_of_files_goes_on_when_it_is_put_back(lab: Lab, which: int) -> 
     assert lab.records() == sorted([*GOOD, *names, "more"])
 
 
+@pytest.mark.parametrize("part", [0.3, 0.9])
+def test_a_damaged_index_of_files_goes_on_when_it_is_put_back(lab: Lab, part: float) -> None:
+    """A bit that flipped, in entries or in what describes them, makes no file come twice; both remedies work."""
+    names = [f"{number:04}" for number in range(1200)]
+    for name in names:
+        lab.put(name, name)
+    lab.run()
+    index = max(Path("journal/state/splitter").rglob("*.parquet"), key=lambda path: path.stat().st_size)
+    good = index.read_bytes()
+    place = int(part * len(good))
+    index.write_bytes(good[:place] + bytes([good[place] ^ 16]) + good[place + 1 :])
+    lab.put("more", "more\n")
+    refusal(lab.run, rf"{index.name}: a file of the index of processed files was damaged .*put the checkpoint back as")
+    assert lab.records() == sorted([*GOOD, *names])
+    damaged = index.read_bytes()
+    index.write_bytes(good)
+    lab.run()
+    assert lab.records() == sorted([*GOOD, *names, "more"])
+    index.write_bytes(damaged)
+    lab.put("yet more", "yet more\n")
+    refusal(lab.run, r"damaged .*start over with --fresh")
+    lab.run_fresh()
+    assert lab.records() == sorted([*GOOD, *names, "more", "yet more"])
+
+
 def test_two_writers_of_one_directory_get_one_each(lab: Lab) -> None:
     """The run is refused before anything is read."""
     lab.parts |= {

@@ -9,7 +9,9 @@ Source:
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
 import uuid
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -20,6 +22,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dagflow.errors import START_OVER, JournalError, StorageError
+from dagflow.storage.backends.local.disk import storage_error
+from dagflow.storage.checksums import updated_crc32
 from dagflow.storage.columns import bool_column, numbers_of
 from dagflow.storage.objects import ObjectStore
 from operators.splitter.index.entries import NO_ENTRIES, SCHEMA, count_through, few_but, merged
@@ -28,6 +33,8 @@ from operators.splitter.index.entries import NO_ENTRIES, SCHEMA, count_through, 
 GROUP_ROWS = 4_096
 # A file is written and, from an object store, read as a whole: 19 bytes a row make about 2.5 MB.
 FILE_ROWS = 32 * GROUP_ROWS
+# What stands behind the description of a file's contents: its length in 4 bytes, and "PAR1".
+_END_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +46,14 @@ class RunFile:
         first: Its first path.
         last: Its last path.
         rows: Number of entries.
+        footer_crc: CRC-32 of the description of its contents at its end; the pages have checksums of their own.
     """
 
     name: str
     first: bytes
     last: bytes
     rows: int
+    footer_crc: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,8 +121,10 @@ class RunWriter:
             return
         # A unique name: a file that a dead driver left behind is never mistaken for this one.
         name = f"L{self._level}-{uuid.uuid4().hex}.parquet"
-        self._store.create(name, self._file.close())
-        self._files.append(RunFile(name, self._file.first, self._file.last, self._file.rows))
+        data = self._file.close()
+        self._store.create(name, data)
+        checksum = updated_crc32(data[_footer_start(len(data), data[-_END_BYTES:]) :], 0)
+        self._files.append(RunFile(name, self._file.first, self._file.last, self._file.rows, checksum))
         self._file = None
 
 
@@ -127,9 +138,8 @@ class _ParquetFile:
         self._sink = io.BytesIO()
         # Sorted paths share their beginnings: delta encoding and zstd bring an entry of 100 bytes to about 19.
         encodings = {"path": "DELTA_BYTE_ARRAY", **{name: "DELTA_BINARY_PACKED" for name in SCHEMA.names[1:]}}
-        self._writer = pq.ParquetWriter(
-            self._sink, SCHEMA, compression="zstd", use_dictionary=False, column_encoding=encodings
-        )
+        options = {"compression": "zstd", "use_dictionary": False, "write_page_checksum": True}
+        self._writer = pq.ParquetWriter(self._sink, SCHEMA, column_encoding=encodings, **options)
 
     def write(self, group: pa.Table) -> None:
         """Append one row group."""
@@ -149,41 +159,92 @@ class _RunFiles:
     Apart from the cursor that holds what reads them: with a cycle, files would stay open until it is collected.
 
     Attributes:
+        files: The files.
         wanted: Ascending paths; rows before the first, and between one and the next, are not needed.
     """
 
     def __init__(self, store: ObjectStore, run: Run) -> None:
         self._store = store
-        self._files = run.files
+        self.files = run.files
         self.wanted: Sequence[bytes] = [b""]
 
     def row_groups(self) -> Iterator[pa.Table]:
         """The rows, group by group."""
-        for file in self._files:
+        for file in self.files:
             if not self._may_need(file.first, file.last):
                 continue
-            with self.open(file.name) as source, pq.ParquetFile(source) as parquet:
+            with self.opened(file) as parquet:
                 for group in range(parquet.num_row_groups):
                     statistics = parquet.metadata.row_group(group).column(0).statistics
                     is_known = statistics is not None and statistics.has_min_max
                     if not is_known or self._may_need(statistics.min, statistics.max):
-                        yield parquet.read_row_group(group, use_threads=False).combine_chunks()
+                        yield _group(parquet, group).combine_chunks()
 
     def _may_need(self, first: bytes, last: bytes) -> bool:
         """Whether a wanted path is among these, or they come behind all wanted ones, as what is wanted next may."""
         position = bisect_left(self.wanted, first)
         return position == len(self.wanted) or self.wanted[position] <= last
 
-    def parquet_files(self) -> Iterator[pq.ParquetFile]:
-        """The files."""
-        for file in self._files:
-            with self.open(file.name) as source, pq.ParquetFile(source) as parquet:
-                yield parquet
+    @contextlib.contextmanager
+    def opened(self, file: RunFile) -> Iterator[pq.ParquetFile]:
+        """Open one of the files.
 
-    def open(self, name: str) -> pa.NativeFile:
-        """Open one of the files."""
-        path = self._store.path_of(name)
-        return pa.BufferReader(self._store.read(name)) if path is None else pa.OSFile(path)
+        Raises:
+            JournalError: It is not as it was written, as is noticed at the latest where it is read.
+            StorageError: It cannot be read.
+        """
+        path = self._store.path_of(file.name)
+        try:
+            with pa.BufferReader(self._store.read(file.name)) if path is None else pa.OSFile(path) as source:
+                _require_footer(source, file)
+                with pq.ParquetFile(source, page_checksum_verification=True) as parquet:
+                    yield parquet
+        except StorageError:
+            raise
+        except (pa.ArrowException, OSError) as error:
+            url = f"{self._store.url}/{file.name}"
+            # What Arrow says of a file's contents is an OSError as well, but has no number.
+            if isinstance(error, OSError) and error.errno:
+                raise storage_error(OSError(error.errno, os.strerror(error.errno)), url, "read") from error
+            reason = " ".join(str(error).split())
+            raise JournalError(
+                f"a file of the index of processed files was damaged after it was written: {reason}",
+                url=url,
+                hint=f"put the checkpoint back as it was, with its index, or {START_OVER}",
+            ) from error
+
+
+def _group(parquet: pq.ParquetFile, group: int, columns: list[str] | None = None) -> pa.Table:
+    """One row group.
+
+    Raises:
+        ArrowException: It is damaged.
+        OSError: It is damaged, or cannot be read.
+    """
+    table = parquet.read_row_group(group, columns=columns, use_threads=False)
+    # What stands before a page, such as the number of its values, is not in its checksum.
+    if table.num_rows != parquet.metadata.row_group(group).num_rows:
+        raise pa.ArrowInvalid(f"row group {group} lacks rows")
+    return table
+
+
+def _require_footer(source: pa.NativeFile, file: RunFile) -> None:
+    """Refuse a file whose description of its contents is not the one that was written.
+
+    Raises:
+        ArrowException: It is another one.
+    """
+    size = source.size()
+    source.seek(max(0, size - _END_BYTES))
+    start = _footer_start(size, source.read())
+    source.seek(start)
+    if updated_crc32(source.read(), 0) != file.footer_crc:
+        raise pa.ArrowInvalid("the checksum does not fit the bytes at its end")
+
+
+def _footer_start(size: int, end: bytes) -> int:
+    """Where the description of a file's contents begins, by the file's length and its last bytes."""
+    return max(0, size - _END_BYTES - int.from_bytes(end[:4], "little"))
 
 
 class RunCursor:
@@ -256,19 +317,21 @@ class RunCursor:
 
     def identities(self) -> Iterator[npt.NDArray[np.int64]]:
         """The identities of all rows, group by group, without the other columns."""
-        for parquet in self._files.parquet_files():
-            for group in range(parquet.num_row_groups):
-                column = parquet.read_row_group(group, columns=["identity"], use_threads=False).column(0)
-                yield numbers_of(column)
+        for file in self._files.files:
+            with self._files.opened(file) as parquet:
+                for group in range(parquet.num_row_groups):
+                    column = _group(parquet, group, ["identity"]).column(0)
+                    yield numbers_of(column)
 
     def with_identities(self, wanted: npt.NDArray[np.int64]) -> Iterator[pa.Table]:
         """The rows whose identities are wanted; other columns are read only where there are any."""
-        for parquet in self._files.parquet_files():
-            for group in range(parquet.num_row_groups):
-                column = parquet.read_row_group(group, columns=["identity"], use_threads=False).column(0)
-                is_wanted = np.isin(numbers_of(column), wanted)
-                if is_wanted.any():
-                    yield parquet.read_row_group(group, use_threads=False).filter(bool_column(is_wanted))
+        for file in self._files.files:
+            with self._files.opened(file) as parquet:
+                for group in range(parquet.num_row_groups):
+                    column = _group(parquet, group, ["identity"]).column(0)
+                    is_wanted = np.isin(numbers_of(column), wanted)
+                    if is_wanted.any():
+                        yield _group(parquet, group).filter(bool_column(is_wanted))
 
 
 def compact(

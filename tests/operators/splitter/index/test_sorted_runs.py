@@ -2,14 +2,16 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dagflow.errors import JournalError, MissingError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore
 from operators.splitter.index.entries import SCHEMA, merged, newest
@@ -162,7 +164,7 @@ def test_a_run_is_not_read_before_it_is_reached(store: ObjectStore) -> None:
     cursor = RunCursor(store, run)
     store.delete([file.name for file in run.files])
     assert list(cursor.read_range(b"a", b"l")) == []
-    with pytest.raises(FileNotFoundError, match=run.files[0].name):
+    with pytest.raises(MissingError, match=run.files[0].name):
         list(cursor.read_range(b"l", b"m"))
 
 
@@ -192,3 +194,38 @@ def test_an_entry_takes_few_bytes(store: ObjectStore, tmp_path: Path) -> None:
     run_of(store, values, file_rows=1 << 20)
     size_bytes = sum(path.stat().st_size for path in tmp_path.glob("*.parquet"))
     assert size_bytes / len(values) < 20
+
+
+READS: dict[str, Callable[[RunCursor], Sequence[object]]] = {
+    "entries": lambda cursor: list(cursor.read_range(b"", b"\xff")),
+    "identities": lambda cursor: [numbers.tolist() for numbers in cursor.identities()],
+    "with identities": lambda cursor: list(cursor.with_identities(np.arange(20))),
+}
+
+
+@pytest.mark.parametrize("way", READS)
+def test_a_flipped_bit_is_noticed_or_changes_nothing(store: ObjectStore, tmp_path: Path, way: str) -> None:
+    """Wherever it is, in entries or in what describes them: an entry that is lost is a file that is read again."""
+    run = run_of(store, {b"%03d" % number: number for number in range(20)}, file_rows=20)
+    file = tmp_path / run.files[0].name
+    good, expected, noticed = file.read_bytes(), READS[way](RunCursor(store, run)), 0
+    for place in range(len(good)):
+        file.write_bytes(good[:place] + bytes([good[place] ^ 1 << place % 8]) + good[place + 1 :])
+        try:
+            assert READS[way](RunCursor(store, run)) == expected
+        except JournalError as error:
+            noticed += 1
+            assert str(file) in str(error)
+    assert noticed > len(good) / 2
+
+
+@pytest.mark.parametrize("size", [0, 1, 11, 12, 500])
+def test_a_run_that_was_cut_off_is_refused(store: ObjectStore, tmp_path: Path, size: int) -> None:
+    """The error names the file, says that it is damaged, and what to do."""
+    run = run_of(store, {b"%03d" % number: number for number in range(40)}, file_rows=40)
+    os.truncate(tmp_path / run.files[0].name, size)
+    with pytest.raises(JournalError, match=rf"{run.files[0].name}: .*damaged .*\n.*put the checkpoint back"):
+        read(store, run)
+    # Nothing is made of it.
+    with pytest.raises(JournalError, match=run.files[0].name):
+        compact(store, [run, run], 1)
