@@ -15,6 +15,7 @@ from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, MissingError
 from dagflow.journal.reader import read_state
 from dagflow.plan.load import load_app
+from dagflow.report.snapshot import RunSnapshot
 from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
@@ -110,14 +111,16 @@ def test_what_a_run_has_listed_and_not_planned_is_known(tmp_path: Path, monkeypa
         (tmp_path / "in" / f"{number}.log").write_text("one\n")
     seen: list[int] = []
 
-    def look(window: object) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not seen and status("journal", StorageContext.default()).backlog_bytes < 7 * 4:
-            assert time.monotonic() < deadline
-        seen.append(read_state(StorageContext.default().objects("journal")).unread_bytes)
+    def look(snapshot: RunSnapshot) -> None:
+        planned_bytes = read_state(StorageContext.default().objects("journal")).unread_bytes
+        if planned_bytes < snapshot.backlog_bytes:
+            deadline = time.monotonic() + PATIENCE_S
+            while status("journal", StorageContext.default()).backlog_bytes != snapshot.backlog_bytes:
+                assert time.monotonic() < deadline
+            seen.append(planned_bytes)
 
-    run(load_app("app.yaml"), runtime=lambda program: InlineRuntime(program, before=look))
-    assert seen[0] < 7 * 4
+    run(load_app("app.yaml"), RunOptions(), Watcher(look), runtime=InlineRuntime)
+    assert seen
     assert status("journal", StorageContext.default()).backlog_bytes == 0
 
 
