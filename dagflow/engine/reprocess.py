@@ -17,11 +17,12 @@ from dagflow.engine.reprocessor import Reprocessor
 from dagflow.engine.run import RunOptions, RuntimeFactory, SilentObserver, gate_of, lazy_runtime, stall_limits
 from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.stop_request import StopRequest
-from dagflow.errors import JournalError
+from dagflow.errors import JournalError, MissingJournalError
 from dagflow.execution.program import Program
 from dagflow.journal.journal import Journal
 from dagflow.journal.reader import read_state
 from dagflow.journal.retention import JournalRetention, find_window
+from dagflow.journal.state import JournalState
 from dagflow.plan.logical import LogicalPlan
 from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.context import StorageContext
@@ -79,7 +80,9 @@ def _require_known(store: ObjectStore, windows: Iterable[int]) -> None:
         JournalError: The journal cannot be read.
         StorageError: The store failed.
     """
-    state = read_state(store)
+    state = JournalState()
+    with contextlib.suppress(MissingJournalError):
+        state = read_state(store)
     for window_id in windows:
         if not state.forgotten < window_id <= state.last_planned:
             find_window(store, state, window_id)

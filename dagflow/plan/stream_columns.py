@@ -46,8 +46,8 @@ def stream_columns(
                         found[PortRef(name, port)] = columns
         except (ValueError, LookupError) as error:
             reason = error.reason if isinstance(error, PropertyTextError) else str(error.args[0])
-            kind = type(operator).__name__
-            problems.add(_place_of(plan, name, error), f"operator '{name}' ({kind}): {reason}")
+            text = f"operator '{name}' ({type(operator).__name__}): {reason}"
+            problems.add(_place_of(plan, name, error), _redacted(plan, text))
         else:
             _check_key(plan, name, found, problems)
     return found
@@ -75,8 +75,14 @@ def _check_key(plan: LogicalPlan, name: str, found: Mapping[PortRef, StreamColum
             key.require_in(arriving.with_names([key.name]))
         except LookupError as error:
             spec = None if plan.spec is None else plan.spec.written(name)
-            problems.add(Place("") if spec is None else spec.partition_place, f"operator '{name}': {error.args[0]}")
+            place = Place("") if spec is None else spec.partition_place
+            problems.add(place, _redacted(plan, f"operator '{name}': {error.args[0]}"))
             return
+
+
+def _redacted(plan: LogicalPlan, text: str) -> str:
+    """The text without what the app has from the environment, as names of columns may be."""
+    return text if plan.spec is None else plan.spec.redact(text)
 
 
 def _place_of(plan: LogicalPlan, name: str, error: Exception) -> Place:

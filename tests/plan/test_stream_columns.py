@@ -174,6 +174,24 @@ def test_what_a_sink_or_an_exchange_cannot_take_is_a_mistake_too(
         load_app(tmp_path / "app.yaml")
 
 
+@pytest.mark.parametrize(
+    ("operator", "last"),
+    [
+        (step("Select", drop="${A_SECRET}"), "RecordWriter, properties: {path: out}"),
+        (step("Select", drop="qty"), 'RecordWriter, properties: {path: out}, partition: {by: "${A_SECRET}", count: 2}'),
+    ],
+)
+def test_a_mistake_does_not_quote_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operator: str, last: str
+) -> None:
+    """A name that came from there may be a secret that was put into the wrong place."""
+    monkeypatch.setenv("A_SECRET", "hush-hush")
+    (tmp_path / "app.yaml").write_text(with_last(CLOSED, operator, last))
+    with pytest.raises(PlanError, match=r"\$\{A_SECRET\}") as raised:
+        load_app(tmp_path / "app.yaml")
+    assert "hush" not in str(raised.value)
+
+
 @pytest.mark.parametrize(("format", "operator", "last"), TAKEN)
 def test_columns_that_may_be_there_are_no_mistake(tmp_path: Path, format: str, operator: str, last: str) -> None:
     """A header may name them, records bring them, or a table have them."""

@@ -95,6 +95,7 @@ def test_a_plan_shows_no_part_of_a_secret(folder: Path, monkeypatch: pytest.Monk
     app = (folder / "app.yaml").read_text()
     keyed = app.replace("partition: 2}", 'partition: {by: "${SECRET_COLUMN}", count: 2}}')
     assert keyed != app
+    keyed = keyed.replace("max_readers: 4", "max_readers: 4, format: {type: json_lines, columns: as_found}")
     (folder / "app.yaml").write_text(keyed)
     code, out, err = invoke("plan", "app.yaml", "--format", form)
     assert code == 0
