@@ -84,7 +84,7 @@ def test_a_window_of_a_sum_is_not_processed_again_alone(quick_disk: Path) -> Non
     add_input(quick_disk, 1)
     run(app(quick_disk, 2), runtime=InlineRuntime)
     before = totals(quick_disk)
-    with pytest.raises(JournalError, match="cannot be processed again alone") as caught:
+    with pytest.raises(JournalError, match="gives results over several windows") as caught:
         reprocess(app(quick_disk, 2), RunOptions(), [1], runtime=InlineRuntime)
     assert "--fresh" in str(caught.value.hint)
     assert totals(quick_disk) == before

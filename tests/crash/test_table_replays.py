@@ -246,7 +246,7 @@ def test_a_table_that_is_not_started_over_can_be_replayed(tmp_path: Path) -> Non
     work(delta_app(tmp_path, TEXTS))
     with pytest.raises(DagflowError, match="windows 1 to 2") as refused:
         work(delta_app(tmp_path, TEXTS), RunOptions(fresh=True))
-    assert refused.value.hint.endswith("or write its rows anew: dagflow replay CHECKPOINT --window 1-2")
+    assert refused.value.hint.endswith(f"or write its rows anew: dagflow replay {tmp_path}/journal --window 1-2")
     version = DeltaTable(str(tmp_path / "db")).version()
     replay(today(delta_app(tmp_path, TEXTS)), [1, 2])
     assert (DeltaTable(str(tmp_path / "db")).version(), delta_rows(tmp_path / "db")) == (version + 1, loud(TEXTS))

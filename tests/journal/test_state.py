@@ -179,7 +179,7 @@ COUNTERS = st.builds(Counters, st.dictionaries(TEXT, st.builds(OperatorCounters,
 MILLIS = st.integers(0, 2**50)
 PART = st.builds(SavedPart, st.integers(1, 9), MILLIS, TEXT, st.binary(max_size=4))
 FACTS = st.builds(OperatorFacts, TEXT, st.dictionaries(TEXT, JSON, max_size=2))
-PARTS = st.builds(SavedParts, MILLIS, st.lists(PART, max_size=2), st.none() | FACTS)
+PARTS = st.builds(SavedParts, MILLIS, st.lists(PART, max_size=2), st.integers(0, 9), st.none() | FACTS)
 PLANS = st.builds(
     WindowPlan,
     st.just(1),

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from operators.required_columns import require_columns
 from operators.sink.table_writer import _KINDS
 from operators.sink.tables.base import Table, TableShape
 from operators.sink.tables.expected_columns import require_takes
@@ -52,11 +53,13 @@ def table_of(kind: str, folder: Path, *fields: str, may_grow: bool = True) -> Ta
 
 
 def write(table: Table, rows: pa.RecordBatch) -> None:
-    """What a task does with the rows of the first batch, but for writing them."""
+    """What a task does with the rows of the first batch, but for writing them, and the driver with their columns."""
     fitted, _ = TableColumns(table.name, table.column_type, None).fit(rows)
     left_out = () if table.stores_partition_columns else [field.column for field in table.partition_by]
     stored_columns(fitted.schema, left_out)
     list(partitions_of(fitted, table.partition_by, empty_is_null=True))
+    # As require_typed_partition() does with the files of the first window.
+    require_columns(fitted, [field.column for field in table.partition_by])
 
 
 def refuses(errors: tuple[type[Exception], ...], work: Any, *arguments: object) -> bool:
