@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,14 +13,13 @@ from typing import Any
 
 import pytest
 
-from dagflow.api.context import OperatorContext
 from dagflow.errors import DagflowError, OperatorError
 from dagflow.execution.program import Program
 from dagflow.execution.stalls import StallLimits
 from dagflow.runtime.attempts import Attempt
 from dagflow.runtime.spark import SparkRuntime
-from tests.cli.processes import PATIENCE_S
-from tests.execution.sample_operators import DropComments, Lines, Sample
+from tests.cli.processes import PATIENCE_S, environment
+from tests.execution.sample_operators import Lines, Sample
 from tests.runtime.bad_operators import DYING, Misbehaving
 from tests.runtime.runtime_contract import (
     TEXTS,
@@ -27,7 +27,6 @@ from tests.runtime.runtime_contract import (
     Start,
     exchanging_plan,
     operators_of,
-    published,
     window,
 )
 
@@ -116,53 +115,17 @@ def test_a_task_that_stands_still_too_long_is_ended_and_runs_again(
     runtime.close()
 
 
-class FailingOnce(Lines):
-    """The second attempt of each task fails, as a service that does not answer for a while."""
+def test_tasks_that_spark_runs_again_neither_lose_nor_double_records(tmp_path: Path) -> None:
+    """Slot 0 has used the first attempts, and brings their results to the driver; later slots get the second ones.
 
-    folder: str
-
-    def setup(self, context: OperatorContext) -> None:
-        """Leave a trace, or fail."""
-        traces = [Path(self.folder, f"{context.partition} {attempt}") for attempt in ("first", "second")]
-        for trace in traces:
-            if not trace.exists():
-                trace.touch()
-                if trace == traces[1]:
-                    raise RuntimeError("the service does not answer")
-                return
-
-
-class Losing(DropComments):
-    """The first task removes what was sent to the later ones, as if an executor had died."""
-
-    folder: str
-
-    def setup(self, context: OperatorContext) -> None:
-        """Remove it once, when all of this task's own input is here."""
-        trace = Path(self.folder, "lost")
-        if context.partition == 0 and not trace.exists():
-            trace.touch()
-            for place in os.environ["SPARK_LOCAL_DIRS"].split(","):
-                for file in Path(place).rglob("shuffle_*.data"):
-                    file.unlink()
-
-
-def test_tasks_that_spark_runs_again_neither_lose_nor_double_records(
-    tmp_path: Path, spark_context: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Slot 0 has used the first attempts, and brings their results to the driver; later slots get the second ones."""
-    plan = exchanging_plan()
-    lines, filtered, _ = plan.stages
-    plan = replace(plan, stages=(lines, replace(filtered, outputs=())))
-    operators = {"lines": FailingOnce(folder=str(tmp_path)), "filter": Losing(prefix="#", folder=str(tmp_path))}
-    runtime = SparkRuntime(Program.of("app", plan, {**operators_of(tmp_path), **operators}), spark_context)
-    texts = [b"%d" % number for number in range(20)]
-    results = runtime.submit(replace(window(texts), partitions={"lines": 2, "filter": 6})).result()
-    assert Path(tmp_path, "0 second").exists()
-    written = b"".join(published(results, tmp_path / "out").values())
-    assert sorted(written.split(), key=int) == texts
-    assert "window 7 runs again: an executor was lost" in caplog.text
-    runtime.close()
+    In a process of its own: Spark in one process never gets over the loss of its only executor.
+    """
+    command = [sys.executable, "-m", "tests.runtime.lost_output", str(tmp_path)]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=PATIENCE_S)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "0 second").exists()
+    assert done.stdout.split() == [str(number) for number in range(20)]
+    assert "window 7 runs again: an executor was lost" in done.stderr
 
 
 class Torn(SparkRuntime):
