@@ -144,7 +144,7 @@ class Driver:
 
     def _tell_progress(self) -> None:
         snapshot = self.snapshot()
-        self._controls.live.leaves(snapshot.backlog_bytes)
+        self._controls.live.reports_backlog(snapshot.backlog_bytes)
         self._observer.progress(snapshot)
         self._controls.signals.progress(snapshot)
 

@@ -75,7 +75,7 @@ class LiveRun:
         """Note where the run publishes; the next beat says so."""
         self._last = replace(self._last, outputs=[redacted(url) for url in outputs])
 
-    def leaves(self, backlog_bytes: int) -> None:
+    def reports_backlog(self, backlog_bytes: int) -> None:
         """Note how many bytes of input are known and not read; the next beat says so."""
         self._last = replace(self._last, backlog_bytes=backlog_bytes)
 

@@ -19,7 +19,8 @@ from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.properties.test_grown_files import published
-from tests.web_server import WebServer, web_server
+from tests.serving import serving
+from tests.web_server import WebServer
 
 STORAGE = StorageContext.default()
 
@@ -40,7 +41,7 @@ streams:
 def server() -> Iterator[WebServer]:
     """A web server."""
     pytest.importorskip("aiohttp", reason="fsspec reads HTTP by it")
-    with web_server() as server:
+    with serving(WebServer()) as server:
         yield server
 
 

@@ -12,7 +12,8 @@ from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
 from tests.properties.test_grown_files import published
-from tests.web_server import web_server
+from tests.serving import serving
+from tests.web_server import WebServer
 
 APP = """\
 name: sample
@@ -37,7 +38,7 @@ def test_a_file_that_cannot_be_read_in_parts_is_read_as_a_copy(tmp_path: Path, w
         (tmp_path / "app.yaml").write_text(APP.format(folder=tmp_path, file=file, on_error=on_error))
         return run(load_app(str(tmp_path / "app.yaml")), RunOptions(), runtime=InlineRuntime)
 
-    with web_server() as server:
+    with serving(WebServer()) as server:
         server.files["/a"], server.has_ranges = data, False
         with pytest.raises(StorageError, match="sends the file whole") as raised:
             again(f"{server.url}/a")

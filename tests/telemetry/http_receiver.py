@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.serving import serving
 
 
 class HttpReceiver(ThreadingHTTPServer):
@@ -56,14 +57,8 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def receiving(status: int = 200) -> Iterator[HttpReceiver]:
     """A server that answers with a status until the block ends."""
-    with HttpReceiver(status) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+    with serving(HttpReceiver(status)) as server:
+        yield server
 
 
 @contextmanager

@@ -12,14 +12,13 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.figures import count
-from dagflow.cli.locations import note_beside
-from dagflow.cli.shared_options import set_option, verbose_option
+from dagflow.cli.locations import load, note_beside
+from dagflow.cli.shared_options import Settings, set_option, verbose_option
 from dagflow.engine.estimate import estimate
 from dagflow.engine.header_columns import header_problems
 from dagflow.engine.preparation import require_outside, require_paths_apart, target_problems
 from dagflow.errors import DagflowError, MissingError, PlanError, StorageError
 from dagflow.plan.accumulators import results_of_windows, wants_to_follow
-from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.placement import place
 from dagflow.spec.spark_master import SparkMaster
@@ -39,12 +38,13 @@ T = TypeVar("T")
 @click.argument("app", metavar="APP")
 @set_option
 @verbose_option
-def command(app: str, overrides: tuple[str, ...]) -> int:
+@click.pass_obj
+def command(settings: Settings, app: str, overrides: tuple[str, ...]) -> int:
     """Check APP whole, and report every mistake at once; against tables that it writes to and headers of input, too.
 
     Runs nothing and starts no Spark. Ends with exit code 2 where there is a mistake.
     """
-    logical = load_app(app, overrides=list(overrides))
+    logical = load(app, settings, overrides)
     if problems := [*target_problems(logical), *(in_time(lambda: header_problems(logical), _ANSWER_S) or ())]:
         raise PlanError(problems)
     # As the app has them: what is inside of a module, or was put behind an operator, has a "/" in its name.
@@ -52,7 +52,7 @@ def command(app: str, overrides: tuple[str, ...]) -> int:
     streams = count(len({edge.stream for edge in logical.edges if "/" not in edge.stream}), "stream")
     output.note(f"{app}: app '{logical.name}' is valid: {operators}, {streams}")
     for warning in warnings_of(logical, app):
-        output.note(f"warning: {warning}")
+        output.note(settings.redact(f"warning: {warning}"))
     return 0
 
 

@@ -130,6 +130,17 @@ def test_two_writers_into_one_directory_are_told(folder: Path) -> None:
         run(load_app("app.yaml"), runtime=InlineRuntime)
 
 
+def test_warnings_show_no_value_of_the_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is wrong: input that is not there, and one place for two outputs."""
+    monkeypatch.setenv("A_SECRET", "hush-hush-hush")
+    second = "  second: {class: RecordWriter, properties: {path: '${A_SECRET}'}, partition: parallel}\nstreams:"
+    text = APP.replace("streams:", second).replace("to: writer.input", "to: [writer.input, second.input]")
+    text = text.replace("path: out", "path: '${A_SECRET}'").replace("files: [in]", "files: ['${A_SECRET}/in']")
+    (folder / "app.yaml").write_text(text)
+    code, out, err = invoke("validate", "app.yaml")
+    assert (code, err.count("${A_SECRET}") >= 2, "hush" in out + err) == (0, True, False)
+
+
 def test_output_in_the_checkpoint_is_told_and_a_run_refuses_it(folder: Path) -> None:
     """Only its owner may enter a checkpoint, so that readers would not reach the output."""
     (folder / "app.yaml").write_text(APP.replace("checkpoint: journal", "checkpoint: out"))

@@ -11,7 +11,8 @@ import pytest
 from dagflow.errors import SourceChangedError, StorageError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.files import ReadableFile
-from tests.web_server import WebServer, web_server
+from tests.serving import serving
+from tests.web_server import WebServer
 
 DATA = b"0123456789"
 MONDAY, LATER = "Mon, 23 Nov 2026 10:00:00 GMT", "Mon, 23 Nov 2026 10:00:01 GMT"
@@ -21,7 +22,7 @@ MONDAY, LATER = "Mon, 23 Nov 2026 10:00:00 GMT", "Mon, 23 Nov 2026 10:00:01 GMT"
 def server() -> Iterator[WebServer]:
     """A web server with one file."""
     pytest.importorskip("aiohttp", reason="fsspec reads HTTP by it")
-    with web_server() as server:
+    with serving(WebServer()) as server:
         server.files["/a"] = DATA
         yield server
 

@@ -14,7 +14,8 @@ from operators.splitter.scan.scan_roots import find_root
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
 from tests.operators.splitter.driving import write
-from tests.web_server import WebServer, web_server
+from tests.serving import serving
+from tests.web_server import WebServer
 
 STORAGE = StorageContext.default()
 BY_NAME = "name each file by its own URL"
@@ -24,7 +25,7 @@ BY_NAME = "name each file by its own URL"
 def server() -> Iterator[WebServer]:
     """A web server with a file, and the index of a directory."""
     pytest.importorskip("aiohttp", reason="fsspec reads HTTP by it")
-    with web_server() as server:
+    with serving(WebServer()) as server:
         server.files = {"/logs/one": b"one\n", "/logs/": b"<html>", "/logs": b"<html>", "/get?f=1": b"1\n"}
         yield server
 

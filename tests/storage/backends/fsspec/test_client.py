@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import socket
-import threading
 import uuid
 import zipfile
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ import pytest
 
 from dagflow.errors import MissingError, StorageError, TransientStorageError
 from dagflow.storage.context import StorageContext
+from tests.serving import serving
 from tests.storage.shared import STORAGE, content, publish, write
 
 
@@ -35,12 +35,8 @@ class Answers(BaseHTTPRequestHandler):
 def server() -> Iterator[str]:
     """The address of a server."""
     pytest.importorskip("aiohttp", reason="fsspec reads HTTP by it")
-    with HTTPServer(("127.0.0.1", 0), Answers) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with serving(HTTPServer(("127.0.0.1", 0), Answers)) as server:
         yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from dagflow.storage.backends.s3.client import CONNECTIONS
 from dagflow.storage.backends.s3.fast_objects import FastObjects, open_bucket
 from dagflow.storage.context import StorageContext
 from dagflow.storage.small_files import SmallFiles
+from tests.serving import serving
 from tests.storage.shared import STORAGE, filesystem_of
 
 ODD = ["a b", "%20", "a%2Fb", "+", "é", "e\u0301", "*?[x]", "#", "&=", "{}", "~", "'", '"', "\\", "x;y", "^|`<>"]
@@ -201,11 +202,9 @@ def test_many_requests_are_under_way_at_once_and_no_more() -> None:
     store = Store(count, 100, 0)
     head, _, content = store.answer("/bench/in/000000").partition(b"\r\n\r\n")
     etag = head.partition(b'ETag: "')[2].partition(b'"')[0].decode()
-    with Gathering(store, CONNECTIONS) as server:
-        threading.Thread(target=server.serve_forever).start()
+    with serving(Gathering(store, CONNECTIONS)) as server:
         address = f"http://127.0.0.1:{server.server_port}"
         storage = StorageContext({"s3": {"endpoint_url": address, "key": "any", "secret": "any"}})
         contents = {f"{number:06}": (content, etag) for number in range(count)}
         assert loaded("s3://bench/in/", contents, storage) == [content] * count
-        server.shutdown()
     assert server.most == CONNECTIONS
