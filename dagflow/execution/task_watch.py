@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import ctypes
 import faulthandler
@@ -92,7 +93,8 @@ class TaskWatch:
         self._task = threading.get_ident()
         self._threads_before = frozenset(thread.ident for thread in threading.enumerate())
         self._wind_up()
-        threading.Thread(target=self._run, name="task-watch", daemon=True).start()
+        # Thread.start() waits until the new thread has run: a millisecond of each task where all cores are busy.
+        _thread.start_new_thread(self._run, ())
         return self
 
     def __exit__(
@@ -100,8 +102,8 @@ class TaskWatch:
     ) -> None:
         with self._ending:
             self._is_over.set()
-        if self._ends_process:
-            faulthandler.cancel_dump_traceback_later()
+            if self._ends_process:
+                faulthandler.cancel_dump_traceback_later()
         for report, found in list(self._told.values()):
             self._send_end(report, found.watched.detector.stood_s)
 
@@ -119,8 +121,12 @@ class TaskWatch:
 
     def _wind_up(self) -> None:
         """Start, again, a watch of the interpreter's own, which needs no lock of Python's: native code may hold it."""
-        if self._ends_process:
-            faulthandler.dump_traceback_later(self._limits.timeout_s + GRACE_S, exit=True, file=_STDERR)
+        if not self._ends_process:
+            return
+        with self._ending:
+            # A task that is over has taken it back: it would end the process in a later task.
+            if not self._is_over.is_set():
+                faulthandler.dump_traceback_later(self._limits.timeout_s + GRACE_S, exit=True, file=_STDERR)
 
     def _look(self) -> None:
         if is_debugging():

@@ -29,8 +29,8 @@ from dagflow.execution.task_progress import (
 
 logger = logging.getLogger(__name__)
 
-_WAKE_EVERY_S = 0.5
-"""How often the receiving thread looks whether it is to end."""
+_LOOK_EVERY_S = 0.5
+"""How often the receiving thread looks whether tasks are silent, and whether it is to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,14 +257,18 @@ class ProgressReceiver:
             except OSError:
                 receiving.close()
                 raise
-            receiving.settimeout(_WAKE_EVERY_S)
+            receiving.settimeout(_LOOK_EVERY_S)
             self.address = ProgressAddress(host, receiving.getsockname()[1], os.urandom(8))
             threading.Thread(target=self._receive, args=(receiving, self.address), name="progress", daemon=True).start()
 
     def _receive(self, receiving: socket.socket, address: ProgressAddress) -> None:
+        looked_s = 0.0
         with receiving:
             while not self._is_closed.is_set():
-                self._board.look_for_silence()
+                # Not for each message: a look goes through all tasks.
+                if (now := time.monotonic()) - looked_s >= _LOOK_EVERY_S:
+                    looked_s = now
+                    self._board.look_for_silence()
                 try:
                     message = receiving.recv(MAX_MESSAGE)
                 except TimeoutError:
