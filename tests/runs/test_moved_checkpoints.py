@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
-import zlib
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from dagflow.engine import publication
+from dagflow.engine import reprocess as engine_reprocess
+from dagflow.engine import run as engine_run
 from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import DagflowError, JournalError, StorageError
+from dagflow.journal.frames import decode_all
+from dagflow.journal.retention import JournalRetention
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.manifest import tracked_files
@@ -112,21 +116,28 @@ def test_what_was_moved_can_be_replayed_and_started_over(tmp_path: Path) -> None
     assert records(tmp_path, "new/out") == before
 
 
-def test_no_place_below_a_root_is_in_the_journal(tmp_path: Path) -> None:
-    """Records, archives and snapshots name roots; where these were stands in each fence and in the splitter's state.
+def test_no_place_below_a_root_is_in_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records, archives, snapshots and what was reprocessed name roots; where these were stands in each fence.
 
     The app's own text, which a fence keeps to show it, is as its author has written it.
     """
     fill(tmp_path)
+    for module in (engine_run, engine_reprocess):
+        monkeypatch.setattr(module, "JournalRetention", partial(JournalRetention, finished_windows=3, records=8))
     run(app_at(tmp_path, **BEFORE), runtime=InlineRuntime)
+    reprocess(app_at(tmp_path, **BEFORE), RunOptions(), [1], runtime=InlineRuntime)
     own = json.dumps((tmp_path / "app.yaml").read_text())[1:-1]
-    for path in (tmp_path / "z/journal").glob("*/*"):
-        data = path.read_bytes()
-        if data.startswith(b"dagflow-journal") and path.parent.name in ("log", "archive", "snap"):
-            text = zlib.decompress(data[data.index(b"\n") + 1 :]).decode()
-            text = text.replace(own, "")
-            assert f"{tmp_path}/z/data/" not in text
-            assert f"{tmp_path}/z/out/" not in text
+    journal = tmp_path / "z/journal"
+    kinds: set[str] = set()
+    for path in journal.rglob("*"):
+        kind = path.relative_to(journal).parts[0]
+        if path.is_file() and kind in ("log", "archive", "snap", "reprocessed"):
+            text = json.dumps(list(decode_all(path.read_bytes(), str(path)))).replace(own, "")
+            assert f"{tmp_path}/z/data/" not in text, path
+            assert f"{tmp_path}/z/out/" not in text, path
+            if r"\u0000results/records" in text:
+                kinds.add(kind)
+    assert kinds == {"log", "archive", "snap", "reprocessed"}, "each of them names the root of the output"
 
 
 PLAIN = """\
