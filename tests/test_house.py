@@ -1,6 +1,7 @@
 """What the house asks of every file, counted over all of them."""
 
 import ast
+import configparser
 import re
 import tokenize
 from collections import Counter
@@ -97,6 +98,16 @@ def test_the_framework_does_not_import_the_library() -> None:
     """What the built-in operators can do, a user's can."""
     found = [f"{path}:{line}" for path in FRAMEWORK for line, name in imports(path) if name == "operators"]
     assert found == []
+
+
+def test_the_contract_of_the_library_names_each_package() -> None:
+    """What the library may use is listed here, and import-linter forbids all the rest of the framework."""
+    contracts = configparser.ConfigParser()
+    contracts.read(ROOT / "setup.cfg")
+    forbidden = set(contracts["importlinter:contract:library"]["forbidden_modules"].split())
+    parts = {path.relative_to(FRAMEWORK[0].parent).parts[0].removesuffix(".py") for path in FRAMEWORK}
+    allowed = {f"dagflow.{name}" for name in ("api", "storage", "metrics", "errors", "suggestions")}
+    assert {f"dagflow.{name}" for name in parts if not name.startswith("__")} - forbidden == allowed
 
 
 def test_every_ignored_type_error_has_a_code_and_a_reason() -> None:
