@@ -150,8 +150,7 @@ class OperatorError(DagflowError):
         operator: The operator's name in the app.
         window_id: The window it worked on, or -1 outside of any.
         partition: The partition, or -1 in the driver.
-        url: The file of the record at hand, or "".
-        offset: Byte offset of the record at hand, or -1.
+        offset: Byte offset of the record at hand in its file, or -1.
         trace: The traceback as text, for the log.
         line: The line of the author's code that raised, as "file:line: code", or "".
         record: The record at hand as Python shows it, or "".
@@ -164,7 +163,6 @@ class OperatorError(DagflowError):
         operator: str,
         window_id: int = -1,
         partition: int = -1,
-        url: str = "",
         offset: int = -1,
         trace: str = "",
         hint: str = "",
@@ -175,7 +173,6 @@ class OperatorError(DagflowError):
         self.operator = operator
         self.window_id = window_id
         self.partition = partition
-        self.url = url
         self.offset = offset
         self.trace = cut_text(trace, MAX_TRACE)
         self.line = line
@@ -185,8 +182,6 @@ class OperatorError(DagflowError):
         place = [f"window {self.window_id}"] if self.window_id >= 0 else []
         place.append(f"operator '{self.operator}'" + (f" partition {self.partition}" if self.partition >= 0 else ""))
         text = f"{', '.join(place)}: {self.message}"
-        if self.url:
-            text += f" at {self.url}" + (f" offset {self.offset}" if self.offset >= 0 else "")
         if self.line:
             text += f"\n    at {self.line}"
         if self.record:

@@ -1,4 +1,4 @@
-"""Classes that YAML names: built-in ones by a short name, a user's by its dotted path, each with its options."""
+"""Formats that YAML names: built-in ones by a short name, a user's by its dotted path, each with its options."""
 
 from __future__ import annotations
 
@@ -14,18 +14,16 @@ from operators.dotted_paths import imported
 T = TypeVar("T", bound=HasProperties)
 
 
-class ClassRegistry(Generic[T]):
-    """Finds classes by the names that YAML gives them, and makes instances with their options.
+class FormatRegistry(Generic[T]):
+    """Finds the classes of formats by the names that YAML gives them, and makes instances with their options.
 
     Args:
-        kind: What an instance is called in messages, such as "format".
         base: The class that all of them extend.
         class_paths: The dotted path of each built-in class, by its name in YAML. A module is imported when its
             class is asked for.
     """
 
-    def __init__(self, kind: str, base: type[T], class_paths: Mapping[str, str]) -> None:
-        self.kind = kind
+    def __init__(self, base: type[T], class_paths: Mapping[str, str]) -> None:
         self.base = base
         self.class_paths = class_paths
 
@@ -41,12 +39,12 @@ class ClassRegistry(Generic[T]):
         if name not in self.class_paths and "." not in name:
             known = ", ".join(sorted(self.class_paths))
             hint = did_you_mean(name, self.class_paths) or ";"
-            raise ValueError(f"there is no {self.kind} '{name}'{hint} {self.kind}s: {known}, or a dotted path")
-        found = imported(self.kind, self.class_paths.get(name, name))
+            raise ValueError(f"there is no format '{name}'{hint} formats: {known}, or a dotted path")
+        found = imported("format", self.class_paths.get(name, name))
         if not (isinstance(found, type) and issubclass(found, self.base)):
-            raise ValueError(f"{self.kind} '{name}' is not a subclass of {self.base.__name__}")
+            raise ValueError(f"format '{name}' is not a subclass of {self.base.__name__}")
         if missing := ", ".join(sorted(getattr(found, "__abstractmethods__", ()))):
-            raise ValueError(f"{self.kind} '{name}' does not define {missing}")
+            raise ValueError(f"format '{name}' does not define {missing}")
         return found
 
     def make(self, value: object) -> T:
@@ -63,7 +61,7 @@ class ClassRegistry(Generic[T]):
         if isinstance(value, str):
             value = {"type": value}
         if not isinstance(value, Mapping) or not isinstance(value.get("type"), str):
-            raise ValueError(f"a {self.kind} is a name, or a mapping with 'type' and options; got {value!r}")
+            raise ValueError(f"a format is a name, or a mapping with 'type' and options; got {value!r}")
         name = value["type"]
         cls = self.find(name)
         takes = property_model(cls).model_fields
@@ -76,17 +74,17 @@ class ClassRegistry(Generic[T]):
             path = _path_in(error)
             problems += self._option_problems(name, error)
         except ValueError as error:
-            problems.append(f"{self.kind} '{name}': {error}")
+            problems.append(f"format '{name}': {error}")
         if problems:
             raise PropertyPartError("; ".join(problems), path)
         return made
 
     def _unknown(self, name: str, cls: type[T], option: str) -> str:
         if option in cls.removed_properties:
-            return f"{self.kind} '{name}' no longer has the option '{option}': {cls.removed_properties[option]}"
+            return f"format '{name}' no longer has the option '{option}': {cls.removed_properties[option]}"
         takes = property_model(cls).model_fields
         hint = did_you_mean(option, takes) or ";"
-        return f"{self.kind} '{name}' has no option '{option}'{hint} it takes: {', '.join(takes)}"
+        return f"format '{name}' has no option '{option}'{hint} it takes: {', '.join(takes)}"
 
     def _option_problems(self, name: str, error: ValidationError) -> list[str]:
         """What pydantic found wrong with options, as clauses that name them as the user does."""
@@ -100,13 +98,13 @@ class ClassRegistry(Generic[T]):
             # Kinds that pydantic has tried are no places in the app.
             where = ".".join(part for part in map(str, detail["loc"]) if "[" not in part)
             if detail["type"] == "missing":
-                problems.append(f"{self.kind} '{name}' needs option '{where}'")
+                problems.append(f"format '{name}' needs option '{where}'")
             else:
                 message = detail["msg"].removeprefix("Value error, ")
                 given = detail["input"]
                 is_plain = detail["type"] == "string_type" and (given is None or isinstance(given, bool | int | float))
                 hint = "; in quotes it is text" if is_plain else ""  # YAML reads NULL as no value
-                problems.append(f"{self.kind} '{name}', option '{where}': {message}; got {given!r}{hint}")
+                problems.append(f"format '{name}', option '{where}': {message}; got {given!r}{hint}")
         return problems
 
     def classes(self) -> dict[str, type[T]]:
@@ -120,7 +118,7 @@ class ClassRegistry(Generic[T]):
                 {"type": "string"},
                 {"type": "object", "properties": {"type": {"type": "string"}}, "required": ["type"]},
             ],
-            "description": f"a {self.kind}: one of {', '.join(self.class_paths)}, or the dotted path of a "
+            "description": f"a format: one of {', '.join(self.class_paths)}, or the dotted path of a "
             f"{self.base.__name__}",
         }
 

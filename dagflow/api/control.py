@@ -175,9 +175,6 @@ class SourceEventListener(Capability):
         Source events between readers and enumerators, in Flink's FLIP-27.
     """
 
-    event_type: ClassVar[type | None] = None
-    """The frozen dataclass of the events that it takes; None: it is given the events of all types."""
-
     event_state_type: ClassVar[type | None] = None
     """The frozen dataclass of what event_state returns, kept like Operator.state_type; None: it is pickled."""
 

@@ -40,11 +40,6 @@ class MachineCheck:
     detail: str
     error: DagflowError | None = None
 
-    @property
-    def is_ok(self) -> bool:
-        """Whether all is well."""
-        return self.error is None
-
 
 def checked(name: str, look: Callable[[], str]) -> MachineCheck:
     """The outcome of a look, which returns what it found, or raises what is wrong."""

@@ -62,7 +62,6 @@ def archive(log: Log, state: JournalState) -> None:
         # The state holds whole locations; what is written holds the names of roots.
         frames = [encode(decode(frame, name), log.store.roots) for frame in frames]
     log.create_if_absent(name, b"".join(frames), len(frames))
-    state.archived = last
     state.finished.clear()
 
 

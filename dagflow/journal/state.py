@@ -91,7 +91,6 @@ class JournalState:
         last_planned: Id of the newest planned window, 0 for none.
         last_committed: Id of the newest window with an intent, 0 for none.
         last_done: Id of the newest window of which all files are known to be published, 0 for none.
-        archived: Id of the newest window in the archive, 0 for none.
         forgotten: Id of the newest window that is not kept any more, 0 for none.
         planned: Windows that were planned and have no intent.
         intents: Windows with an intent whose files may not all be published.
@@ -136,7 +135,6 @@ class JournalState:
     last_planned: int = 0
     last_committed: int = 0
     last_done: int = 0
-    archived: int = 0
     forgotten: int = 0
     planned: dict[int, WindowPlan] = field(default_factory=dict)
     intents: dict[int, WindowIntent] = field(default_factory=dict)

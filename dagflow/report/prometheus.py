@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from dagflow.metrics import names
 from dagflow.report import metric_names as metrics
@@ -109,11 +109,6 @@ def _operator_samples(snapshot: RunSnapshot) -> Iterator[Sample]:
             yield metrics.BUSY, "", (each.name,), each.busy_s
     for stage, counts in snapshot.partitions.items():
         yield metrics.PARTITIONS, "", (stage,), counts.last
-
-
-def sample_names(chosen: Iterable[Metric] = METRICS) -> list[str]:
-    """The names of all samples: what an expression of Prometheus may ask for."""
-    return [name for metric in chosen for name in metric.samples]
 
 
 def _label(value: str) -> str:

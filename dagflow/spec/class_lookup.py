@@ -82,21 +82,11 @@ class UnknownClassError(Exception):
 
 
 @cache
-def built_in(kind: Kind, library: str = LIBRARY) -> dict[str, type[Any]]:
-    """The built-in classes of a kind by short name.
-
-    Args:
-        kind: What they should be.
-        library: The package that has them in its `__all__`.
-    """
-    module = importlib.import_module(library)
+def built_in(kind: Kind) -> dict[str, type[Any]]:
+    """The built-in classes of a kind by short name."""
+    module = importlib.import_module(LIBRARY)
     found = {name: getattr(module, name) for name in sorted(module.__all__)}
     return {name: value for name, value in found.items() if inspect.isclass(value) and kind.accepts(value)}
-
-
-def built_in_operators() -> dict[str, type[Operator]]:
-    """The built-in operators by short name."""
-    return built_in(OPERATOR)
 
 
 def search_path_of(file: str) -> tuple[str, ...]:

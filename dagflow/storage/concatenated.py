@@ -16,7 +16,7 @@ from dagflow.errors import MissingError, StorageError
 from dagflow.storage.columns import int64_column
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_stat import FileStat
-from dagflow.storage.location import absolute, join, name_of, parent, redacted
+from dagflow.storage.location import absolute, name_of, parent, redacted
 from dagflow.storage.pending import PENDING_DIRECTORY
 
 INDEX_SUFFIX = ".index.parquet"
@@ -168,8 +168,3 @@ def _rows_in(content: bytearray, path: bytes | None) -> Iterator[tuple[bytes, in
 def _unusable(index: FileStat, reason: str) -> StorageError:
     hint = "give a directory below that has only sound indices, or move this one away; `dagflow replay` writes it again"
     return StorageError(reason, url=redacted(index.url), hint=hint)
-
-
-def index_url(url: str) -> str:
-    """Where the index of a file is published."""
-    return join(parent(url), name_of(url) + INDEX_SUFFIX)

@@ -79,7 +79,6 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
     """
 
     state_type: ClassVar[type | None] = SplitterState
-    event_type: ClassVar[type | None] = FileFingerprints
     event_state_type: ClassVar[type | None] = FingerprintState
 
     files: Annotated[Paths, Field(description="files, directories and globs to read, or one of them")]

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dagflow.storage.concatenated import index_url
+from dagflow.storage.concatenated import INDEX_SUFFIX
 from tests.cli.processes import PATIENCE_S, environment
 
 STATE = """
@@ -43,7 +43,7 @@ def test_arrow_is_left_with_no_thread(tmp_path: Path, preparation: str) -> None:
     merged = tmp_path / "merged"
     merged.write_bytes(b"ab")
     rows = {"path": pa.array([b"a", b"b"], pa.binary()), "offset": np.array([0, 1]), "length": np.array([1, 1])}
-    pq.write_table(pa.table(rows), index_url(str(merged)))
+    pq.write_table(pa.table(rows), f"{merged}{INDEX_SUFFIX}")
     program = f"import os, sys\n{preparation}{COUNT}"
     command = [sys.executable, "-c", program, str(tmp_path)]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=PATIENCE_S)

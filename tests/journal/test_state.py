@@ -14,7 +14,7 @@ from dagflow.journal.events import Done, Event, Outputs, Record, Repair, Replan,
 from dagflow.journal.frames import compressed, decode, encode
 from dagflow.journal.journal import Journal
 from dagflow.journal.reader import read_state
-from dagflow.journal.retention import JournalRetention, published_urls
+from dagflow.journal.retention import JournalRetention, all_windows, published_urls
 from dagflow.journal.saved_state import (
     CommittedState,
     ControlState,
@@ -64,12 +64,14 @@ def play(store: ObjectStore, steps: list[str], retention: JournalRetention) -> I
         yield journal
 
 
-def require_legal(state: JournalState) -> None:
+def require_legal(store: ObjectStore, state: JournalState) -> None:
     """What holds of every state, and follows from the windows' ids alone."""
     assert sorted(state.intents) == list(range(state.last_done + 1, state.last_committed + 1))
     assert sorted(state.planned) == list(range(state.last_committed + 1, state.last_planned + 1))
     assert state.committing.keys() == state.intents.keys()
-    assert sorted(state.finished) == list(range(state.archived + 1, state.last_done + 1))
+    assert sorted(state.finished) == list(range(state.last_done - len(state.finished) + 1, state.last_done + 1))
+    kept = [window.plan.window_id for window in all_windows(store, state)]
+    assert kept == list(range(state.forgotten + 1, state.last_committed + 1)), "each is in the archive or in the state"
     assert state.next_window_id == state.last_planned + 1
     committed = sum(range(state.last_committed + 1))
     assert state.totals.total("f") == committed
@@ -84,7 +86,7 @@ def test_any_prefix_of_a_log_replays_to_a_legal_state(steps: list[str], retentio
     """Whatever was cut off at the end, what is left is a state that a driver was in."""
     store = StorageContext.default().objects(f"memory://{uuid.uuid4().hex}")
     for journal in play(store, steps, retention):
-        require_legal(journal.state)
+        require_legal(store, journal.state)
     snapshot = max(store.list("snap/"), default="snap/").removeprefix("snap/")
     last = (0, 0, 0)
     states = []
@@ -92,7 +94,7 @@ def test_any_prefix_of_a_log_replays_to_a_legal_state(steps: list[str], retentio
         states.append(read_state(store))
         store.delete([name])
     for state in reversed(states):
-        require_legal(state)
+        require_legal(store, state)
         now = (state.last_planned, state.last_committed, state.last_done)
         assert all(before <= after for before, after in zip(last, now, strict=True))
         last = now
@@ -264,7 +266,7 @@ def test_a_repair_undoes_a_commit(steps: list[str], retention: JournalRetention)
     journal.append(intent)
     journal.mark_done(w)
     assert not journal.state.repaired
-    require_legal(journal.state)
+    require_legal(store, journal.state)
 
 
 def test_a_state_knows_the_range_of_partition_counts() -> None:

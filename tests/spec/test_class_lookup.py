@@ -14,7 +14,7 @@ from dagflow.spec.class_lookup import (
     OPERATOR,
     UnknownClassError,
     author_modules,
-    built_in_operators,
+    built_in,
     find_class,
     search_path_of,
 )
@@ -40,7 +40,7 @@ Write = Callable[[str, str], None]
 
 def test_built_in_operators_have_short_names() -> None:
     """Every operator among the library's public names, and nothing else."""
-    found = built_in_operators()
+    found = built_in(OPERATOR)
     assert {"FileSplitterInput", "FileSplitterBase", "BlockReader", "RecordFilter", "RecordWriter"} <= found.keys()
     assert all(issubclass(cls, Operator) for cls in found.values())
     assert find_class("BlockReader", [], OPERATOR) is found["BlockReader"]

@@ -14,7 +14,7 @@ import yaml
 from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.spec.app_reader import APP_KEYS, ATTRIBUTE_KEYS
-from dagflow.spec.class_lookup import built_in_operators
+from dagflow.spec.class_lookup import OPERATOR, built_in
 from dagflow.spec.graph_reader import STREAM_KEYS
 from dagflow.spec.json_schema import json_schema, module_schema
 from dagflow.spec.known_names import KnownNames, known_names
@@ -127,7 +127,7 @@ def test_the_only_item_of_a_list_may_stand_for_it(validator: Any, name: str, pro
     """What validate takes is not underlined in an editor."""
     written = app(operators={"a": {"class": name, "properties": properties}})
     assert list(validator.iter_errors(written)) == []
-    built_in_operators()[name](**properties)
+    built_in(OPERATOR)[name](**properties)
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,9 @@ from pydantic import BeforeValidator, WithJsonSchema
 
 from dagflow.api.properties import Variants
 from operators.reader.formats.base import RecordFormat
-from operators.registry import ClassRegistry
+from operators.registry import FormatRegistry
 
-RECORD_FORMATS = ClassRegistry(
-    "format",
+RECORD_FORMATS = FormatRegistry(
     RecordFormat,  # type: ignore[type-abstract]  # only classes that extend it are made
     {
         "lines": "operators.reader.formats.lines.Lines",

@@ -7,11 +7,10 @@ from typing import Annotated
 from pydantic import BeforeValidator, WithJsonSchema
 
 from dagflow.api.properties import Variants
-from operators.registry import ClassRegistry
+from operators.registry import FormatRegistry
 from operators.sink.formats.base import SinkFormat
 
-SINK_FORMATS = ClassRegistry(
-    "format",
+SINK_FORMATS = FormatRegistry(
     SinkFormat,  # type: ignore[type-abstract]  # only classes that extend it are made
     {
         "auto": "operators.sink.formats.auto.AutoSink",
