@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from dagflow.engine.driver import Observer
-from dagflow.engine.live_run import app_file_of
+from dagflow.engine.live_run import app_url_of
 from dagflow.engine.run import RunOptions
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.reading import LiveSource
@@ -51,7 +51,7 @@ def live_pages(port: int | None, app: LogicalPlan, options: RunOptions, observer
         return
     checkpoint, storage = absolute(options.checkpoint or app.attributes.checkpoint), app.attributes.storage_context()
     live = LiveSource(checkpoint, storage)
-    place = CheckpointLocation(checkpoint, storage, app_file_of(app), live)
+    place = CheckpointLocation(checkpoint, storage, app_url_of(app), live)
     with Server([place], port=port).running() as address:
         observer.notice(f"pages of the run: {address.url}")
         yield _Shown(observer, live)

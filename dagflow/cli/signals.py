@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -10,6 +11,10 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from types import FrameType
 from typing import TypeVar
+
+from dagflow.cli import output
+from dagflow.engine.stop_request import StopRequest
+from dagflow.errors import RunStoppedError
 
 T = TypeVar("T")
 
@@ -60,6 +65,26 @@ def stop_on_signals(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def stop_requested_by_signals(text: str) -> Iterator[StopRequest]:
+    """Let the first stop signal ask for the end, and the second one end the process, for as long as the block lasts.
+
+    Args:
+        text: What the terminal shows at the first one.
+
+    Yields:
+        The request.
+    """
+    stop = StopRequest()
+
+    def ask() -> None:
+        stop.request()
+        output.at_once(f"{text}\n")
+
+    with stop_on_signals(ask, lambda: os._exit(RunStoppedError.exit_code)):
+        yield stop
 
 
 def on_driver_thread(work: Callable[[], T]) -> T:

@@ -143,8 +143,8 @@ class LiveRun:
         self._store.replace(self._name, beating(said))
 
 
-def app_file_of(app: LogicalPlan) -> str:
-    """The file of an app; "" for one that was made in Python."""
+def app_url_of(app: LogicalPlan) -> str:
+    """The location of an app's file; "" for one that was made in Python."""
     return absolute(app.spec.file) if app.spec is not None and app.spec.file else ""
 
 
@@ -166,7 +166,7 @@ def live_run(app: LogicalPlan, gate: RunGate, command: str) -> Iterator[LiveRun]
         JournalError: The checkpoint is another app's.
         StorageError: The store failed.
     """
-    file = app_file_of(app)
+    file = app_url_of(app)
     first = Heartbeat(
         ProcessIdentity.of_this_process(), os.urandom(8).hex(), command, app.name, file, time.time_ns() // 1_000_000
     )

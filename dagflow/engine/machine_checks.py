@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import resource
 import shutil
 import tempfile
@@ -15,7 +14,7 @@ from pathlib import Path
 
 from dagflow.errors import DagflowError
 from dagflow.runtime.java import use_java
-from dagflow.runtime.probe import NEEDED
+from dagflow.runtime.probe import NEEDED, version_numbers
 from dagflow.runtime.start_checks import require_open_files
 
 SPARK_VERSION = "4.3"
@@ -67,10 +66,10 @@ def _packages() -> str:
     wrong = [
         f"{name} {found[name] or 'is not there'}, and {least} or newer is needed"
         for name, least in needed.items()
-        if _numbers(found[name]) < _numbers(least)
+        if version_numbers(found[name]) < version_numbers(least)
     ]
     spark = found["pyspark"]
-    if spark and _numbers(spark)[:2] > _numbers(SPARK_VERSION):
+    if spark and version_numbers(spark)[:2] > version_numbers(SPARK_VERSION):
         wrong.append(f"pyspark {spark}, and {SPARK_VERSION} is needed")
     if wrong:
         raise DagflowError("; ".join(wrong), hint="install dagflow again: pip install --upgrade dagflow")
@@ -84,10 +83,6 @@ def _version(name: str) -> str:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return ""
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
 
 
 def _open_files() -> str:

@@ -32,7 +32,7 @@ _TUPLE_BYTES = 1 << 20
 """Bytes of a tuple of a step, on average, at most."""
 
 
-class _Services:
+class _PreviewServices:
     """What control operators of a preview are offered; see ControlServices."""
 
     follow = False
@@ -72,7 +72,7 @@ class PreviewInput:
         self._directory = tempfile.TemporaryDirectory(prefix="dagflow-preview-")
         index = index_operators(app.plan.control, {})
         self._services = {
-            name: _Services(join(absolute(self._directory.name), name), index[name]) for name in app.plan.control
+            name: _PreviewServices(join(absolute(self._directory.name), name), index[name]) for name in app.plan.control
         }
         self._prescans = PreScans(app.operators, lambda: InlineRuntime(program))
         try:

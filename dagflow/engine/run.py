@@ -18,7 +18,7 @@ from dagflow.engine.driver_memory import limited_memory
 from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.held_results import HeldResults
 from dagflow.engine.input_count import InputCount
-from dagflow.engine.live_run import app_file_of, live_run
+from dagflow.engine.live_run import app_url_of, live_run
 from dagflow.engine.operator_state import OperatorStates, directory_of_state
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import dataset_places, prepare
@@ -118,7 +118,7 @@ class SilentObserver:
         """Ignore."""
 
 
-class _Services:
+class _RunServices:
     """What the driver offers to one control operator; see ControlServices."""
 
     def __init__(
@@ -263,8 +263,8 @@ def _open_journal(app: LogicalPlan, storage: StorageContext, checkpoint: str, *,
         store,
         app=app.name,
         retention=JournalRetention(kept_windows=app.attributes.retain_windows),
-        source=app_file_of(app),
-        text=text_to_keep(app_file_of(app)),
+        source=app_url_of(app),
+        text=text_to_keep(app_url_of(app)),
         roots={name: absolute(url) for name, url in app.attributes.roots.items()},
     )
     if any(map(pickles_state, app.instances.values())):
@@ -346,7 +346,7 @@ def _control_graph(
     index = index_operators((name for name in plan.control if name in feeding), known)
     follow, watch = controls.follow_millis is not None, controls.watch
     services = {
-        name: _Services(
+        name: _RunServices(
             name, directory_of_state(checkpoint, name), follow, sizing, index.get(name, 0), runtime, watch, journal
         )
         for name in plan.control

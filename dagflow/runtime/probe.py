@@ -84,7 +84,7 @@ class ExecutorReport:
         old = sorted(
             f"{name} {version}, which needs to be {NEEDED[name]} or newer"
             for name, version in self.versions.items()
-            if version and _parts(version) < _parts(NEEDED[name])
+            if version and version_numbers(version) < version_numbers(NEEDED[name])
         )
         if absent:
             return DagflowError(f"{where}: cannot import {', '.join(absent)}", hint=_INSTALL)
@@ -111,7 +111,8 @@ class ExecutorReport:
         return None
 
 
-def _parts(version: str) -> tuple[int, ...]:
+def version_numbers(version: str) -> tuple[int, ...]:
+    """The first three numbers of a version, which compare as versions do; none for an empty one."""
     return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
 
 

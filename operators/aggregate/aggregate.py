@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, PlainValidator, WithJsonSchema
 
-from dagflow.api.column_typing import ColumnTraced, StreamColumns
+from dagflow.api.column_typing import StreamColumns
 from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import InputPort
 from dagflow.api.records import RecordBatch
-from operators.aggregate.aggregate_base import AggregateBase
+from operators.aggregate.aggregate_base import AggregateBase, PartMerger
 from operators.aggregate.aggregate_calls import COMBINED_BY, Aggregation, combined_schema, kind_of, with_room
 from operators.aggregate.ordering import with_equal_keys
 from operators.expressions.bound import Bound
@@ -122,20 +122,8 @@ class _Grouped(AggregateBase):
         return pa.table(columns)
 
 
-class AggregateMerger(_Grouped, ColumnTraced):
+class AggregateMerger(_Grouped, PartMerger):
     """Combines the groups of the partitions of an Aggregate."""
-
-    input = InputPort()
-
-    @input.batch
-    def take(self, batch: RecordBatch) -> None:
-        """Add the groups of one partition."""
-        if len(batch):
-            self.add(pa.Table.from_batches([batch.to_arrow()]))
-
-    def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:
-        """The columns that the Aggregate before it gives."""
-        return arriving
 
     def result(self, combined: pa.Table) -> pa.Table:
         """The results of all groups."""

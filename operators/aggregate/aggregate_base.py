@@ -9,8 +9,9 @@ import pyarrow as pa
 from pydantic import Field
 
 from dagflow.api.accumulator import Accumulator, Over
+from dagflow.api.column_typing import ColumnTraced, StreamColumns
 from dagflow.api.operator import Operator
-from dagflow.api.ports import OutputPort
+from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import RecordBatch
 from operators.aggregate.ordering import concatenated
 
@@ -98,3 +99,19 @@ class AggregateBase(Operator, Accumulator):
         with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
             writer.write_table(table)
         return bytes(sink.getvalue())
+
+
+class PartMerger(AggregateBase, ColumnTraced):
+    """Combines the partial results of all partitions of an operator; see Unified."""
+
+    input = InputPort()
+
+    @input.batch
+    def take(self, batch: RecordBatch) -> None:
+        """Add the partial results of one partition."""
+        if len(batch):
+            self.add(pa.Table.from_batches([batch.to_arrow()]))
+
+    def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:
+        """The columns that the operator before it gives."""
+        return arriving

@@ -13,7 +13,7 @@ from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import Columns
 from dagflow.api.records import RecordBatch
-from operators.aggregate.aggregate_base import AggregateBase
+from operators.aggregate.aggregate_base import AggregateBase, PartMerger
 from operators.aggregate.ordering import ordered, with_equal_keys
 from operators.required_columns import require_columns, require_names
 
@@ -43,20 +43,8 @@ class _Summing(AggregateBase, ColumnTraced):
         return ordered(combined, [(name, "ascending") for name in self.by])
 
 
-class CountMerger(_Summing):
+class CountMerger(_Summing, PartMerger):
     """Adds up the counts of the partitions of a CountBy."""
-
-    input = InputPort()
-
-    @input.batch
-    def take(self, batch: RecordBatch) -> None:
-        """Add the counts of one partition."""
-        if len(batch):
-            self.add(pa.Table.from_batches([batch.to_arrow()]))
-
-    def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:
-        """The columns that the CountBy before it gives."""
-        return arriving
 
 
 class CountBy(_Summing, Unified):

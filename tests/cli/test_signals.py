@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from dagflow.cli import signals
-from dagflow.cli.signals import on_driver_thread, stop_on_signals
+from dagflow.cli.signals import on_driver_thread, stop_on_signals, stop_requested_by_signals
 
 
 @pytest.mark.parametrize("number", signals.STOP_SIGNALS)
@@ -48,6 +48,15 @@ def test_a_second_signal_stops_at_once_and_an_echo_does_not() -> None:
         assert answers == ["first"]
         signal.raise_signal(signal.SIGINT)
     assert answers == ["first", "again"]
+
+
+def test_the_first_signal_requests_a_stop_and_says_so(capfd: pytest.CaptureFixture[str]) -> None:
+    """Without a signal nothing is requested; the text goes past Python's buffers."""
+    with stop_requested_by_signals("stopping: soon") as stop:
+        before = stop.is_requested
+        signal.raise_signal(signal.SIGTERM)
+        assert (before, stop.is_requested) == (False, True)
+    assert capfd.readouterr().err == "stopping: soon\n"
 
 
 def test_what_answered_before_answers_again_after_the_run() -> None:

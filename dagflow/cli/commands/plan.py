@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 import click
 
 from dagflow.api.partitioning import BacklogStats, Partitioner
-from dagflow.api.properties import parse_size
 from dagflow.cli import output
 from dagflow.cli.figures import duration
 from dagflow.cli.locations import load
 from dagflow.cli.output import definitions
 from dagflow.cli.shared_options import Settings, set_option, verbose_option
+from dagflow.cli.size_option import size_in_bytes
 from dagflow.engine.estimate import estimate
 from dagflow.engine.scaling import defined
 from dagflow.engine.scaling_simulation import SimulationStep, read_trace, simulate
@@ -28,13 +28,6 @@ _ENDLESS = 1 << 60  # a backlog, in tuples and in bytes, that no partitioner tak
 
 WIDTH = 64
 """Columns of the drawing; with its labels it fits a terminal of 80."""
-
-
-def _size(context: click.Context, option: click.Parameter, value: str) -> int:
-    try:
-        return parse_size(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
 
 
 @click.command("plan")
@@ -53,7 +46,7 @@ def _size(context: click.Context, option: click.Parameter, value: str) -> int:
     metavar="SIZE",
     default="64MiB",
     show_default=True,
-    callback=_size,
+    callback=size_in_bytes,
     help="With --simulate: the speed of one partition, where the trace does not say.",
 )
 @verbose_option

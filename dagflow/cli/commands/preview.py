@@ -13,7 +13,6 @@ from typing import Any
 
 import click
 
-from dagflow.api.properties import parse_size
 from dagflow.cli import output
 from dagflow.cli.display import LineDisplay
 from dagflow.cli.figures import count, size
@@ -21,17 +20,11 @@ from dagflow.cli.locations import load
 from dagflow.cli.progress import logging_to, operators_silenced
 from dagflow.cli.record_table import Column, listed_columns, place, table
 from dagflow.cli.shared_options import Settings, set_option, verbose_option
+from dagflow.cli.size_option import size_in_bytes
 from dagflow.engine.preview import DEFAULT_READ_BYTES, DEFAULT_RECORDS, Preview, PreviewOptions, preview
 
 _MOST_BYTES = 72
 """Columns of the screen that the bytes of a record that was refused take at most."""
-
-
-def _size(context: click.Context, option: click.Parameter, value: str) -> int:
-    try:
-        return parse_size(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from error
 
 
 @click.command("preview")
@@ -63,7 +56,7 @@ def _size(context: click.Context, option: click.Parameter, value: str) -> int:
     metavar="SIZE",
     default=f"{DEFAULT_READ_BYTES >> 20}MiB",
     show_default=True,
-    callback=_size,
+    callback=size_in_bytes,
     help="Read no more than this, where fewer records arrive.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

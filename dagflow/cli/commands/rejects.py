@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import itertools
 import json
-import os
 import shlex
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -28,13 +27,12 @@ from dagflow.cli.shared_options import (
     unknown,
     verbose_option,
 )
-from dagflow.cli.signals import on_driver_thread, stop_on_signals
+from dagflow.cli.signals import on_driver_thread, stop_requested_by_signals
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.reprocess import app_file
 from dagflow.engine.reprocessor import why_not_reprocessed
 from dagflow.engine.run import RunOptions
 from dagflow.engine.run import run as engine_run
-from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import JournalError, RunStoppedError
 from dagflow.journal.reader import read_state
 from dagflow.plan.description import describe
@@ -235,17 +233,11 @@ def _replay(
         # Windows of an earlier run, which this one finishes: what they refuse was not among the records.
         planned = read_state(storage.objects(checkpoint)).planned.values()
         unfinished = [plan.window_id for plan in planned if not plan.retries]
-        stop = StopRequest()
-
-        def ask() -> None:
-            stop.request()
-            output.at_once(f"{STOPPING}\n")
-
         display = display_for(logical.name, settings.redact, is_quiet=False, is_plain=True)
         options = replace(options, checkpoint=checkpoint)
         with (
             logging_to(display, is_verbose=settings.is_verbose),
-            stop_on_signals(ask, lambda: os._exit(RunStoppedError.exit_code)),
+            stop_requested_by_signals(STOPPING) as stop,
         ):
             done = on_driver_thread(lambda: engine_run(logical, options, display, stop))
         windows, code = done.windows, RunStoppedError.exit_code if done.state == "stopped" else 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections import Counter
 from dataclasses import asdict
@@ -22,12 +21,10 @@ from dagflow.cli.shared_options import (
     take_over_option,
     verbose_option,
 )
-from dagflow.cli.signals import on_driver_thread, stop_on_signals
+from dagflow.cli.signals import on_driver_thread, stop_requested_by_signals
 from dagflow.engine.file_changes import ReprocessedWindow
 from dagflow.engine.reprocess import app_file, reprocess
 from dagflow.engine.run import RunOptions
-from dagflow.engine.stop_request import StopRequest
-from dagflow.errors import RunStoppedError
 from dagflow.report.manifest import matching_windows, unmatched
 from dagflow.spec.problems import quoted
 from dagflow.storage.context import StorageContext
@@ -98,16 +95,11 @@ def command(
     replayed: list[ReprocessedWindow] = []
     options = RunOptions(checkpoint=checkpoint, master=master, conf=conf, take_over=take_over, workers=workers)
     if chosen:
-        stop = StopRequest()
 
         def notice(text: str) -> None:
             output.note(settings.redact(text))
 
-        def ask() -> None:
-            stop.request()
-            output.at_once(f"{STOPPING}\n")
-
-        with stop_on_signals(ask, lambda: os._exit(RunStoppedError.exit_code)):
+        with stop_requested_by_signals(STOPPING) as stop:
             replayed = on_driver_thread(lambda: reprocess(logical, options, chosen, stop, notice=notice))
         for window in replayed:
             output.note(settings.redact(describe(window)))

@@ -29,7 +29,7 @@ from operators.sink.tables.merged_columns import (
     require_typed_partition,
 )
 from operators.sink.tables.partition_fields import PartitionField
-from operators.sink.tables.table_columns import schema_of_text, table_type
+from operators.sink.tables.table_columns import schema_of_text, table_type, without_large
 from operators.sink.tables.type_widening import common_type_of_readers
 
 _PARTITION = re.compile(r"([^=]+)=(.*)")
@@ -189,17 +189,13 @@ def _schema_of(storage: StorageContext, file: FileStat) -> pa.Schema:
         found = pq.read_schema(pa.BufferReader(tail))
     except pa.ArrowInvalid as error:
         raise DagflowError(f"{redacted(file.url)} is no file of Parquet: {error}") from error
-    return pa.schema([pa.field(field.name, table_type(field.type, _plain)) for field in found])
+    return pa.schema([pa.field(field.name, table_type(field.type, without_large)) for field in found])
 
 
 def _tail(file: ReadableFile, size_bytes: int) -> bytes:
     buffer = bytearray(size_bytes)
     count = file.read_into(file.size_bytes - size_bytes, memoryview(buffer))
     return bytes(buffer[:count])
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    return {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}.get(kind, kind)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -37,6 +37,11 @@ def table_type(kind: pa.DataType, leaf: ColumnTypes) -> pa.DataType:
     return leaf(kind)
 
 
+def without_large(kind: pa.DataType) -> pa.DataType:
+    """Text and bytes as one type each, however long a column of them may be; for table_type()."""
+    return {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}.get(kind, kind)
+
+
 def plain_schema(schema: pa.Schema) -> pa.Schema:
     """Names and types only, so that schemas can be compared; the items of lists have one name."""
     return pa.schema([pa.field(field.name, table_type(field.type, lambda kind: kind)) for field in schema])

@@ -1,0 +1,23 @@
+"""Options whose values are sizes.
+
+Apart from the options that `dagflow run` has, which are imported before Java is started: how sizes are written is part
+of what takes long to import.
+"""
+
+from __future__ import annotations
+
+import click
+
+from dagflow.api.properties import parse_size
+
+
+def size_in_bytes(context: click.Context, option: click.Parameter, value: str) -> int:
+    """The callback of an option: the bytes that a size such as 64MiB says.
+
+    Raises:
+        click.BadParameter: The value is no size.
+    """
+    try:
+        return parse_size(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from error
