@@ -10,6 +10,6 @@ if _ALLOCATOR not in os.environ and _TASKS.isdisjoint(sys.orig_argv):
     # Arrow chooses while it is imported, and its Parquet writer never asks again. Its own allocator keeps what was
     # freed, 45 of 195 MiB of a driver; tasks are faster with it.
     os.environ[_ALLOCATOR] = "system"
-    import pyarrow  # noqa: F401
+    import pyarrow  # noqa: F401  # it chooses now
 
     del os.environ[_ALLOCATOR]  # it is not meant for the processes that this one starts

@@ -118,6 +118,13 @@ def test_every_ignored_type_error_has_a_code_and_a_reason() -> None:
     assert found == []
 
 
+def test_every_rule_that_is_switched_off_has_a_code_and_a_reason() -> None:
+    """A reader can tell why the rule does not apply there."""
+    pattern = re.compile(r"# noqa: [A-Z]+\d+(, ?[A-Z]+\d+)*  # \w")
+    switched_off = comments(EVERYTHING, re.compile("noqa"))
+    assert [place for place, text in switched_off if not pattern.search(text)] == []
+
+
 def test_nothing_is_left_for_later() -> None:
     """What is not done is not hinted at in the code."""
     words = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")

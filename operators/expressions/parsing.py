@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import sqlglot
@@ -40,16 +40,18 @@ class SqlDialect(sqlglot.Dialect):
     class Tokenizer(tokens.Tokenizer):
         """Takes names in backticks as well, as Spark does."""
 
-        QUOTES = ["'"]  # noqa: RUF012  # the name and kind that sqlglot reads
-        STRING_ESCAPES = ["'"]  # noqa: RUF012
-        IDENTIFIERS = ['"', "`"]  # noqa: RUF012
+        QUOTES: ClassVar[list[tuple[str, str] | str]] = ["'"]
+        STRING_ESCAPES: ClassVar[list[str]] = ["'"]
+        IDENTIFIERS: ClassVar[list[str | tuple[str, str]]] = ['"', "`"]
 
     class Parser(parser.Parser):
         """Leaves functions as they are written, so that what they mean is decided in one place, ours."""
 
-        FUNCTIONS = {}  # noqa: RUF012
-        NO_PAREN_FUNCTIONS = {}  # noqa: RUF012
-        FUNCTION_PARSERS = {name: parser.Parser.FUNCTION_PARSERS[name] for name in _KEPT_PARSERS}  # noqa: RUF012
+        FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = {}
+        NO_PAREN_FUNCTIONS: ClassVar[dict[Any, Any]] = {}
+        FUNCTION_PARSERS: ClassVar[dict[str, Callable[..., Any]]] = {
+            name: parser.Parser.FUNCTION_PARSERS[name] for name in _KEPT_PARSERS
+        }
 
 
 _OPERATORS: dict[type[exp.Expression], str] = {

@@ -18,7 +18,10 @@ class JoinedTable(Enrich):
     alias: Annotated[str, Field(description="what the query calls the table")]
     wanted: Annotated[list[str] | None, Field(description="columns that the query may name; None for all")] = None
     query: Annotated[str, Field(description="the query")] = ""
-    named: Annotated[dict[str, int], Field(description="columns that are the table's for sure, and where")] = {}  # noqa: RUF012
+    named: Annotated[
+        dict[str, int],
+        Field(description="columns that are the table's for sure, and where"),
+    ] = {}  # noqa: RUF012  # a default, which pydantic copies
 
     def _taken(self, schema: pa.Schema) -> dict[str, str]:
         """The columns that the query may name.

@@ -21,8 +21,8 @@ class SelectList(Select):
         list[tuple[str, str]],
         Field(description="column and a name in columns, or star and a table, empty for all"),
     ]
-    tables: Annotated[list[str], Field(description="tables whose columns are called `table.column`")] = []  # noqa: RUF012
-    common: Annotated[list[str], Field(description="such columns that * leaves out: they are in the records")] = []  # noqa: RUF012
+    tables: Annotated[tuple[str, ...], Field(description="tables whose columns are called `table.column`")] = ()
+    common: Annotated[tuple[str, ...], Field(description="such columns that * leaves out: the records have them")] = ()
 
     def check_properties(self) -> None:
         """The query was checked."""

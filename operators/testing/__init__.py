@@ -14,7 +14,7 @@ from operators.testing.format_contract import (  # noqa: E402  # pytest must kno
     read_cut,
     read_range,
 )
-from operators.testing.sink_contract import SinkContract  # noqa: E402
+from operators.testing.sink_contract import SinkContract  # noqa: E402  # as above
 
 __all__ = [
     "URL",

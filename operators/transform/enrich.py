@@ -100,7 +100,7 @@ class Enrich(ColumnOperator[_Join], SideInput):
     catalog: Annotated[
         ClientOptions,
         Field(description="catalog of an iceberg table, as that of TableWriter"),
-    ] = {}  # noqa: RUF012
+    ] = {}  # noqa: RUF012  # a default, which pydantic copies
     max_size: Annotated[Size, Field(ge=1, description="the most that the columns may take in memory")] = 256 << 20
 
     _lookup: LookupTable | None = None

@@ -55,7 +55,10 @@ class Select(ColumnOperator[SelectPlan]):
     where: Annotated[OptionalExpression, Field(description="pass on the records for which this is true")] = None
     keep: Annotated[Columns | None, Field(description="pass on these columns, and those that are computed")] = None
     drop: Annotated[Columns | None, Field(description="pass on all columns but these")] = None
-    rename: Annotated[dict[str, str], Field(description="the new name of a column by its old one")] = {}  # noqa: RUF012
+    rename: Annotated[
+        dict[str, str],
+        Field(description="the new name of a column by its old one"),
+    ] = {}  # noqa: RUF012  # a default, which pydantic copies
 
     def check_properties(self) -> None:
         """Refuse what contradicts itself, and an operator that does nothing."""

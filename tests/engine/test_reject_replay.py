@@ -37,7 +37,7 @@ streams:
   blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
   records: {from: reader.messages, to: writer.input}
   bad: {from: reader.errors, to: refused.input}
-"""  # noqa: E501
+"""  # noqa: E501  # one operator a line
 
 
 @dataclass(frozen=True)

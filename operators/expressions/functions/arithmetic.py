@@ -261,7 +261,10 @@ def round_to(site: CallSite, value: Bound, digits: Bound | None = None) -> Bound
         return attempted(site, kind, compute, lambda given: f"{given} does not fit {name_of(kind)}", value)
     if is_whole(source) and places >= 0:
         return value
-    kernel = lambda values: pc.cast(pc.round(values, ndigits=places, round_mode=_HALF_UP), source)  # noqa: E731
+
+    def kernel(values: Any) -> Any:
+        return pc.cast(pc.round(values, ndigits=places, round_mode=_HALF_UP), source)
+
     if pa.types.is_floating(source):
         return applied(site, source, kernel, value)
     return attempted(site, source, kernel, lambda given: f"{given} does not fit {name_of(source)}", value)

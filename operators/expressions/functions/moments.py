@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zoneinfo
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -33,15 +34,17 @@ def moment_of(site: CallSite, value: Bound) -> Bound:
 
 def moved(site: CallSite, moment: Bound, by: Bound, direction: int) -> Bound:
     """A date or timestamp some days or an interval later, or earlier."""
-    why = lambda start, length: f"{start} {'+' if direction > 0 else '-'} {length} is out of range"  # noqa: E731
+
+    def why(start: Any, length: Any) -> str:
+        return f"{start} {'+' if direction > 0 else '-'} {length} is out of range"
+
     if pa.types.is_date(moment.type):
         if pa.types.is_duration(by.type):
             if not isinstance(by.constant, int) or by.constant % _DAY_US:
                 raise site.error("only whole days are added to a date; cast it to a timestamp first", by)
         else:
             site.require(by, is_whole, "a date and a number of days")
-        kernel = lambda start, length: _days_later(start, length, direction)  # noqa: E731
-        return attempted(site, DATE, kernel, why, moment, by)
+        return attempted(site, DATE, partial(_days_later, direction=direction), why, moment, by)
     site.require(by, pa.types.is_duration, f"{name_of(moment.type)} and an interval, as interval '1' hour")
     # The result has microseconds where the interval brings them.
     finer = pa.types.is_timestamp(moment.type) and moment.type.unit == "ns"
@@ -80,15 +83,17 @@ def subtracted(site: CallSite, left: Bound, right: Bound) -> Bound:
     """The days between two dates, or the interval between two timestamps."""
     why = lambda first, second: f"{first} - {second} is out of range"  # noqa: E731  # a reason, not a function
     if pa.types.is_date(left.type) and pa.types.is_date(right.type):
-        kernel = lambda first, second: pc.subtract_checked(pc.cast(first, INTEGER), pc.cast(second, INTEGER))  # noqa: E731
-        return attempted(site, INTEGER, kernel, why, left, right)
+        return attempted(site, INTEGER, partial(_difference, kind=INTEGER), why, left, right)
     if pa.types.is_duration(left.type) or (left.type.tz if pa.types.is_timestamp(left.type) else None) != (
         right.type.tz if pa.types.is_timestamp(right.type) else None
     ):
         raise site.error(f"{name_of(left.type)} - {name_of(right.type)} is not available; cast both to timestamps")
     kind = pa.timestamp("us", left.type.tz if pa.types.is_timestamp(left.type) else None)
-    compute = lambda first, second: pc.subtract_checked(pc.cast(first, kind), pc.cast(second, kind))  # noqa: E731
-    return attempted(site, INTERVAL, compute, why, left, right)
+    return attempted(site, INTERVAL, partial(_difference, kind=kind), why, left, right)
+
+
+def _difference(first: Any, second: Any, kind: pa.DataType) -> Any:
+    return pc.subtract_checked(pc.cast(first, kind), pc.cast(second, kind))
 
 
 def days_between(site: CallSite, end: Bound, start: Bound) -> Bound:
@@ -168,9 +173,9 @@ def at_zone(site: CallSite, moment: Bound, zone: Bound) -> Bound:
         checked = cast(site, checked, TIMESTAMP)
     if checked.type.tz is not None:
         shown = pa.timestamp(checked.type.unit, name)
-        kernel = lambda values: pc.local_timestamp(pc.cast(values, shown))  # noqa: E731
-        return applied(site, pa.timestamp(checked.type.unit), kernel, checked)
+        local = pa.timestamp(checked.type.unit)
+        return applied(site, local, lambda values: pc.local_timestamp(pc.cast(values, shown)), checked)
     # Of a clock time that comes twice, the first one is meant, as in Java; one that is skipped is no instant.
-    assume = lambda values: pc.assume_timezone(values, name, ambiguous="earliest", nonexistent="raise")  # noqa: E731
+    assume = partial(pc.assume_timezone, timezone=name, ambiguous="earliest", nonexistent="raise")
     why = lambda value: f"{value} is skipped by the clocks of {name}"  # noqa: E731  # a reason, not a function
     return attempted(site, pa.timestamp(checked.type.unit, name), assume, why, checked)

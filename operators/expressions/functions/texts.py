@@ -86,7 +86,10 @@ def left(site: CallSite, text: Bound, count: Bound) -> Bound:
 def right(site: CallSite, text: Bound, count: Bound) -> Bound:
     """The last characters."""
     size = max(site.written_number(count, "the length"), 0)
-    kernel = lambda values: _sliced(values, -size, None) if size else _sliced(values, 0, 0)  # noqa: E731
+
+    def kernel(values: Any) -> Any:
+        return _sliced(values, -size, None) if size else _sliced(values, 0, 0)
+
     return applied(site, TEXT, kernel, site.text_of(text))
 
 
