@@ -28,6 +28,8 @@ def test_the_times_of_a_window_are_in_order(tmp_path: Path) -> None:
 def test_a_window_knows_how_long_each_operator_worked(tmp_path: Path) -> None:
     """In its tasks, all partitions together, and in the driver."""
     run(app_of(tmp_path, [b"a b", b"c", b"d"], middle=Total()), runtime=InlineRuntime)
-    for window in manifests(str(tmp_path / "journal"), StorageContext.default()):
+    windows = list(manifests(str(tmp_path / "journal"), StorageContext.default()))
+    assert [window.window_id for window in windows] == [1, 2]
+    for window in windows:
         assert window.busy_s.keys() == {"source", "lines", "middle", "writer"}
         assert all(seconds > 0 for name, seconds in window.busy_s.items() if name != "source")
