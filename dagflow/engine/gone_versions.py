@@ -1,4 +1,4 @@
-"""Versions of files that were gone when a window should read them: all of a version in a window, or nothing."""
+"""Versions of files that were gone when a window should read them: a window reads its part of one whole, or not."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from dagflow.storage.location import redacted
 logger = logging.getLogger(__name__)
 
 CHECKED_RANGES = 100
-"""How many ranges of a window the driver looks after: where hosts see different files, the first one shows it."""
+"""How many ranges of a window the driver checks: where hosts see different files, the first range shows it."""
 
 
 def gone_after_part(results: Iterable[TaskResult]) -> dict[VersionKey, Skipped]:
-    """The versions that tasks of a window found gone of which the same or other tasks have read a part."""
+    """The versions that a task of the window found gone, after a task of the window had read a part of them."""
     read = {version for result in results for version in result.read_in_part}
     return {each.version: each for each in gone_in(results) if each.version in read}
 
@@ -55,10 +55,10 @@ def require_gone(gone: Sequence[Skipped], storage: StorageContext) -> None:
 
 
 def recovered(left_out: LeftOut, planned: WindowPlan, results: Sequence[TaskResult]) -> list[Skipped]:
-    """What is listed as left out and has been read by a window after all.
+    """The ranges that are listed as left out, and that a window has now read.
 
-    A version that was gone is read where it was put back, or under another name. One that could not be read is read
-    also as another version of its file: it was mended, or has grown to its end.
+    A version that was gone counts as read when it was put back, or was read under another name. A version that could
+    not be read counts as read also when another version of its file was: the file was mended, or has grown to its end.
 
     Args:
         left_out: What is listed.
@@ -71,7 +71,7 @@ def recovered(left_out: LeftOut, planned: WindowPlan, results: Sequence[TaskResu
 
 
 def _joined(moved: Iterable[MovedRange]) -> list[MovedRange]:
-    """Ranges without those that follow on others: blocks need not be cut as they were before."""
+    """Ranges, of which those that touch each other are made one: blocks may have been cut elsewhere before."""
     joined: list[MovedRange] = []
     for each in sorted(moved):
         if joined and (joined[-1].url, joined[-1].end) == (each.url, each.start):
@@ -103,7 +103,7 @@ def _read_under_their_names(left_out: LeftOut, planned: WindowPlan, skipped: Seq
 
 
 def _is_read_by(each: Skipped, block: Any) -> bool:
-    """Whether a block of the same file that was read has what a range held."""
+    """Whether a block that was read has what was left out; both are of the same file."""
     version, size = block.version, block.version.size_bytes
     is_end = block.end >= each.end
     if each.is_gone:

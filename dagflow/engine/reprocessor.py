@@ -221,7 +221,7 @@ class Reprocessor:
         is_again = planned.window_id in windows.again
 
         def is_kept(part: ProducedFiles) -> bool:
-            """Files of a group that is not replayed stay, and so does what a window made that merges only."""
+            """Whether files stay: those of a group that is not replayed, and the window's own where only groups are."""
             return mergers[part.stage] not in replaced if part.stage in mergers else not is_again
 
         files, produced = window.kept(is_kept)
@@ -238,7 +238,7 @@ class Reprocessor:
         return _Rerun(window, replace(did, files=[*files, *did.files], produced=[*produced, *did.produced]), kept)
 
     def _run_to_fit(self, planned: WindowPlan, earlier: Sequence[PendingFile]) -> list[TaskResult]:
-        """Run a window, once more where targets do not take its files as they are."""
+        """Run a window, and run it once more where a target does not take its files as they are."""
         made_by = dict(self._decisions.texts)
         results = self._run(planned)
         files = [file for result in results for file in result.files]
@@ -280,7 +280,7 @@ def _what_and_where(file: PendingFile) -> FileFacts:
 
 
 def why_not_alone(planned: WindowPlan) -> JournalError | None:
-    """Why a window cannot run again by itself: it is part of a result over several."""
+    """Why a window cannot run again by itself: its records are part of a result over several windows."""
     if not (held := [*planned.holds, *planned.closes]):
         return None
     return JournalError(
@@ -292,7 +292,7 @@ def why_not_alone(planned: WindowPlan) -> JournalError | None:
 
 
 def why_not_again(state: JournalState, windows: Iterable[int]) -> JournalError | None:
-    """Why windows cannot run again: what a later one has published of their refused records would be there twice."""
+    """Why windows cannot run again: a later one has published some of their refused records, which would be doubled."""
     retried = sorted(set(state.retried) & set(windows))
     if not retried:
         return None

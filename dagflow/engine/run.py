@@ -74,7 +74,7 @@ RuntimeFactory = Callable[[Program], Runtime]
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What the command line adds to an app.
+    """What a run is given beside its app: choices, and processes that were started for it.
 
     Attributes:
         checkpoint: URL of the checkpoint, or None for the app's own.
@@ -171,7 +171,7 @@ def run(
 
     Args:
         app: The app, checked.
-        options: What the command line adds.
+        options: What the run is given beside the app.
         observer: Receives the progress.
         stop: Asks the run to end early.
         runtime: Makes the runtime, where tasks run; None starts Spark.

@@ -145,15 +145,15 @@ class WindowPlanner:
         return planned
 
     def stale(self) -> list[WindowPlan]:
-        """The windows to plan again: the first one that an app as it is not any more has planned, and all behind it."""
+        """The windows to plan again: the first one that was planned before the app was changed, and all later ones."""
         planned = self._journal.state.planned
         windows = [planned[window_id] for window_id in sorted(planned)]
         return list(itertools.dropwhile(self._runner.codec.is_current, windows))
 
     def plan_again(self, windows: Sequence[WindowPlan]) -> None:
-        """Plan windows of which nothing was committed with the app as it is now: the same tuples, in new shares.
+        """Plan windows that are not committed with the app as it is now: the same tuples, assigned to partitions anew.
 
-        All new plans are durable when this returns, or none: a pre-scan goes on from one window to the next.
+        The journal gets all new plans or none, because a pre-scan continues from one window to the next.
 
         Args:
             windows: What stale() gave.
@@ -195,7 +195,8 @@ class WindowPlanner:
     def plan_rest(self) -> WindowPlan | None:
         """Plan a window that takes all held files; None where there are none.
 
-        All planned windows are committed. What was emitted and not planned is dropped: a later run emits it again.
+        It is called when all planned windows are committed. It drops what was emitted and is not planned, and a later
+        run emits that again.
         """
         emission = self._control.emit_rest(self._journal.state.next_window_id)
         if emission is None:
@@ -238,7 +239,7 @@ class WindowPlanner:
         self._sizing.committed(load, busy_s)
 
     def at_work(self) -> str:
-        """Which operator emits now, as the beginning of a sentence; for threads that watch the driver's."""
+        """Which operator emits now, as the beginning of a sentence; for the threads that watch the driver's thread."""
         return self._control.at_work() or "the driver"
 
     def scan_now(self) -> None:
@@ -264,7 +265,7 @@ class WindowPlanner:
 
 
 def _without_groups(emission: Emission) -> Emission:
-    """An emission that merges nothing: the files are free for a group that is made of what waits then."""
+    """An emission without the groups of held files that it took: these files wait, and a later window merges them."""
     mergers = {merger_name(operator) for operator in emission.takes}
     tuples = {target: items for target, items in emission.tuples.items() if target.operator not in mergers}
     return replace(emission, tuples=tuples, takes={})

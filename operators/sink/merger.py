@@ -28,11 +28,11 @@ _PREFIX = "merged"
 class FileMerger(Operator, Relocatable):
     """Writes whole files, as the format whole_file reads them, into larger ones.
 
-    Guarantee: every file that arrives is in exactly one published file, whole and never cut. A published file
-    holds at most max_bytes, or a single larger file. Each partition ends its files with the window; so
-    there are at most (all bytes / max_bytes) + (windows x partitions x groups) of them. With packs: whole, and packs
-    as large as max_bytes, the second part is as small as the listing allows. A window that is run again writes the
-    same names and bytes.
+    Guarantee: every file that arrives is in exactly one published file, whole and never cut. A published file holds
+    at most max_bytes, or a single larger file. It ends where the next file does not fit, or with the window. So there
+    are at most (2 x all bytes / max_bytes) + (windows x partitions x groups) of them; where the files that arrive are
+    small, the first part is about half as large. A splitter with packs: whole, and with pack_bytes as large as
+    max_bytes, makes windows that fill the files. A window that is run again writes the same names and bytes.
     """
 
     path: Annotated[OutputLocation, Field(description="directory that the merged files are published in")]
@@ -127,7 +127,7 @@ class FileMerger(Operator, Relocatable):
 
 
 def _runs(groups: Sequence[str], count: int) -> list[tuple[str, int, int]]:
-    """Neighbours of one group: the group, and the half-open range of their positions."""
+    """Positions next to each other that are of one group: the group, and the half-open range."""
     if not groups:
         return [("", 0, count)]
     runs, start = [], 0

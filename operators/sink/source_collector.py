@@ -16,7 +16,10 @@ class SourceCollector:
         self._start = self._end = WHOLE
 
     def add(self, batch: RecordBatch, first: int, last: int) -> None:
-        """Take note of the records of a batch that the file takes; of none, where it takes note of an empty batch."""
+        """Note the blocks of the records [first, last) of a batch, which go to the file.
+
+        The batch may be empty: its blocks were read, and have no records.
+        """
         ids = block_ids(batch, first, last) if self._is_known else None
         if ids is None:
             self._is_known = False
@@ -24,10 +27,10 @@ class SourceCollector:
             self._ids += ids
 
     def end_before(self, batch: RecordBatch, position: int) -> int:
-        """Take note that a record goes to the next file.
+        """Note that a record goes to the next file.
 
         Returns:
-            Its offset where this file has records of its block too; that is where the next file starts.
+            The offset of the record, where the file has records of the same block; the next file starts there.
         """
         ids = block_ids(batch, position, position + 1) if self._is_known else None
         if ids and self._ids and ids[0] == max(self._ids) and (origin := batch.origin) is not None:
@@ -39,7 +42,7 @@ class SourceCollector:
         return self._end
 
     def start_at(self, offset: int) -> None:
-        """Take note of what end_before() of the file before has returned."""
+        """Note what end_before() has returned for the file before."""
         self._start = offset
 
     def found(self) -> FileSources | None:

@@ -57,7 +57,7 @@ def command(settings: Settings, app: str, overrides: tuple[str, ...]) -> int:
 
 
 def warnings_of(logical: LogicalPlan, app: str) -> Iterator[str]:
-    """What is allowed, and perhaps not meant.
+    """Warnings about what is allowed, and is perhaps not meant.
 
     Args:
         logical: The app.
@@ -91,10 +91,10 @@ def warnings_of(logical: LogicalPlan, app: str) -> Iterator[str]:
 
 
 def _require_store(storage: StorageContext, url: str) -> None:
-    """Refuse a store that cannot be reached from here, such as for lack of its package; one that is slow is well.
+    """Refuse a store that cannot be reached from here, such as for lack of its package; a slow store is accepted.
 
     Raises:
-        StorageError: It cannot.
+        StorageError: The store cannot be reached.
     """
     if not storage.backend(url).is_local:
         with contextlib.suppress(MissingError):
@@ -102,7 +102,7 @@ def _require_store(storage: StorageContext, url: str) -> None:
 
 
 def needless_exchanges(logical: LogicalPlan) -> list[str]:
-    """The operators that only take records in, and for which these pass a shuffle that the app does not ask for."""
+    """The operators without output whose records pass a shuffle that the app does not ask for."""
     names = []
     for stage in place(logical).stages:
         node = logical.operators.get(stage.head)
@@ -114,7 +114,7 @@ def needless_exchanges(logical: LogicalPlan) -> list[str]:
 
 
 def _input_warnings(logical: LogicalPlan, app: str) -> Iterator[str]:
-    """What stands in the way of the input that is there now; nothing of a store that takes long to answer."""
+    """Warnings about the input that is there now; none where its store takes long to answer."""
     parallelism = SparkMaster.parse(logical.attributes.master).parallelism
     try:
         found = in_time(lambda: estimate(logical, parallelism=parallelism, within_s=_WITHIN_S), _ANSWER_S)
@@ -139,7 +139,7 @@ def _input_warnings(logical: LogicalPlan, app: str) -> Iterator[str]:
 
 
 def in_time(work: Callable[[], T], within_s: float) -> T | None:
-    """The result of work on a thread of its own; None where it takes longer, and goes on until the process ends."""
+    """The result of work on a thread of its own; None where it takes longer, and continues until the process ends."""
     done: Future[T] = Future()
 
     def run() -> None:

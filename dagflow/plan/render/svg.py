@@ -93,7 +93,7 @@ def _box_lines(name: str, class_name: str, box: Box) -> Iterator[str]:
 
 
 def _whole(text: str, shown: str) -> str:
-    """The text in full, for a pointer that rests on what is shown, where that is not all of it."""
+    """A title with the full text, which a browser shows under the pointer; "" where nothing was cut."""
     return f"<title>{escape(text)}</title>" if shown != text else ""
 
 

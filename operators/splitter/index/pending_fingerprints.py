@@ -78,7 +78,7 @@ class _PendingWindow(NamedTuple):
 
 
 class InFlightFiles:
-    """Files of windows that are not committed, as of one moment: what becomes of these versions is not known yet.
+    """Files of windows that were not committed at one moment; whether their versions can be read is not known yet.
 
     Args:
         windows: Pending entries of each window.
@@ -227,12 +227,12 @@ class PendingFingerprints:
         return {path for path, entry in known.items() if is_gone(entry.fingerprint)}
 
     def note_snapshot(self) -> int:
-        """Remember which reports the snapshot of the window has that is being emitted; returns how many."""
+        """Remember how many reports are in the snapshot of the window that is being emitted, and return that."""
         self._snapshots.append((self.window_id, self._reports))
         return self._reports
 
     def report(self, window_id: int, events: Sequence[FileFingerprints], parts: Sequence[ReadPart] = ()) -> None:
-        """Complete the entries of the files that were read in a window; one report, as reports are counted.
+        """Complete the entries of the files that were read in a window; a call counts as one report.
 
         Args:
             window_id: The window.
@@ -254,7 +254,10 @@ class PendingFingerprints:
                 self._reported.append(self._index.record_late(completed, self._reports))
 
     def _forget_reports_before(self, window_id: int) -> None:
-        """Drop what the snapshot of a window has, which is about to be committed: later runs restore it, or a newer."""
+        """Drop the reports that are in the snapshot of a window which is about to be committed.
+
+        Later runs restore this snapshot, or a newer one.
+        """
         has = 0
         while self._snapshots and self._snapshots[0][0] <= window_id:
             has = self._snapshots.popleft()[1]
@@ -262,7 +265,10 @@ class PendingFingerprints:
             self._reported.popleft()
 
     def _with_first_marks(self, reported: pa.Table) -> pa.Table:
-        """Reports of versions some of which were gone before: what is gone from one place on is gone behind it."""
+        """Reports, in which a version that was found gone before keeps its first mark.
+
+        A mark says from which offset on a version was gone; a later block of it reports a higher one.
+        """
         index = SCHEMA.get_field_index("fingerprint")
         prints = numbers_of(reported.column(index)).copy()
         rows = np.flatnonzero(prints <= AWAY).tolist()
@@ -279,7 +285,7 @@ class PendingFingerprints:
         return reported.set_column(index, SCHEMA.field(index), int64_column(prints))
 
     def _parts_of(self, window_id: int, parts: Sequence[ReadPart]) -> pa.Table:
-        """Entries for parts of versions whose rest is in later windows, as far as they were read."""
+        """Entries for versions of which later windows read the rest; each says how far the version was read."""
         farthest: dict[bytes, ReadPart] = {}
         for part in sorted(parts, key=lambda part: part.end):
             farthest[os.fsencode(self._roots.shorten(part.url))] = part
@@ -345,7 +351,7 @@ class PendingFingerprints:
             self._reports = late.report
 
     def resume(self, window_id: int, reports: int, unfinished: Sequence[str]) -> None:
-        """Go on behind what earlier runs planned; the index was restored.
+        """Continue after the windows that earlier runs planned; called when the index was restored.
 
         Args:
             window_id: The last window that they planned.

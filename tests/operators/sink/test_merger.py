@@ -122,13 +122,14 @@ def test_parquet_has_a_row_for_each_file(tmp_path: Path) -> None:
 def test_no_merged_file_exceeds_its_size_and_no_source_file_is_cut(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], max_bytes: int
 ) -> None:
-    """Originals fill files in order up to max_bytes; a larger one has a file of its own."""
+    """Originals fill files in order up to max_bytes, so that there are few; a larger one has a file of its own."""
     folder = tmp_path_factory.mktemp("sizes")
     contents = [bytes([65 + number]) * size for number, size in enumerate(sizes)]
     files = merged(contents, folder, max_bytes=max_bytes) if contents else {}
     data = [content for name, content in files.items() if not name.endswith(INDEX_SUFFIX)]
     assert b"".join(data) == b"".join(contents)
     assert all(len(content) <= max_bytes or len(set(content)) == 1 for content in data)
+    assert len(data) <= 2 * sum(sizes) / max_bytes + 1
     for before, after in itertools.pairwise(data):
         first = next((content for content in contents if after.startswith(content) and content), b"")
         assert len(before) + len(first) > max_bytes
