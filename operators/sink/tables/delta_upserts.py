@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, WriterProperties
 
+from operators.sink.tables.nested_types import nulls_of
+
 
 def upsert(handle: DeltaTable, rows: pa.Table, keys: Sequence[str], properties: CommitProperties) -> None:
     """Replace the rows that have the keys of the given ones, and add the others, in one version of the table.
@@ -24,7 +26,7 @@ def upsert(handle: DeltaTable, rows: pa.Table, keys: Sequence[str], properties: 
     # so all of those are deleted by one copy of the row, and the other copy, which matches nothing, is inserted.
     is_new = max(rows.column_names, key=len) + "_"
     keys_alone = [
-        rows[name] if name in keys else pa.nulls(len(rows), rows.field(name).type) for name in rows.column_names
+        rows[name] if name in keys else nulls_of(len(rows), rows.field(name).type) for name in rows.column_names
     ]
     copies = [
         rows.append_column(is_new, pa.repeat(True, len(rows))),

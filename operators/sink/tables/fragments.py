@@ -15,6 +15,7 @@ from dagflow.api.records import RecordBatch
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.location import join
+from operators.sink.tables.nested_types import either_type, nulls_of
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_columns import schema_of_text, schema_text
 from operators.sink.tables.table_files import stored_columns
@@ -210,7 +211,7 @@ def with_columns(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Rows with the columns of a schema, as wide as it has them, and nulls in those that they lack."""
     given = dict(zip(rows.schema.names, rows.columns, strict=True))
     columns = [
-        given[field.name].cast(field.type) if field.name in given else pa.nulls(rows.num_rows, field.type)
+        given[field.name].cast(field.type) if field.name in given else nulls_of(rows.num_rows, field.type)
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -222,5 +223,6 @@ def united(texts: Sequence[str]) -> pa.Schema:
     for field in (field for text in dict.fromkeys(texts) for field in schema_of_text(text)):
         there = fields.setdefault(field.name, field)
         if there.type != field.type:
-            fields[field.name] = there.with_type(common_type(there.type, field.type) or there.type)
+            wider = common_type(there.type, field.type) or either_type(there.type, field.type)
+            fields[field.name] = there.with_type(wider or there.type)
     return pa.schema(list(fields.values()))

@@ -33,8 +33,9 @@ from operators.sink.tables.merged_columns import (
     require_same_partitioning,
     require_typed_partition,
 )
+from operators.sink.tables.nested_types import exact_type
 from operators.sink.tables.partition_fields import IDENTITY, PartitionField
-from operators.sink.tables.table_columns import table_type, without_large
+from operators.sink.tables.table_columns import without_large
 from operators.sink.tables.upserted_rows import (
     LATE_BY_KEYS,
     REPLACED_BY_KEYS,
@@ -93,7 +94,7 @@ def _reachable(table: CatalogTable, location: str) -> str:
 def columns_of(schema: Schema) -> pa.Schema:
     """The columns of a table, in plain types."""
     found = schema_to_pyarrow(schema, include_field_ids=False)
-    return pa.schema([pa.field(each.name, table_type(each.type, without_large), each.nullable) for each in found])
+    return pa.schema([pa.field(each.name, exact_type(each.type, without_large), each.nullable) for each in found])
 
 
 def partition_fields(table: CatalogTable, handle: Handle) -> tuple[PartitionField, ...]:

@@ -33,6 +33,7 @@ from dagflow.storage.location import join
 from dagflow.storage.pending import PendingFile
 from operators.sink.tables.catalog_table import DATA
 from operators.sink.tables.iceberg_files import data_file, require_no_deletes
+from operators.sink.tables.nested_types import with_types
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_partitions import PartitionRows, partitions_of
 from operators.sink.tables.table_statistics import facts_of
@@ -164,7 +165,7 @@ class _NewFiles:
 
     def add(self, rows: pa.Table) -> None:
         """Append rows."""
-        self._held.append(rows.cast(self._columns))
+        self._held.append(with_types(rows, self._columns))
         if sum(each.nbytes for each in self._held) >= _HELD_BYTES:
             self._write()
 

@@ -15,6 +15,7 @@ from dagflow.storage.pending import PendingFile
 from operators.rescued_values import RESCUED
 from operators.sink.tables.base import Table
 from operators.sink.tables.names_apart import require_columns_apart
+from operators.sink.tables.nested_types import either_type
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_columns import is_wider, plain_schema, schema_of_text, schema_text
 from operators.sink.tables.type_widening import common_type
@@ -49,7 +50,7 @@ def merged_columns(
                     hint="add the column to the table, or drop it from the records",
                 )
             there = fields.setdefault(field.name, field)
-            wider = table.wider_type(there.type, field.type)
+            wider = _wider_type(table, there.type, field.type)
             if wider is not None:
                 fields[field.name] = there.with_type(wider)
             else:
@@ -111,7 +112,7 @@ class ColumnDecider:
     def _include(self, fields: dict[str, pa.Field], field: pa.Field) -> None:
         """Make a column as wide as a file needs it."""
         there = fields.setdefault(field.name, field)
-        if (wider := self._table.wider_type(there.type, field.type)) is not None:
+        if (wider := _wider_type(self._table, there.type, field.type)) is not None:
             fields[field.name] = there.with_type(wider)
 
     def _changes(
@@ -124,6 +125,11 @@ class ColumnDecider:
             ColumnChange(name, str(before.get(name, "")), str(after[name]), self.causes.get(name, ""))
             for name in changed
         )
+
+
+def _wider_type(table: Table, there: pa.DataType, given: pa.DataType) -> pa.DataType | None:
+    """The type that a column gets to take the values of a file, where less may be null than the table allows."""
+    return there if either_type(there, given) == there else table.wider_type(there, given)
 
 
 def _type_of_most(kinds: Counter[pa.DataType]) -> pa.DataType:

@@ -28,8 +28,9 @@ from operators.sink.tables.merged_columns import (
     require_same_partitioning,
     require_typed_partition,
 )
+from operators.sink.tables.nested_types import table_type
 from operators.sink.tables.partition_fields import PartitionField
-from operators.sink.tables.table_columns import schema_of_text, table_type, without_large
+from operators.sink.tables.table_columns import schema_of_text, without_large
 from operators.sink.tables.type_widening import common_type_of_readers
 
 _PARTITION = re.compile(r"([^=]+)=(.*)")

@@ -10,31 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.rescued_values import RESCUED
-
-ColumnTypes = Callable[[pa.DataType], pa.DataType]
-"""Gives the type that a kind of table has for one of Arrow's; raises ValueError where it has none."""
-
-
-def table_type(kind: pa.DataType, leaf: ColumnTypes) -> pa.DataType:
-    """The type of a table's column, also within lists, structs and maps.
-
-    Args:
-        kind: Arrow's type.
-        leaf: Gives the types of what is not nested.
-
-    Raises:
-        ValueError: A table has no such type.
-    """
-    types = pa.types
-    if types.is_dictionary(kind):
-        return table_type(kind.value_type, leaf)
-    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind) or types.is_list_view(kind):
-        return pa.list_(table_type(kind.value_type, leaf))
-    if types.is_map(kind):
-        return pa.map_(table_type(kind.key_type, leaf), table_type(kind.item_type, leaf))
-    if types.is_struct(kind):
-        return pa.struct([pa.field(field.name, table_type(field.type, leaf)) for field in kind])
-    return leaf(kind)
+from operators.sink.tables.nested_types import ColumnTypes, exact_type, nullable_type, table_type, with_required
 
 
 def without_large(kind: pa.DataType) -> pa.DataType:
@@ -44,7 +20,7 @@ def without_large(kind: pa.DataType) -> pa.DataType:
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
     """Names and types only, so that schemas can be compared; the items of lists have one name."""
-    return pa.schema([pa.field(field.name, table_type(field.type, lambda kind: kind)) for field in schema])
+    return pa.schema([pa.field(field.name, exact_type(field.type, lambda kind: kind)) for field in schema])
 
 
 def schema_text(schema: pa.Schema) -> str:
@@ -160,7 +136,7 @@ class TableColumns:
             return self._known
         fields = []
         for field in self._known:
-            kind, row = field.type, None
+            kind, row = nullable_type(field.type), None
             column = typed.get(field.name)
             if column is not None and column.type != kind and field.name not in self._partition_by:
                 given = self._type_of(field.name, column.type)
@@ -202,6 +178,14 @@ class TableColumns:
 
     def _cast(self, field: pa.Field, column: pa.Array, rescued: Rescued) -> pa.Array:
         """A column as the table has it; no value is changed."""
+        nullable = self._nullable(field.with_type(nullable_type(field.type)), column, rescued)
+        try:
+            return with_required(nullable, field.type, field.name)
+        except ValueError as error:
+            raise ValueError(f"{self._name}: {error}") from None
+
+    def _nullable(self, field: pa.Field, column: pa.Array, rescued: Rescued) -> pa.Array:
+        """As _cast, in a type of which no member is required."""
         if column.type == field.type:
             return column
         kind, target = self._type_of(field.name, column.type), field.type

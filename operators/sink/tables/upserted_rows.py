@@ -16,6 +16,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PendingFile
 from operators.files.python_file import PythonFile
 from operators.sink.tables.base import Table
+from operators.sink.tables.nested_types import nulls_of
 from operators.sink.tables.newest_rows import newest_of
 from operators.sink.tables.partition_fields import PartitionField
 
@@ -57,7 +58,7 @@ def _read(storage: StorageContext, file: PendingFile) -> pa.Table:
 def _as_columns(rows: pa.Table, columns: pa.Schema) -> pa.Table:
     """Rows with all columns of a table, and in their order."""
     found = [
-        rows[field.name].cast(field.type) if field.name in rows.schema.names else pa.nulls(len(rows), field.type)
+        rows[field.name].cast(field.type) if field.name in rows.schema.names else nulls_of(len(rows), field.type)
         for field in columns
     ]
     return pa.table(found, schema=pa.schema([field.with_nullable(True) for field in columns]))

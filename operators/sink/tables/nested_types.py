@@ -1,0 +1,143 @@
+"""Types of nested columns, whose members may be required, and columns of such types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+ColumnTypes = Callable[[pa.DataType], pa.DataType]
+"""Gives the type that a kind of table has for one of Arrow's; raises ValueError where it has none."""
+
+
+def table_type(kind: pa.DataType, leaf: ColumnTypes) -> pa.DataType:
+    """The type of a new table's column, also within lists, structs and maps: any member may be null.
+
+    Args:
+        kind: Arrow's type.
+        leaf: Gives the types of what is not nested.
+
+    Raises:
+        ValueError: A table has no such type.
+    """
+    return _rebuilt(kind, leaf, lambda part: True)
+
+
+def exact_type(kind: pa.DataType, leaf: ColumnTypes) -> pa.DataType:
+    """As table_type, and the members are required that are so in the given type."""
+    return _rebuilt(kind, leaf, lambda part: bool(part.nullable))
+
+
+def nullable_type(kind: pa.DataType) -> pa.DataType:
+    """The type in which any member may be null."""
+    return table_type(kind, lambda leaf: leaf)
+
+
+def either_type(kind: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """The type that takes the values of two types, which differ in what is required; None where more differs."""
+    own, others = _parts(kind), _parts(other)
+    if not own or kind.id != other.id or [part.name for part in own] != [part.name for part in others]:
+        return kind if kind == other else None
+    parts = []
+    for part, another in zip(own, others, strict=True):
+        if (found := either_type(part.type, another.type)) is None:
+            return None
+        parts.append(pa.field(part.name, found, part.nullable or another.nullable))
+    return _of_parts(kind, parts)
+
+
+def _rebuilt(kind: pa.DataType, leaf: ColumnTypes, is_nullable: Callable[[pa.Field], bool]) -> pa.DataType:
+    if pa.types.is_dictionary(kind):
+        return _rebuilt(kind.value_type, leaf, is_nullable)
+    if not (pa.types.is_struct(kind) or _parts(kind)):
+        return leaf(kind)
+    parts = [pa.field(part.name, _rebuilt(part.type, leaf, is_nullable), is_nullable(part)) for part in _parts(kind)]
+    return _of_parts(kind, parts)
+
+
+def _parts(kind: pa.DataType) -> list[pa.Field]:
+    """The members of a struct, the items of a list, or keys and values of a map; the latter have one name in all."""
+    types = pa.types
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind) or types.is_list_view(kind):
+        return [kind.value_field.with_name("item")]
+    if types.is_map(kind):
+        return [kind.key_field.with_name("key"), kind.item_field.with_name("value")]
+    return list(kind) if types.is_struct(kind) else []
+
+
+def _of_parts(kind: pa.DataType, parts: Sequence[pa.Field]) -> pa.DataType:
+    if pa.types.is_map(kind):
+        return pa.map_(parts[0].with_nullable(False), parts[1])
+    return pa.struct(parts) if pa.types.is_struct(kind) else pa.list_(parts[0])
+
+
+def with_required(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
+    """A column in a type of which members are required.
+
+    A cast would refuse it where a struct is null: then its members are null as well, and that is allowed.
+
+    Args:
+        column: The column, in `nullable_type(kind)`.
+        kind: The type.
+        name: What messages call the column.
+
+    Raises:
+        ValueError: A required member is null.
+    """
+    if column.type == kind:
+        return column
+    if pa.types.is_struct(kind):
+        parts = [_member(column, part, field, name) for part, field in zip(column.flatten(), kind, strict=True)]
+        return pa.StructArray.from_arrays(parts, fields=list(kind), mask=column.is_null())
+    parts = _parts(kind)
+    if pa.types.is_map(kind):
+        # Of lists there are functions that heed slices, and leave out what lies behind a null.
+        column = column.cast(pa.list_(pa.struct(_parts(column.type))))
+    lengths = column.value_lengths().fill_null(0).to_numpy()
+    offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
+    values = column.flatten()
+    if pa.types.is_map(kind):
+        keys, items = with_required(values, pa.struct(parts), name).flatten()
+        return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=column.is_null())
+    if values.null_count and not parts[0].nullable:
+        raise _null_error(f"{name}.item", values.null_count)
+    values = with_required(values, parts[0].type, f"{name}.item")
+    return pa.ListArray.from_arrays(offsets, values, type=kind, mask=column.is_null())
+
+
+def _member(column: pa.Array, part: pa.Array, field: pa.Field, name: str) -> pa.Array:
+    """A member of a struct, which is null where the struct is."""
+    path = f"{name}.{field.name}"
+    if not field.nullable and part.null_count > column.null_count:
+        raise _null_error(path, part.null_count - column.null_count)
+    part = with_required(part, field.type, path)
+    if field.nullable or not part.null_count:
+        return part
+    # Parquet has no null for it, so below a null there is some value, which no reader shows.
+    some = pa.array([None], pa.struct([field])).field(0)
+    rows = pc.if_else(part.is_valid(), pa.array(np.arange(len(part))), len(part))
+    return pa.concat_arrays([part, some]).take(rows)
+
+
+def _null_error(path: str, count: int) -> ValueError:
+    return ValueError(f"no null is allowed in '{path}', and {count} of its values are null")
+
+
+def nulls_of(count: int, kind: pa.DataType) -> pa.Array:
+    """A column of nulls, in a type of which members may be required."""
+    return with_required(pa.nulls(count, nullable_type(kind)), kind, "")
+
+
+def with_types(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Rows in the types of a schema, of which members may be required.
+
+    Raises:
+        ValueError: A required member is null, or a column is of another type.
+    """
+    columns = []
+    for field in schema:
+        chunks = rows[field.name].cast(nullable_type(field.type)).chunks
+        columns.append(pa.chunked_array([with_required(each, field.type, field.name) for each in chunks], field.type))
+    return pa.table(columns, schema=schema)
