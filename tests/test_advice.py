@@ -302,6 +302,8 @@ FOLLOWED = {
     "name one as operator.port": BEFORE,
     "use table: delta:PATH": BEFORE,
     "add '…' to upsert_by": BEFORE,
+    "take another column for partition_by": "operators/sink/tables/test_delta_upserts.py::"
+    "test_partitions_by_numbers_with_a_fraction_are_refused",
     "give each query an operator": BEFORE,
     "take it out": BEFORE,
     "give it another name with as": BEFORE,

@@ -9,7 +9,7 @@ from deltalake import DeltaTable as Handle
 
 from dagflow.errors import DagflowError
 from dagflow.storage.context import StorageContext
-from operators.sink.tables.delta_log import DeltaLog, columns_of, refusals
+from operators.sink.tables.delta_log import DeltaLog, columns_of, refusals, rows_of
 from operators.sink.tables.delta_table import DeltaTable
 
 
@@ -50,4 +50,4 @@ class DeltaReader:
             StorageError: They cannot be read.
         """
         with refusals(self._table):
-            yield from self._handle.to_pyarrow_table(columns=list(names)).to_batches()
+            yield from rows_of(self._handle, names).to_batches()

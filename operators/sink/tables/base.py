@@ -148,6 +148,17 @@ class Table(ABC):
                 f"add '{others[0]}' to upsert_by, or do not partition by it"
             )
 
+    def require_replaceable(self, columns: pa.Schema, partition_by: Sequence[PartitionField]) -> None:  # noqa: B027
+        """Refuse columns with which the kind of table cannot replace rows.
+
+        Args:
+            columns: The columns of the table, as far as they are known.
+            partition_by: What it is partitioned by.
+
+        Raises:
+            ValueError: There is one.
+        """
+
     def require_plain(self, kind: str) -> None:
         """Refuse partitioning by anything but columns.
 

@@ -17,6 +17,7 @@ from dagflow.storage.file_stat import FileStat
 from dagflow.storage.location import is_local, join, name_of, parent
 from operators.sink.tables.base import Table
 from operators.sink.tables.merged_columns import require_same_partitioning
+from operators.sink.tables.nested_types import with_types
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_columns import plain_schema
 from operators.sink.tables.upserted_rows import require_keys
@@ -155,6 +156,29 @@ def columns_of(handle: DeltaTable) -> pa.Schema:
     return pa.schema([field.with_nullable(found.field(field.name).nullable) for field in plain])
 
 
+def rows_of(handle: DeltaTable, names: Sequence[str] | None = None) -> pa.Table:
+    """The rows of a table, in any order.
+
+    Args:
+        handle: The table.
+        names: The columns that are wanted; None for all.
+
+    Raises:
+        DeltaError: They cannot be read.
+    """
+    columns = columns_of(handle)
+    wanted = [*columns.names] if names is None else [*names]
+    # Of such a number in a partition, deltalake tells pyarrow another text: 0.-5 for -0.5.
+    if not any(_is_fraction(columns.field(name).type) for name in handle.metadata().partition_columns):
+        return handle.to_pyarrow_table(columns=wanted)
+    schema = pa.schema([columns.field(name) for name in wanted])
+    return with_types(pa.table(handle.scan(columns=wanted)), schema)
+
+
+def _is_fraction(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_decimal(kind) and kind.scale)
+
+
 def require_writable(table: Table, handle: DeltaTable) -> None:
     """Refuse a table in which files would break a rule that only its own writers know.
 
@@ -208,4 +232,4 @@ def _require_replaceable(table: Table, handle: DeltaTable) -> None:
             hint="let upsert_by name columns for another table, or leave it out to add rows",
         )
     partition_by = [PartitionField(name) for name in handle.metadata().partition_columns]
-    require_keys(table, columns_of(handle).names, partition_by)
+    require_keys(table, columns_of(handle), partition_by)

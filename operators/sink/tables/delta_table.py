@@ -12,6 +12,7 @@ from dagflow.api.transactions import Target
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted, scheme_of
 from operators.sink.tables.base import Table, TableShape
+from operators.sink.tables.partition_fields import PartitionField
 
 
 class DeltaTable(Table):
@@ -46,6 +47,17 @@ class DeltaTable(Table):
     def column_type(self, kind: pa.DataType) -> pa.DataType:
         """The primitive types of Delta; times of day, which it lacks, are text."""
         return delta_type(kind)
+
+    def require_replaceable(self, columns: pa.Schema, partition_by: Sequence[PartitionField]) -> None:
+        """Refuse partitions by numbers with a fraction: for -0.5 deltalake's merge writes 0.-5, which no reader takes."""
+        for name in (field.column for field in partition_by if self.upsert_by):
+            kind = columns.field(name).type if name in columns.names else None
+            if kind is not None and pa.types.is_decimal(kind) and kind.scale:
+                raise ValueError(
+                    f"upsert_by: the table is partitioned by '{name}', which is {kind}, and deltalake would make the "
+                    "table unreadable with a negative number; take another column for partition_by, or one in which a "
+                    "Select before the table has the number as text"
+                )
 
     def shape(self, storage: StorageContext) -> TableShape:
         """Read the newest version."""

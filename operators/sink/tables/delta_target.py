@@ -13,7 +13,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.file_stat import FileStat
 from dagflow.storage.pending import PendingFile
 from operators.sink.tables.base import Table, TableShape
-from operators.sink.tables.delta_log import DeltaLog, columns_of, refusals, require_writable
+from operators.sink.tables.delta_log import DeltaLog, columns_of, refusals, require_writable, rows_of
 from operators.sink.tables.delta_state import DeltaState
 from operators.sink.tables.merged_columns import (
     ColumnDecider,
@@ -107,7 +107,7 @@ class DeltaTarget(Target):
     def rows(self) -> pa.Table | None:
         """The rows of the newest version."""
         handle = self._log.opened()
-        return None if handle is None else handle.to_pyarrow_table()
+        return None if handle is None else rows_of(handle)
 
     def sync(self) -> None:
         """Sync the newest entry of the log, which deltalake leaves to the system."""

@@ -24,7 +24,8 @@ def require_takes(table: Table, shape: TableShape, expected: pa.Schema) -> None:
 
     Raises:
         LookupError: There is no table yet, and a column is missing that it would be partitioned by.
-        ValueError: It cannot be made of such columns, or two of them differ in case only.
+        ValueError: It cannot be made of such columns, its rows could not be replaced, or two of the columns differ in
+            case only.
     """
     given = [field for field in expected if not pa.types.is_null(field.type)]
     if shape.columns is None or table.may_grow:
@@ -39,6 +40,7 @@ def require_takes(table: Table, shape: TableShape, expected: pa.Schema) -> None:
     # No rows, so that this is about columns only.
     rows, _ = TableColumns(table.name, table.column_type, None).fit(pa.RecordBatch.from_pylist([], schema=expected))
     require_columns(rows, [field.column for field in fields])
+    table.require_replaceable(rows.schema, fields)
     for field in fields:
         field.values(rows.column(field.column))
         if field.transform == IDENTITY:

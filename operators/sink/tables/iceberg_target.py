@@ -131,7 +131,7 @@ def require_writable(table: CatalogTable, handle: Handle) -> None:
     partition_by = partition_fields(table, handle)
     require_same_partitioning(table, [str(field) for field in partition_by])
     if table.upsert_by:
-        require_keys(table, columns_of(handle.schema()).names, partition_by)
+        require_keys(table, columns_of(handle.schema()), partition_by)
         require_no_deletes(table.name, handle.current_snapshot(), handle.io)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PendingFile
 from operators.files.python_file import PythonFile
 from operators.sink.tables.base import Table
+from operators.sink.tables.merged_columns import facts_of_file
 from operators.sink.tables.nested_types import nulls_of
 from operators.sink.tables.newest_rows import newest_of
 from operators.sink.tables.partition_fields import PartitionField
@@ -89,26 +90,34 @@ def remove(storage: StorageContext, files: Iterable[PendingFile]) -> None:
             storage.backend(file.final_url).files.remove(file.final_url)
 
 
-def require_keys(table: Table, columns: Sequence[str], partition_by: Sequence[PartitionField]) -> None:
-    """Refuse a table that is there and lacks keys, or has a key in several partitions.
+def require_keys(table: Table, columns: pa.Schema, partition_by: Sequence[PartitionField]) -> None:
+    """Refuse a table that is there and lacks keys, has a key in several partitions, or cannot replace its rows.
 
     Raises:
         DagflowError: It does.
     """
-    missing = [name for name in table.upsert_by if name not in columns]
+    missing = [name for name in table.upsert_by if name not in columns.names]
     if missing:
         raise DagflowError(
-            f"{table.name} has no column '{missing[0]}' for upsert_by; it has {', '.join(columns)}",
+            f"{table.name} has no column '{missing[0]}' for upsert_by; it has {', '.join(columns.names)}",
             hint="let upsert_by name columns of the table, or let table name another one",
         )
-    try:
+    with _refusals(table):
         table.require_keys_of(partition_by)
+        table.require_replaceable(columns, partition_by)
+
+
+@contextlib.contextmanager
+def _refusals(table: Table) -> Iterator[None]:
+    """Turn what a table says of its keys into a DagflowError."""
+    try:
+        yield
     except ValueError as error:
         raise DagflowError(f"{table.name}: {error}") from error
 
 
 def require_typed_keys(table: Table, files: Sequence[PendingFile], columns: pa.Schema) -> None:
-    """Refuse files with which a table has no type of a key.
+    """Refuse files with which a table has no type of a key, or cannot replace its rows.
 
     Args:
         table: The table.
@@ -116,7 +125,7 @@ def require_typed_keys(table: Table, files: Sequence[PendingFile], columns: pa.S
         columns: The columns of the table that takes them.
 
     Raises:
-        DagflowError: All values of the key are null.
+        DagflowError: All values of the key are null, or a column of the partition is of a type that cannot be replaced.
     """
     for name in table.upsert_by if files else ():
         if name not in columns.names:
@@ -125,3 +134,7 @@ def require_typed_keys(table: Table, files: Sequence[PendingFile], columns: pa.S
                 "are null",
                 hint="give the column a type upstream, or make the table before",
             )
+    if files:
+        partition_by = [PartitionField.parse(text) for text in facts_of_file(files[-1]).partition]
+        with _refusals(table):
+            table.require_replaceable(columns, partition_by)

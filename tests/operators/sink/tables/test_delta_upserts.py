@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -62,3 +63,22 @@ def test_a_table_with_deletion_vectors_is_refused(tmp_path: Path) -> None:
     entry.write_text("".join(f"{json.dumps(each)}\n" for each in actions))
     with pytest.raises(DagflowError, match="has deletion vectors, with which upsert_by cannot replace rows"):
         write(tmp_path, columns(k=["a"]), upsert_by="k")
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_partitions_by_numbers_with_a_fraction_are_refused(tmp_path: Path, is_there: bool) -> None:
+    """Where deltalake would write 0.-5 for -0.5; whole numbers, and numbers as text, are taken."""
+    by_text = columns(k=["a"], n=["-0.5"])
+    assert write(tmp_path / "text", by_text, upsert_by=["k", "n"], partition_by="n")["n"].to_pylist() == ["-0.5"]
+    for scale, value in ((0, Decimal(-5)), (1, Decimal("-0.5"))):
+        root, keys = tmp_path / str(scale), {"upsert_by": ["k", "n"], "partition_by": "n"}
+        batch = columns(k=["a"], n=pa.array([value], pa.decimal128(9, scale)))
+        if is_there:
+            table = DeltaTable.create(str(root / "table"), Schema.from_arrow(batch.schema), partition_by=["n"])
+        if scale:
+            with pytest.raises(DagflowError, match=r"partitioned by 'n', which is decimal128\(9, 1\), and deltalake"):
+                write(root, batch, **keys)
+            assert not is_there or DeltaTable(str(root / "table")).version() == table.version()
+            assert is_there or not DeltaTable.is_deltatable(str(root / "table"))
+        else:
+            assert write(root, batch, **keys)["n"].to_pylist() == [value]
