@@ -289,9 +289,22 @@ class Rescued:
 def _plain_value(value: pa.Scalar) -> Any:
     """A value as Python has it; as text where Python has no such type, such as one for nanoseconds."""
     try:
-        return value.as_py()
+        return _given(value.as_py())
     except ValueError:
         return str(value.cast(pa.string()) if not pa.types.is_nested(value.type) else value)
+
+
+def _given(value: Any) -> Any:
+    """A value without null members: in a batch, structs have the members of all of its records."""
+    match value:
+        case dict():
+            return {name: _given(member) for name, member in value.items() if member is not None}
+        case list():
+            return [_given(item) for item in value]
+        case tuple():
+            return tuple(_given(item) for item in value)
+        case _:
+            return value
 
 
 def _fitting(name: str, column: pa.Array, target: pa.DataType, rescued: Rescued, start: int) -> Iterator[pa.Array]:
