@@ -49,7 +49,7 @@ class DeltaTable(Table):
         return delta_type(kind)
 
     def require_replaceable(self, columns: pa.Schema, partition_by: Sequence[PartitionField]) -> None:
-        """Refuse partitions by numbers with a fraction: for -0.5 deltalake's merge writes 0.-5, which no reader takes."""
+        """Refuse partitions by numbers with a fraction: of -0.5 deltalake's merge makes 0.-5, which no reader takes."""
         for name in (field.column for field in partition_by if self.upsert_by):
             kind = columns.field(name).type if name in columns.names else None
             if kind is not None and pa.types.is_decimal(kind) and kind.scale:
