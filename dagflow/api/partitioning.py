@@ -14,6 +14,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timezone
 from decimal import MAX_PREC, Context, Decimal
 from enum import Enum
 from typing import Any, ClassVar
@@ -182,7 +183,7 @@ class BooleanKey(Enum):
         return str(self.value)
 
 
-Key = bytes | str | int | float | Decimal | bool | BooleanKey | None
+Key = bytes | str | int | float | Decimal | bool | BooleanKey | datetime | None
 """What may be a key: a value of a column."""
 
 _OF_ONE_FORM = frozenset((bytes, str, int))
@@ -190,15 +191,17 @@ _EXACT = Context(prec=MAX_PREC)
 
 
 def canonical(key: Key) -> Key:
-    """The form of a key that all keys equal to it have, and no other key.
+    """The form of a key that equals this form of all keys equal to it, and of no other key.
 
     Numbers are equal whatever their types and digits: 2, 2.0 and a decimal 2.00 are 2. There is one NaN. A truth
-    value is no number.
+    value is no number. Timestamps with time zones are equal if they are the same instant.
     """
     if type(key) in _OF_ONE_FORM:
         return key
     if isinstance(key, bool):
         return BooleanKey(key)
+    if isinstance(key, datetime):
+        return _with_fixed_offset(key)
     if not isinstance(key, float | Decimal):
         return key
     if key != key:
@@ -213,12 +216,26 @@ def canonical(key: Key) -> Key:
     return near if near == key else key.normalize(_EXACT)
 
 
+def _with_fixed_offset(key: datetime) -> datetime:
+    # In the hour that a time zone repeats, a time of that zone equals no time of another zone, also not the one that a
+    # checkpoint gives back (PEP 495). With a fixed offset times are equal whenever their instants are.
+    offset = key.utcoffset()
+    return key if offset is None else key.replace(tzinfo=timezone(offset), fold=0)
+
+
 def key_bytes(key: Key) -> bytes:
-    """A key as the bytes that stand for it; equal keys have equal bytes, also 2 in one column and 2.0 in another."""
+    """A key as text, in UTF-8, or the bytes that it is: 2.0 as 2, a timestamp with the offset of its time zone."""
     if isinstance(key, bytes):
         return key
     key = canonical(key)
     return b"" if key is None else str(key).encode("utf-8", "surrogateescape")
+
+
+def _hashed_bytes(key: Key) -> bytes:
+    """The bytes that a key is hashed by: equal keys have equal bytes, whatever their types and time zones."""
+    if isinstance(key, datetime) and key.utcoffset() is not None:
+        key = key.astimezone(UTC)
+    return key_bytes(key)
 
 
 def _mixed(hashes: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
@@ -246,7 +263,7 @@ def hashes_of(keys: pa.Array | pa.ChunkedArray) -> npt.NDArray[np.uint32]:
 
 
 def _hashes_of(keys: Iterable[Key]) -> npt.NDArray[np.uint32]:
-    return _mixed(np.fromiter((zlib.crc32(key_bytes(key)) for key in keys), np.uint32))
+    return _mixed(np.fromiter((zlib.crc32(_hashed_bytes(key)) for key in keys), np.uint32))
 
 
 def partitions_of(keys: pa.Array | pa.ChunkedArray, partitions: int) -> npt.NDArray[np.int64]:

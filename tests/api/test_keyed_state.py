@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
@@ -158,6 +159,20 @@ def test_keys_of_every_type_come_back(value_type: type | None) -> None:
     assert [*values.values()] == list(range(len(keys)))
     assert gone == ["gone", math.nan]
     assert (b"\x80\x05" in segment.data) == (value_type is None)
+
+
+@pytest.mark.parametrize("value_type", [int, None])
+@pytest.mark.parametrize("hour", [0, 1])
+def test_a_key_in_an_hour_that_a_time_zone_repeats_is_found(hour: int, value_type: type | None) -> None:
+    """In each window it is the key that it was in the window before."""
+    key: Any = datetime(2020, 10, 25, hour, 30, tzinfo=UTC).astimezone(ZoneInfo("Europe/Paris"))
+    snapshot = KeyedSnapshot()
+    for window in range(3):
+        state: KeyedState[int] = KeyedState(snapshot, value_type)
+        assert state.get(key, 0) == window
+        state[key] = window + 1
+        snapshot = state.snapshot()
+        assert len(state) == 1
 
 
 def test_keyed_state_of_an_unknown_version_is_refused() -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from datetime import UTC, datetime
 from decimal import Decimal
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -76,6 +78,34 @@ def test_decimals_are_one_key_whatever_their_columns_scale() -> None:
     numbers = ["1.2", "2", "-0.25", "12345678901234567890.5"]
     columns = [pa.array(list(map(Decimal, numbers)), pa.decimal128(38, scale)) for scale in (2, 5)]
     assert hashes_of(columns[0]).tolist() == hashes_of(columns[1]).tolist()
+
+
+# Half past two and half past three of Paris on two days: clocks were put back at three, and there was no half past two.
+INSTANTS = [datetime(2020, 10, 25, hour, 30, tzinfo=UTC) for hour in (0, 1)]
+INSTANTS += [datetime(2020, 3, 29, 1, 30, tzinfo=UTC)]
+
+
+@pytest.mark.parametrize("instant", INSTANTS, ids=str)
+def test_one_instant_is_one_key_in_every_time_zone(instant: datetime) -> None:
+    """Also in the hour that a time zone repeats, where Python finds a time of that zone equal to no other one."""
+    zones = ["UTC", "Europe/Paris", "America/Lima"]
+    columns = [pa.array(INSTANTS, pa.timestamp("us", zone)) for zone in [*zones, "+05:30"]]
+    assert len({tuple(hashes_of(column).tolist()) for column in columns}) == 1
+    keys = [instant.astimezone(ZoneInfo(zone)) for zone in zones]
+    forms = {canonical(key) for key in keys}
+    assert forms == {instant}
+    assert forms.isdisjoint(map(canonical, set(INSTANTS) - {instant}))
+
+
+def test_a_timestamp_is_shown_with_the_offset_of_its_zone() -> None:
+    """A naive one has none."""
+    paris = ZoneInfo("Europe/Paris")
+    assert [key_bytes(instant.astimezone(paris)) for instant in INSTANTS] == [
+        b"2020-10-25 02:30:00+02:00",
+        b"2020-10-25 02:30:00+01:00",
+        b"2020-03-29 03:30:00+02:00",
+    ]
+    assert key_bytes(datetime(2020, 10, 25, 2, 30)) == b"2020-10-25 02:30:00"
 
 
 def test_hashes_do_not_depend_on_the_process() -> None:
