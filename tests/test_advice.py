@@ -162,6 +162,10 @@ FOLLOWED = {
     "connect the splitter's files_metadata_output": AGAIN,
     "emit b'' for an empty record": AGAIN,
     "emit them in several batches": AGAIN,
+    "let the type of each field say what it holds": "execution/test_state_codec.py::"
+    "test_a_run_goes_on_when_the_type_says_what_a_field_holds",
+    "let value_type say what all values are": "api/test_keyed_state.py::"
+    "test_a_run_goes_on_when_values_are_what_their_type_says",
     "use the very keys that": "api/test_keyed_state.py::test_a_run_goes_on_with_the_very_keys_or_one_partition",
     "a class of tuples is a frozen dataclass": "journal/test_planned_tuples.py::"
     "test_a_run_goes_on_when_the_operator_is_mended",

@@ -12,11 +12,12 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, ClassVar, Generic, TypeVar
 
-from msgspec import Raw, msgpack
+from msgspec import Raw, ValidationError, msgpack
 
 from dagflow.api.context import OperatorContext
 from dagflow.api.operator import Capability, Operator
 from dagflow.api.partitioning import BooleanKey, Key, canonical, partitions_of_keys
+from dagflow.api.restored_values import decode_values, encode_values, shown_type
 from dagflow.errors import START_OVER, JournalError
 
 V = TypeVar("V")
@@ -87,11 +88,16 @@ class Segment:
             values: Values by key.
             gone: Keys that were deleted.
             value_type: The type of the values; None to pickle them.
+
+        Raises:
+            ValueError: A value would not come back as it is.
         """
         absent = list(gone)
-        held: Any = list(values.values())
+        held: Any
         if value_type is None:
-            held = msgpack.Ext(_PICKLED, pickle.dumps(held, protocol=5))
+            held = msgpack.Ext(_PICKLED, pickle.dumps(list(values.values()), protocol=5))
+        else:
+            held = Raw(encode_values(values, value_type))
         data = msgpack.encode((_VERSION, Raw(_encode_keys(list(values))), Raw(_encode_keys(absent)), held))
         has_pickle = value_type is None or not {*map(type, values), *map(type, absent)} <= _DATA_KEYS
         return cls("", len(values) + len(absent), data, hashlib.sha256(data).digest() if has_pickle else b"")
@@ -100,7 +106,7 @@ class Segment:
         """The values and the deleted keys that of() was given.
 
         Raises:
-            JournalError: The data is of a version that this program does not know.
+            JournalError: The data is of a version that this program does not know, or the values are of another type.
         """
         has_pickle = bool(self.pickle_sha256)
         if has_pickle and hashlib.sha256(self.data).digest() != self.pickle_sha256:
@@ -120,8 +126,18 @@ class Segment:
                 raise self._refused("holds pickles, and is not signed")
             values = pickle.loads(msgpack.decode(held).data)
         else:
-            values = msgpack.decode(held, type=list[value_type])  # type: ignore[valid-type]  # known at run time only
+            values = self._values_of(held, value_type)
         return dict(zip(_with_one_nan(keys), values, strict=True)), _with_one_nan(gone)
+
+    def _values_of(self, held: Raw, value_type: type) -> list[Any]:
+        try:
+            return decode_values(held, value_type)
+        except ValidationError as error:
+            raise JournalError(
+                f"keyed state has values of another form than {shown_type(value_type)}: {error}",
+                url=self._url,
+                hint=f"run the version that wrote it, or {START_OVER}",
+            ) from error
 
     def with_checksum(self) -> Segment:
         """The segment with the checksum that of() gives it for its pickles; unpickles nothing."""
@@ -139,10 +155,14 @@ class Segment:
             raise self._refused("holds pickled keys, and is not signed")
         return _READER_BY_CODE[code](bytes(data).decode("utf-8", "surrogatepass"))
 
+    @property
+    def _url(self) -> str:
+        return f"segments/{self.name}" if self.name else "journal"
+
     def _refused(self, what: str) -> JournalError:
         return JournalError(
             f"the segment of keyed state {what}: unpickling runs code",
-            url=f"segments/{self.name}" if self.name else "journal",
+            url=self._url,
             hint="if no other user could write to the checkpoint: dagflow sign CHECKPOINT; else restore it from a copy",
         )
 
@@ -300,7 +320,11 @@ class KeyedState(Generic[V]):
         return _as_set(self._changed)
 
     def snapshot(self) -> KeyedSnapshot:
-        """The state, for the window's commit."""
+        """The state, for the window's commit.
+
+        Raises:
+            ValueError: A value would not come back as it is.
+        """
         if touched := self._changed | self._given:
             values = {key: self._values[key] for key in touched if key in self._values}
             gone = (key for key in touched if key not in values)
@@ -334,7 +358,7 @@ class KeyedOperator(Operator, Rescalable):
     """
 
     value_type: ClassVar[type | None] = None
-    """The type of the state's values: a frozen dataclass, int, str, …; None: they are pickled."""
+    """The type of the state's values: a frozen dataclass, int, dict[int, str], …; None: they are pickled."""
 
     _state: KeyedState[Any]
     _place: tuple[int, int]
@@ -354,7 +378,7 @@ class KeyedOperator(Operator, Rescalable):
 
         Raises:
             ValueError: A key was set that is at home in another partition, where a change of their number would move
-                it.
+                it; or a value would not come back as it is.
         """
         self._require_own_keys()
         snapshot = self._state.snapshot()

@@ -10,7 +10,9 @@ import msgspec
 from dagflow.api.control import SourceEventListener
 from dagflow.api.keyed_state import KeyedSnapshot, Segment
 from dagflow.api.operator import Operator, PreScan
+from dagflow.api.restored_values import difference
 from dagflow.errors import START_OVER, JournalError, OperatorError, text_of
+from dagflow.journal.frames import as_read
 from dagflow.journal.saved_state import SavedSegment, SavedState
 
 
@@ -58,7 +60,8 @@ class StateCodec:
             partition: The partition, for messages.
 
         Raises:
-            OperatorError: It is not of the declared type, its fields are not, or it cannot be pickled.
+            OperatorError: It is not of the declared type, its fields are not, it would come back as another one, or it
+                cannot be pickled.
         """
         if isinstance(state, KeyedSnapshot):
             segments = [SavedSegment(each.name, each.size, each.data, each.pickle_sha256) for each in state.segments]
@@ -74,10 +77,9 @@ class StateCodec:
             what = f"returned {type(state).__name__}, and the operator declares {self._type.__name__}"
             raise self._refused(what, window_id, partition)
         try:
-            data = msgspec.to_builtins(state, str_keys=True)
-            # What the next run could not take back must not be committed.
-            msgspec.convert(data, self._type, str_keys=True)
-            return SavedState(self._version, data=data)
+            data = as_read(msgspec.to_builtins(state, str_keys=True))
+            # What the next window could not take back as it is must not be committed.
+            restored = msgspec.convert(data, self._type, str_keys=True)
         except msgspec.ValidationError as error:
             what = f"returned {self._type.__name__} with other values than its fields say: {error}"
             raise self._refused(what, window_id, partition) from error
@@ -85,6 +87,10 @@ class StateCodec:
             what = f"returned {self._type.__name__} that cannot be written as JSON: {error}"
             hint = "its fields may be text, numbers, bytes, None, lists, mappings, and dataclasses of these"
             raise self._refused(what, window_id, partition, hint) from error
+        if (found := difference(state, restored)) is not None:
+            what = f"returned {type(state).__name__}, which is not kept as it is: {found}"
+            raise self._refused(what, window_id, partition, hint="let the type of each field say what it holds")
+        return SavedState(self._version, data=data)
 
     def _refused(self, what: str, window_id: int, partition: int, hint: str = "") -> OperatorError:
         return OperatorError(

@@ -69,6 +69,11 @@ def compressed(value: Any) -> Compressed:
     return Compressed(_written(value))
 
 
+def as_read(value: Any) -> Any:
+    """A JSON value as decode() gives it after encode(): with lists in the place of tuples."""
+    return _read(_written(value))
+
+
 def decompressed(value: Any) -> Any:
     """The value that compressed() was given; any other as it is."""
     return _read(value.text) if isinstance(value, Compressed) else value

@@ -296,3 +296,63 @@ def test_a_run_goes_on_with_the_very_keys_or_one_partition(tmp_path: Path, other
         work(True, BY_RECORD)
     work(other, partition)
     assert published(tmp_path) == [b"a=2", b"b=2", b"c=2", b"d=2"]
+
+
+class SumNumbers(KeyedOperator):
+    """Adds the numbers of each record up, by its letter."""
+
+    value_type = int
+    input = DropComments.input
+    output = DropComments.output
+
+    @input.each
+    def take(self, record: bytes) -> None:
+        """Add it."""
+        key, number = record[:1], float(record[1:])
+        self.state[key] = self.state.get(key, 0) + (int(number) if number.is_integer() else number)
+
+    def end_window(self) -> None:
+        """Emit the sums that have changed."""
+        for key in self.state.changed:
+            self.output.emit(b"%s=%.1f" % (key, self.state[key]))
+
+
+class SumFloats(SumNumbers):
+    """Mended: the type says what all values are."""
+
+    value_type = float
+
+
+class SumInts(SumNumbers):
+    """Mended: all values are what the type says."""
+
+    def take(self, record: bytes) -> None:
+        """Add a whole number."""
+        key = record[:1]
+        self.state[key] = self.state.get(key, 0) + int(float(record[1:]))
+
+
+@pytest.mark.parametrize(("mended", "sums"), [(SumFloats, [b"a=1.0", b"a=3.5"]), (SumInts, [b"a=1.0", b"a=3.0"])])
+def test_a_run_goes_on_when_values_are_what_their_type_says(
+    tmp_path: Path, mended: type[KeyedOperator], sums: list[bytes]
+) -> None:
+    """A value that could not be restored is refused before its window is committed, and the operator can be mended."""
+
+    def work(middle: KeyedOperator) -> None:
+        app = app_of(tmp_path, [b"a1", b"a2.5"], per_window=1, middle=middle)
+        node = replace(app.operators["middle"], partition=1)
+        run(replace(app, operators={**app.operators, "middle": node}), runtime=InlineRuntime)
+
+    with pytest.raises(OperatorError, match=r"window 2, .*a value for key b'a' .*= int does not keep, 3\.5: Expected"):
+        work(SumNumbers())
+    work(mended())
+    assert published(tmp_path) == sums
+
+
+def test_values_of_another_type_than_the_one_that_wrote_them_are_refused() -> None:
+    """With the way out, as for any other state."""
+    segment = Segment.of({"a": 1.5}, (), float)
+    with pytest.raises(
+        JournalError, match=r"(?s)another form than int: Expected `int`.*\n.*run the version that wrote"
+    ):
+        segment.unpack(int)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagflow import Operator
+from dagflow import Operator, OperatorContext
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import JournalError, OperatorError
 from dagflow.execution.state_codec import StateCodec
@@ -25,7 +27,7 @@ from dagflow.journal.frames import decode_all, encode
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.operators import OperatorHarness
-from tests.engine.sample_app import app_of
+from tests.engine.sample_app import app_of, published
 from tests.execution.sample_operators import DropComments, Total
 
 ROOT = Path(__file__).parents[2]
@@ -203,6 +205,111 @@ def test_a_state_with_other_values_than_its_fields_say_is_refused() -> None:
     wrong: Any = 0.5
     with pytest.raises(OperatorError, match=r"snapshot\(\) returned Mean with other values.*`int`, got `float`"):
         codec.encode(Mean(wrong), 1)
+
+
+@dataclass(frozen=True)
+class Vague:
+    """Says little about what it holds."""
+
+    held: Any
+
+
+class Odd(Enum):
+    """Is not what JSON says of it."""
+
+    ONE = 1
+
+
+CHANGED: list[tuple[Any, str]] = [
+    ({1: 1}, "held {1: 1} would come back as {'1': 1}"),
+    ({1: 1, "1": 2}, "held {1: 1, '1': 2} would come back as {'1': 2}"),
+    ([1, b"a"], "held[1] b'a' would come back as 'YQ=='"),
+    ([(1, 2)], "held[0] (1, 2) would come back as [1, 2]"),
+    ({"a": {1}}, "held['a'] {1} would come back as [1]"),
+    (Mean(1), "held Mean(mean=1) would come back as {'mean': 1}"),
+    (Odd.ONE, "held <Odd.ONE: 1> would come back as 1"),
+]
+
+
+@pytest.mark.parametrize(("held", "text"), CHANGED, ids=[text for _, text in CHANGED])
+def test_a_state_that_would_come_back_as_another_one_is_refused(held: Any, text: str) -> None:
+    """Before it is committed, with the part that would be lost."""
+    with pytest.raises(
+        OperatorError, match=re.escape(f"snapshot() returned Vague, which is not kept as it is: {text}")
+    ):
+        StateCodec("op", "snapshot", Vague, 1).encode(Vague(held), 1)
+
+
+@pytest.mark.parametrize("held", [math.nan, [math.nan, None, {"a": [1.5, "b"]}], "\ud800", 2**70], ids=repr)
+def test_a_state_of_any_type_that_comes_back_is_kept(held: Any) -> None:
+    """What JSON says of it is all that there is, also of what is equal to nothing."""
+    codec = StateCodec("op", "snapshot", Vague, 1)
+    assert repr(codec.decode(codec.encode(Vague(held)))) == repr(Vague(held))
+
+
+@dataclass(frozen=True)
+class Lengths:
+    """How many records there are of each length."""
+
+    counts: dict[int, int]
+
+
+@dataclass(frozen=True)
+class VagueLengths:
+    """The same, by a type that says less."""
+
+    counts: dict[Any, int]
+
+
+class CountLengths(Operator):
+    """Counts records of more than one byte by their lengths, and emits the counts of each window."""
+
+    state_type = VagueLengths
+    input = DropComments.input
+    output = DropComments.output
+
+    def setup(self, context: OperatorContext) -> None:
+        """Begin with none."""
+        self.counts: dict[int, int] = {}
+
+    @input.each
+    def take(self, record: bytes) -> None:
+        """Count it."""
+        if len(record) > 1:
+            self.counts[len(record)] = self.counts.get(len(record), 0) + 1
+
+    def end_window(self) -> None:
+        """Emit the counts."""
+        self.output.emit(str(self.counts).replace(" ", "").encode())
+
+    def snapshot(self) -> Any:
+        """The counts."""
+        assert self.state_type is not None
+        return self.state_type(self.counts)
+
+    def restore(self, state: Any) -> None:
+        """Count on."""
+        self.counts = state.counts
+
+
+class CountLengthsByType(CountLengths):
+    """Mended."""
+
+    state_type = Lengths
+
+
+def test_a_run_goes_on_when_the_type_says_what_a_field_holds(tmp_path: Path) -> None:
+    """Behind windows that were committed, as the error advises; each record counts once."""
+
+    def work(middle: Operator) -> None:
+        app = app_of(tmp_path, [b"a", b"bb bb", b"bb ccc"], per_window=1, middle=middle)
+        node = replace(app.operators["middle"], partition=1)
+        run(replace(app, operators={**app.operators, "middle": node}), runtime=InlineRuntime)
+
+    with pytest.raises(OperatorError, match=r"window 2, .*\n.*let the type of each field say what it holds"):
+        work(CountLengths())
+    work(CountLengthsByType())
+    assert published(tmp_path) == [b"{2:2}", b"{2:3,3:1}", b"{}"]
 
 
 class Forgets(Operator):
