@@ -27,6 +27,9 @@ from dagflow.api.operator import Capability
 from dagflow.api.properties import HasProperties
 from dagflow.api.records import RecordBatch
 
+MAX_PARTITIONS = 100_000
+"""More than any cluster runs at once, and few enough to plan."""
+
 
 @dataclass(frozen=True, slots=True)
 class BacklogStats:
@@ -86,7 +89,7 @@ class Partitioner(Capability):
 
     @abstractmethod
     def define_partitions(self, stats: BacklogStats) -> int:
-        """The number of partitions from now on, at least 1.
+        """The number of partitions from now on, from 1 to 100,000.
 
         Called once at the start, with partitions = 0, and then whenever the stats listener asks.
         """

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from dagflow.api.partitioning import BacklogStats, Partitioner, StatsListener
+from dagflow.api.partitioning import MAX_PARTITIONS, BacklogStats, Partitioner, StatsListener
 from dagflow.engine.window_sizing import PartitionSpeeds
 from dagflow.errors import OperatorError, text_of
 from dagflow.plan.physical import PhysicalPlan
@@ -47,14 +47,35 @@ def _errors_of(stage: str, decider: object, method: str) -> Iterator[None]:
         raise OperatorError(text, operator=stage, trace=traceback.format_exc()) from error
 
 
-def defined(stage: str, decider: Partitioner, stats: BacklogStats) -> int:
-    """The partition count that a policy defines, at least 1.
+def asked_for(stage: str, decider: Partitioner, stats: BacklogStats) -> int:
+    """The partition count that a policy defines, at least 1; it may be more than can be planned.
 
     Raises:
-        OperatorError: The policy raised, or its answer is not a whole number.
+        OperatorError: The policy raised, or its answer is no such number.
     """
     with _errors_of(stage, decider, "define_partitions"):
-        return max(operator.index(decider.define_partitions(stats)), 1)
+        answer = decider.define_partitions(stats)
+        count = operator.index(answer)
+    if isinstance(answer, bool) or count < 1:
+        raise _wrong_count(stage, decider, answer)
+    return count
+
+
+def defined(stage: str, decider: Partitioner, stats: BacklogStats) -> int:
+    """The partition count that a policy defines.
+
+    Raises:
+        OperatorError: The policy raised, or its answer is not a whole number from 1 to MAX_PARTITIONS.
+    """
+    count = asked_for(stage, decider, stats)
+    if count > MAX_PARTITIONS:
+        raise _wrong_count(stage, decider, count)
+    return count
+
+
+def _wrong_count(stage: str, decider: Partitioner, answer: object) -> OperatorError:
+    text = f"{type(decider).__name__}.define_partitions() returned {answer!r}, and not a whole number from 1 to"
+    return OperatorError(f"{text} {MAX_PARTITIONS:,}", operator=stage)
 
 
 def repartitioned(stage: str, decider: object, stats: BacklogStats) -> tuple[int, str] | None:

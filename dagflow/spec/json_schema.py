@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from dagflow.api.partitioning import MAX_PARTITIONS
 from dagflow.spec.app_reader import MAX_WINDOW_MILLIS
 from dagflow.spec.app_spec import RETAINED_WINDOWS, STALL_WARNING_MILLIS
 from dagflow.spec.case_reader import CASE_KEYS
@@ -13,7 +14,6 @@ from dagflow.spec.class_lookup import OPERATOR, POLICY, built_in
 from dagflow.spec.graph_reader import NAME, Direction
 from dagflow.spec.head_reader import APP_NAME
 from dagflow.spec.known_names import KnownNames
-from dagflow.spec.operator_reader import MAX_PARTITIONS
 from dagflow.spec.property_schema import FROM_ENVIRONMENT, class_names, properties_schema, when
 from dagflow.spec.signal_schema import signals_schema
 

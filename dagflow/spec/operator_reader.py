@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from dagflow.api.partitioning import ByName, StreamCodec
+from dagflow.api.partitioning import MAX_PARTITIONS, ByName, StreamCodec
 from dagflow.spec.app_spec import KeyedPartition, OperatorSpec, Partition, PolicySpec
 from dagflow.spec.class_lookup import (
     CODEC,
@@ -26,8 +26,6 @@ from dagflow.spec.yaml_tree import Mapping, Node, Scalar, plain
 POLICY_KEYS = ("class", "properties")
 OPERATOR_KEYS = ("class", "properties", "partition", "partitioner")
 PARTITION_KEYS = ("by", "count")
-MAX_PARTITIONS = 100_000
-"""More than any cluster runs at once, and few enough to plan."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+import pytest
+
+from dagflow.api.partitioning import MAX_PARTITIONS, BacklogStats, PartitionPolicy
 from dagflow.engine.run import run
+from dagflow.engine.scaling import defined
+from dagflow.errors import OperatorError
 from dagflow.execution.messages import WindowJob
 from dagflow.execution.program import Program
 from dagflow.report.status import status
@@ -44,3 +51,27 @@ def test_a_stage_that_nobody_decides_for_grows_with_the_cluster(tmp_path: Path) 
     assert partitions[1:] == [101, 105, 105, 105]
     assert lines(tmp_path / "out") == [b"a", b"b", b"c", b"d", b"e", b"f", b"g", b"h"]
     assert status(app.attributes.checkpoint, StorageContext.default()).partitions["lines"].last == 105
+
+
+class Fixed(PartitionPolicy):
+    """Always gives the same answer."""
+
+    answer: Any
+
+    def define_partitions(self, stats: BacklogStats) -> int:
+        """That answer."""
+        return self.answer  # type: ignore[no-any-return]  # any mistake
+
+
+@pytest.mark.parametrize("answer", [1, MAX_PARTITIONS, np.int64(3)])
+def test_a_policy_decides_how_many_partitions_there_are(answer: int) -> None:
+    """Any whole number that an app may give itself."""
+    assert defined("head", Fixed(answer=answer), BacklogStats(0, 0, 0)) == answer
+
+
+@pytest.mark.parametrize("answer", [0, -1, True, MAX_PARTITIONS + 1, 10**9])
+def test_a_policy_cannot_ask_for_what_an_app_cannot(answer: int) -> None:
+    """A run with so many partitions would never begin."""
+    what = rf"operator 'head': Fixed.define_partitions\(\) returned {answer}, and not a whole number from 1 to 100,000"
+    with pytest.raises(OperatorError, match=what):
+        defined("head", Fixed(answer=answer), BacklogStats(0, 0, 0))

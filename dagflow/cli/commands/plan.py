@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from dagflow.api.partitioning import BacklogStats, Partitioner
+from dagflow.api.partitioning import MAX_PARTITIONS, BacklogStats, Partitioner
 from dagflow.cli import output
 from dagflow.cli.figures import duration
 from dagflow.cli.locations import load
@@ -14,7 +14,7 @@ from dagflow.cli.output import definitions
 from dagflow.cli.shared_options import Settings, set_option, verbose_option
 from dagflow.cli.size_option import size_in_bytes
 from dagflow.engine.estimate import estimate
-from dagflow.engine.scaling import defined
+from dagflow.engine.scaling import asked_for, defined
 from dagflow.engine.scaling_simulation import SimulationStep, read_trace, simulate
 from dagflow.errors import DagflowError
 from dagflow.plan.logical import LogicalPlan
@@ -112,9 +112,11 @@ def _simulated(logical: LogicalPlan, physical: PhysicalPlan, trace: str, rate: i
 
 def _range(name: str, head: Partitioner) -> int | str:
     least = most = defined(name, head, BacklogStats(0, 0, 0))
-    # A policy may go up in steps, each of which has to be asked for; one without an end is not asked for ever.
+    # A policy may go up in steps, each of which has to be asked for; one without an end is not asked for ever, and may
+    # ask for more than a run that has less to do.
     for _ in range(_STEPS):
-        most = max(most, defined(name, head, BacklogStats(0, most, _ENDLESS, _ENDLESS, 1.0)))
+        asked = asked_for(name, head, BacklogStats(0, most, _ENDLESS, _ENDLESS, 1.0))
+        most = max(most, min(asked, MAX_PARTITIONS))
     return least if most <= least else f"{least} to {most}"
 
 

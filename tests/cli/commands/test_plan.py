@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dagflow.api.partitioning import BacklogStats, PartitionPolicy
 from dagflow.engine.run import RunOptions, run
 from dagflow.plan.load import load_app
 from dagflow.plan.render.explain import FORMATS
@@ -115,3 +116,22 @@ def test_a_backlog_is_played_through_the_partitioners(folder: Path) -> None:
     assert (code, out) == (2, "") and err.startswith("none.csv: the trace cannot be read")
     code, _, err = invoke("plan", "app.yaml", "--simulate", "trace.csv", "--bytes-per-second", "fast")
     assert code == 2 and "'fast' is not a size" in err
+
+
+class Proportional(PartitionPolicy):
+    """One partition for each thousand tuples, without an end."""
+
+    def define_partitions(self, stats: BacklogStats) -> int:
+        """As many as there are thousands."""
+        return 1 + stats.backlog // 1000
+
+
+def test_a_plan_shows_no_more_partitions_than_there_can_be(folder: Path) -> None:
+    """Of a policy without a limit, which no run asks as the plan does."""
+    app = (folder / "app.yaml").read_text()
+    policed = app.replace("reader: {", "reader: {partitioner: {class: tests.cli.commands.test_plan.Proportional}, ", 1)
+    assert policed != app
+    (folder / "app.yaml").write_text(policed)
+    code, out, err = invoke("plan", "app.yaml")
+    assert (code, err) == (0, "")
+    assert "stage 0: 1 to 100000 partitions" in out
