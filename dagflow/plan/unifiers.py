@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import Port
-from dagflow.errors import PlanError, Problem
+from dagflow.errors import PlanError, Problem, text_of
 from dagflow.plan.fusing import in_topological_order
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge, PortRef
@@ -24,7 +26,8 @@ def unified(logical: LogicalPlan) -> LogicalPlan:
     An operator that is in one partition needs none: because the app says so, or because it is parallel to one that is.
 
     Raises:
-        PlanError: A unifier does not fit its port, or parts an operator from the upstream that it is parallel to.
+        PlanError: An operator gives no unifier, or one that does not fit its port or parts an operator from the
+            upstream that it is parallel to.
     """
     unifiers: dict[str, dict[str, OperatorNode]] = {}
     moved: dict[PortRef, PortRef] = {}
@@ -40,7 +43,11 @@ def unified(logical: LogicalPlan) -> LogicalPlan:
         if not isinstance(node.operator, Unified) or node.is_control or name in single:
             continue
         for port in sorted({edge.source.port for edge in logical.edges if edge.source.operator == name}):
-            unifier = node.operator.unifier(port)
+            try:
+                unifier = _asked(node.operator, port)
+            except _WrongUnifierError as error:
+                problems.append(_problem(logical, name, str(error)))
+                continue
             if unifier is None:
                 continue
             ref = PortRef(unifier_name(name, port), "output")
@@ -50,7 +57,7 @@ def unified(logical: LogicalPlan) -> LogicalPlan:
             added.append(Edge(ref.operator, PortRef(name, port), PortRef(ref.operator, "input")))
             if not _fits(node.operator.output_ports[port], unifier):
                 problems.append(_problem(logical, name, f"the unifier of its port '{port}' does not fit the port"))
-    if not moved:
+    if not moved and not problems:
         return logical
     edges = tuple(replace(edge, source=moved.get(edge.source, edge.source)) for edge in logical.edges)
     nodes: dict[str, OperatorNode] = {}
@@ -63,6 +70,30 @@ def unified(logical: LogicalPlan) -> LogicalPlan:
     if problems:
         raise PlanError(problems)
     return plan
+
+
+class _WrongUnifierError(Exception):
+    """What an author's unifier() did, as a clause."""
+
+
+def _asked(operator: Unified, port: str) -> Operator | None:
+    """What an operator gives as the unifier of a port.
+
+    Raises:
+        _WrongUnifierError: It raised, or gave something else.
+    """
+    try:
+        unifier: object = operator.unifier(port)
+    except Exception as error:
+        line = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(line.filename).name}:{line.lineno}"
+        raise _WrongUnifierError(
+            f"unifier('{port}') raised {type(error).__name__}({text_of(error)}) at {place}"
+        ) from error
+    if unifier is None or isinstance(unifier, Operator):
+        return unifier
+    what = f"the class {unifier.__name__}" if isinstance(unifier, type) else f"a {type(unifier).__name__}"
+    raise _WrongUnifierError(f"unifier('{port}') returned {what}, and not an operator or None")
 
 
 def _fits(port: Port, unifier: Operator) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -46,6 +47,18 @@ class Unfitting(Operator, Unified):
         return Lines()
 
 
+class Failing(Unfitting):
+    """Gives no unifier."""
+
+    how: str = "raises"
+
+    def unifier(self, port: str) -> Any:
+        """Something else, or nothing."""
+        if self.how == "raises":
+            raise ValueError("boo")
+        return Lines if self.how == "class" else "Lines"
+
+
 def test_a_unifier_stands_between_the_operator_and_its_receivers(tmp_path: Path) -> None:
     """In one partition, with what is parallel to the operator beside it."""
     (tmp_path / "app.yaml").write_text(APP)
@@ -83,4 +96,23 @@ def test_a_unifier_must_fit_its_port(tmp_path: Path) -> None:
         ["source.out lines.samples", "lines.records odd.input", "odd.output end.input"],
     )
     with pytest.raises(PlanError, match="operator 'odd': the unifier of its port 'output' does not fit"):
+        unified(app)
+
+
+NO_UNIFIER = {
+    "raises": r"operator 'odd': unifier\('output'\) raised ValueError\(boo\) at test_unifiers.py:\d+",
+    "class": r"operator 'odd': unifier\('output'\) returned the class Lines, and not an operator or None",
+    "text": r"operator 'odd': unifier\('output'\) returned a str, and not an operator or None",
+}
+
+
+@pytest.mark.parametrize("how", NO_UNIFIER)
+def test_an_operator_that_gives_no_unifier_is_named(tmp_path: Path, how: str) -> None:
+    """A mistake of an author is one of the app; the others are told as well."""
+    app = dag(
+        tmp_path,
+        {"source": Source(texts=[b"a"]), "lines": Lines(), "odd": Failing(how=how), "end": Unfitting()},
+        ["source.out lines.samples", "lines.records odd.input", "odd.output end.input"],
+    )
+    with pytest.raises(PlanError, match=NO_UNIFIER[how]):
         unified(app)
