@@ -40,7 +40,7 @@ class Rescalable(Capability):
 
     @abstractmethod
     def split_state(self, state: Any, partitions: int) -> Sequence[Any]:
-        """The state of each of so many partitions, None for none."""
+        """The state of each of so many partitions, in order; None for none."""
 
 
 _VERSION = 1

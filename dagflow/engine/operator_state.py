@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from dagflow.api.keyed_state import KeyedOperator, Rescalable
 from dagflow.api.operator import Operator
 from dagflow.engine.segments import SegmentStore
 from dagflow.errors import START_OVER, DagflowError, JournalError, PlanError, Problem
+from dagflow.execution.failures import BrokenContractError, located
 from dagflow.execution.messages import TaskResult
 from dagflow.execution.state_codec import StateCodec
 from dagflow.journal.saved_state import SavedSegment, SavedState
@@ -166,7 +168,8 @@ class OperatorStates:
             partitions: The window's partition counts by stage head; 0 for a stage that does not run.
 
         Raises:
-            DagflowError: An operator that cannot move its state has another number of partitions than before.
+            DagflowError: An operator that cannot move its state has another number of partitions than before, or one
+                that can has failed to.
         """
         states = {}
         running = {name: stage for name, stage in self._stages.items() if partitions[stage.head]}
@@ -185,9 +188,13 @@ class OperatorStates:
             return whole
         operator = self._require_movable(name, partitions)
         codec = StateCodec.of_snapshots(name, self._operators[name])
-        merged = operator.merge_states([None if state is None else codec.decode(state) for state in whole])
-        shares = operator.split_state(merged, partitions)
-        return [None if share is None else codec.encode(share) for share in shares]
+        states = [None if state is None else codec.decode(state) for state in whole]
+        with located(name, operator.merge_states):
+            merged = operator.merge_states(states)
+        with located(name, operator.split_state):
+            shares = _shares(operator.split_state(merged, partitions), partitions)
+        codec = StateCodec.of_shares(name, self._operators[name])
+        return [None if share is None else codec.encode(share, -1, p) for p, share in enumerate(shares)]
 
     def _whole(self, state: SavedState) -> SavedState:
         """The state with the data of every segment."""
@@ -229,6 +236,20 @@ class OperatorStates:
             return segment
         self._data[name] = segment.data
         return replace(segment, name=name, data=b"")
+
+
+def _shares(returned: object, partitions: int) -> list[Any]:
+    """What split_state() has returned.
+
+    Raises:
+        BrokenContractError: It is not a state, or None, for each partition.
+    """
+    if not isinstance(returned, Iterable):
+        raise BrokenContractError(f"returned {type(returned).__name__}, and not a state or None for each partition")
+    shares = list(returned)
+    if len(shares) != partitions:
+        raise BrokenContractError(f"returned {len(shares)} states for {partitions} partitions")
+    return shares
 
 
 def _segments_of(states_by_operator: PartitionStates) -> Iterator[SavedSegment]:

@@ -42,6 +42,11 @@ class StateCodec:
         return cls(name, "snapshot", operator.state_type, operator.state_version)
 
     @classmethod
+    def of_shares(cls, name: str, operator: Operator) -> StateCodec:
+        """For what Rescalable.split_state returns."""
+        return cls(name, "split_state", operator.state_type, operator.state_version)
+
+    @classmethod
     def of_prescans(cls, name: str, prescan: PreScan) -> StateCodec:
         """For what PreScan.snapshot returns."""
         return cls(name, "prescan().snapshot", prescan.state_type, prescan.state_version)

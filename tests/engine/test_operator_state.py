@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagflow import Operator
+from dagflow.api.keyed_state import Rescalable
 from dagflow.api.partitioning import ByName
 from dagflow.engine import operator_state as states
 from dagflow.engine import segments as segment_store
 from dagflow.engine.run import RunOptions, RuntimeFactory, run
-from dagflow.errors import DagflowError, JournalError, PlanError
+from dagflow.errors import DagflowError, JournalError, OperatorError, PlanError
 from dagflow.execution.messages import WindowJob
 from dagflow.journal.frames import encode
 from dagflow.journal.log import load
@@ -189,6 +191,46 @@ def test_state_that_cannot_move_is_not_misplaced(tmp_path: Path) -> None:
     run(keyed_app(tmp_path, Total(), None), runtime=lambda program: InlineRuntime(program, parallelism=7))
     totals = [int(total) for total in published(tmp_path)]
     assert sum(sorted(totals)[-2:]) == len(WORDS)
+
+
+class Moving(Total, Rescalable):
+    """Keeps all of its state in the first partition, unless it has a mistake."""
+
+    mistake: str = ""
+
+    def merge_states(self, states: Sequence[Any]) -> Any:
+        """The sum."""
+        if self.mistake == "merge":
+            raise KeyError("boo")
+        return sum(state or 0 for state in states)
+
+    def split_state(self, state: Any, partitions: int) -> Any:
+        """One that has all."""
+        if self.mistake == "split":
+            raise ValueError("boo")
+        shares = {"none": None, "few": [state], "many": [*[None] * partitions, state]}
+        return shares.get(self.mistake, [state, *[None] * (partitions - 1)])
+
+
+NOT_MOVED = {
+    "merge": r"operator 'keyed': merge_states\(\) raised KeyError\('boo'\)",
+    "split": r"operator 'keyed': split_state\(\) raised ValueError\(boo\)\n    at .*test_operator_state.py",
+    "none": r"operator 'keyed': split_state\(\) returned NoneType, and not a state or None for each partition",
+    "few": r"operator 'keyed': split_state\(\) returned 1 states for 3 partitions",
+    "many": r"operator 'keyed': split_state\(\) returned 4 states for 3 partitions",
+}
+
+
+@pytest.mark.parametrize("mistake", NOT_MOVED)
+def test_an_operator_that_fails_to_move_its_state_is_named(tmp_path: Path, mistake: str) -> None:
+    """Nothing of the state is dropped, and the run goes on when the operator is mended."""
+    with pytest.raises(DagflowError, match="the lights went out"):
+        run(keyed_app(tmp_path, Moving(), by_record(2)), runtime=until(1))
+    with pytest.raises(OperatorError, match=NOT_MOVED[mistake]):
+        run(keyed_app(tmp_path, Moving(mistake=mistake), by_record(3)), runtime=InlineRuntime)
+    run(keyed_app(tmp_path, Moving(), by_record(3)), runtime=InlineRuntime)
+    last = [path.read_bytes() for path in (tmp_path / "out").glob("part-00000006-*")]
+    assert sum(map(int, b"".join(last).split())) == len(b" ".join(TEXTS).split())
 
 
 def test_state_that_cannot_move_stays_in_its_first_partitions(tmp_path: Path) -> None:
