@@ -18,11 +18,10 @@ from dagflow.errors import DagflowError, OperatorError
 from dagflow.execution.emitted_records import PIECE_RECORDS, PieceSource, call_with_each
 from dagflow.execution.failures import (
     FAILURES,
-    INTERRUPTIONS,
-    LOCATED_ERRORS,
     NO_INPUT,
     BrokenContractError,
     FailedInput,
+    is_complete,
     operator_error,
     shown_record,
 )
@@ -74,6 +73,7 @@ class Chain:
         edges: Edges between them.
         counters: Counts by operator, which the operators' contexts share.
         partition: The partition, for errors; -1 in the driver.
+        owns_process: Whether it works in a process of a task.
 
     Attributes:
         active_call: What it works on now; None for nothing.
@@ -89,11 +89,13 @@ class Chain:
         counters: Mapping[str, Counts],
         *,
         partition: int = -1,
+        owns_process: bool = False,
     ) -> None:
         self.operators = dict(operators)
         self.counters = counters
         self.window_id = -1
         self.partition = partition
+        self._owns_process = owns_process
         self.buffers: dict[PortRef, PortBuffer] = {}
         self.clock = OperatorClock(self.operators)
         self._taken = Counters()
@@ -291,11 +293,7 @@ class Chain:
             raise self._failure(active_call.operator, method, error, FailedInput.of(active_call.payload)) from error
 
     def _is_complete(self, error: BaseException) -> bool:
-        """Whether an error is raised as it is, without the operator's place."""
-        if isinstance(error, (*LOCATED_ERRORS, *INTERRUPTIONS)):
-            return True
-        # In the driver a service may have raised: that Spark has not started is not the operator's failure.
-        return isinstance(error, DagflowError) and self.partition < 0
+        return is_complete(error, self.partition, self._owns_process)
 
     def _failure(
         self, operator: str, method: Callable[..., Any], error: BaseException, failed: FailedInput = NO_INPUT

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sysconfig
+import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -29,11 +30,8 @@ LOCATED_ERRORS = (OperatorError, RecordError, StorageError, JournalError, AppErr
 """Errors that name their place themselves, or whose type decides what happens next; all others get a place."""
 
 FAILURES = (BaseException,)
-"""What counts as a failure of an operator, but for INTERRUPTIONS; after sys.exit(), or an exception of an author's that
-is no Exception, Spark would only say that the task is gone."""
-
-INTERRUPTIONS = (GeneratorExit, KeyboardInterrupt)
-"""What is raised in an operator from outside."""
+"""What counts as a failure of an operator, unless it is raised from outside; after sys.exit(), or an exception of an
+author's that is no Exception, Spark would only say that the task is gone."""
 
 
 _OTHERS_CODE = tuple(
@@ -122,6 +120,23 @@ def operator_error(
     )
 
 
+def is_complete(error: BaseException, partition: int, owns_process: bool) -> bool:
+    """Whether an error that a call of an operator ended with is raised as it is, without the operator's place.
+
+    Args:
+        error: The error, in the frame that called the operator.
+        partition: The partition; -1 in the driver.
+        owns_process: Whether the operator works in a process of a task, which signals do not interrupt.
+    """
+    if isinstance(error, GeneratorExit):
+        # One that ends the frame itself, in a yield, is from outside; the operator's own comes from a frame below.
+        return error.__traceback__ is None or error.__traceback__.tb_next is None
+    if isinstance(error, KeyboardInterrupt):
+        return not owns_process and threading.current_thread() is threading.main_thread()
+    # In the driver a service may have raised: that Spark has not started is not the operator's failure.
+    return isinstance(error, LOCATED_ERRORS) or (isinstance(error, DagflowError) and partition < 0)
+
+
 @contextlib.contextmanager
 def located(operator: str, method: Callable[..., Any]) -> Iterator[None]:
     """Let what an operator's method raises in the driver name the operator; errors of dagflow are complete.
@@ -131,7 +146,7 @@ def located(operator: str, method: Callable[..., Any]) -> Iterator[None]:
     """
     try:
         yield
-    except (DagflowError, *INTERRUPTIONS):
+    except (DagflowError, GeneratorExit, KeyboardInterrupt):
         raise
     except FAILURES as error:
         raise operator_error(error, method, operator, -1, -1, NO_INPUT) from error

@@ -87,7 +87,8 @@ class StageTask:
         self._held: dict[str, bytes] = {}
         operators = {name: self._loaded(name) for name in stage.operators}
         self._counters: dict[str, Counts] = {name: Counts() for name in stage.operators}
-        self._chain = Chain(operators, stage.edges, self._counters, partition=partition)
+        own = host.owns_process
+        self._chain = Chain(operators, stage.edges, self._counters, partition=partition, owns_process=own)
         self._records = program.records if program.records is not None and program.records.attach(self._chain) else None
         watched = ChainWatch(self._chain, lambda: self._progress.bytes_read, program.limits.warning_s)
         self._watch = TaskWatch(program.limits, host, self._work_in, watched, self._give_sign, send)

@@ -155,7 +155,7 @@ def _reply(arrived: bytes, program: Program, send: Callable[[TaskMessage], None]
         return pickle.dumps(Reply(result), protocol=5)
     except DagflowError as error:
         failure = error
-    except Exception as error:
+    except BaseException as error:  # no signal raises here: it is an author's, and would end the process without a word
         failure = DagflowError(f"a task failed: {type(error).__name__}: {text_of(error)}")
     return pickle.dumps(Reply(error=failure), protocol=5)
 

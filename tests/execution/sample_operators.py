@@ -208,6 +208,7 @@ ERRORS = {
     "KeyError": KeyError("host"),
     "DagflowError": DagflowError("the amount is negative", hint="ask the shop"),
     "SystemExit": SystemExit(3),
+    "GeneratorExit": GeneratorExit(),
     "RecordError": RecordError("no amount", url="logs/b.txt", offset=7, length=1),
     "TransientStorageError": TransientStorageError("busy", url="s3://b"),
     "SourceChangedError": SourceChangedError("changed", url="s3://b"),

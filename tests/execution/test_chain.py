@@ -220,6 +220,18 @@ def test_an_operator_that_exits_has_failed() -> None:
         run_operator(Broken(error="SystemExit"), [b"bad"])
 
 
+def test_what_ends_a_generator_is_a_failure_of_an_operator_that_raises_it() -> None:
+    """Where the chain itself is closed, in a pause of the operator, it is none."""
+    with pytest.raises(OperatorError, match=r"check\(\) raised GeneratorExit\(\)"):
+        run_operator(Broken(error="GeneratorExit"), [b"bad"])
+    chain = Chain({"lines": Lines()}, [], {}, partition=0)
+    chain.begin_window(1)
+    steps = chain.feed(PortRef("lines", "samples"), [Sample("a", b"1 2")])
+    next(steps)
+    steps.close()
+    assert not chain.calls
+
+
 def test_an_item_of_the_wrong_type_is_refused_at_the_port() -> None:
     """What the port does not carry never reaches the next operator."""
 

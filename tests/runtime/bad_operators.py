@@ -61,6 +61,16 @@ def raise_long() -> None:
     raise ValueError("head " + "x" * 50_000_000 + " tail")
 
 
+def leave_a_generator() -> None:
+    """Raise what Python ends generators with."""
+    raise GeneratorExit("left")
+
+
+def interrupt() -> None:
+    """Raise what Python makes of Ctrl-C."""
+    raise KeyboardInterrupt("stop")
+
+
 def lack_memory() -> None:
     """Ask for more memory than there is."""
     bytearray(1 << 60)
@@ -104,11 +114,15 @@ FAILING: dict[str, tuple[Callable[[], object], str]] = {
     "odd": (raise_odd, "raised Odd("),
     "mute": (raise_mute, "raised Mute(its text cannot be shown: __str__ raised LookupError)"),
     "long": (raise_long, "xxx … 50 MB left out … xxx"),
+    "generator": (leave_a_generator, "raised GeneratorExit(left)"),
     "memory": (lack_memory, "raised MemoryError()"),
     "recursion": (recurse, "raised RecursionError(maximum recursion depth exceeded"),
     "warning": (warn, "raised DeprecationWarning(old)"),
 }
 """What fails a task, and what its message says."""
+
+INTERRUPTING = {"interrupt": (interrupt, "raised KeyboardInterrupt(stop)")}
+"""The same, of what a user may do to the main thread of a driver."""
 
 DYING: dict[str, tuple[Callable[[], object], str]] = {
     "exit at once": (lambda: os._exit(3), "its Python process was killed 4 times, or called os._exit()"),
@@ -145,6 +159,6 @@ class Misbehaving(Lines):
     @Lines.samples.each
     def read(self, sample: Sample) -> Iterator[None]:
         """Misbehave, and go on."""
-        failing = FAILING.get(self.how) or DYING.get(self.how)
+        failing = {**FAILING, **INTERRUPTING, **DYING}.get(self.how)
         (failing[0] if failing else {**HARMLESS, "native": hold_python}[self.how])()
         yield from super().read(sample)

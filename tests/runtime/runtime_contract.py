@@ -134,6 +134,20 @@ def published(results: list[TaskResult], root: Path) -> dict[str, bytes]:
 TEXTS = [b"a #b c", b"d", b"#e", b"f g h i", b"", b"j " * 50]
 
 
+def require_failure_is_told(start: Start, tmp_path: Path, how: str, message: str) -> None:
+    """Let an operator fail, and look at what the runtime says of it."""
+    operators = {**operators_of(tmp_path), "lines": Misbehaving(how=how)}
+    runtime = start(Program.of("app", exchanging_plan(), operators))
+    results = runtime.submit(window([b"a b"])).result()
+    (failure,) = [result for result in results if result.error is not None]
+    assert isinstance(failure.error, OperatorError)
+    assert (failure.error.operator, failure.error.partition, failure.files) == ("lines", 0, ())
+    assert message in failure.error.message and failure.error.message.endswith(" of s0 [0, 3)")
+    assert how == "recursion" or "\n    at tests/runtime/bad_operators.py:" in str(failure.error)
+    assert len(pickle.dumps(failure.error)) < 50_000
+    runtime.close()
+
+
 class RuntimeContract:
     """What every runtime promises; a test class for a runtime inherits it and has a fixture `start`."""
 
@@ -256,16 +270,7 @@ class RuntimeContract:
     @pytest.mark.parametrize("how", FAILING)
     def test_a_failure_of_any_kind_names_operator_and_file(self, start: Start, tmp_path: Path, how: str) -> None:
         """Whatever an author's code raises, it arrives as one short error, and no file waits to be published."""
-        operators = {**operators_of(tmp_path), "lines": Misbehaving(how=how)}
-        runtime = start(Program.of("app", exchanging_plan(), operators))
-        results = runtime.submit(window([b"a b"])).result()
-        (failure,) = [result for result in results if result.error is not None]
-        assert isinstance(failure.error, OperatorError)
-        assert (failure.error.operator, failure.error.partition, failure.files) == ("lines", 0, ())
-        assert FAILING[how][1] in failure.error.message and failure.error.message.endswith(" of s0 [0, 3)")
-        assert how == "recursion" or "\n    at tests/runtime/bad_operators.py:" in str(failure.error)
-        assert len(pickle.dumps(failure.error)) < 50_000
-        runtime.close()
+        require_failure_is_told(start, tmp_path, how, FAILING[how][1])
 
     def test_what_operators_print_and_log_arrives_with_their_names(
         self, start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]

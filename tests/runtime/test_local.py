@@ -17,8 +17,16 @@ from dagflow.execution.program import Program
 from dagflow.execution.stalls import StallLimits
 from dagflow.runtime.local import LocalRuntime
 from tests.cli.processes import PATIENCE_S
-from tests.runtime.bad_operators import DYING, HARMLESS, Misbehaving
-from tests.runtime.runtime_contract import TEXTS, RuntimeContract, Start, exchanging_plan, operators_of, window
+from tests.runtime.bad_operators import DYING, HARMLESS, INTERRUPTING, Misbehaving
+from tests.runtime.runtime_contract import (
+    TEXTS,
+    RuntimeContract,
+    Start,
+    exchanging_plan,
+    operators_of,
+    require_failure_is_told,
+    window,
+)
 
 
 @pytest.fixture
@@ -40,6 +48,13 @@ def start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Start]:
 
 class TestLocalRuntime(RuntimeContract):
     """Processes of this machine keep the contract."""
+
+    @pytest.mark.parametrize("how", INTERRUPTING)
+    def test_an_interruption_that_is_an_operators_own_is_its_failure(
+        self, start: Start, tmp_path: Path, how: str
+    ) -> None:
+        """No signal interrupts the process of a task."""
+        require_failure_is_told(start, tmp_path, how, INTERRUPTING[how][1])
 
 
 @pytest.mark.parametrize("how", DYING)

@@ -13,7 +13,15 @@ from dagflow.execution.program import Program
 from dagflow.runtime.base import MAX_ATTEMPTS
 from dagflow.runtime.single_process import SingleProcessRuntime
 from tests.execution.sample_operators import Lines, Sample
-from tests.runtime.runtime_contract import RuntimeContract, exchanging_plan, operators_of, window
+from tests.runtime.bad_operators import INTERRUPTING
+from tests.runtime.runtime_contract import (
+    RuntimeContract,
+    Start,
+    exchanging_plan,
+    operators_of,
+    require_failure_is_told,
+    window,
+)
 
 tries: list[Sample] = []
 
@@ -37,6 +45,13 @@ class TestSingleProcessRuntime(RuntimeContract):
     def start(self) -> Callable[[Program], SingleProcessRuntime]:
         """Starts the runtime."""
         return SingleProcessRuntime
+
+    @pytest.mark.parametrize("how", INTERRUPTING)
+    def test_an_interruption_that_is_an_operators_own_is_its_failure(
+        self, start: Start, tmp_path: Path, how: str
+    ) -> None:
+        """A signal interrupts the driver's thread, and not the one of the tasks."""
+        require_failure_is_told(start, tmp_path, how, INTERRUPTING[how][1])
 
 
 def test_a_task_whose_store_fails_once_is_run_again(tmp_path: Path) -> None:
