@@ -85,7 +85,7 @@ def _parts(given: Any, restored: Any) -> Iterable[tuple[str, Any, Any]] | None:
         names = [each.name for each in fields(given) if each.compare]
         return [(f".{name}", getattr(given, name), getattr(restored, name)) for name in names]
     # A class without a comparison of its own has nothing that could tell.
-    return [] if type(given).__eq__ is object.__eq__ else None
+    return [] if getattr(type(given), "__eq__", None) is object.__eq__ else None
 
 
 def shown(value: Any) -> str:

@@ -13,6 +13,7 @@ from dagflow.api.operator import Operator
 from dagflow.api.partitioning import PartitionPolicy
 from dagflow.app.app_plan import AppPlan
 from dagflow.app.caller import place_of_caller
+from dagflow.app.given_operators import changed_properties, require_instance
 from dagflow.app.run_result import RunResult
 from dagflow.app.watching import run_watched
 from dagflow.engine.limited_run import limited_run
@@ -47,6 +48,7 @@ class App:
         folders = search_path_of(place.file) if Path(place.file).is_file() else (str(Path.cwd()),)
         self._problems = Problems()
         self._of_file: Sequence[Problem] = ()
+        self._given: dict[str, Operator] = {}
         self._reader = CodeReader(folders, self._problems)
         self._spec = self._reader.app(name, attributes, place)
 
@@ -65,7 +67,7 @@ class App:
         if spec is None:
             raise SpecError(problems)
         app = cls.__new__(cls)
-        app._problems, app._of_file, app._spec = Problems(), problems, spec
+        app._problems, app._of_file, app._spec, app._given = Problems(), problems, spec, {}
         app._reader = CodeReader(spec.search_path, app._problems)
         return app
 
@@ -97,12 +99,19 @@ class App:
 
         Returns:
             The operator in the app, to be connected.
+
+        Raises:
+            PlanError: It is no operator, or the partitioner is no policy, but a class for example.
         """
         place = place_of_caller()
+        require_instance(operator, Operator, place)
+        if partitioner is not None:
+            require_instance(partitioner, PartitionPolicy, place)
         name = name or _free(_snake_case(type(operator).__name__), self._spec.operators)
         if name in self._spec.operators:
             self._problems.add(place, f"there is an operator '{name}' already")
         added = self._reader.operator(name, operator, partition, partitioner, place)
+        self._given[name] = operator
         operators, folders = {**self._spec.operators, name: added}, self._spec.search_path
         folder = folder_of_module(type(operator).__module__)
         # Executors need its module, and a later run tells where the module has changed.
@@ -172,7 +181,9 @@ class App:
         Raises:
             AppError: The app has mistakes; all of them.
         """
-        return logical_plan(self._spec, [*self._of_file, *self._problems.found])
+        places = self._spec.operators
+        changed = [p for name, each in self._given.items() for p in changed_properties(name, each, places[name].place)]
+        return logical_plan(self._spec, [*self._of_file, *self._problems.found, *changed])
 
     def plan(self) -> AppPlan:
         """What would run, and where: text, and a picture in a notebook.
@@ -316,14 +327,14 @@ class AppOperator:
             The target in the app.
 
         Raises:
-            PlanError: No ports fit.
+            PlanError: The target is none of these, or no ports fit.
         """
         return self._connect(None, target, broadcast, options)
 
     def _connect(
         self, port: str | None, target: Operator | AppOperator | AppPort, broadcast: bool, options: dict[str, Any]
     ) -> AppOperator:
-        if isinstance(target, Operator):
+        if not isinstance(target, AppOperator | AppPort):
             target = self._app.add(target, **options)
         elif options:
             raise TypeError(f"{', '.join(options)}: only for an operator that is added here")

@@ -84,7 +84,7 @@ class StateCodec:
         try:
             data = as_read(msgspec.to_builtins(state, str_keys=True))
             # What the next window could not take back as it is must not be committed.
-            restored = msgspec.convert(data, self._type, str_keys=True)
+            restored: Any = msgspec.convert(data, self._type, str_keys=True)
         except msgspec.ValidationError as error:
             what = f"returned {self._type.__name__} with other values than its fields say: {error}"
             raise self._refused(what, window_id, partition) from error

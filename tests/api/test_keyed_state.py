@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -301,7 +301,7 @@ def test_a_run_goes_on_with_the_very_keys_or_one_partition(tmp_path: Path, other
 class SumNumbers(KeyedOperator):
     """Adds the numbers of each record up, by its letter."""
 
-    value_type = int
+    value_type: ClassVar[type | None] = int
     input = DropComments.input
     output = DropComments.output
 
@@ -314,7 +314,7 @@ class SumNumbers(KeyedOperator):
     def end_window(self) -> None:
         """Emit the sums that have changed."""
         for key in self.state.changed:
-            self.output.emit(b"%s=%.1f" % (key, self.state[key]))
+            self.output.emit(f"{key!r}={self.state[key]:.1f}".encode())
 
 
 class SumFloats(SumNumbers):
@@ -332,7 +332,9 @@ class SumInts(SumNumbers):
         self.state[key] = self.state.get(key, 0) + int(float(record[1:]))
 
 
-@pytest.mark.parametrize(("mended", "sums"), [(SumFloats, [b"a=1.0", b"a=3.5"]), (SumInts, [b"a=1.0", b"a=3.0"])])
+@pytest.mark.parametrize(
+    ("mended", "sums"), [(SumFloats, [b"b'a'=1.0", b"b'a'=3.5"]), (SumInts, [b"b'a'=1.0", b"b'a'=3.0"])]
+)
 def test_a_run_goes_on_when_values_are_what_their_type_says(
     tmp_path: Path, mended: type[KeyedOperator], sums: list[bytes]
 ) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import linecache
+import re
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dagflow import App, InputPort, Operator, OutputPort
+from dagflow import App, BacklogStats, InputPort, Operator, OutputPort, PartitionPolicy
 from dagflow.errors import PlanError, SpecError
 from dagflow.plan.description import describe
 from dagflow.plan.load import load_app
@@ -212,6 +214,50 @@ def test_all_mistakes_are_told_with_their_lines(tmp_path: Path) -> None:
         app.operator("r").to(app.operator("s"))
 
 
+class Limited(PartitionPolicy):
+    """A policy."""
+
+    def define_partitions(self, stats: BacklogStats) -> int:
+        """One."""
+        return 1
+
+
+NO_INSTANCES: list[tuple[Callable[[Any], Any], str]] = [
+    (
+        lambda app: app.add(BlockReader),
+        "an instance of Operator is expected, and this is the class BlockReader; constr",
+    ),
+    (lambda app: app.operator("s").to(BlockReader), "this is the class BlockReader; construct it, with BlockReader"),
+    (lambda app: app.operator("s").to("reader"), "an instance of Operator is expected, and this is a str"),
+    (lambda app: app.operator("s").to(Path), "an instance of Operator is expected, and this is the class Path"),
+    (
+        lambda app: app.add(BlockReader(), partitioner=Limited),
+        "an instance of PartitionPolicy is expected, and this is the class Limited; construct it, with Limited",
+    ),
+]
+
+
+@pytest.mark.parametrize(("give", "message"), NO_INSTANCES, ids=[message for _, message in NO_INSTANCES])
+def test_what_is_no_operator_is_refused_with_its_line(give: Callable[[Any], Any], message: str) -> None:
+    """Most often it is a class, of which no instance was made."""
+    app = App("classes")
+    app.add(FileSplitterInput(files="in"), "s")
+    with pytest.raises(PlanError, match=rf"test_app\.py:\d+: .*{message}"):
+        give(app)
+
+
+def test_a_property_that_is_set_afterwards_is_told() -> None:
+    """The app's own instances would not have it, before and after the operator is added."""
+    app = App("late")
+    splitter, reader = FileSplitterInput(files="in"), BlockReader(format={"type": "fixed", "length": 4})
+    splitter.block_size = 1 << 20
+    app.add(splitter).to(reader, name="r").to(RecordWriter(path="out"), name="w", partition="parallel")
+    reader.max_readers = 3
+    first, second = map(str, app.validate())
+    assert re.match(r".*test_app\.py:\d+: operator 'file_splitter_input': its property 'block_size' was set", first)
+    assert re.match(r".*test_app\.py:\d+: operator 'r': its property 'max_readers' .*BlockReader\(max_r", second)
+
+
 def test_options_of_runs_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     """As on the command line."""
     app = chain(tmp_path)
@@ -230,7 +276,7 @@ def test_options_of_runs_that_do_not_fit_are_refused(tmp_path: Path) -> None:
 
 
 SCRIPT = """\
-from dagflow import App, InputPort, Operator, OutputPort
+from dagflow import App, BacklogStats, InputPort, Operator, OutputPort, PartitionPolicy
 
 class Loud(Operator):
     "Emits what it takes in capital letters."

@@ -264,7 +264,7 @@ class VagueLengths:
 class CountLengths(Operator):
     """Counts records of more than one byte by their lengths, and emits the counts of each window."""
 
-    state_type = VagueLengths
+    state_type: ClassVar[type | None] = VagueLengths
     input = DropComments.input
     output = DropComments.output
 
