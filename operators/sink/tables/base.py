@@ -148,7 +148,9 @@ class Table(ABC):
                 f"add '{others[0]}' to upsert_by, or do not partition by it"
             )
 
-    def require_replaceable(self, columns: pa.Schema, partition_by: Sequence[PartitionField]) -> None:  # noqa: B027
+    def require_replaceable(  # noqa: B027  # most kinds replace rows of all columns
+        self, columns: pa.Schema, partition_by: Sequence[PartitionField]
+    ) -> None:
         """Refuse columns with which the kind of table cannot replace rows.
 
         Args:
