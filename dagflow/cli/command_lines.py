@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Sequence
 
 from dagflow.engine.run import RunOptions
 from dagflow.runtime.cores import usable_cores
+from dagflow.secret_names import HIDDEN, assigns_secret, is_secret
 from dagflow.storage.location import redacted
-
-_SECRET = re.compile(r"secret|passw|token|credential|(access|account|private|api).?key", re.IGNORECASE)
 
 
 def resume_command(app: str, overrides: Sequence[str], options: RunOptions) -> str:
@@ -55,16 +53,18 @@ def replay_command(checkpoint: str, overrides: Sequence[str], options: RunOption
 def _settings(overrides: Sequence[str], options: RunOptions) -> list[str]:
     words = []
     for override in overrides:
-        words += ["--set", _veiled(override)]
+        setting, _, value = override.partition("=")
+        # What stands before the dot is the name of an operator, and tells nothing of the value.
+        words += ["--set", _veiled(setting, setting.partition(".")[2], value)]
     if options.workers is not None:
         words += ["--local"] if options.workers == usable_cores() else ["--local", "--workers", f"{options.workers}"]
     if options.master is not None:
         words += ["--master", options.master]
     for key, value in options.conf.items():
-        words += ["--conf", _veiled(f"{key}={value}")]
+        words += ["--conf", _veiled(key, key, value)]
     return words
 
 
-def _veiled(setting: str) -> str:
-    key, _, value = setting.partition("=")
-    return f"{key}=***" if _SECRET.search(key) else f"{key}={redacted(value)}"
+def _veiled(setting: str, name: str, value: str) -> str:
+    is_hidden = is_secret(name, value) or assigns_secret(value)
+    return f"{setting}={HIDDEN if is_hidden else redacted(value)}"

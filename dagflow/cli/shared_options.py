@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 import click
 
 from dagflow.runtime.cores import usable_cores
+from dagflow.secret_names import SHORTEST_SECRET
 from dagflow.spec.problems import quoted
 from dagflow.spec.spark_master import MASTERS, is_master
 from dagflow.suggestions import did_you_mean
@@ -17,8 +18,6 @@ from dagflow.web import UI_PORT, require_packages
 F = TypeVar("F", bound=Callable[..., Any])
 Redact = Callable[[str], str]
 LogFormat = Literal["text", "json"]
-
-_SHORTEST_SECRET = 4
 
 MAX_PORT = 65535
 
@@ -51,7 +50,7 @@ def redaction(secrets: Mapping[str, str]) -> Redact:
         secrets: Values, each with the reference that is shown instead. Very short ones stay: a digit is
             everywhere, and tells nothing.
     """
-    longest_first = sorted((value for value in secrets if len(value) >= _SHORTEST_SECRET), key=len, reverse=True)
+    longest_first = sorted((value for value in secrets if len(value) >= SHORTEST_SECRET), key=len, reverse=True)
 
     def redact(text: str) -> str:
         for value in longest_first:

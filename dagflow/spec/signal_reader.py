@@ -8,10 +8,10 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from dagflow.api.properties import parse_size
+from dagflow.secret_names import HIDDEN, SHORTEST_SECRET, is_secret_option
 from dagflow.spec.node_reader import NodeReader
 from dagflow.spec.signal_settings import AlertSettings, HttpTarget, LineageSettings
 from dagflow.spec.yaml_tree import Items, Mapping, Node, Scalar
-from dagflow.storage.options import HIDDEN, is_telling
 
 TARGET_KEYS: Final = ("url", "headers")
 LINEAGE_KEYS: Final = (*TARGET_KEYS, "namespace")
@@ -20,7 +20,6 @@ MAX_FRESHNESS_MILLIS: Final = 366 * 24 * 60 * 60 * 1000
 WAYS: Final = ("webhook", "command")
 
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
-_SHORTEST_SECRET = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,7 @@ class SignalReader(NodeReader):
             if isinstance(entry.value, Scalar) and entry.value.is_broken:
                 continue  # what is wrong with it is told already
             text = entry.value.text if isinstance(entry.value, Scalar) else None
-            if text is not None and is_telling(name):
+            if text is not None and is_secret_option(name):
                 # Behind a scheme such as Bearer, which is in many texts.
                 self._hide(text.rpartition(" ")[2])
             if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
@@ -117,7 +116,7 @@ class SignalReader(NodeReader):
         return headers
 
     def _hide(self, value: str) -> None:
-        if len(value) >= _SHORTEST_SECRET:
+        if len(value) >= SHORTEST_SECRET:
             self.environment.secrets.setdefault(value, HIDDEN)
 
     def _share(self, node: Node | None) -> float | None:

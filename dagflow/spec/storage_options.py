@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from dagflow.secret_names import HIDDEN, is_secret_option
 from dagflow.spec.class_lookup import BACKEND, UnknownClassError, find_class
 from dagflow.spec.environment import Environment
 from dagflow.spec.problems import Problems, quoted
 from dagflow.spec.yaml_tree import Items, Mapping, Node, Scalar, plain
-from dagflow.storage.options import HIDDEN, is_telling, secrets_of
+from dagflow.storage.options import secrets_of
 from dagflow.storage.registry import known_protocols
 from dagflow.suggestions import did_you_mean
 
@@ -73,6 +74,6 @@ def _options(mapping: Mapping) -> dict[str, Any]:
 def _value(name: str, node: Node) -> Any:
     if isinstance(node, Mapping):
         return _options(node)
-    if isinstance(node, Scalar) and isinstance(node.value, int | float) and is_telling(name):
+    if isinstance(node, Scalar) and isinstance(node.value, int | float) and is_secret_option(name):
         return node.text  # a password of digits is a text all the same
     return plain(node)

@@ -5,9 +5,10 @@ Options are no part of a URL, because URLs are journaled, logged and shown, and 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
+
+from dagflow.secret_names import HIDDEN, SHORTEST_SECRET
 
 StorageOptions = Mapping[str, Mapping[str, Any]]
 """What fsspec's file system of a protocol is constructed with, by protocol: `s3`, `gs`, `hdfs`, …"""
@@ -42,11 +43,6 @@ _PLAIN = frozenset(
         "verify",
     ]
 )
-_TELLING = re.compile(r"key|secret|token|passw|credential|sas|auth", re.IGNORECASE)
-_SHORTEST_SECRET = 4
-"""A shorter value is no credential, and would be found in every text."""
-
-HIDDEN = "***"
 
 
 def options_of(options: StorageOptions, protocol: str) -> dict[str, Any]:
@@ -59,17 +55,22 @@ def backend_option(options: StorageOptions, protocol: str) -> str:
     return str(_given(options, protocol).get(_BACKEND, ""))
 
 
-def is_telling(option: str) -> bool:
-    """Whether an option's name says that its value is a credential."""
-    return _TELLING.search(option) is not None
+def is_plain_option(name: str) -> bool:
+    """Whether an option only says where a store is and how to speak to it."""
+    return name in _PLAIN
+
+
+def is_secret_text(value: str, *, is_plain: bool) -> bool:
+    """Whether the text that an option holds may be a secret; in a plain one it is a URL with a login."""
+    return not is_plain or "@" in value
 
 
 def secrets_of(options: StorageOptions) -> set[str]:
     """The values among options that must not be shown."""
-    return {value for of_one in options.values() for value in _secrets(of_one) if len(value) >= _SHORTEST_SECRET}
+    return {value for of_one in options.values() for value in _secrets(of_one) if len(value) >= SHORTEST_SECRET}
 
 
-def without_secrets(text: str, options: StorageOptions) -> str:
+def without_credentials(text: str, options: StorageOptions) -> str:
     """The text of a client's error, which may quote what the client was given, without credentials."""
     for secret in sorted(secrets_of(options), key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
@@ -83,7 +84,14 @@ def _given(options: StorageOptions, protocol: str) -> Mapping[str, Any]:
 
 def _secrets(options: Mapping[str, Any]) -> Iterator[str]:
     for name, value in options.items():
-        if isinstance(value, Mapping):
-            yield from _secrets(value)
-        elif isinstance(value, str) and (name not in _PLAIN or "@" in value):
-            yield value
+        yield from _secrets_in(name, value)
+
+
+def _secrets_in(name: str, value: Any) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        yield from _secrets(value)
+    elif isinstance(value, list):
+        for each in value:
+            yield from _secrets_in(name, each)
+    elif isinstance(value, str) and is_secret_text(value, is_plain=is_plain_option(name)):
+        yield value

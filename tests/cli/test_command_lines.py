@@ -28,6 +28,15 @@ def test_no_secret_is_repeated() -> None:
     command = resume_command("a.yaml", ["source.password=hush", "source.url=redis://u:hush@h/0"], options)
     assert "hush" not in command
     assert "--set 'source.password=***'" in command
+    words = ["source.dsn=host=db pw=hush", "source.passphrase=hush", "source.headers={X-Api-Key: hush}"]
+    assert "hush" not in resume_command("a.yaml", words, RunOptions())
+
+
+def test_what_is_no_secret_stays_in_the_command() -> None:
+    """Names of operators, columns that are keys, and switches tell nothing: the command works when it is pasted."""
+    options = RunOptions(conf={"spark.authenticate": "true"})
+    command = resume_command("a.yaml", ["token_filter.keep=a", "dedupe.key=id"], options)
+    assert command == "dagflow run a.yaml --set token_filter.keep=a --set dedupe.key=id --conf spark.authenticate=true"
 
 
 @given(st.text(min_size=1), st.lists(st.text(alphabet="ab.=' \"\n$", min_size=1)))

@@ -6,7 +6,7 @@ import pytest
 
 from dagflow.errors import StorageError
 from dagflow.storage.location import redacted
-from dagflow.storage.options import backend_option, options_of, secrets_of, without_secrets
+from dagflow.storage.options import backend_option, options_of, secrets_of, without_credentials
 from tests.storage.shared import filesystem_of
 
 SECRET = "wJalrXUtnFEMI"
@@ -37,12 +37,13 @@ def test_whatever_is_not_known_to_be_harmless_is_a_secret() -> None:
     """At any depth; what says where a store is may be shown."""
     assert secrets_of(OPTIONS) == {"AKIAQ7ZJ", SECRET}
     assert secrets_of({"s3": {"endpoint_url": "http://me:hidden@host"}}) == {"http://me:hidden@host"}
+    assert secrets_of({"abfs": {"own": ["in-a-list", {"deep": "deeper"}]}}) == {"in-a-list", "deeper"}
     assert secrets_of({"sftp": {"username": "a user", "port": 2222, "anon": True, "pw": "abc"}}) == set()
 
 
 def test_a_clients_error_is_shown_without_them() -> None:
     """Clients quote what they were given."""
-    assert without_secrets(f"key AKIAQ7ZJ, token {SECRET}, end", OPTIONS) == "key ***, token ***, end"
+    assert without_credentials(f"key AKIAQ7ZJ, token {SECRET}, end", OPTIONS) == "key ***, token ***, end"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from fsspec.archive import AbstractArchiveFileSystem
 from dagflow.errors import AlreadyExistsError, MissingError, StorageError, TransientStorageError
 from dagflow.storage.backends.local.disk import storage_error
 from dagflow.storage.location import redacted, require_no_credentials
-from dagflow.storage.options import StorageOptions, options_of, without_secrets
+from dagflow.storage.options import StorageOptions, options_of, without_credentials
 
 _EXTRAS = {
     "s3": "s3",
@@ -152,7 +152,7 @@ class FsspecClient:
         if isinstance(error, FileNotFoundError) and isinstance(cause, Exception) and self.is_transient(cause):
             error = cause  # fsspec says that a file is not found, whatever a web server has answered
         # Some clients quote the server's stack trace, some the whole location.
-        reason = without_secrets(str(error), self.options).split("\n\tat ")[0].strip()
+        reason = without_credentials(str(error), self.options).split("\n\tat ")[0].strip()
         reason = _QUERY.sub(r"\1?***", reason)
         message = f"cannot {action}: {reason}"
         code = _code_of(error)

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from fsspec.asyn import sync
 
 from dagflow.storage.backends.s3.client import USER_AGENT
-from dagflow.storage.options import StorageOptions, without_secrets
+from dagflow.storage.options import StorageOptions, without_credentials
 
 if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig, S3Store
@@ -86,7 +86,7 @@ class FastObjects:
         got_on = self._gets_on
         self._failures += 1
         if got_on and not self._gets_on:
-            reason = without_secrets(str(error).partition("\n")[0], self._options)
+            reason = without_credentials(str(error).partition("\n")[0], self._options)
             logger.warning("small objects are read by s3fs, more slowly: %s", reason)
 
 
