@@ -1,29 +1,57 @@
-"""The text of an app file as it may be shown and kept: without secrets."""
+"""The text of an app file as it may be shown and kept: without secrets, and with its lines where they were."""
 
 from __future__ import annotations
 
+import enum
 import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from itertools import accumulate
 from pathlib import Path
+
+from dagflow.secret_names import (
+    HIDDEN,
+    assigns_secret,
+    is_secret,
+    is_secret_flag,
+    is_secret_name,
+    is_secret_option,
+    mentions_secret,
+)
+from dagflow.spec.yaml_extents import Extent, Extents, NoExtentsError, extents_of
+from dagflow.spec.yaml_parser import resolve
+from dagflow.storage.location import redacted_within
+from dagflow.storage.options import is_plain_option, is_secret_text
 
 MOST_TEXT_BYTES = 64 << 10
 """A longer app file is not kept in the journal, whose snapshots would all hold it."""
 
-_SECRET = re.compile(
-    r"""(?im)^(?P<key>[^#\n]*?\b[\w.-]*(?:secret|password|passwd|token|credential|api_?key|access_?key|account_?key)[\w.-]*
-    ["']?\s*[:=]\s*)(?P<value>[^\s#{\[,}][^,#}\n]*)""",
-    re.VERBOSE,
-)
-_URL_LOGIN = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)[^/\s\"'@]+@")
+# A header has the scheme in front of it.
+_REFERENCE = re.compile(r"(?:(?:Basic|Bearer|Token) )?\$\{[A-Za-z_][A-Za-z0-9_]*\}")
+_NO_SECRETS = frozenset(["", "~", "null", "true", "false"])
+_LINE = re.compile(r"\S(?:.*\S)?")
 
 
-def without_secrets(text: str) -> str:
-    """YAML without the values of keys that name a secret, and without logins in URLs; references to variables stay."""
+def shown_yaml(text: str) -> str:
+    """YAML without its secrets, whatever the style in which they are written.
 
-    def covered(match: re.Match[str]) -> str:
-        value = match["value"].rstrip()
-        return match[0] if value.strip("\"'").startswith("${") else f"{match['key']}***"
+    Hidden are values whose key names a secret, what `storage` holds besides where a store is, addresses that signals go
+    to, logins and queries in URLs, and comments that speak of secrets. A value that is a reference to the environment
+    stays, if it has no default. Of a text that is not YAML nothing is shown, because nothing says where a value ends.
+    """
+    bare = text.removeprefix("\ufeff")
+    try:
+        found = extents_of(bare)
+    except NoExtentsError:
+        return _hidden(bare)
+    return _Shown(bare, found).text()
 
-    return _URL_LOGIN.sub(r"\g<scheme>***@", _SECRET.sub(covered, text))
+
+def shown_value(name: str, value: str) -> str:
+    """The value of a setting as it may be shown, where it was read already; a reference in it was replaced."""
+    if is_secret(name, value) or assigns_secret(value):
+        return HIDDEN
+    return redacted_within(value)
 
 
 def text_to_keep(file: str) -> str:
@@ -32,4 +60,165 @@ def text_to_keep(file: str) -> str:
         content = Path(file).read_bytes() if file else b""
     except OSError:
         return ""
-    return without_secrets(content.decode(errors="replace")) if len(content) <= MOST_TEXT_BYTES else ""
+    return shown_yaml(content.decode(errors="replace")) if len(content) <= MOST_TEXT_BYTES else ""
+
+
+class _Section(enum.Enum):
+    """Where a value stands, which decides what is a secret there."""
+
+    SETTINGS = enum.auto()
+    NAMES = enum.auto()  # of operators and streams, which their author chose
+    STORE = enum.auto()
+    PLAIN_OPTION = enum.auto()  # of a store: where it is, and how to speak to it
+    TARGET = enum.auto()  # of signals: to know its address is all that it takes to call it
+    HEADERS = enum.auto()
+    SECRET = enum.auto()
+
+
+_SECTIONS = {
+    "operators": _Section.NAMES,
+    "streams": _Section.NAMES,
+    "storage": _Section.STORE,
+    "alerts": _Section.TARGET,
+    "lineage": _Section.TARGET,
+    "traces": _Section.TARGET,
+    "headers": _Section.HEADERS,
+}
+_STORES = (_Section.STORE, _Section.PLAIN_OPTION)
+_TELLS_IN: dict[_Section, Callable[[str], bool]] = {
+    _Section.STORE: is_secret_option,
+    _Section.PLAIN_OPTION: is_secret_option,
+    _Section.HEADERS: is_secret_option,
+    _Section.TARGET: lambda name: name.lower() == "url" or is_secret_name(name),
+}
+
+
+class _Shown:
+    """A text while it is looked through.
+
+    Args:
+        text: The YAML.
+        found: What is where in it.
+    """
+
+    def __init__(self, text: str, found: Extents) -> None:
+        self._text = text
+        self._found = found
+        # Start and end of what is replaced, and what stands there then; None for what is hidden.
+        self._changes: list[tuple[int, int, str | None]] = []
+        # A comment in these, or behind them in the same line, may be what the author took for a part of the value.
+        self._private: list[tuple[int, int]] = []
+
+    def text(self) -> str:
+        """The text with all that is a secret hidden."""
+        waiting = [(root, _Section.SETTINGS) for root in self._found.roots]
+        seen = set()
+        while waiting:
+            node, section = waiting.pop()
+            # A value has the rules of every place that an alias puts it into.
+            step = node.meaning, section
+            if step in seen:
+                continue
+            seen.add(step)
+            if section is _Section.SECRET:
+                self._hide(node.meaning)
+            elif node.meaning.text is not None:
+                self._look_at(*step)
+            else:
+                waiting += self._within(*step)
+        self._hide_comments()
+        return self._changed()
+
+    def _within(self, node: Extent, section: _Section) -> Iterator[tuple[Extent, _Section]]:
+        """The children of a collection, each with the section that it stands in."""
+        if not node.is_mapping:
+            word = ""
+            for item in node.children:
+                yield item, _Section.SECRET if is_secret_flag(word) else section
+                word = item.meaning.text or ""
+            return
+        is_private = section in _STORES
+        for key, value in node.pairs():
+            # What stands alone behind a secret may be the rest of it: {password: a,b} is a, and a key b.
+            is_rest = is_private and node.is_flow and value.is_empty
+            inner = _section_of(key.meaning.text or "", value.meaning, section)
+            yield key, _Section.SECRET if is_rest else _Section.SETTINGS
+            yield value, inner
+            if inner is _Section.SECRET or inner in _STORES:
+                is_private = True
+                self._private.append((key.end, self._end_of_line(value.outer_end)))
+
+    def _hide(self, node: Extent) -> None:
+        typed = node.text
+        if typed is not None and (_REFERENCE.fullmatch(typed) or typed.lower() in _NO_SECRETS):
+            return
+        anchor = f"&{node.anchor}"
+        is_kept = node.anchor in self._found.aliased and self._text.startswith(anchor, node.start)
+        self._changes.append((node.start + len(anchor) * is_kept, node.end, None))
+
+    def _look_at(self, node: Extent, section: _Section) -> None:
+        """Hide a single value that is a secret by itself, or the part of it that is one."""
+        typed, source = node.text or "", self._text[node.content_start : node.end]
+        is_text = source != typed or isinstance(resolve(typed), str)
+        if section in _STORES and is_text and is_secret_text(typed, is_plain=section is _Section.PLAIN_OPTION):
+            self._hide(node)
+        elif assigns_secret(typed):
+            self._changes.append((node.content_start, node.end, None))
+        elif (shown := redacted_within(typed)) != typed:
+            is_verbatim = typed in source and "\n" not in source
+            self._changes.append((node.content_start, node.end, source.replace(typed, shown) if is_verbatim else None))
+
+    def _hide_comments(self) -> None:
+        """Hide comments in private parts, and those that speak of secrets with their neighbours."""
+        private = sorted(self._private)
+        starts, ends = [start for start, _ in private], list(accumulate((end for _, end in private), max))
+        for run in self._runs():
+            said = "\n".join(self._text[start + 1 : end] for start, end in run)
+            is_secret = mentions_secret(said) or redacted_within(said) != said
+            for start, end in run:
+                before = bisect_right(starts, start)
+                if is_secret or (before and start < ends[before - 1]):
+                    self._changes.append((start + 1, end, None))
+
+    def _runs(self) -> list[list[tuple[int, int]]]:
+        """The comments, those together that only white space parts."""
+        runs: list[list[tuple[int, int]]] = []
+        for start, end in self._found.comments:
+            if runs and not self._text[runs[-1][-1][1] : start].strip():
+                runs[-1].append((start, end))
+            else:
+                runs.append([(start, end)])
+        return runs
+
+    def _end_of_line(self, offset: int) -> int:
+        while offset and self._text[offset - 1].isspace():
+            offset -= 1
+        newline = self._text.find("\n", offset)
+        return len(self._text) if newline < 0 else newline
+
+    def _changed(self) -> str:
+        parts, position = [], 0
+        # Of those that begin together the longest is first, and what hides before what shows a part.
+        for start, end, shown in sorted(self._changes, key=lambda each: (each[0], -each[1], each[2] is not None)):
+            if start >= position:
+                parts += [self._text[position:start], _hidden(self._text[start:end]) if shown is None else shown]
+                position = end
+        return "".join([*parts, self._text[position:]])
+
+
+def _section_of(name: str, value: Extent, section: _Section) -> _Section:
+    """The section that the value of a key stands in."""
+    if name == "<<":
+        return section
+    if section is _Section.NAMES and value.is_mapping:
+        return _Section.SETTINGS
+    if _TELLS_IN.get(section, is_secret_name)(name):
+        return _Section.SECRET
+    if section in _STORES:
+        return _Section.PLAIN_OPTION if is_plain_option(name) else _Section.STORE
+    return _SECTIONS.get(name.lower(), _Section.SETTINGS)
+
+
+def _hidden(text: str) -> str:
+    """Something else in each line, so that the lines below keep their numbers."""
+    return _LINE.sub(HIDDEN, text)

@@ -6,6 +6,7 @@ Scalars mean what YAML 1.2's core schema says: only true and false are truth val
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -106,7 +107,7 @@ def parse_text(
             line = text.count("\n", 0, match.start()) + 1
             column = match.start() - text.rfind("\n", 0, match.start())
             raise _UnusableError(builder.at(line, column), f"character {match[0]!r} is not allowed in YAML")
-        for event in yaml.parse(hide_braces(text), _LOADER):
+        for event in yaml_events(text):
             builder.take(event)
         if builder.root is None:
             raise _UnusableError(builder.at(1, 1), "the file is empty; an app has 'name', 'operators' and 'streams'")
@@ -122,6 +123,16 @@ def parse_text(
         problems.add(Place(file), f"not YAML: {' '.join(str(error).split())}")
         return None
     return builder.root
+
+
+def yaml_events(text: str) -> Iterator[Any]:
+    """The parser's events for a text, in which the braces of references are none of YAML's: show_braces undoes that.
+
+    Raises:
+        yaml.YAMLError: The text is not YAML; the events before that have come.
+    """
+    events: Iterator[Any] = yaml.parse(hide_braces(text), _LOADER)
+    return events
 
 
 @dataclass(slots=True)

@@ -16,6 +16,9 @@ _USER_INFO = re.compile(r"(://)[^/]*@")
 _PASSWORD = re.compile(r"://[^/@]*:[^/]*@")
 # In Azure's URLs a container stands where others have a user.
 _CONTAINER = re.compile(r"(abfss?|wasbs?)://[^/:@]*@")
+# In a text with a URL in it, the password of a login may hold what ends a login elsewhere.
+_LOGIN = re.compile(r"://[^/\s@]*:[\s\S]*@|(?<!abfs)(?<!abfss)(?<!wasb)(?<!wasbs)://[^/\s]*@")
+_SPACE = re.compile(r"(\s+)")
 _QUERY = re.compile(r"^((?:\w+::)*https?://[^?]*)\?.*$", re.DOTALL)
 _SIGNED = re.compile(r"[?&](x-(amz|goog)-\w+|sig|signature|\w*token|\w*key|\w*keyid|password|secret)=", re.IGNORECASE)
 _FILE_SCHEME = "file://"
@@ -109,6 +112,18 @@ def redacted(url: str) -> str:
         return url
     shown = url if _CONTAINER.match(url) else _USER_INFO.sub(r"\1***@", url)
     return _QUERY.sub(r"\1?***", shown)
+
+
+def redacted_within(text: str) -> str:
+    """A text that may have URLs in it as it may be shown: their logins and queries are hidden."""
+    before, at, after = text.rpartition("@")
+    shown = _LOGIN.sub("://***@", before + at) + after
+    return "".join(map(_without_query, _SPACE.split(shown)))
+
+
+def _without_query(word: str) -> str:
+    url, mark, _ = word.partition("?")
+    return f"{url}?***" if mark and re.search("https?://", url, re.IGNORECASE) else word
 
 
 def require_no_credentials(url: str) -> None:

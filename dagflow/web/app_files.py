@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from dagflow.spec.shown_text import without_secrets
+from dagflow.spec.shown_text import shown_yaml
 from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.query import RequestError
 
@@ -61,14 +61,14 @@ class AppFile:
         return Path(self._directory, self.path)
 
     def text(self) -> str | None:
-        """The YAML, with values that look like secrets hidden; None where there is no such file here."""
+        """The YAML with its secrets hidden; None where there is no such file here."""
         try:
             if not self.path or self._file.stat().st_size > MOST_YAML_BYTES:
                 return None
             text = self._file.read_text(encoding="utf-8", errors="replace")
         except OSError:
             return None
-        return without_secrets(text)
+        return shown_yaml(text)
 
     def why_not_loaded(self) -> str:
         """Why the app is not looked at, in words; "" where it is."""

@@ -5,7 +5,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagflow.storage.location import absolute, is_local, join, moved_with, name_of, parent, redacted, relative_to
+from dagflow.storage.location import (
+    absolute,
+    is_local,
+    join,
+    moved_with,
+    name_of,
+    parent,
+    redacted,
+    redacted_within,
+    relative_to,
+)
 
 
 @pytest.mark.parametrize("url", ["a/b", "/a/b", "file:///a/b", "a:b", "1s3://x", "é://x"])
@@ -72,3 +82,26 @@ def test_what_is_not_below_a_root_has_no_relative_name() -> None:
 def test_no_secret_is_shown(url: str, shown: str) -> None:
     """Users, passwords and signatures never reach a message; names of files do."""
     assert redacted(url) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("ftp://me:p/w@d@host/a", "ftp://***@host/a"),
+        ("from redis://u:a b@h/0 to x", "from redis://***@h/0 to x"),
+        ("s3://key@bucket/a", "s3://***@bucket/a"),
+        ("s3://bucket/a@b:c", "s3://bucket/a@b:c"),
+        ("abfss://box@account/a, wasb://me:pw@account/a", "abfss://box@account/a, wasb://***@account/a"),
+        ("see HTTPS://host/a?sig=b and c?", "see HTTPS://host/a?*** and c?"),
+        ("mail me@host", "mail me@host"),
+    ],
+)
+def test_no_secret_of_a_url_in_a_text_is_shown(text: str, shown: str) -> None:
+    """Also where a password holds what ends a login as a rule."""
+    assert redacted_within(text) == shown
+
+
+def test_a_long_text_is_looked_at_in_one_go() -> None:
+    """The time grows with the text, and not with its square."""
+    for text in ("://" * 300_000, "http://" * 150_000, "a:" * 500_000):
+        assert redacted_within(text) == text
