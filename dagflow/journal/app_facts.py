@@ -4,10 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
 from dagflow.journal.typed_json import to_json
+
+CHECKSUM_MARK = "~"
+"""Stands between what is shown in the place of a value and the checksum of the value."""
+
+_CHECKSUM = re.compile(rf"(\$\{{\w+\}}|\*{{3}}){CHECKSUM_MARK}[0-9a-f]{{4}}")
+
+
+def without_checksums(text: str) -> str:
+    """A value of a property, or its JSON, without the checksums of what is not shown of it."""
+    return _CHECKSUM.sub(r"\1", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +27,8 @@ class OperatorFacts:
 
     Attributes:
         kind: Its class.
-        properties: Its properties as JSON values, by name; a value of the environment is its reference and a checksum.
+        properties: Its properties as JSON values, by name; a value of the environment is its reference and a checksum,
+            a secret is *** and one.
         partition: How it is divided into partitions, "" where the app does not say.
         is_control: Whether it runs in the driver.
         tuning: Names of the properties that decide how fast it works, and not what comes out.

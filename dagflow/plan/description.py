@@ -11,14 +11,10 @@ from typing import Any
 
 from dagflow.api.operator import Operator
 from dagflow.api.properties import Tuning, property_model
-from dagflow.journal.app_facts import AppFacts, OperatorFacts
+from dagflow.journal.app_facts import CHECKSUM_MARK, AppFacts, OperatorFacts
 from dagflow.plan.logical import LogicalPlan, OperatorNode
-
-SHORTEST_SECRET = 4
-"""A shorter value of the environment is told from other text by nothing, and tells nothing."""
-
-CHECKSUM_MARK = "~"
-"""Stands between a reference to the environment and the checksum of its value."""
+from dagflow.secret_names import HIDDEN, SHORTEST_SECRET
+from dagflow.spec.shown_text import shown_value
 
 
 def describe(app: LogicalPlan) -> AppFacts:
@@ -64,7 +60,7 @@ def _operator_facts(app: LogicalPlan, node: OperatorNode, secrets: Mapping[str, 
         partition += f" {policy.policy_class.__qualname__} {_plain(dict(policy.properties), secrets)}"
     return OperatorFacts(
         _kind(type(node.operator)),
-        {name: _plain(value, secrets) for name, value in given.items()},
+        {name: _plain(value, secrets, name) for name, value in given.items()},
         partition.strip(),
         node.is_control,
         sorted(name for name, field in fields.items() if any(isinstance(each, Tuning) for each in field.metadata)),
@@ -75,29 +71,39 @@ def _kind(cls: type[Operator]) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
-def _plain(value: Any, secrets: Mapping[str, str]) -> Any:
-    """A value of a property as a JSON value, without what comes from the environment."""
+def _plain(value: Any, secrets: Mapping[str, str], name: str = "") -> Any:
+    """The value of a property of this name as a JSON value, without secrets and what comes from the environment."""
     if value is None or isinstance(value, bool | int | float):
-        return value
+        is_shown = value is None or shown_value(name, str(value)) == str(value)
+        return value if is_shown else _shown(name, str(value), secrets)
     if isinstance(value, str):
-        return _veiled(value, secrets)
+        return _shown(name, value, secrets)
     if isinstance(value, Mapping):
-        return {str(key): _plain(each, secrets) for key, each in value.items()}
+        return {str(key): _plain(each, secrets, str(key)) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each, secrets) for each in value]
+        return [_plain(each, secrets, name) for each in value]
     # Apps that are made without YAML hold objects; those that are made by it, dates at most.
     members = getattr(value, "__dict__", None)
-    own = {name: _plain(each, secrets) for name, each in (members or {}).items() if not name.startswith("_")}
-    return {type(value).__qualname__: own} if members is not None else _veiled(str(value), secrets)
+    own = {each: _plain(held, secrets, each) for each, held in (members or {}).items() if not each.startswith("_")}
+    return {type(value).__qualname__: own} if members is not None else _shown(name, str(value), secrets)
+
+
+def _shown(name: str, text: str, secrets: Mapping[str, str]) -> str:
+    # A value that is a reference shows which one.
+    shown = text if text in secrets else shown_value(name, text)
+    return _veiled(shown if shown == text else shown.replace(HIDDEN, _checked(HIDDEN, text)), secrets)
 
 
 def _veiled(text: str, secrets: Mapping[str, str]) -> str:
     for value in sorted(secrets, key=len, reverse=True):
         if value in text:
-            # So short a checksum shows that a variable has changed, and does not give its value away.
-            checksum = hashlib.blake2b(value.encode(), digest_size=2).hexdigest()
-            text = text.replace(value, f"{secrets[value]}{CHECKSUM_MARK}{checksum}")
+            text = text.replace(value, _checked(secrets[value], value))
     return text
+
+
+def _checked(reference: str, value: str) -> str:
+    # So short a checksum shows that a value has changed, and does not give it away.
+    return f"{reference}{CHECKSUM_MARK}{hashlib.blake2b(value.encode(), digest_size=2).hexdigest()}"
 
 
 def _checksum_of(module: Path) -> str:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from dagflow.journal.app_facts import AppFacts, OperatorFacts
+from dagflow.journal.app_facts import AppFacts, OperatorFacts, without_checksums
 
 _VALUE_BYTES = 60
-_VEILED = re.compile(r"(\$\{\w+\})~[0-9a-f]{4}")
 _DEFAULT = "the default"
 
 
@@ -65,5 +63,5 @@ def _shown(properties: dict[str, Any], key: str) -> str:
     if key not in properties:
         return _DEFAULT
     value = properties[key]
-    text = _VEILED.sub(r"\1", value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    text = without_checksums(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
     return text if len(text) <= _VALUE_BYTES else f"{text[:_VALUE_BYTES]}..."

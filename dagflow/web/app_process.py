@@ -27,6 +27,7 @@ from dagflow.journal.reader import read_state_with_roots
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.report.app_changes import app_changes
+from dagflow.spec.shown_text import shown_value
 from dagflow.spec.yaml_tree import Mapping
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
@@ -56,7 +57,7 @@ def _operator(app: LogicalPlan, node: OperatorNode) -> dict[str, Any]:
     ports = {**operator.input_ports, **operator.output_ports}
     properties = {}
     for name in property_model(type(operator)).model_fields:
-        text = _shown(getattr(operator, name, None))
+        text = _shown(name, getattr(operator, name, None))
         text = text if app.spec is None else app.spec.redact(text)
         properties[name] = {"value": text, "line": entries[name].key_place.line if name in entries else None}
     return {
@@ -67,8 +68,9 @@ def _operator(app: LogicalPlan, node: OperatorNode) -> dict[str, Any]:
     }
 
 
-def _shown(value: Any) -> str:
+def _shown(name: str, value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+    text = shown_value(name, text)
     return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"
 
 

@@ -26,6 +26,7 @@ streams:
   kept: {from: filter.output, to: own.input}
   end: {from: own.output, to: writer.input}
 """
+SECRETS = "{password: hush-1, uri: 'ftp://me:hush-1@host/a', options: {token: hush-1}}"
 MODULE = """\
 from dagflow import InputPort, Operator, OutputPort
 
@@ -91,6 +92,30 @@ def test_a_variable_is_told_to_have_another_value_and_not_which(tmp_path: Path) 
 def test_changed_code_is_told(tmp_path: Path) -> None:
     """By the name of its file."""
     assert changes(tmp_path, "name", "name", code=MODULE + "\n# mended\n") == [AppChange("the code of told_ops.py")]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "change"),
+    [
+        ("password: hush-1", "password: hush-2", "own.password: *** has another value"),
+        ("password: hush-1", "password: '${PREFIX}'", "own.password: *** -> ${PREFIX}"),
+        ("me:hush-1@host", "me:hush-2@host", "own.uri: ftp://***@host/a has another value"),
+        ("{token: hush-1}", "{token: hush-2}", 'own.options: {"token": "***"} has another value'),
+    ],
+)
+def test_a_secret_in_the_file_is_not_remembered(tmp_path: Path, old: str, new: str, change: str) -> None:
+    """That it has changed is told by its checksum."""
+    app = APP.replace("told_ops.Own", f"told_ops.Own, properties: {SECRETS}")
+    module = MODULE.replace("    input =", "    password: str\n    uri: str\n    options: dict[str, str]\n    input =")
+    (tmp_path / "told_ops.py").write_text(module)
+    facts = []
+    for text in (app, app.replace(old, new)):
+        (tmp_path / "app.yaml").write_text(text)
+        facts.append(
+            describe(load_app(tmp_path / "app.yaml", environ={"PREFIX": "x" * 9}, search_path=[str(tmp_path)]))
+        )
+    assert app_changes(*facts) == [AppChange(change)]
+    assert "hush" not in str(facts)
 
 
 def test_operators_and_streams_that_come_and_go_are_told(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dagflow.journal.app_facts import AppFacts, OperatorFacts
+from dagflow.journal.app_facts import AppFacts, OperatorFacts, without_checksums
 from dagflow.journal.retention import newest_windows
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
@@ -31,7 +31,6 @@ BOTTLENECK = 0.4
 """Share of the time of all tasks from which on an operator is called the bottleneck."""
 
 _STREAM = re.compile(r"(?P<source>.+) -> (?P<target>.+?)(?P<all> \(to all\))?")
-_CHECKSUM = re.compile(r"(\$\{\w+\})~[0-9a-f]{4}")
 
 
 @dataclass(frozen=True)
@@ -200,7 +199,7 @@ def _properties(facts: OperatorFacts, written: Mapping[str, Any]) -> list[dict[s
 
 def _text(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return _CHECKSUM.sub(r"\1", text)
+    return without_checksums(text)
 
 
 @dataclass(frozen=True)
