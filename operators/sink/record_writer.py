@@ -16,7 +16,6 @@ from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.storage.location import absolute, relocated
 from operators.sink.file_sink import BLOCK_NAMES, FileSink, block_name, claim_directory, numbered_names
 from operators.sink.formats import SinkFormatSpec
-from operators.sink.formats.raw import RawSink, refuse_columns
 
 _PREFIX = "part"
 
@@ -64,14 +63,12 @@ class RecordWriter(Operator, Relocatable, ColumnChecked):
         self._root = absolute(self.path)
 
     def check_arriving(self, arriving: StreamColumns) -> None:
-        """Refuse columns where raw records are written.
+        """Refuse columns that the format does not write.
 
         Raises:
             ValueError: There are some.
         """
-        # A format that is made of it, as auto is, may well write columns.
-        if type(self.format) is RawSink and not arriving.is_raw:
-            refuse_columns(arriving.schema)
+        self.format.check_columns(arriving)
 
     def properties_below(self, directory: str) -> dict[str, str]:
         """Another path."""

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from dagflow.api.column_typing import StreamColumns
 from dagflow.api.context import OperatorContext
 from dagflow.api.records import RecordBatch
 from dagflow.testing.operators import MemoryOutputs
@@ -90,6 +91,18 @@ class SinkContract(ABC):
             assert self._written(SINK_FORMATS.make(spec), numbered, max_bytes) == files, "other bytes"
 
         check()
+
+    def test_columns_that_are_written_are_not_refused(self) -> None:
+        """An app whose records the format holds is planned."""
+        batch = self.many_records()
+        arriving = StreamColumns.raw() if batch.is_raw else StreamColumns(batch.to_arrow().schema)
+        for spec in self.formats:
+            refused = ""
+            try:
+                SINK_FORMATS.make(spec).check_columns(arriving)
+            except ValueError as error:
+                refused = str(error)
+            assert not refused, f"{spec}: check_columns refuses records that are written: {refused}"
 
     def test_a_window_that_runs_again_gives_the_same_bytes(self) -> None:
         """Also in another process, which has not seen the windows before it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -13,6 +13,7 @@ from dagflow.plan.load import load_app
 from dagflow.plan.physical import PortRef
 from dagflow.plan.stream_columns import stream_columns
 from dagflow.spec.problems import Problems
+from operators.sink.formats.raw import RawSink
 
 APP = """\
 name: typed
@@ -30,6 +31,14 @@ streams:
 """
 CSV = '{type: csv, columns: {qty: int32, price: "decimal(9, 2)"}}'
 CLOSED = "{type: csv, header: false, columns: {qty: int32, name: string}}"
+OWN_RAW = f"{__name__}.LogSink"
+
+
+class LogSink(RawSink):
+    """Raw records in files that end with .log."""
+
+    name: ClassVar[str] = "log"
+    suffix: ClassVar[str] = ".log"
 
 
 def columns(folder: Path, format: str, step: str) -> dict[str, str]:
@@ -107,6 +116,12 @@ SINKS: list[tuple[str, str, str, str]] = [
     (
         CLOSED,
         ALL_COLUMNS,
+        f"RecordWriter, properties: {{path: out, format: {OWN_RAW}}}",
+        "format: log writes raw records, not columns (qty",
+    ),
+    (
+        CLOSED,
+        ALL_COLUMNS,
         TABLE + ", upsert_by: nam}",
         "(TableWriter): the records have no column 'nam'; they have qty",
     ),
@@ -127,6 +142,12 @@ SINKS: list[tuple[str, str, str, str]] = [
 TAKEN: list[tuple[str, str, str]] = [
     (CSV, ALL_COLUMNS, "RecordWriter, properties: {path: out}, partition: {by: shop}"),
     ("lines", step("RecordFilter", drop={"prefix": "#"}), "RecordWriter, properties: {path: out, format: raw}"),
+    (
+        "lines",
+        step("RecordFilter", drop={"prefix": "#"}),
+        f"RecordWriter, properties: {{path: out, format: {OWN_RAW}}}",
+    ),
+    (CLOSED, ALL_COLUMNS, "RecordWriter, properties: {path: out, format: auto}"),
     (
         "lines",
         step("RecordFilter", drop={"prefix": "#"}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from dagflow.api.column_typing import StreamColumns
 from dagflow.api.records import RecordBatch
 from operators.sink.formats.base import SinkFormat
 from operators.sink.formats.json_lines import JsonLinesSink
@@ -18,6 +19,9 @@ class AutoSink(RawSink):
     def check_properties(self) -> None:
         """Make the format of records with columns."""
         self._json_lines = JsonLinesSink(compression=self.compression)
+
+    def check_columns(self, arriving: StreamColumns) -> None:
+        """Take any."""
 
     def for_batch(self, batch: RecordBatch) -> SinkFormat:
         """The format itself for raw records, json_lines for others."""

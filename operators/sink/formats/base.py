@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from typing_extensions import Buffer
 
+from dagflow.api.column_typing import StreamColumns
 from dagflow.api.context import OutputFiles
 from dagflow.api.properties import HasProperties
 from dagflow.api.records import RecordBatch
@@ -97,6 +98,16 @@ class SinkFormat(HasProperties, ABC):
     @abstractmethod
     def extension(self) -> str:
         """How names of files end, such as ".csv"."""
+
+    def check_columns(self, arriving: StreamColumns) -> None:
+        """Called when an app is planned, where the columns of the records are known; takes all of them by default.
+
+        Args:
+            arriving: What the writer is going to be given.
+
+        Raises:
+            ValueError: The format would refuse each record that has such columns.
+        """
 
     def for_batch(self, batch: RecordBatch) -> SinkFormat:
         """The format that writes a batch; itself but for formats that choose another one."""

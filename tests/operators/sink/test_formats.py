@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
+from dagflow.api.column_typing import StreamColumns
 from dagflow.api.context import OperatorContext
 from dagflow.api.records import RecordBatch
 from dagflow.engine.run import run
@@ -73,12 +74,20 @@ class WithoutDot(LogfmtSink):
     suffix: ClassVar[str] = "log"
 
 
+class RefusesNumbers(LogfmtSink):
+    """A format that gets it wrong: it writes what it has refused."""
+
+    def check_columns(self, arriving: StreamColumns) -> None:
+        raise ValueError("no numbers")
+
+
 @pytest.mark.parametrize(
     ("wrong", "law", "finding"),
     [
         # As in test files, the assert shows what was found and what was expected.
         (EmptiesOne, "any_records_are_read_back_from_any_files", r"assert \[\{.*\] == \["),
         (NumbersLines, "a_window_that_runs_again_gives_the_same_bytes", "other bytes when a window is written again"),
+        (RefusesNumbers, "columns_that_are_written_are_not_refused", "refuses records that are written: no numbers"),
         (WithoutDot, "a_file_without_records_is_a_file_of_its_format", "'log' has no dot"),
     ],
 )
