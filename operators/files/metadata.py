@@ -168,91 +168,122 @@ class BlockMetadata(RowTuple):
     @classmethod
     def to_rows(cls, tuples: Iterable[BlockMetadata]) -> list[Any]:
         """Fold consecutive blocks of a file into one row: a plan of a big file is short, however many blocks it has."""
-        rows: list[Any] = []
-        last: BlockMetadata | None = None
+        firsts, lasts = list[BlockMetadata](), list[BlockMetadata]()
         for block in tuples:
-            if last is not None and _continues(last, block, rows[-1][7]):
-                rows[-1][8] += 1
-                rows[-1][9:11] = [block.end, block.is_last]
+            if lasts and _continues(lasts[-1], block, firsts[-1].size_bytes):
+                lasts[-1] = block
             else:
-                version = block.version
-                rows.append(
-                    [
-                        *(block.url, version.size_bytes, version.mtime_ns, version.etag, version.file_id),
-                        *(block.block_id, block.start, block.size_bytes),
-                        *(1, block.end, block.is_last, block.previous_block_id),
-                        *(block.entry_state, block.is_open, block.resumes, block.fingerprint, block.discovered_ms),
-                        *_rarely_set(block),
-                    ]
-                )
-            last = block
-        return rows
+                firsts.append(block)
+                lasts.append(block)
+        return [_BlockRow.of(first, last).to_json() for first, last in zip(firsts, lasts, strict=True)]
 
     @classmethod
     def from_rows(cls, rows: Iterable[Any]) -> Iterator[BlockMetadata]:
         """The blocks that to_rows was given."""
         for row in rows:
-            yield from _unfolded(*row)
+            yield from _BlockRow(*row).blocks()
 
 
-def _unfolded(
-    url: str,
-    size_bytes: int,
-    mtime_ns: int,
-    etag: str,
-    file_id: int,
-    first_id: int,
-    start: int,
-    length: int,
-    count: int,
-    end: int,
-    is_last: bool,
-    previous: int,
-    entry_state: int,
-    is_open: bool,
-    resumes: bool,
-    fingerprint: int,
-    discovered_ms: int,
-    decompressed: list[int] | None = None,
-    content_start: int = 0,
-    tail_start: int = 0,
-    read_fingerprint: int = 0,
-    moved_from: str = "",
-    is_gone: bool = False,
-) -> Iterator[BlockMetadata]:
-    version = FileVersion(size_bytes, mtime_ns, etag, file_id)
-    for index in range(count):
-        is_final = index == count - 1
-        yield BlockMetadata(
-            block_id=first_id + index,
-            url=url,
-            version=version,
-            start=start + index * length,
-            end=end if is_final else start + (index + 1) * length,
-            is_last=is_final and is_last,
-            previous_block_id=first_id + index - 1 if index else previous,
-            entry_state=entry_state,
-            is_open=is_open,
-            resumes=resumes and not index,
-            fingerprint=fingerprint,
-            decompressed=None if decompressed is None else DecompressedRange(*decompressed),
-            discovered_ms=discovered_ms,
-            content_start=content_start,
-            tail_start=tail_start,
-            read_fingerprint=read_fingerprint,
-            moved_from=moved_from,
-            is_gone=is_gone,
+class _BlockRow(NamedTuple):
+    """Consecutive blocks of a file, as JSON holds them: the fields of the first one, beside these.
+
+    Attributes:
+        length: Bytes of each block but the last.
+        block_count: How many blocks there are.
+        end: Where the last one ends.
+        is_last: Whether that ends the file.
+    """
+
+    url: str
+    size_bytes: int
+    mtime_ns: int
+    etag: str
+    file_id: int
+    block_id: int
+    start: int
+    length: int
+    block_count: int
+    end: int
+    is_last: bool
+    previous_block_id: int
+    entry_state: int
+    is_open: bool
+    resumes: bool
+    fingerprint: int
+    discovered_ms: int
+    # Rarely set: left out at the end of a row.
+    decompressed: list[int] | None = None
+    content_start: int = 0
+    tail_start: int = 0
+    read_fingerprint: int = 0
+    moved_from: str = ""
+    is_gone: bool = False
+
+    @classmethod
+    def of(cls, first: BlockMetadata, last: BlockMetadata) -> _BlockRow:
+        """The row of the blocks from one to another of the same file."""
+        return cls(
+            url=first.url,
+            size_bytes=first.version.size_bytes,
+            mtime_ns=first.version.mtime_ns,
+            etag=first.version.etag,
+            file_id=first.version.file_id,
+            block_id=first.block_id,
+            start=first.start,
+            length=first.size_bytes,
+            block_count=last.block_id - first.block_id + 1,
+            end=last.end,
+            is_last=last.is_last,
+            previous_block_id=first.previous_block_id,
+            entry_state=first.entry_state,
+            is_open=first.is_open,
+            resumes=first.resumes,
+            fingerprint=first.fingerprint,
+            discovered_ms=first.discovered_ms,
+            decompressed=None if first.decompressed is None else list(first.decompressed),
+            content_start=first.content_start,
+            tail_start=first.tail_start,
+            read_fingerprint=first.read_fingerprint,
+            moved_from=first.moved_from,
+            is_gone=first.is_gone,
         )
 
+    def to_json(self) -> list[Any]:
+        """The values, without those at the end that are not set."""
+        values = list(self)
+        while len(values) > _ALWAYS_SET and not values[-1]:
+            values.pop()
+        return values
 
-def _rarely_set(block: BlockMetadata) -> list[Any]:
-    """The end of a block's row, without what is not set."""
-    decompressed = None if block.decompressed is None else list(block.decompressed)
-    before = block.content_start, block.tail_start, block.read_fingerprint, block.moved_from
-    values = [decompressed, *before, block.is_gone]
-    while values and not values[-1]:
-        values.pop()
-    return values
+    def blocks(self) -> Iterator[BlockMetadata]:
+        """The blocks that the row was made of."""
+        version = FileVersion(self.size_bytes, self.mtime_ns, self.etag, self.file_id)
+        decompressed = None if self.decompressed is None else DecompressedRange(*self.decompressed)
+        for index in range(self.block_count):
+            is_final = index == self.block_count - 1
+            yield BlockMetadata(
+                block_id=self.block_id + index,
+                url=self.url,
+                version=version,
+                start=self.start + index * self.length,
+                end=self.end if is_final else self.start + (index + 1) * self.length,
+                is_last=is_final and self.is_last,
+                previous_block_id=self.block_id + index - 1 if index else self.previous_block_id,
+                entry_state=self.entry_state,
+                is_open=self.is_open,
+                resumes=self.resumes and not index,
+                fingerprint=self.fingerprint,
+                decompressed=decompressed,
+                discovered_ms=self.discovered_ms,
+                content_start=self.content_start,
+                tail_start=self.tail_start,
+                read_fingerprint=self.read_fingerprint,
+                moved_from=self.moved_from,
+                is_gone=self.is_gone,
+            )
+
+
+_ALWAYS_SET = len(_BlockRow._fields) - len(_BlockRow._field_defaults)
 
 
 def _continues(last: BlockMetadata, block: BlockMetadata, length: int) -> bool:

@@ -66,14 +66,32 @@ class OpenFile:
     begins_at_cut: bool = False
     is_gone: bool = False
 
-    @property
-    def next_end(self) -> int:
-        """One past the last byte of the next block: the next multiple of block_size, or the file's end."""
-        return min((self.next_start // self.block_size + 1) * self.block_size, self.version.size_bytes)
+    def next_block(self, block_id: int) -> BlockMetadata:
+        """The block from next_start to the next multiple of block_size, or to the file's end."""
+        size_bytes = self.version.size_bytes
+        end = min((self.next_start // self.block_size + 1) * self.block_size, size_bytes)
+        return BlockMetadata(
+            block_id=block_id,
+            url=self.url,
+            version=self.version,
+            start=self.next_start,
+            end=end,
+            is_last=end == size_bytes,
+            previous_block_id=self.previous_block_id,
+            is_open=self.is_open,
+            resumes=self.resumes,
+            fingerprint=self.fingerprint,
+            discovered_ms=self.discovered_ms,
+            content_start=self.content_start,
+            tail_start=self.tail_start,
+            read_fingerprint=self.read_fingerprint,
+            moved_from=self.moved_from,
+            is_gone=self.is_gone,
+        )
 
-    def after(self, block_id: int) -> OpenFile:
-        """The file when its next block has been emitted under that id."""
-        return replace(self, next_start=self.next_end, previous_block_id=block_id, resumes=False)
+    def after(self, block: BlockMetadata) -> OpenFile:
+        """The file when its next block has been emitted."""
+        return replace(self, next_start=block.end, previous_block_id=block.block_id, resumes=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +248,17 @@ class BlockCutter:
         return True
 
     def _announce(self, file: OpenFile, relative_path: str, first_id: int, blocks: int) -> None:
-        facts = file.url, relative_path, file.version, file.block_size, first_id, blocks
-        self._files.emit(FileMetadata(*facts, discovered_ms=file.discovered_ms))
+        self._files.emit(
+            FileMetadata(
+                url=file.url,
+                relative_path=relative_path,
+                version=file.version,
+                block_size=file.block_size,
+                first_block_id=first_id,
+                block_count=blocks,
+                discovered_ms=file.discovered_ms,
+            )
+        )
 
     def _count_small(self, files: int, blocks: int, size_bytes: int) -> None:
         self._counters[names.FILES] += files
@@ -291,8 +318,18 @@ class BlockCutter:
             return True
         if not self._quota.take_file():
             return False
-        facts = url, relative_path, FileVersion(0), block_size, self._next_block_id, 0, True
-        self._files.emit(FileMetadata(*facts, discovered_ms=discovered_ms))
+        self._files.emit(
+            FileMetadata(
+                url=url,
+                relative_path=relative_path,
+                version=FileVersion(0),
+                block_size=block_size,
+                first_block_id=self._next_block_id,
+                block_count=0,
+                is_directory=True,
+                discovered_ms=discovered_ms,
+            )
+        )
         return True
 
     def cut(self) -> bool:
@@ -303,20 +340,15 @@ class BlockCutter:
         """
         file = self._open
         while file is not None:
-            start, end = file.next_start, file.next_end
-            if not self._quota.take_block(end - start):
+            block = file.next_block(self._next_block_id)
+            if not self._quota.take_block(block.end - block.start):
                 break
-            block_id, is_last = self._next_block_id, end == file.version.size_bytes
-            place = block_id, file.url, file.version, start, end, is_last, file.previous_block_id
-            growth = file.is_open, file.resumes, file.fingerprint
-            before = file.discovered_ms, file.content_start, file.tail_start, file.read_fingerprint
-            after = file.moved_from, file.is_gone
-            self._blocks.emit(BlockMetadata(*place, 0, *growth, None, *before, *after))
+            self._blocks.emit(block)
             self._counters[names.BLOCKS_EMITTED] += 1
-            self._counters[names.BYTES_EMITTED] += end - start
-            self._counters[names.FILES_COMPLETED] += is_last
+            self._counters[names.BYTES_EMITTED] += block.end - block.start
+            self._counters[names.FILES_COMPLETED] += block.is_last
             self._next_block_id += 1
-            file = None if is_last else file.after(block_id)
+            file = None if block.is_last else file.after(block)
         self._open = file
         return file is None
 

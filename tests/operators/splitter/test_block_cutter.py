@@ -14,8 +14,9 @@ def test_the_count_of_blocks_is_what_cutting_gives(size: int, start: int, block_
     file = OpenFile("f", FileVersion(size), block_size, start)
     ends = []
     while file.next_start < size:
-        ends.append(file.next_end)
-        file = file.after(1)
+        block = file.next_block(1)
+        ends.append(block.end)
+        file = file.after(block)
     assert len(ends) == count_blocks(start, size, block_size)
     assert all(end % block_size == 0 for end in ends[:-1])
     assert ends == [] or ends[-1] == size
