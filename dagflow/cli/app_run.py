@@ -79,11 +79,11 @@ def run_app(settings: Settings, asked: RunRequest, ahead: Ahead) -> int:
         require_directory(asked.checkpoint)
     logical = load(asked.app, settings, asked.overrides)
     options = RunOptions(
-        asked.checkpoint,
-        asked.master,
-        asked.conf,
-        asked.follow,
-        asked.fresh,
+        checkpoint=asked.checkpoint,
+        master=asked.master,
+        conf=asked.conf,
+        follow=asked.follow,
+        fresh=asked.fresh,
         take_over=asked.take_over,
         workers=asked.workers,
         server=ahead.server,

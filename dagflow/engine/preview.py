@@ -196,8 +196,15 @@ class _Run:
         if self._chain is None or not self._chain.has_read:
             if self._chain is not None:
                 self._chain.close()
-            place = self._app, self._placed, self._program, self._port
-            self._chain = PreviewChain(*place, self._limits, source.prescan_states(), self._seen)
+            self._chain = PreviewChain(
+                self._app,
+                self._placed,
+                self._program,
+                self._port,
+                self._limits,
+                source.prescan_states(),
+                self._seen,
+            )
         return self._chain
 
     def _feed_step(self, source: PreviewInput, tuples: Mapping[PortRef, list[Any]]) -> bool:

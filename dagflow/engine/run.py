@@ -18,7 +18,7 @@ from dagflow.engine.driver_memory import limited_memory
 from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.held_results import HeldResults
 from dagflow.engine.input_count import InputCount
-from dagflow.engine.live_run import app_url_of, live_run
+from dagflow.engine.live_run import LiveRun, app_url_of, live_run
 from dagflow.engine.operator_state import OperatorStates, directory_of_state
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import dataset_places, prepare
@@ -186,9 +186,7 @@ def run(
     """
     checkpoint = absolute(options.checkpoint or app.attributes.checkpoint)
     storage = app.attributes.storage_context()
-    follows = not options.rejects and (options.follow or wants_to_follow(app))
-    if follows:
-        require_ends(app)
+    follows = _follows(app, options)
     sweep()  # a run that finds nothing to do, and does not start Spark, removes what killed ones have left as well
     observer, stop = observer or SilentObserver(), stop or StopRequest()
     gate = gate_of(storage.objects(checkpoint), options, observer.notice, stop)
@@ -204,11 +202,13 @@ def run(
         live.holds(journal.epoch)
         finish_reprocess(journal, storage, app.instances)
         placed = PlacedApp.of(app, storage)
-        with watch.doing("the preparation of the run"):
-            locations = prepare(placed.operators, journal, checkpoint, storage)
-        live.publishes(locations.outputs)
+        locations = _prepared(placed, journal, checkpoint, live, watch)
         controls = RunControls(
-            *(observer, stop, live, ScanRequests(storage.objects(checkpoint)), signals),
+            observer=observer,
+            stop=stop,
+            live=live,
+            scan_requests=ScanRequests(storage.objects(checkpoint)),
+            signals=signals,
             follow_millis=app.attributes.window_millis if follows else None,
             watch=watch,
             reads_all=not options.rejects and options.limit is None,
@@ -220,6 +220,21 @@ def run(
             program = replace(_program(app, placed, watch.limits), records=options.limit)
             tasks = lazy_runtime(app, program, options, locations, stop, runtime, controls)
             return _drive(placed, options, journal, checkpoint, controls, tasks)
+
+
+def _follows(app: LogicalPlan, options: RunOptions) -> bool:
+    """Whether the run watches for new input; an app whose results would never end is refused then."""
+    follows = not options.rejects and (options.follow or wants_to_follow(app))
+    if follows:
+        require_ends(app)
+    return follows
+
+
+def _prepared(placed: PlacedApp, journal: Journal, checkpoint: str, live: LiveRun, watch: DriverWatch) -> RunLocations:
+    with watch.doing("the preparation of the run"):
+        locations = prepare(placed.operators, journal, checkpoint, placed.storage)
+    live.publishes(locations.outputs)
+    return locations
 
 
 def _program(app: LogicalPlan, placed: PlacedApp, limits: StallLimits) -> Program:

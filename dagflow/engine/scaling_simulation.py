@@ -71,8 +71,14 @@ def simulate(stage: str, decider: Partitioner, trace: Sequence[Sample]) -> list[
     for index, sample in enumerate(trace):
         # A trace does not tell what was processed while more arrived; what it shows to go has been.
         processed += max(trace[index - 1].size_bytes - sample.size_bytes, 0) if index else 0
-        load = sample.backlog, sample.size_bytes, sample.bytes_per_second
-        stats = BacklogStats(sample.millis, current, *load, processed_bytes=processed)
+        stats = BacklogStats(
+            now_millis=sample.millis,
+            partitions=current,
+            backlog=sample.backlog,
+            backlog_bytes=sample.size_bytes,
+            bytes_per_second=sample.bytes_per_second,
+            processed_bytes=processed,
+        )
         change = repartitioned(stage, decider, stats)
         decision = None
         if change is not None and change[0] != current:

@@ -272,8 +272,9 @@ class JournalState:
         published = [before.held_results[name].since_window for name in plan.closes if name in before.held_results]
         self.held.commit(plan, intent, min(published, default=0))
         for operator, changes in intent.columns.items():
-            of_window = intent.window_id, intent.committed_ms, operator
-            self.columns += [ColumnHistory(*of_window, change) for change in changes]
+            self.columns += [
+                ColumnHistory(intent.window_id, intent.committed_ms, operator, change) for change in changes
+            ]
         self.totals.add(plan.counters)
         self.totals.add(intent.counters)
         for name, seconds in intent.busy_s.items():

@@ -70,8 +70,14 @@ class WindowTimes:
     def of(cls, window: Window) -> WindowTimes:
         """The times of a window of the journal."""
         plan, intent = window.plan, window.intent or WindowIntent(0)
-        driver, tasks = (plan.emitted_ms, plan.planned_ms), (intent.started_ms, intent.finished_ms)
-        return cls(*driver, *tasks, intent.committed_ms, window.published_ms)
+        return cls(
+            emitted_ms=plan.emitted_ms,
+            planned_ms=plan.planned_ms,
+            started_ms=intent.started_ms,
+            finished_ms=intent.finished_ms,
+            committed_ms=intent.committed_ms,
+            published_ms=window.published_ms,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,17 +244,17 @@ def manifest_of(window: Window) -> WindowManifest:
         for file, origin, positions in zip(intent.files, origins, made_from, strict=True)
     )
     return WindowManifest(
-        plan.window_id,
-        PLANNED if window.intent is None else "committed",
-        dict(plan.partitions),
-        tuple(inputs),
-        outputs,
-        tuple(intent.skipped),
-        WindowTimes.of(window),
-        dict(intent.busy_s),
-        dict(window.receipts),
-        tuple(plan.retries),
-        sum(file.records for file in intent.held),
+        window_id=plan.window_id,
+        state=PLANNED if window.intent is None else "committed",
+        partitions=dict(plan.partitions),
+        inputs=tuple(inputs),
+        outputs=outputs,
+        skipped=tuple(intent.skipped),
+        times=WindowTimes.of(window),
+        busy_s=dict(intent.busy_s),
+        receipts=dict(window.receipts),
+        retries=tuple(plan.retries),
+        held_records=sum(file.records for file in intent.held),
     )
 
 

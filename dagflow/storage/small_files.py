@@ -37,9 +37,11 @@ class SmallFiles:
 
     def expected(self, index: int) -> FileStat:
         """The planned version of one file."""
-        etag = self.etags[index] if self.etags else ""
         return FileStat(
-            *(self.base + self.names[index], self.sizes[index], self.mtimes[index], etag),
+            url=self.base + self.names[index],
+            size_bytes=self.sizes[index],
+            mtime_ns=self.mtimes[index],
+            etag=self.etags[index] if self.etags else "",
             fingerprint=self.fingerprints[index] if self.fingerprints else UNKNOWN,
             file_id=self.file_ids[index] if self.file_ids else 0,
         )

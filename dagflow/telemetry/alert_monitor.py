@@ -137,8 +137,14 @@ class AlertMonitor:
         now_ms = time.time_ns() // 1_000_000
         text = self._redact(finding.text)
         notice = AlertNotice(
-            *(reading.snapshot.app, reading.checkpoint, finding.cause, is_over),
-            *(text, finding.value, finding.limit, now_ms),
+            app=reading.snapshot.app,
+            checkpoint=reading.checkpoint,
+            cause=finding.cause,
+            is_over=is_over,
+            text=text,
+            value=finding.value,
+            limit=finding.limit,
+            time_ms=now_ms,
         )
         if self._deliver is not None and (refused := self._deliver(notice)):
             return self._tell_refusal(refused)

@@ -88,7 +88,7 @@ class RunSignals:
         self._lineage: LineageReporter | None = None
         if settings.lineage is not None:
             self._lineage = LineageReporter(
-                *(settings.lineage, app, places(), run_id, version), follows=follows, redact=redact
+                settings.lineage, app, places(), run_id, version, follows=follows, redact=redact
             )
         self._last: RunSnapshot | None = None
 

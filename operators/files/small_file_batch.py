@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, overload
 
 import numpy as np
@@ -73,10 +73,13 @@ class SmallFileBatch(TupleBatch):
         # What the first and the last in order have in common, all have.
         common = os.path.commonprefix([min(urls), max(urls)])  # noqa: RUF071  # of bytes, cut at a slash below
         length = common.rfind("/") + 1
-        names = NameColumn.of([url[length:] for url in urls])
-        numbers = np.array(sizes, np.int64), np.array(mtimes, np.int64)
         return cls(
-            *(first_id, common[:length], names, *numbers, tuple(etags) if any(etags) else ()),
+            first_id=first_id,
+            base=common[:length],
+            names=NameColumn.of([url[length:] for url in urls]),
+            sizes=np.array(sizes, np.int64),
+            mtimes=np.array(mtimes, np.int64),
+            etags=tuple(etags) if any(etags) else (),
             file_ids=np.array(file_ids if any(file_ids) else (), np.int64),
         )
 
@@ -101,7 +104,12 @@ class SmallFileBatch(TupleBatch):
         file_id = int(self.file_ids[index]) if len(self.file_ids) else 0
         version = FileVersion(size, int(self.mtimes[index]), etag, file_id)
         return BlockMetadata(
-            *(self.first_id + index, self.url(index), version, 0, size, True),
+            block_id=self.first_id + index,
+            url=self.url(index),
+            version=version,
+            start=0,
+            end=size,
+            is_last=True,
             is_open=self.is_open,
             fingerprint=self.fingerprints[index] if self.fingerprints else 0,
             discovered_ms=self.discovered_ms,
@@ -113,10 +121,16 @@ class SmallFileBatch(TupleBatch):
 
     def slice(self, start: int, end: int) -> SmallFileBatch:
         """The members [start, end)."""
-        etags = self.etags[start:end]
-        columns = self.names[start:end], self.sizes[start:end], self.mtimes[start:end], etags
-        flags = self.is_whole, self.is_open, self.fingerprints[start:end], self.discovered_ms
-        return SmallFileBatch(self.first_id + start, self.base, *columns, *flags, file_ids=self.file_ids[start:end])
+        return replace(
+            self,
+            first_id=self.first_id + start,
+            names=self.names[start:end],
+            sizes=self.sizes[start:end],
+            mtimes=self.mtimes[start:end],
+            etags=self.etags[start:end],
+            fingerprints=self.fingerprints[start:end],
+            file_ids=self.file_ids[start:end],
+        )
 
     def to_json(self) -> dict[str, Any]:
         """See TupleBatch."""

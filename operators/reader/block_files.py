@@ -89,7 +89,10 @@ class BlockFiles:
     def _stat_of(self, block: BlockMetadata) -> FileStat:
         version = block.version
         return FileStat(
-            *(block.url, version.size_bytes, version.mtime_ns, version.etag),
+            url=block.url,
+            size_bytes=version.size_bytes,
+            mtime_ns=version.mtime_ns,
+            etag=version.etag,
             fingerprint=block.fingerprint,
             file_id=0 if self._is_exact else version.file_id,
         )

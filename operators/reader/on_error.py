@@ -114,8 +114,15 @@ class ErrorPolicy:
     def _leave_out(self, block: BlockMetadata, error: DagflowError, cause: Cause) -> None:
         context, version = self._context, block.version
         skipped = Skipped(
-            *(block.url, block.start, block.end, _reason(error), cause),
-            *(version.size_bytes, version.mtime_ns, version.etag, version.file_id),
+            url=block.url,
+            start=block.start,
+            end=block.end,
+            reason=_reason(error),
+            cause=cause,
+            size_bytes=version.size_bytes,
+            mtime_ns=version.mtime_ns,
+            etag=version.etag,
+            file_id=version.file_id,
             has_other_bytes=isinstance(error, SourceChangedError) and error.has_other_bytes,
         )
         context.counters[SKIPPED_BYTES] += block.size_bytes

@@ -86,10 +86,17 @@ class SmallFileBatchReader:
 
     def _load(self, small_files: SmallFileBatch, indices: Column) -> BufferedFiles:
         part = small_files.slice(int(indices[0]), int(indices[-1]) + 1)
-        numbers = part.sizes.tolist(), part.mtimes.tolist()
         # What is reprocessed must be known to begin with the planned bytes where something was appended to it.
         file_ids = () if self._context.is_reprocessed else part.file_ids.tolist()
-        files = SmallFiles(part.base, part.names, *numbers, part.etags, part.fingerprints, file_ids)
+        files = SmallFiles(
+            base=part.base,
+            names=part.names,
+            sizes=part.sizes.tolist(),
+            mtimes=part.mtimes.tolist(),
+            etags=part.etags,
+            fingerprints=part.fingerprints,
+            file_ids=file_ids,
+        )
         buffer = pa.allocate_buffer(files.buffer_bytes)
         if self._limiter is not None:
             self._limiter.begin()

@@ -56,8 +56,9 @@ class BlockSplitter(ControlOperator, PreviewSource, BlockSource):
         self._context = context
         rules = BatchRules(self.pack_bytes, self.pack_files, wait_millis, self.packs == "whole")
         batcher = SmallFileBatcher(rules, self._clock, may_grow=may_grow)
-        outputs = self.files_metadata_output, self.blocks_metadata_output
-        self._cutter = BlockCutter(*outputs, context, batcher, self.cut_compressed)
+        self._cutter = BlockCutter(
+            self.files_metadata_output, self.blocks_metadata_output, context, batcher, self.cut_compressed
+        )
 
     def begin_preview(self, file: str | None) -> None:
         """Cut small blocks, which have the same records."""

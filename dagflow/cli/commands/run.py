@@ -74,7 +74,20 @@ def command(
         from dagflow.cli.app_run import RunRequest, run_app
 
         asked = RunRequest(
-            *(app, overrides, checkpoint, workers, limit, master, conf, follow, fresh, take_over, as_json, quiet),
-            *(metrics, log_format, ui_port),
+            app=app,
+            overrides=overrides,
+            checkpoint=checkpoint,
+            workers=workers,
+            limit=limit,
+            master=master,
+            conf=conf,
+            follow=follow,
+            fresh=fresh,
+            take_over=take_over,
+            as_json=as_json,
+            quiet=quiet,
+            metrics=metrics,
+            log_format=log_format,
+            ui_port=ui_port,
         )
         return run_app(settings, asked, ahead)

@@ -172,10 +172,19 @@ def merge_jobs(files: Sequence[HeldFile], target_bytes: int) -> list[MergeJob]:
             position += piece.end - piece.start
         # Of the newest one: the app may have got other partition columns, as long as there is no table.
         newest, location = facts[-1], files[-1].file.final_url.rpartition("/")[0]
-        of_table = newest.operator, location, tuple(newest.partition), schema
         for size_bytes, ranges in (_ranges_of(share) for share in shares if share):
-            written_by = tuple(windows[url] for url, _ in ranges)
-            jobs.append(MergeJob(*of_table, size_bytes, ranges, written_by, tuple(newest.keys)))
+            jobs.append(
+                MergeJob(
+                    operator=newest.operator,
+                    location=location,
+                    partition_by=tuple(newest.partition),
+                    schema=schema,
+                    size_bytes=size_bytes,
+                    pieces=ranges,
+                    windows=tuple(windows[url] for url, _ in ranges),
+                    keys=tuple(newest.keys),
+                )
+            )
     return jobs
 
 
