@@ -1,9 +1,10 @@
-"""Which blocks the records of an output file come from, in a form that is small however many there are."""
+"""Where records come from: what tuples say of files, and the blocks of an output file in a form that stays small."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 
@@ -11,6 +12,89 @@ from dagflow.api.records import UNKNOWN, RecordBatch
 
 WHOLE = -1
 """The place of an end that no other file of the block shares."""
+
+
+UNKNOWN_BLOCK = -1
+"""Stands for the id of a tuple that has none."""
+
+
+class FilePart(Protocol):
+    """A tuple that names a part of a file.
+
+    No tuple need extend this class or SourceRange: a dataclass of an author's own that has the attributes is one.
+
+    Attributes:
+        url: The file.
+        start: First byte.
+        end: One past the last byte.
+    """
+
+    url: str
+    start: int
+    end: int
+
+
+class SourceVersion(Protocol):
+    """The version of a file that a tuple was planned with.
+
+    Attributes:
+        size_bytes: Its length.
+        mtime_ns: Its modification time in nanoseconds since 1970; 0 where the store has none.
+        etag: The store's own tag of the content; "" where it has none.
+        file_id: Inode number, by which a renamed file is found; 0 where unknown.
+    """
+
+    size_bytes: int
+    mtime_ns: int
+    etag: str
+    file_id: int
+
+
+class SourceRange(FilePart, Protocol):
+    """A tuple that names a part of a version of a file, which a window counts as input.
+
+    It may also have an id, a time and an earlier name: see block_id_of, discovered_ms_of and moved_from_of.
+
+    Attributes:
+        version: The version.
+    """
+
+    version: SourceVersion
+
+
+# Not by isinstance: with a runtime-checkable protocol it takes 50 times as long, and manifests ask of each block.
+def is_file_part(item: Any) -> TypeGuard[FilePart]:
+    """Whether a tuple of any class names a part of a file."""
+    return all(hasattr(item, name) for name in ("url", "start", "end"))
+
+
+def is_source_range(item: Any) -> TypeGuard[SourceRange]:
+    """Whether a tuple of any class names a part of a version of a file."""
+    return hasattr(item, "version") and is_file_part(item)
+
+
+def url_of(item: Any) -> str:
+    """The file that a tuple of any class names; "" for none."""
+    url: str = getattr(item, "url", "")
+    return url
+
+
+def block_id_of(item: Any) -> int:
+    """The id of a tuple of any class; UNKNOWN_BLOCK where it has none."""
+    block_id: int = getattr(item, "block_id", UNKNOWN_BLOCK)
+    return block_id
+
+
+def discovered_ms_of(item: Any) -> int:
+    """When a scan listed the file of a tuple, in milliseconds since 1970; 0 where the tuple does not say."""
+    discovered_ms: int = getattr(item, "discovered_ms", 0)
+    return discovered_ms
+
+
+def moved_from_of(item: Any) -> str:
+    """The URL that the file of a tuple had before; "" where the tuple names none."""
+    moved_from: str = getattr(item, "moved_from", "")
+    return moved_from
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,12 +174,10 @@ def block_ids(batch: RecordBatch, first: int, last: int) -> list[int] | None:
     # Small files keep theirs in a column: their blocks are made only where one is asked for.
     known = getattr(blocks, "block_ids", None)
     if known is not None:
-        ids: list[int] = known[found].tolist()
-        return ids
-    try:
-        return [blocks[index].block_id for index in found.tolist()]
-    except AttributeError:  # tuples of an author's own class
-        return None
+        members: list[int] = known[found].tolist()
+        return members
+    ids = [block_id_of(blocks[index]) for index in found.tolist()]
+    return None if UNKNOWN_BLOCK in ids else ids
 
 
 def encode_sources(files: Iterable[FileSources | None]) -> list[list[int]]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from dagflow.api.context import MovedRange, Skipped, VersionKey
 from dagflow.api.ports import TupleBatch
+from dagflow.api.sources import SourceRange, is_source_range, moved_from_of
 from dagflow.errors import StorageError
 from dagflow.execution.messages import TaskResult
 from dagflow.journal.frames import decompressed
@@ -90,19 +91,19 @@ def _read_under_their_names(left_out: LeftOut, planned: WindowPlan, skipped: Seq
     if not listed or not any(_mentions(decompressed(given.tuples), listed) for given in planned.inputs.values()):
         return []
     again = {(each.version, each.start) for each in skipped}
-    read: dict[str, list[Any]] = {}
+    read: dict[str, list[SourceRange]] = {}
     for _, _, item in planned_tuples(planned):
         for block in item if isinstance(item, TupleBatch) else (item,):
-            if not all(hasattr(block, name) for name in ("url", "version", "start", "end")):
+            if not is_source_range(block):
                 continue
             url, version = block.url, block.version
             if ((url, version.size_bytes, version.mtime_ns, version.etag), block.start) not in again:
-                for name in {url, getattr(block, "moved_from", "") or url}:
+                for name in {url, moved_from_of(block) or url}:
                     read.setdefault(name, []).append(block)
     return [each for each in left_out.newest if any(_is_read_by(each, block) for block in read.get(each.url, ()))]
 
 
-def _is_read_by(each: Skipped, block: Any) -> bool:
+def _is_read_by(each: Skipped, block: SourceRange) -> bool:
     """Whether a block that was read has what was left out; both are of the same file."""
     version, size = block.version, block.version.size_bytes
     is_end = block.end >= each.end

@@ -12,6 +12,7 @@ from typing import Any
 from dagflow.api.column_typing import type_name
 from dagflow.api.context import Skipped
 from dagflow.api.records import UNKNOWN, RecordBatch
+from dagflow.api.sources import url_of
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import LocationCollector, prepare_operator
 from dagflow.engine.preview_chain import PreviewChain, PreviewLimits
@@ -252,7 +253,7 @@ def _records_of(batch: RecordBatch) -> Iterator[PreviewRecord]:
     """The records of a batch, each with its place."""
     rows = batch.to_pylist()
     for position, (row, offset) in enumerate(zip(rows, batch.offsets().tolist(), strict=True)):
-        url = getattr(batch.block_of(position), "url", "")
+        url = url_of(batch.block_of(position))
         yield PreviewRecord(redacted(url), offset if url else UNKNOWN, {"record": row} if batch.is_raw else row)
 
 

@@ -19,7 +19,7 @@ from dagflow.api.context import Counts, OperatorContext, Progress
 from dagflow.api.operator import PreScanner
 from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.api.side_input import loaded_side_data
-from dagflow.api.sources import FileSources
+from dagflow.api.sources import FileSources, url_of
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preview_port import REJECTS, PreviewPort
 from dagflow.engine.preview_seen import PreviewResults, reject_of
@@ -214,7 +214,7 @@ class PreviewChain:
             self._bytes_before = self._progress.bytes_read
             return
         self._emitted_bytes += batch.nbytes()
-        self.seen.urls.update((redacted(each.url), None) for each in batch.blocks if hasattr(each, "url"))
+        self.seen.urls.update((redacted(url), None) for url in map(url_of, batch.blocks) if url)
 
     def _from_offset(self, batch: RecordBatch) -> RecordBatch:
         offsets = batch.offsets()

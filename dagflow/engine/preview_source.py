@@ -13,6 +13,7 @@ from typing import Any
 from dagflow.api.context import WindowBudget
 from dagflow.api.operator import Seekable
 from dagflow.api.ports import unbatched
+from dagflow.api.sources import url_of
 from dagflow.engine.control_graph import ControlGraph, Emission, index_operators
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.prescan import PreScans
@@ -144,7 +145,7 @@ def first_files(app: LogicalPlan, count: int) -> list[str]:
     with PreviewInput(placed, Program.of(app.name, placed.plan, placed.operators, placed.storage)) as source:
         for tuples in source.steps():
             items = unbatched(item for items in tuples.values() for item in items)
-            found.update((item.url, None) for item in items if hasattr(item, "url"))
+            found.update((url, None) for url in map(url_of, items) if url)
             if len(found) >= count:
                 break
     return list(found)[:count]

@@ -10,6 +10,7 @@ from dataclasses import astuple
 from typing import Any
 
 from dagflow.api.operator import Operator
+from dagflow.api.sources import discovered_ms_of
 from dagflow.engine.control_graph import Emission
 from dagflow.engine.scaling import Decision
 from dagflow.errors import DagflowError, JournalError, OperatorError
@@ -227,7 +228,7 @@ class WindowCodec:
 def _discovered_ms(emission: Emission) -> int:
     """When the oldest input of an emission was discovered; 0 where its tuples do not say."""
     items = (item for given in emission.tuples.values() for item in given)
-    return min(filter(None, (getattr(item, "discovered_ms", 0) for item in items)), default=0)
+    return min(filter(None, map(discovered_ms_of, items)), default=0)
 
 
 def taking_ports(plan: PhysicalPlan) -> set[str]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from dagflow.api.records import RecordBatch
+from dagflow.api.sources import is_file_part
 from dagflow.errors import (
     AppError,
     DagflowError,
@@ -81,7 +82,7 @@ class FailedInput:
     def __str__(self) -> str:
         """The end of a sentence; "" where the input is not a range of a file."""
         text = f" on the record at offset {self.offset}" if self.offset >= 0 else ""
-        if not self.blocks or not all(hasattr(self.blocks[0], name) for name in ("url", "start", "end")):
+        if not self.blocks or not is_file_part(self.blocks[0]):
             return text
         first, last = [f"{block.url} [{block.start}, {block.end})" for block in (self.blocks[0], self.blocks[-1])]
         if len(self.blocks) == 1:

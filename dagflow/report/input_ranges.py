@@ -9,9 +9,6 @@ from itertools import pairwise
 
 from dagflow.api.sources import WHOLE, FileSources
 
-UNKNOWN_BLOCK = -1
-"""Stands for the id of a tuple of an author's class that has none."""
-
 
 @dataclass(frozen=True, slots=True)
 class InputRange:

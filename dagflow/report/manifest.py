@@ -5,15 +5,15 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, field, replace
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal
 
 from dagflow.api.context import Skipped
 from dagflow.api.ports import TupleBatch
-from dagflow.api.sources import decode_sources
+from dagflow.api.sources import block_id_of, decode_sources, discovered_ms_of, is_source_range
 from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.reader import committed_windows, read_state, read_window, with_roots_of_run
 from dagflow.journal.windows import Window, WindowIntent, WindowPlan
-from dagflow.report.input_ranges import UNKNOWN_BLOCK, InputRange, attributed
+from dagflow.report.input_ranges import InputRange, attributed
 from dagflow.report.version_ranges import PLANNED, VersionRanges
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, name_of, redacted
@@ -258,24 +258,25 @@ def manifest_of(window: Window) -> WindowManifest:
     )
 
 
-@runtime_checkable
-class _Discovered(Protocol):
-    """A tuple that says when its file was discovered; those of an author's class may not."""
-
-    discovered_ms: int
-
-
 def inputs_of(plan: WindowPlan) -> Iterator[tuple[int, InputRange]]:
     """Each block of a window, with its id."""
     for port, partition, item in planned_tuples(plan):
         for block in item if isinstance(item, TupleBatch) else (item,):
             # Tuples of any class that name a range of a file's version are inputs; others have no part in a manifest.
-            if all(hasattr(block, name) for name in ("url", "version", "start", "end")):
-                version = block.version
-                facts = version.size_bytes, version.mtime_ns, version.etag, block.start, block.end
-                discovered_ms = block.discovered_ms if isinstance(block, _Discovered) else 0
-                block_id = getattr(block, "block_id", UNKNOWN_BLOCK)
-                yield block_id, InputRange(block.url, *facts, 1, port, partition, discovered_ms)
+            if is_source_range(block):
+                found = InputRange(
+                    url=block.url,
+                    size_bytes=block.version.size_bytes,
+                    mtime_ns=block.version.mtime_ns,
+                    etag=block.version.etag,
+                    start=block.start,
+                    end=block.end,
+                    blocks=1,
+                    port=port,
+                    partition=partition,
+                    discovered_ms=discovered_ms_of(block),
+                )
+                yield block_id_of(block), found
 
 
 def tracked_files(checkpoint: str, pattern: str, storage: StorageContext) -> list[TrackedFile]:

@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.api.records import LINE_FEED, UNKNOWN, Origin, RecordBatch
-from dagflow.api.sources import FileSources, block_ids, decode_sources, encode_sources
+from dagflow.api.sources import (
+    UNKNOWN_BLOCK,
+    FileSources,
+    block_id_of,
+    block_ids,
+    decode_sources,
+    discovered_ms_of,
+    encode_sources,
+    is_file_part,
+    is_source_range,
+    moved_from_of,
+    url_of,
+)
+from operators.files.metadata import BlockMetadata, FileInfo, FileMetadata, FileVersion
 
 IDS = st.lists(st.integers(0, 40) | st.integers(2**60, 2**60 + 9), max_size=12)
 SOURCES = st.builds(FileSources.of, IDS, st.integers(-1, 9), st.integers(-1, 9))
@@ -64,3 +79,48 @@ def test_the_blocks_of_a_part_of_a_batch_are_those_of_its_records() -> None:
     assert block_ids(RecordBatch.from_records(records, LINE_FEED, None), 0, 4) is None
     assert block_ids(RecordBatch.from_records([], LINE_FEED, Origin(blocks[:1])), 0, 0) == [5]
     assert block_ids(RecordBatch.from_records(records, LINE_FEED, Origin(("own class",))), 0, 4) is None
+
+
+@dataclass(frozen=True)
+class Part:
+    """A tuple of an author's class that names no version."""
+
+    url: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class VersionPart(Part):
+    """And one that names it, without an id."""
+
+    version: FileVersion
+
+
+VERSION = FileVersion(9)
+BLOCK = BlockMetadata(7, "a", VERSION, 0, 9, is_last=True, discovered_ms=5, moved_from="b")
+
+
+@pytest.mark.parametrize(
+    ("item", "is_part", "is_range"),
+    [
+        (BLOCK, True, True),
+        (VersionPart("a", 0, 9, VERSION), True, True),
+        (Part("a", 0, 9), True, False),
+        (FileMetadata("a", "a", VERSION, 4, 7, 3), False, False),
+        (FileInfo("a"), False, False),
+        (7, False, False),
+        (None, False, False),
+    ],
+)
+def test_a_tuple_of_any_class_may_name_a_range_of_a_file(item: Any, is_part: bool, is_range: bool) -> None:
+    """By its attributes: it extends nothing."""
+    assert (is_file_part(item), is_source_range(item)) == (is_part, is_range)
+    assert url_of(item) == ("" if item in (7, None) else "a")
+
+
+def test_what_a_tuple_does_not_say_of_its_file_is_not_known() -> None:
+    """Its id, the time of its discovery and its earlier name."""
+    part = Part("a", 0, 9)
+    assert (block_id_of(BLOCK), discovered_ms_of(BLOCK), moved_from_of(BLOCK)) == (7, 5, "b")
+    assert (block_id_of(part), discovered_ms_of(part), moved_from_of(part)) == (UNKNOWN_BLOCK, 0, "")
