@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from dagflow.api.context import MovedRange, Skipped, VersionKey
-from dagflow.api.ports import TupleBatch
+from dagflow.api.ports import unbatched
 from dagflow.api.sources import SourceRange, is_source_range, moved_from_of
 from dagflow.errors import StorageError
 from dagflow.execution.messages import TaskResult
@@ -93,7 +93,7 @@ def _read_under_their_names(left_out: LeftOut, planned: WindowPlan, skipped: Seq
     again = {(each.version, each.start) for each in skipped}
     read: dict[str, list[SourceRange]] = {}
     for _, _, item in planned_tuples(planned):
-        for block in item if isinstance(item, TupleBatch) else (item,):
+        for block in unbatched((item,)):
             if not is_source_range(block):
                 continue
             url, version = block.url, block.version

@@ -8,7 +8,7 @@ from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any, Literal
 
 from dagflow.api.context import Skipped
-from dagflow.api.ports import TupleBatch
+from dagflow.api.ports import unbatched
 from dagflow.api.sources import block_id_of, decode_sources, discovered_ms_of, is_source_range
 from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.reader import committed_windows, read_state, read_window, with_roots_of_run
@@ -261,7 +261,7 @@ def manifest_of(window: Window) -> WindowManifest:
 def inputs_of(plan: WindowPlan) -> Iterator[tuple[int, InputRange]]:
     """Each block of a window, with its id."""
     for port, partition, item in planned_tuples(plan):
-        for block in item if isinstance(item, TupleBatch) else (item,):
+        for block in unbatched((item,)):
             # Tuples of any class that name a range of a file's version are inputs; others have no part in a manifest.
             if is_source_range(block):
                 found = InputRange(

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dagflow.api.ports import TupleBatch
+from dagflow.api.ports import unbatched
 from dagflow.api.refused_records import RefusedRecords
+from dagflow.api.sources import block_id_of
 from dagflow.errors import JournalError
 from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.reader import committed_windows, read_state, with_roots_of_run
@@ -117,8 +118,8 @@ def rejects_of(window: Window) -> Iterator[WindowRejects]:
         for name, _, item in planned_tuples(window.plan):
             # Operators behind a reader refuse records of the blocks that it took.
             if name.partition(".")[0] == operator or operator not in takers:
-                for block in item if isinstance(item, TupleBatch) else (item,):
-                    if block.block_id in ids:
+                for block in unbatched((item,)):
+                    if block_id_of(block) in ids:
                         port, blocks[block.block_id] = name, block
         if blocks.keys() != ids:
             raise JournalError(
