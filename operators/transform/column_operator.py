@@ -16,6 +16,7 @@ from dagflow.api.context import OperatorContext
 from dagflow.api.explained import Explained
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import LINE_FEED, UNKNOWN, RecordBatch
+from dagflow.api.sources import UNKNOWN_BLOCK, block_id_of, url_of
 from dagflow.errors import RecordError
 from dagflow.metrics.names import REJECTED
 from operators.expressions.binding import functions_in_duckdb
@@ -158,7 +159,7 @@ class ColumnOperator(RejectLimited, ColumnTraced, Explained, Generic[Plan]):
         refused = [
             json.dumps(
                 {
-                    "url": _url_of(batch, row),
+                    "url": url_of(batch.block_of(row)),
                     "offset": int(offsets[row]),
                     "length": _length(batch, row),
                     "reason": reason,
@@ -171,7 +172,7 @@ class ColumnOperator(RejectLimited, ColumnTraced, Explained, Generic[Plan]):
             self._context.counters[REJECTED] += len(refused)
             for row, reason in reasons.items():
                 # Results of groups lie in no block.
-                if (block_id := getattr(batch.block_of(row), "block_id", None)) is not None:
+                if (block_id := block_id_of(batch.block_of(row))) != UNKNOWN_BLOCK:
                     length = max(_length(batch, row), 0)
                     self._context.refused.add(block_id, int(offsets[row]), length, reason, _raw(batch, row))
         origin = batch.take(np.array(list(reasons), np.int64)).origin
@@ -182,7 +183,7 @@ class ColumnOperator(RejectLimited, ColumnTraced, Explained, Generic[Plan]):
         first = min(reasons)
         return RecordError(
             reasons[first],
-            url=_url_of(batch, first),
+            url=url_of(batch.block_of(first)),
             offset=int(batch.offsets()[first]),
             length=_length(batch, first),
             hint=hint,
@@ -193,11 +194,6 @@ class ColumnOperator(RejectLimited, ColumnTraced, Explained, Generic[Plan]):
         if self.errors.is_connected:
             return True
         return self._context is not None and "errors" in self._context.connected
-
-
-def _url_of(batch: RecordBatch, row: int) -> str:
-    block = batch.block_of(row)
-    return "" if block is None else str(block.url)
 
 
 def _raw(batch: RecordBatch, row: int) -> bytes:

@@ -122,6 +122,17 @@ def test_records_keep_their_place_and_rejects_name_it() -> None:
     ]
 
 
+def test_rejects_of_tuples_that_name_no_file_have_no_url() -> None:
+    """An author's source may read something else than files."""
+    batch = RecordBatch.from_records([b"?"], LINE_FEED, Origin(("page 7",), np.array([3])))
+    operator = Parse(regex="k=(?P<k>.)")
+    refused: list[Any] = []
+    operator.errors.connect(refused.append)
+    operator.parse(batch)
+    (reject,) = map(json.loads, refused[0].to_pylist())
+    assert (reject["url"], reject["offset"], reject["raw"]) == ("", 3, "Pw==")
+
+
 def test_a_batch_of_which_nothing_is_left_has_the_columns() -> None:
     """With their types, for what comes behind."""
     operator = Parse(regex="k=(?P<k>.)", columns={"k": "int64"}, unmatched="drop")
