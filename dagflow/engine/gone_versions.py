@@ -17,7 +17,7 @@ from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.windows import WindowPlan
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_stat import FileStat
-from dagflow.storage.location import redacted
+from dagflow.storage.location import name_of, redacted
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ def _is_read_by(each: Skipped, block: SourceRange) -> bool:
 
 def _mentions(value: Any, urls: set[str]) -> bool:
     """Whether JSON values hold one of these URLs, or the last part of one."""
-    names = {url.rpartition("/")[2] for url in urls}
+    names = {name_of(url) for url in urls}
     return any(name in text for text in _texts(value) for name in names)
 
 

@@ -24,7 +24,7 @@ from dagflow.execution.failures import located
 from dagflow.journal.journal import Journal
 from dagflow.journal.state import JournalState
 from dagflow.storage.context import StorageContext
-from dagflow.storage.location import redacted
+from dagflow.storage.location import name_of, redacted
 from dagflow.storage.pending import Durability, PendingFile
 from dagflow.storage.publishing import discard_all_rivals, publish_all, publish_instead
 
@@ -320,7 +320,7 @@ class Publication:
 
 def decision_of(files: Iterable[PendingFile]) -> str:
     """What tells the decision about a window from others: its files have names that no other attempt gives."""
-    names = "\n".join(sorted(file.final_url.rpartition("/")[2] for file in files))
+    names = "\n".join(sorted(name_of(file.final_url) for file in files))
     return hashlib.sha256(names.encode()).hexdigest()[:16]
 
 

@@ -95,7 +95,7 @@ class RejectReplay:
             # All of the window: what is not tried stays refused.
             for rejects, is_tried in zip(window, tried, strict=True):
                 batch = self._retrier(rejects).retry_batch(rejects.blocks, rejects.records, is_tried, first_id + blocks)
-                tuples[PortRef(*rejects.port.split("."))].append(batch)
+                tuples[PortRef.parse(rejects.port)].append(batch)
                 records += len(rejects.records)
                 blocks += len(batch)
             if records >= WINDOW_RECORDS or blocks >= WINDOW_BLOCKS:

@@ -165,7 +165,7 @@ class WindowCodec:
 
     def late_tuples(self, planned: WindowPlan) -> list[tuple[PortRef, list[Any]]]:
         """The tuples of a planned window that wait for its results, by input port, in order."""
-        late = [(PortRef(*each.port.rsplit(".", 1)), each) for each in planned.control_state.late]
+        late = [(PortRef.parse(each.port), each) for each in planned.control_state.late]
         return [
             (target, pickle.loads(each.pickled) if each.pickled else decode_tuples(self._kind(target), each.tuples))
             for target, each in late
@@ -206,7 +206,7 @@ class WindowCodec:
             if stage.takes_from_driver
         }
         for name, given in planned.inputs.items():
-            target = PortRef(*name.split("."))
+            target = PortRef.parse(name)
             shares = assigned[self._plan.stage_of(target.operator).head]
             items = decode_tuples(self._kind(target), given.tuples)
             dealt = itertools.repeat(items) if given.lengths is None else cut(items, given.lengths)

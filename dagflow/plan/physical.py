@@ -22,6 +22,12 @@ class PortRef:
     operator: str
     port: str
 
+    @classmethod
+    def parse(cls, text: str) -> PortRef:
+        """The port that str() was called on."""
+        operator, _, port = text.rpartition(".")
+        return cls(operator, port)
+
     def __str__(self) -> str:
         return f"{self.operator}.{self.port}"
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from dagflow.api.context import VersionKey
 from dagflow.api.sources import WHOLE, FileSources
 
 
@@ -37,6 +38,11 @@ class InputRange:
     port: str
     partition: int | None
     discovered_ms: int = 0
+
+    @property
+    def version(self) -> VersionKey:
+        """Which version of which file."""
+        return self.url, self.size_bytes, self.mtime_ns, self.etag
 
 
 def attributed(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any, Literal
 
-from dagflow.api.context import Skipped
+from dagflow.api.context import Skipped, VersionKey
 from dagflow.api.ports import unbatched
 from dagflow.api.sources import block_id_of, decode_sources, discovered_ms_of, is_source_range
 from dagflow.journal.planned_tuples import planned_tuples
@@ -292,7 +292,7 @@ def tracked_files(checkpoint: str, pattern: str, storage: StorageContext) -> lis
         JournalError: It cannot be read.
         StorageError: The store failed.
     """
-    found: dict[tuple[Any, ...], TrackedFile] = {}
+    found: dict[VersionKey, TrackedFile] = {}
     matches = _matcher_of(pattern)
     for manifest in manifests(checkpoint, storage):
         chosen = {position: each for position, each in enumerate(manifest.inputs) if matches(each.url)}
@@ -302,8 +302,14 @@ def tracked_files(checkpoint: str, pattern: str, storage: StorageContext) -> lis
                 if position in outputs:
                     outputs[position].append(output.url)
         for position, each in chosen.items():
-            key = each.url, each.size_bytes, each.mtime_ns, each.etag
-            file = found.setdefault(key, TrackedFile(*key, discovered_ms=each.discovered_ms))
+            tracked = TrackedFile(
+                url=each.url,
+                size_bytes=each.size_bytes,
+                mtime_ns=each.mtime_ns,
+                etag=each.etag,
+                discovered_ms=each.discovered_ms,
+            )
+            file = found.setdefault(each.version, tracked)
             _add(file, manifest, each, outputs[position])
     return list(found.values())
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from dagflow.api.context import VersionKey
 from dagflow.errors import DagflowError
 from dagflow.journal.retention import newest_windows
 from dagflow.journal.state import JournalState
@@ -70,7 +71,7 @@ def files(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
     cursor = Cursor.of(query.text("after"))
     before, position = cursor.before, cursor.position
     store, state = checkpoint.journal()
-    found: dict[tuple[Any, ...], _Version] = {}
+    found: dict[VersionKey, _Version] = {}
     deadline, following = time.monotonic() + LOOK_S, None
     for window in newest_windows(store, state, before):
         window_id = window.plan.window_id
@@ -83,7 +84,7 @@ def files(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
         manifest = manifest_of(window)
         rows = list(_parts(manifest, search, wanted))
         for number, (index, part) in enumerate(rows[position:], position):
-            key = part.url, part.size_bytes, part.mtime_ns, part.etag
+            key = part.version
             if key not in found and len(found) == limit:
                 following = str(Cursor(window_id + 1, number))
                 break
@@ -136,7 +137,7 @@ def _note(version: _Version, manifest: WindowManifest, index: int, part: InputRa
         version.times[name] = choose(filter(None, (version.times.get(name, 0), moment)), default=0)
 
 
-def _count_rejects(window: Window, found: dict[tuple[Any, ...], _Version]) -> None:
+def _count_rejects(window: Window, found: dict[VersionKey, _Version]) -> None:
     versions: dict[str, list[_Version]] = {}
     for version in found.values():
         versions.setdefault(version.part.url, []).append(version)
@@ -159,7 +160,7 @@ def file(checkpoint: Checkpoint, query: Query, app: AppFile) -> dict[str, Any]:
     if not url:
         raise RequestError("url is missing: name a file")
     store, state = checkpoint.journal()
-    versions: dict[tuple[Any, ...], _Version] = {}
+    versions: dict[VersionKey, _Version] = {}
     manifests: dict[int, WindowManifest] = {}
     looked_at = _look(store, state, url, query.number("before"), versions, manifests)
     if not versions and looked_at > state.forgotten + 1:
@@ -184,7 +185,7 @@ def _look(
     state: JournalState,
     url: str,
     before: int,
-    versions: dict[tuple[Any, ...], _Version],
+    versions: dict[VersionKey, _Version],
     manifests: dict[int, WindowManifest],
 ) -> int:
     """Add what the windows below an id say of a file, the newest first; returns the last one that was looked at.
@@ -209,7 +210,7 @@ def taken(checkpoint: Checkpoint, url: str) -> tuple[dict[str, Any] | None, int]
         all that are kept.
     """
     store, state = checkpoint.journal()
-    versions: dict[tuple[Any, ...], _Version] = {}
+    versions: dict[VersionKey, _Version] = {}
     since = _look_once(store, state, url, 0, versions)
     return (next(iter(versions.values())).to_json() if versions else None), since
 
@@ -217,14 +218,14 @@ def taken(checkpoint: Checkpoint, url: str) -> tuple[dict[str, Any] | None, int]
 def taken_at(checkpoint: Checkpoint, url: str, taken_ms: int) -> dict[str, Any] | None:
     """The version of a file that its splitter took at a moment, as files() tells it; None where no window has it."""
     store, state = checkpoint.journal()
-    versions: dict[tuple[Any, ...], _Version] = {}
+    versions: dict[VersionKey, _Version] = {}
     if reader := last_reader(store, state, url, taken_ms):
         _look_once(store, state, url, reader + 1, versions)
     return next(iter(versions.values())).to_json() if versions else None
 
 
 def _look_once(
-    store: ObjectStore, state: JournalState, url: str, before: int, versions: dict[tuple[Any, ...], _Version]
+    store: ObjectStore, state: JournalState, url: str, before: int, versions: dict[VersionKey, _Version]
 ) -> int:
     """Add the newest version of a file below a window; returns the oldest window that was looked at, 0 for all."""
     begun = time.monotonic()
@@ -240,7 +241,7 @@ def _look_once(
 
 
 def _add_window(
-    url: str, window: Window, versions: dict[tuple[Any, ...], _Version], manifests: dict[int, WindowManifest]
+    url: str, window: Window, versions: dict[VersionKey, _Version], manifests: dict[int, WindowManifest]
 ) -> None:
     # A manifest takes many times as long as a look at the plan, and few windows have read the file.
     if not has_read(window, url):
@@ -251,7 +252,7 @@ def _add_window(
     rejects = list(rejects_of(window)) if window.intent is not None and window.intent.refused else []
     outputs = [(output.url, set(manifest.positions_of(output))) for output in manifest.outputs]
     for index, part in own:
-        key = part.url, part.size_bytes, part.mtime_ns, part.etag
+        key = part.version
         version = versions.setdefault(key, _Version(part))
         _note(version, manifest, index, part)
         place = {"start": part.start, "end": part.end, "window": manifest.window_id}

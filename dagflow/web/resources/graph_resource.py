@@ -84,12 +84,7 @@ def graph(checkpoint: Checkpoint, app: AppFile) -> dict[str, Any]:
 def _edge(text: str) -> Edge:
     found = _STREAM.fullmatch(text)
     source, target = (found["source"], found["target"]) if found else (text, text)
-    return Edge("", PortRef(*_split(source)), PortRef(*_split(target)), found is not None and found["all"] is not None)
-
-
-def _split(port: str) -> tuple[str, str]:
-    operator, _, name = port.rpartition(".")
-    return operator, name
+    return Edge("", PortRef.parse(source), PortRef.parse(target), found is not None and found["all"] is not None)
 
 
 def _fusion(facts: AppFacts, edges: Sequence[Edge]) -> Fusion:
