@@ -25,7 +25,9 @@ def scalar(text: str) -> str:
 def _key(text: str) -> str:
     """A key, in which `${` begins no variable."""
     try:
-        is_plain = yaml.safe_load(f"{{a: [{text}], {text}: 1}}") == {"a": [text], text: 1} and text.isprintable()
+        # A dash alone is text in braces only.
+        read = yaml.safe_load(f"- {{a: [{text}], {text}: 1}}\n- {text}\n")
+        is_plain = read == [{"a": [text], text: 1}, text] and text.isprintable()
     except (yaml.YAMLError, TypeError):
         is_plain = False
     if is_plain and resolve(text) == text and not {"#", "$"}.intersection(text):

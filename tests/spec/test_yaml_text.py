@@ -49,6 +49,7 @@ def test_a_value_in_one_line_is_read_back(value: Any) -> None:
 @example("one\ntwo\n", 0)
 @example("one\n\n  two", 4)
 @example("one\n\n", 4)
+@example("-", 0)
 @example(" one\n", 0)
 @example("one\n \n", 0)
 @example("a\n${HOME}\n# no comment\n", 0)
