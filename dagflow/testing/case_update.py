@@ -2,16 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from dagflow.errors import DagflowError
-from dagflow.spec.environment import hide_braces
+from dagflow.spec.environment import hide_braces, show_braces
 from dagflow.spec.yaml_text import behind_key, flow
 from dagflow.testing.app_cases import Actual
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_PROPERTY = re.compile(r"(?:\s+|(?<=\s)#[^\r\n]*)*([&!][^\s,\[\]{}]*)")
+_SPACE = re.compile(r"(?:\s+|(?<=\s)#[^\r\n]*)*")
+_COMMENT = re.compile(r"[ \t]+#[^\r\n]*")
+_BLOCK_HEADER = re.compile(r"[|>][-+0-9]*([ \t]+#[^\r\n]*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class _Edit:
+    """A part of a text, and what shall stand there."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """A value in a text.
+
+    Attributes:
+        node: The value.
+        column: Column of its key.
+        is_flow: Whether it is inside of braces.
+        before: Where what stands before it ends: the colon, or its anchor or tag.
+        start: Where it begins.
+        end: Where it ends.
+    """
+
+    node: Any
+    column: int
+    is_flow: bool
+    before: int
+    start: int
+    end: int
+
+    @property
+    def is_block(self) -> bool:
+        """Whether it is a list or mapping with a line for each item."""
+        return isinstance(self.node, yaml.CollectionNode) and not self.node.flow_style
 
 
 def updated(text: str, actuals: Iterable[Actual]) -> tuple[str, int]:
@@ -19,17 +62,20 @@ def updated(text: str, actuals: Iterable[Actual]) -> tuple[str, int]:
 
     Args:
         text: The file.
-        actuals: The values that differ. What an alias or a merge key gives is left as it is.
+        actuals: The values that differ. What an alias or a merge key gives is left as it is, and so is a value that
+            cannot be replaced without a change to others, for example as they use an anchor inside of it.
 
     Returns:
         The text, and how many values it has got.
     """
-    root = yaml.compose(hide_braces(text), yaml.SafeLoader)
-    edits = [edit for actual in actuals if (edit := _edit(root, text, actual)) is not None]
-    line_end = "\r\n" if "\r\n" in text else "\n"
-    for start, end, value in sorted(edits, reverse=True):
-        text = text[:start] + value.replace("\n", line_end) + text[end:]
-    return text, len(edits)
+    wanted = list(actuals)
+    done, count = _replaced(text, wanted)
+    if count or len(wanted) == 1:
+        return done, count
+    for actual in wanted:
+        text, more = _replaced(text, [actual])
+        count += more
+    return text, count
 
 
 def update_file(file: str, actuals: Sequence[Actual]) -> int:
@@ -50,14 +96,46 @@ def update_file(file: str, actuals: Sequence[Actual]) -> int:
     return count
 
 
-def _edit(root: Any, text: str, actual: Actual) -> tuple[int, int, str] | None:
-    """Start and end of what stands behind a key, and what shall stand there."""
+def _replaced(text: str, actuals: Sequence[Actual]) -> tuple[str, int]:
+    """The text with the values, and how many they are; the text as it is where anything else would change its value."""
+    root = _composed(text)
+    found = [(value, actual.value) for actual in actuals if (value := _value_at(root, text, actual.path)) is not None]
+    line_end = "\r\n" if "\r\n" in text else "\n"
+    done = text
+    for edit in sorted((_edit(text, *each) for each in found), key=lambda edit: edit.start, reverse=True):
+        lines = edit.text.replace("\r\n", "\n").replace("\n", line_end)
+        done = done[: edit.start] + lines + done[edit.end :]
+    replaced = {id(value.node): _facts(_composed(f"[{flow(new)}]").value[0], {}) for value, new in found}
+    try:
+        is_right = _facts(_composed(done), {}) == _facts(root, replaced)
+    except yaml.YAMLError:
+        is_right = False
+    return (done, len(found)) if is_right else (text, 0)
+
+
+def _composed(text: str) -> Any:
+    return yaml.compose(hide_braces(text), _LOADER)
+
+
+def _facts(node: Any, replaced: Mapping[int, Any]) -> Any:
+    """What a node means, which can be compared; of some nodes, what they shall mean."""
+    if id(node) in replaced:
+        return replaced[id(node)]
+    if isinstance(node, yaml.MappingNode):
+        return node.tag, [(_facts(key, replaced), _facts(value, replaced)) for key, value in node.value]
+    if isinstance(node, yaml.SequenceNode):
+        return node.tag, [_facts(each, replaced) for each in node.value]
+    return node.tag, show_braces(node.value)
+
+
+def _value_at(root: Any, text: str, path: Sequence[str]) -> _Value | None:
+    """The value that keys lead to; None where it stands elsewhere."""
     node, key, is_flow = root, None, False
-    for name in actual.path:
+    for name in path:
         if not isinstance(node, yaml.MappingNode):
             return None
         is_flow = is_flow or bool(node.flow_style)
-        found = [pair for pair in node.value if pair[0].value == name]
+        found = [pair for pair in node.value if show_braces(str(pair[0].value)) == name]
         if not found:
             return None
         key, node = found[0]
@@ -65,10 +143,20 @@ def _edit(root: Any, text: str, actual: Actual) -> tuple[int, int, str] | None:
             return None  # an alias: its value stands elsewhere
     if key is None:
         return None
-    start = text.index(":", key.end_mark.index) + 1
-    value = f" {flow(actual.value)}" if is_flow else behind_key(actual.value, key.start_mark.column)
-    end = max(start, _end_of(node))
-    return start, end - (len(text[start:end]) - len(text[start:end].rstrip())), value
+    begin, node_end = node.start_mark.index, node.end_mark.index
+    before = text.find(":", key.end_mark.index, begin) + 1
+    if not before:
+        return None  # `? key` without a value
+    start = end = before  # where nothing stands, the marks may be those of what comes next
+    if begin < node_end:
+        start = begin
+        while match := _PROPERTY.match(text, start, node_end):
+            before = start = match.end()
+        if space := _SPACE.match(text, start, node_end):
+            start = space.end()
+        end = max(start, _end_of(node))
+        end -= len(text[start:end]) - len(text[start:end].rstrip())
+    return _Value(node, key.start_mark.column, is_flow, before, start, end)
 
 
 def _end_of(node: Any) -> int:
@@ -78,3 +166,26 @@ def _end_of(node: Any) -> int:
         return _end_of(last[1] if isinstance(last, tuple) else last)
     end: int = node.end_mark.index
     return end
+
+
+def _edit(text: str, value: _Value, new: Any) -> _Edit:
+    """Puts a new value in place of another one, and keeps comments before, behind and in its first line."""
+    first, _, lines = behind_key(new, value.column).partition("\n")
+    space = text[value.before : value.start]
+    # Blank lines that stand behind the value would belong to a text that keeps its end.
+    if value.is_flow or first == " |+" or (value.is_block and first):
+        lines = ""
+    one_line = f" {flow(new)}"
+    if value.is_block:
+        head = f"{space.rstrip()}\n{lines}" if lines else one_line + space.rstrip()
+        return _Edit(value.before, value.end, head)
+    end, comment = value.end, ""
+    if isinstance(value.node, yaml.ScalarNode) and value.node.style in ("|", ">"):
+        header = _BLOCK_HEADER.match(text, value.start)
+        comment = (header and header[1]) or ""
+    elif lines and (match := _COMMENT.match(text, end)):
+        end, comment = match.end(), match[0]
+    if lines and not first:
+        return _Edit(value.before, end, f"{space.rstrip()}{comment}\n{lines}")
+    shown = f"{first}{comment}\n{lines}" if lines else one_line + comment
+    return _Edit(value.start, end, shown.removeprefix(" ") if space else shown)

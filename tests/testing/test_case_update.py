@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pytest
 import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
 
+from dagflow.spec.environment import Environment
+from dagflow.spec.problems import Problems
+from dagflow.spec.yaml_parser import parse_text
+from dagflow.spec.yaml_tree import plain
 from dagflow.testing.app_cases import Actual, failures_of, read_cases
 from dagflow.testing.case_update import update_file, updated
 
@@ -87,6 +95,98 @@ def test_what_an_alias_or_a_merge_key_gives_is_left() -> None:
     """It may be right for the other place."""
     text = "a: &a {x: 1, y: 2}\nb: {<<: *a}\nc: *a\n"
     assert updated(text, [Actual(("b", "x"), 3), Actual(("c", "x"), 3), Actual(("c",), 4)]) == (text, 0)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("a:  # why", "a: |  # why\n  x\n  y"),
+        ("a: null  # why", "a: |  # why\n  x\n  y"),
+        ("a: &x old  # why\nb: *x", "a: &x |  # why\n  x\n  y\nb: *x"),
+        ('a: "old\n  text"  # why', "a: |  # why\n  x\n  y"),
+        ("a: |  # why\n  old\n# not its own", "a: |  # why\n  x\n  y\n# not its own"),
+        ("? a\n: old  # why\nb: 1", "? a\n: |  # why\n    x\n    y\nb: 1"),
+        ("a:  # why\n  &x\n  # how\n  old  # what\nb: *x", None),
+        ("{a: &x old,  # why\n b: *x}", '{a: &x "x\\ny\\n",  # why\n b: *x}'),
+    ],
+)
+def test_a_comment_and_an_anchor_stay_at_a_new_text(before: str, after: str | None) -> None:
+    """A comment goes into the first line of a block, where it is no part of the text."""
+    text, count = updated(f"{before}\n", [Actual(("a",), "x\ny\n")])
+    assert count == 1
+    assert yaml.safe_load(text)["a"] == "x\ny\n"
+    assert [each for each in ("# why", "# how", "# what") if each in before and each not in text] == []
+    if after is not None:
+        assert text == f"{after}\n"
+
+
+def test_an_anchor_inside_that_others_use_keeps_its_value() -> None:
+    """The value is left as it is, since its alias would mean nothing; others are written."""
+    text = "a: [&x 1, 2]\nb: *x\nc: 1\n"
+    assert updated(text, [Actual(("a",), [3]), Actual(("c",), 4)]) == (text.replace("c: 1", "c: 4"), 1)
+
+
+OLD = st.sampled_from(
+    ["", "null", "old", '"old"', "'old'", '"old\n    text"', "plain\n    text", "[]", "{}", "[1,\n    2]", "{a: 1}"]
+    + [
+        "|%\n    old\n    text",
+        "|+%\n    old\n\n",
+        ">-%\n    old",
+        "%\n    - a: 1\n    - b",
+        "%\n    a: 1\n    b: |\n      c",
+    ]
+    + ["%\n    # inside\n    - 1", "%\n    old", "%\n    []"]
+)
+WORDS = st.text("ab \n#:-${}&*|'\"", max_size=12)
+NEW = (
+    WORDS
+    | st.lists(st.dictionaries(WORDS, WORDS, max_size=2), max_size=2)
+    | st.dictionaries(WORDS, WORDS.map(lambda text: text * 9), max_size=3)
+    | st.integers()
+)
+
+
+@st.composite
+def documents(draw: st.DrawFn) -> str:
+    """A mapping of blocks that has `k`, with a comment, an anchor and neighbours, or not."""
+    anchor = draw(st.sampled_from(["", " &x"]))
+    comment = draw(st.sampled_from(["", "  # comment"]))
+    old = draw(OLD)
+    value = f"{anchor} {old}" if old and not old.startswith("%") else anchor + old
+    value = value.replace("%", comment, 1) if "%" in value else value + comment
+    key = draw(st.sampled_from(["  k:", "  ? k\n  :"]))
+    blank = draw(st.sampled_from(["", "\n", "\n\n"]))
+    use = "  m: *x\n" if anchor and draw(st.booleans()) else ""
+    return f"# first\na:\n  j: 1  # one\n{key}{value}\n{blank}  # behind\n  l: 2  # two\n{use}b: 3\n"
+
+
+@given(documents(), NEW)
+@example("a:\n  k:\nb: 3\n", "-")
+@example("a:\n  k: |+\n    old\n\n\nb: 3\n", "x\n\n")
+def test_any_value_takes_the_place_of_any_other(text: str, new: Any) -> None:
+    """What is read back is the new value, where its anchor is used too; nothing else changes, and no comment goes."""
+    done, count = updated(text, [Actual(("a", "k"), new)])
+    assert count == 1
+    before, after = read(text), read(done)
+    before["a"]["k"] = new
+    if "m" in before["a"]:
+        before["a"]["m"] = new
+    assert after == before
+    assert done.count("# comment") - str(new).count("# comment") == text.count("# comment")
+    assert [line for line in text.splitlines() if line.lstrip().startswith("#") and line not in done.splitlines()] in (
+        [],
+        ["    # inside"],
+    )
+    again, _ = updated(text.replace("\n", "\r\n"), [Actual(("a", "k"), new)])
+    assert again == done.replace("\n", "\r\n")
+
+
+def read(text: str) -> Any:
+    """A document as dagflow reads it."""
+    problems = Problems()
+    root = parse_text(text, "x.yaml", Environment({}), problems)
+    assert root is not None and not problems, f"{problems.found} in {text!r}"
+    return plain(root)
 
 
 def test_an_app_with_tests_of_its_own_is_updated(tmp_path: Path) -> None:
