@@ -43,6 +43,9 @@ _OTHERS_CODE = tuple(
 )
 """Where code lies that is not the author's."""
 
+_COMPILED = (".pyx", ".pxi", ".pxd")
+"""Ends of the names of Cython's files, which are relative to a directory that was elsewhere."""
+
 _MAX_RECORD = 200
 """Characters of a record in an error's message."""
 
@@ -159,7 +162,8 @@ def line_of(error: BaseException) -> str:
     Where the author's code called a library that raised, it is the line with that call.
     """
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not frame.filename.startswith(_OTHERS_CODE) and not frame.filename.startswith("<"):
+        is_others = frame.filename.startswith((*_OTHERS_CODE, "<")) or frame.filename.endswith(_COMPILED)
+        if frame.line and not is_others:
             return f"{_short_path(frame.filename)}:{frame.lineno}: {frame.line}"
     return ""
 

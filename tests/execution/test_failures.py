@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from dagflow.api.context import RunPreparation
@@ -131,6 +132,22 @@ def test_the_error_names_operator_and_method(tmp_path: Path, kind: type[Calls], 
     with pytest.raises(OperatorError, match=f"operator 'middle'.*{problem}") as caught:
         run(app_of(tmp_path, [b"a"], middle=kind()), runtime=InlineRuntime)
     assert caught.value.line.startswith("tests/execution/test_failures.py:")
+
+
+class Uncast(Calls):
+    """Fails in compiled code of a library."""
+
+    def prepare(self, run: RunPreparation) -> None:
+        """Ask Arrow for numbers where there are none."""
+        pa.array(["n/a"]).cast(pa.float64())
+
+
+def test_compiled_code_of_a_library_is_not_the_authors(tmp_path: Path) -> None:
+    """The files that Cython names are nowhere to be found."""
+    with pytest.raises(OperatorError, match="ArrowInvalid") as caught:
+        run(app_of(tmp_path, [b"a"], middle=Uncast()), runtime=InlineRuntime)
+    assert caught.value.line.startswith("tests/execution/test_failures.py:")
+    assert caught.value.line.endswith('pa.array(["n/a"]).cast(pa.float64())')
 
 
 def test_errors_of_dagflow_stay_as_they_are() -> None:
