@@ -127,15 +127,27 @@ def test_an_anchor_inside_that_others_use_keeps_its_value() -> None:
 
 
 OLD = st.sampled_from(
-    ["", "null", "old", '"old"', "'old'", '"old\n    text"', "plain\n    text", "[]", "{}", "[1,\n    2]", "{a: 1}"]
-    + [
+    [
+        "",
+        "null",
+        "old",
+        '"old"',
+        "'old'",
+        '"old\n    text"',
+        "plain\n    text",
+        "[]",
+        "{}",
+        "[1,\n    2]",
+        "{a: 1}",
         "|%\n    old\n    text",
         "|+%\n    old\n\n",
         ">-%\n    old",
         "%\n    - a: 1\n    - b",
         "%\n    a: 1\n    b: |\n      c",
+        "%\n    # inside\n    - 1",
+        "%\n    old",
+        "%\n    []",
     ]
-    + ["%\n    # inside\n    - 1", "%\n    old", "%\n    []"]
 )
 WORDS = st.text("ab \n#:-${}&*|'\"", max_size=12)
 NEW = (
