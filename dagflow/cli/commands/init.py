@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 
 import click
@@ -55,6 +56,7 @@ def command(settings: Settings, directory: str, location: str | None, to: str, o
     app.
     """
     folder = Path(directory)
+    target_of(to)  # before anything is read or written
     if operator is not None:
         operator_name(operator)
     for file in (APP_FILE, *([MODULE_FILE] if operator is not None else [])):
@@ -134,7 +136,7 @@ def _tell(folder: Path, guess: AppGuess, *, has_test: bool, has_operator: bool) 
     output.result("\n".join(lines))
     for warning in guess.warnings:
         output.note(f"warning: {warning}")
-    enter = "" if folder.resolve() == Path.cwd() else f"cd {folder} && "
+    enter = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
     steps = [f"{enter}dagflow preview {APP_FILE}"]
     steps += [f"edit {MODULE_FILE}"] if has_operator else []
     test = f"dagflow test{' --update' if has_operator else ''}"

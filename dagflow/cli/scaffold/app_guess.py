@@ -54,7 +54,7 @@ def guess_app(location: str, heads: Sequence[FileHead]) -> AppGuess:
     chosen = next(guess for guess in guesses if guess.kind == kind)
     alike = [head for head, guess in zip(heads, guesses, strict=True) if guess.kind == kind]
     warnings = [
-        f"{place(head.url)} {_otherness(guess, chosen)}; narrow --from down to files of one kind"
+        f"{place(head.url)} {_otherness(guess, chosen)}; give files of one kind only, such as by a glob"
         for head, guess in zip(heads, guesses, strict=True)
         if guess.kind != kind
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator, Sequence
 
 from dagflow.cli.scaffold.column_text import column_lines, value_text
@@ -11,6 +12,8 @@ from dagflow.errors import DagflowError
 from dagflow.spec.yaml_text import scalar
 
 SCHEMA_FILE = "app.schema.json"
+_CHECKPOINT = "journal"
+_REJECTS = "rejects"
 
 
 def app_text(
@@ -34,7 +37,7 @@ def app_text(
         "# Paths are relative to the directory in which dagflow is started.",
         f"name: {scalar(name)}",
         "attributes:",
-        "  checkpoint: journal  # what was read and published; without it the next run begins anew",
+        f"  checkpoint: {_CHECKPOINT}  # what was read and published; without it the next run begins anew",
         "operators:",
         "  splitter:",
         "    class: FileSplitterInput",
@@ -50,7 +53,7 @@ def app_text(
         *_writer_lines(guess, to),
         "  rejects:  # records that do not fit, each with file, offset and reason",
         "    class: RecordWriter",
-        "    properties: {path: rejects}",
+        f"    properties: {{path: {_REJECTS}}}",
         "    partition: parallel",
         "streams:",
         "  blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}",
@@ -114,11 +117,17 @@ def target_of(to: str) -> tuple[str, str]:
     """The kind of a target, "" for plain files, and its place.
 
     Raises:
-        DagflowError: There is no such kind.
+        DagflowError: There is no such kind, it names no place, or the app keeps something else there.
     """
     kind, colon, path = to.partition(":")
     if not colon or path.startswith("//"):
         kind, path = "", to
     if kind not in ("", "parquet", "delta"):
         raise DagflowError(f"--to: there is no target '{kind}'", hint="give a directory, parquet:… or delta:…")
+    if not path.strip():
+        raise DagflowError(f"--to: '{to}' names no directory", hint="give a directory, parquet:… or delta:…")
+    place = posixpath.normpath(path)
+    if place == _REJECTS or f"{place}/".startswith(f"{_CHECKPOINT}/"):
+        what = "its rejects" if place == _REJECTS else "its checkpoint"
+        raise DagflowError(f"--to: the app has {what} in {place}", hint="give another directory")
     return kind, path.rstrip("/") or "/"

@@ -123,7 +123,7 @@ def test_files_with_their_columns_in_another_order_are_alike(folder: Path) -> No
     code, _, err = invoke("init", "x", "--from", "?.csv")
     assert code == 0
     assert err.splitlines()[0] == (
-        "warning: c.csv has other columns: it lacks m and has o as well; narrow --from down to files of one kind"
+        "warning: c.csv has other columns: it lacks m and has o as well; give files of one kind only, such as by a glob"
     )
 
 
@@ -206,6 +206,28 @@ def test_records_with_columns_can_go_to_parquet(folder: Path) -> None:
         assert (code, message in err, (folder / "y").exists()) == (1, True, False)
 
 
+@pytest.mark.parametrize(
+    ("to", "message"),
+    [
+        ("", "--to: '' names no directory"),
+        ("parquet:", "--to: 'parquet:' names no directory"),
+        ("delta:", "--to: 'delta:' names no directory"),
+        ("journal", "--to: the app has its checkpoint in journal"),
+        ("delta:out/../journal/x", "--to: the app has its checkpoint in journal/x"),
+        ("./rejects/", "--to: the app has its rejects in rejects"),
+    ],
+)
+def test_a_target_that_no_run_could_use_is_refused(folder: Path, to: str, message: str) -> None:
+    """An empty one would have been the root of the disk; nothing is written."""
+    code, _, err = invoke("init", "x", "--to", to)
+    assert (code, message in err, (folder / "x").exists()) == (1, True, False)
+
+
+def test_what_comes_next_can_be_pasted_into_a_shell(folder: Path) -> None:
+    """The name of a directory is in quotes where it has spaces."""
+    assert "next: cd 'my app' && dagflow preview" in invoke("init", "my app")[2]
+
+
 def test_files_of_several_kinds_are_told_apart(folder: Path) -> None:
     """The app is for those that are most; files that cannot be read, or are not there, are named."""
     (folder / "in").mkdir()
@@ -213,7 +235,7 @@ def test_files_of_several_kinds_are_told_apart(folder: Path) -> None:
         (folder / "in" / name).write_text(text)
     code, out, err = invoke("init", "x", "--from", "in")
     assert (code, out.splitlines()[0]) == (0, "x/app.yaml: an app for the format csv")
-    assert "warning: in/c.txt seems to be something else (lines)" in err
+    assert "warning: in/c.txt seems to be something else (lines); give files of one kind only" in err
     (folder / "in" / "a.csv").write_bytes(b"PAR1")
     for location, message in (("in/a.csv", "in/a.csv: it is Parquet"), ("none", "none: no such file or directory")):
         code, _, err = invoke("init", "y", "--from", location)
