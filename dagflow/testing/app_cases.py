@@ -89,6 +89,8 @@ def failures_of(case: AppCase) -> list[CaseFailure]:
         files = {path: file.content() for path, file in case.files.items()}
     except OSError as error:
         return [CaseFailure(case.place, f"{who}: {error.filename}: {error.strerror}")]
+    except ValueError as error:  # the name of a file that it copies
+        return [CaseFailure(case.place, f"{who}: {error}")]
     folder = AppFolder(case.app, files, set=case.set)
     try:
         with folder:

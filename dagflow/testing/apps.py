@@ -133,7 +133,7 @@ def run_app(
         set: Properties to set on top of an app file, for example of paths that are absolute.
 
     Raises:
-        ValueError: The app publishes elsewhere, or a file would lie there.
+        ValueError: The app publishes elsewhere, or a file would lie there or cannot be written.
         DagflowError: The app has mistakes, or the run failed.
     """
     with AppFolder(app, files, set=set) as folder:
@@ -163,7 +163,7 @@ class AppFolder:
         """Make the directory, which becomes the working directory.
 
         Raises:
-            ValueError: A file would lie elsewhere.
+            ValueError: A file would lie elsewhere, or cannot be written.
         """
         with contextlib.ExitStack() as stack:
             size_bytes = sum(map(len, self._files.values()))
@@ -271,8 +271,14 @@ def _write(folder: Path, path: str, content: bytes | str) -> None:
     target = Path(os.path.normpath(folder / path))
     if folder not in target.parents:
         raise ValueError(f"the file {path} would lie outside of the directory of the test: give a relative path")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(content.encode() if isinstance(content, str) else content)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("xb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise ValueError(f"the file {path} would lie where another file of the test lies") from error
+    except (OSError, ValueError) as error:
+        raise ValueError(f"the file {path} cannot be written: {getattr(error, 'strerror', '') or error}") from error
 
 
 def _published(folder: Path, given: set[str]) -> Iterator[tuple[str, bytes]]:

@@ -191,9 +191,11 @@ def test_files_are_copied_and_generated(tmp_path: Path) -> None:
       data/logs/b.log: {first: "# n\\n", repeat: "n {n}\\n", times: 1000}
     records: {reader.messages: 1003}
   b: {files: {data/logs/a.log: {from: other.log}}, rejected: 0}
+  c: {files: {data/logs/a.log: {from: "other\\0log"}}, rejected: 0}
 """
-    (missing,) = failures(tmp_path, cases)
+    missing, impossible = failures(tmp_path, cases)
     assert missing == f"8: test 'b': {tmp_path}/other.log: No such file or directory"
+    assert impossible == "9: test 'c': embedded null byte"
 
 
 def test_a_cut_that_changes_records_is_told(tmp_path: Path) -> None:

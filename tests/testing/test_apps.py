@@ -43,3 +43,19 @@ def test_nothing_is_published_outside(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="would lie outside"):
         run_app(APP, {"../x": "y"})
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("paths", "message"),
+    [
+        (["in/a", "in/a/b"], "the file in/a/b would lie where another file of the test lies"),
+        (["in/a/b", "in/a"], "the file in/a would lie where another file of the test lies"),
+        (["in/a", "./in//a"], "the file ./in//a would lie where another file of the test lies"),
+        (["in/" + "n" * 300], "the file in/n+ cannot be written: File name too long"),
+        (["in/a\0"], "cannot be written: embedded null byte"),
+    ],
+)
+def test_files_that_cannot_lie_side_by_side_are_named(paths: list[str], message: str) -> None:
+    """What the system says of them is no bug of dagflow."""
+    with pytest.raises(ValueError, match=message):
+        run_app(APP, dict.fromkeys(paths, "x"))
