@@ -98,7 +98,9 @@ def command(
 
 
 def _lines(found: Preview) -> Iterator[str]:
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    # The caller may have closed it.
+    is_terminal = sys.stdout is not None and sys.stdout.isatty()
+    width = shutil.get_terminal_size().columns if is_terminal else None
     if found.records:
         places = [place(each.file, each.offset) for each in found.records]
         columns = [Column("file:offset", "", places, is_place=True)] if any(places) else []

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.cli.commands.inspected_app import APP, folder, invoke
-from tests.cli.processes import modules_loaded_by
+from tests.cli.processes import ENTRY, PATIENCE_S, environment, modules_loaded_by
 
 __all__ = ["folder"]
 
@@ -30,6 +31,13 @@ def test_a_preview_is_a_table_with_types_and_what_operators_kept(folder: Path) -
     """The records that would be written, where they lie, and how many of them there are; nothing is written."""
     assert invoke("preview", "app.yaml", "-n", "2") == (0, SHOWN, "")
     assert {path.name for path in folder.iterdir()} == {"app.yaml", "in"}
+
+
+def test_nothing_is_wrong_where_stdout_is_closed(folder: Path) -> None:
+    """The table goes nowhere, and the exit code is the answer."""
+    command = ["sh", "-c", 'exec "$@" >&-', "sh", *ENTRY, "preview", "app.yaml"]
+    done = subprocess.run(command, env=environment(), stderr=subprocess.PIPE, timeout=PATIENCE_S, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_a_preview_is_one_object_for_programs(folder: Path) -> None:
