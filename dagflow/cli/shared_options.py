@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
@@ -23,6 +24,24 @@ MAX_PORT = 65535
 
 MAX_WORKERS = 1024
 """More processes than a machine has cores, and few enough to start."""
+
+
+MAX_SECONDS = 10**10
+"""Centuries; a number of seconds up to it can be counted in milliseconds."""
+
+
+class Seconds(click.FloatRange):
+    """A number of seconds, from 0 on."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, max=MAX_SECONDS)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number; "nan", which is in any range, is refused as well."""
+        seconds: float = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail("nan is no number of seconds", param, ctx)
+        return seconds
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from dagflow.cli.shared_options import conf_option, master_option, redaction, unknown
+from dagflow.cli.shared_options import Seconds, conf_option, master_option, redaction, unknown
 
 
 @click.command()
@@ -27,6 +27,20 @@ def test_a_setting_without_key_or_value_is_refused(value: str) -> None:
     done = CliRunner().invoke(show, ["--conf", value])
     assert done.exit_code == 2
     assert "is not KEY=VALUE" in done.stderr
+
+
+@click.command()
+@click.option("--wait", type=Seconds())
+def wait(wait: float) -> None:
+    click.echo(wait)
+
+
+@pytest.mark.parametrize(
+    ("value", "code"), [("0", 0), ("1.5", 0), ("nan", 2), ("inf", 2), ("-inf", 2), ("1e306", 2), ("-1", 2), ("x", 2)]
+)
+def test_a_number_of_seconds_is_finite(value: str, code: int) -> None:
+    """What no clock can count is a mistake on the command line."""
+    assert CliRunner().invoke(wait, ["--wait", value]).exit_code == code
 
 
 @click.command()

@@ -9,7 +9,7 @@ import click
 from dagflow.api.properties import parse_size
 from dagflow.cli import output
 from dagflow.cli.locations import is_app_file, load, require_no_file_above
-from dagflow.cli.shared_options import Settings, store_option, verbose_option
+from dagflow.cli.shared_options import Seconds, Settings, store_option, verbose_option
 from dagflow.errors import DagflowError
 from dagflow.report.alert_rules import RecentRejects, exceeded_limits, recent_rejects
 from dagflow.report.endpoints import reason_against
@@ -38,7 +38,7 @@ def _size(context: click.Context, parameter: click.Parameter, value: str | None)
 @click.argument("checkpoint", metavar="CHECKPOINT|APP")
 @click.option(
     "--max-age",
-    type=click.FloatRange(min=0),
+    type=Seconds(),
     metavar="SECONDS",
     help="How far the output may be behind: the oldest unpublished input, and the time since a run looked for input.",
 )

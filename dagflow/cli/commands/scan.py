@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import time
 
 import click
 
 from dagflow.cli import output
 from dagflow.cli.locations import journal_required, locate
-from dagflow.cli.shared_options import Settings, store_option, verbose_option
+from dagflow.cli.shared_options import Seconds, Settings, store_option, verbose_option
 from dagflow.engine.scan_requests import is_waiting, request_scan
 from dagflow.errors import DagflowError
 from dagflow.storage.context import StorageContext
@@ -17,21 +16,14 @@ from dagflow.storage.context import StorageContext
 _LOOK_S = 0.2
 
 
-def _seconds(context: click.Context, option: click.Parameter, value: float) -> float:
-    if math.isnan(value):
-        raise click.BadParameter("nan is no number of seconds")  # no time is later, and the wait would not end
-    return value
-
-
 @click.command("scan")
 @click.argument("checkpoint", metavar="CHECKPOINT|APP")
 @click.option(
     "--wait",
     "wait_s",
-    type=click.FloatRange(min=0),
+    type=Seconds(),
     default=0.0,
     metavar="SECONDS",
-    callback=_seconds,
     help="Wait at most so many seconds for a run to take the request; exit code 1 if none does.",
 )
 @store_option

@@ -41,6 +41,13 @@ def test_a_limit_that_is_exceeded_is_a_finding_and_1(journal: Path, options: lis
     assert re.match(f"DAGFLOW {'NOT OK' if finding else 'OK'} - sample: {finding or 'completed'} ", out)
 
 
+@pytest.mark.parametrize("age", ["nan", "inf", "1e306"])
+def test_an_age_that_is_no_number_of_seconds_is_a_mistake(journal: Path, age: str) -> None:
+    """Not a finding, and not a bug."""
+    code, _, err = invoke("check", "journal", "--max-age", age)
+    assert (code, "'--max-age'" in err) == (2, True)
+
+
 def test_the_limits_of_an_app_are_those_of_its_alerts(journal: Path) -> None:
     """Whether the app stands for its checkpoint, or beside one; an option replaces one of them."""
     app = APP.replace("checkpoint: journal,", "checkpoint: journal, alerts: {freshness_millis: 1},")
