@@ -90,11 +90,10 @@ def state_of_all(driver: DriverReport | None, *, is_unfinished: bool) -> str:
         is_unfinished: Whether the journal holds a window that is planned or decided, and not published.
 
     Returns:
-        "running", "stalled", "failed", "stopped" by a signal, or because the process was killed, or "completed".
+        "running", "stalled", "killed", "failed", "stopped" by a signal, or "completed".
     """
     if driver is not None and driver.is_at_work:
         return "running"
-    if driver is not None and driver.state in ("stalled", "failed"):
+    if driver is not None and driver.state in ("stalled", "killed", "failed", "stopped"):
         return driver.state
-    is_cut_short = driver is not None and driver.state in ("stopped", "killed")
-    return "stopped" if is_cut_short or is_unfinished else "completed"
+    return "stopped" if is_unfinished else "completed"
