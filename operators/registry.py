@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
-from dagflow.api.properties import HasProperties, PropertyPartError, property_model
+from dagflow.api.properties import HasProperties, PropertyPartError, expectation, property_model
 from dagflow.suggestions import did_you_mean
 from operators.dotted_paths import imported
 
@@ -72,7 +72,7 @@ class FormatRegistry(Generic[T]):
             made = cls(**{option: setting for option, setting in given.items() if option in takes})
         except ValidationError as error:
             path = _path_in(error)
-            problems += self._option_problems(name, error)
+            problems += _option_problems(name, error)
         except ValueError as error:
             problems.append(f"format '{name}': {error}")
         if problems:
@@ -85,27 +85,6 @@ class FormatRegistry(Generic[T]):
         takes = property_model(cls).model_fields
         hint = did_you_mean(option, takes) or ";"
         return f"format '{name}' has no option '{option}'{hint} it takes: {', '.join(takes)}"
-
-    def _option_problems(self, name: str, error: ValidationError) -> list[str]:
-        """What pydantic found wrong with options, as clauses that name them as the user does."""
-        problems = []
-        details = error.errors()
-        # Where a value may be of several kinds, what its own kind finds wrong says more than that it is of no other.
-        explained = {detail["loc"][:1] for detail in details if detail["type"] == "value_error"}
-        for detail in details:
-            if detail["type"] != "value_error" and detail["loc"][:1] in explained:
-                continue
-            # Kinds that pydantic has tried are no places in the app.
-            where = ".".join(part for part in map(str, detail["loc"]) if "[" not in part)
-            if detail["type"] == "missing":
-                problems.append(f"format '{name}' needs option '{where}'")
-            else:
-                message = detail["msg"].removeprefix("Value error, ")
-                given = detail["input"]
-                is_plain = detail["type"] == "string_type" and (given is None or isinstance(given, bool | int | float))
-                hint = "; in quotes it is text" if is_plain else ""  # YAML reads NULL as no value
-                problems.append(f"format '{name}', option '{where}': {message}; got {given!r}{hint}")
-        return problems
 
     def classes(self) -> dict[str, type[T]]:
         """The built-in classes by name."""
@@ -130,3 +109,30 @@ def _path_in(error: ValidationError) -> tuple[str, ...]:
         if isinstance(cause, PropertyPartError):
             return (str(detail["loc"][0]), *cause.path)
     return ()
+
+
+def _option_problems(name: str, error: ValidationError) -> list[str]:
+    """What pydantic found wrong with options, as clauses that name them as the user does."""
+    details = error.errors()
+    # Where a value may be of several kinds, what its own kind finds wrong says more than that it is of no other.
+    explained = {detail["loc"][:1] for detail in details if detail["type"] == "value_error"}
+    by_option: dict[str, list[Mapping[str, Any]]] = {}
+    for detail in details:
+        if detail["type"] == "value_error" or detail["loc"][:1] not in explained:
+            # Kinds that pydantic has tried are no places in the app.
+            where = ".".join(part for part in map(str, detail["loc"]) if "[" not in part)
+            by_option.setdefault(where, []).append(detail)
+    return [_option_problem(name, where, details) for where, details in by_option.items()]
+
+
+def _option_problem(name: str, where: str, details: Sequence[Mapping[str, Any]]) -> str:
+    if details[0]["type"] == "missing":
+        return f"format '{name}' needs option '{where}'"
+    given = details[0]["input"]
+    expected = list(dict.fromkeys(filter(None, map(expectation, details))))
+    messages = [each["msg"].removeprefix("Value error, ") for each in details if not expectation(each)]
+    if expected:
+        messages.insert(0, f"expected {' or '.join(expected)}")
+    is_plain = "text" in expected and (given is None or isinstance(given, bool | int | float))
+    hint = "; in quotes it is text" if is_plain else ""  # YAML reads NULL as no value
+    return f"format '{name}', option '{where}': {'; '.join(messages)}; got {given!r}{hint}"

@@ -267,6 +267,51 @@ class HasProperties:
         """
 
 
+_EXPECTED = {
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "int_parsing_size": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "text",
+    "list_type": "a list",
+    "tuple_type": "a list",
+    "set_type": "a list",
+    "dict_type": "a mapping",
+    "mapping_type": "a mapping",
+    "model_type": "a mapping",
+    "model_attributes_type": "a mapping",
+    "dataclass_type": "a mapping",
+    "none_required": "null",
+    "literal_error": "{expected}",
+    "enum": "{expected}",
+    "greater_than_equal": "at least {ge}",
+    "greater_than": "more than {gt}",
+    "less_than_equal": "at most {le}",
+    "less_than": "less than {lt}",
+    "too_short": "at least {min_length} of them",
+    "too_long": "at most {max_length} of them",
+    "string_too_short": "text of {min_length} characters or more",
+    "string_too_long": "text of at most {max_length} characters",
+    "string_pattern_mismatch": "text that matches {pattern}",
+}
+"""What was expected, by pydantic's type of error."""
+
+
+def expectation(detail: Mapping[str, Any]) -> str:
+    """What pydantic expected, such as "a list"; "" where its error says it in words of its own.
+
+    Args:
+        detail: One of the errors of a ValidationError.
+    """
+    template = _EXPECTED.get(detail["type"])
+    return template.format(**detail.get("ctx", {})) if template else ""
+
+
 def property_model(owner: type) -> type[BaseModel]:
     """The pydantic model of a class's properties.
 

@@ -13,46 +13,12 @@ from pydantic import BaseModel, ValidationError
 
 from dagflow.api.operator import Operator
 from dagflow.api.partitioning import PartitionPolicy
-from dagflow.api.properties import PropertyPartError, PropertyTextError, property_model
+from dagflow.api.properties import PropertyPartError, PropertyTextError, expectation, property_model
 from dagflow.spec.environment import redact
 from dagflow.spec.problems import Place, Problems, quoted, shortened
 from dagflow.spec.yaml_tree import Mapping as MappingNode
 from dagflow.spec.yaml_tree import Node, Scalar, follow, has_broken, kind_of, plain, scalars
 from dagflow.suggestions import did_you_mean
-
-_EXPECTED = {
-    "int_type": "a whole number",
-    "int_parsing": "a whole number",
-    "int_from_float": "a whole number",
-    "int_parsing_size": "a whole number",
-    "float_type": "a number",
-    "float_parsing": "a number",
-    "finite_number": "a finite number",
-    "bool_type": "true or false",
-    "bool_parsing": "true or false",
-    "string_type": "text",
-    "list_type": "a list",
-    "tuple_type": "a list",
-    "set_type": "a list",
-    "dict_type": "a mapping",
-    "mapping_type": "a mapping",
-    "model_type": "a mapping",
-    "model_attributes_type": "a mapping",
-    "dataclass_type": "a mapping",
-    "none_required": "null",
-    "literal_error": "{expected}",
-    "enum": "{expected}",
-    "greater_than_equal": "at least {ge}",
-    "greater_than": "more than {gt}",
-    "less_than_equal": "at most {le}",
-    "less_than": "less than {lt}",
-    "too_short": "at least {min_length} of them",
-    "too_long": "at most {max_length} of them",
-    "string_too_short": "text of {min_length} characters or more",
-    "string_too_long": "text of at most {max_length} characters",
-    "string_pattern_mismatch": "text that matches {pattern}",
-}
-"""What was expected, by pydantic's type of error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +123,8 @@ class PropertyCheck:
         self.problems.add(where, f"{self._who} needs the property '{name}', which is missing")
 
     def _add_wrong(self, node: Node, steps: tuple[int | str, ...], group: list[dict[str, Any]]) -> None:
-        expected = list(dict.fromkeys(text for detail in group if (text := _expectation(detail))))
-        reasons = list(dict.fromkeys(self._redacted(_reason(detail)) for detail in group if not _expectation(detail)))
+        expected = list(dict.fromkeys(text for detail in group if (text := expectation(detail))))
+        reasons = list(dict.fromkeys(self._redacted(_reason(detail)) for detail in group if not expectation(detail)))
         given = {str(steps[0])} if steps else set()
         place = _place_of(node, group) if given else self.place
         what = f"property '{_dotted(steps)}'" if given else "properties"
@@ -199,12 +165,6 @@ def _by_property(details: list[dict[str, Any]], node: MappingNode) -> list[list[
         for key, group in groups.items()
         if not any(other != key and other[: len(key)] == key for other in groups) or len(key) == 0
     ]
-
-
-def _expectation(detail: dict[str, Any]) -> str:
-    """What was expected, or "" where the error says it in words of its own."""
-    template = _EXPECTED.get(detail["type"])
-    return template.format(**detail.get("ctx", {})) if template else ""
 
 
 def place_of_text(node: Node, error: PropertyTextError) -> Place | None:

@@ -119,6 +119,9 @@ def arrow_type(name: str) -> pa.DataType:
         return pa.timestamp(zoned[1], zoned[2])
     if nested := _NESTED.fullmatch(name.strip()):
         return _nested_type(nested[1], nested[2])
+    if any(name.count(opened) > name.count(closed) for opened, closed in ("()", "[]", "<>")):
+        # In braces YAML ends a value at the comma.
+        raise ValueError(f"the type {name!r} has no closing bracket; within {{...}} put it in quotes: 'decimal(9, 2)'")
     raise ValueError(f"there is no type {name!r}; the types are {TYPES}")
 
 

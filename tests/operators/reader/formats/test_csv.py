@@ -247,6 +247,11 @@ class TestHeaders(FormatContract):
             {"columns": {"a": "integr"}},
             "^format 'csv', option 'columns': column 'a': there is no type 'integr'; the types",
         ),
+        (
+            {"columns": {"a": "decimal(9", "2)": None}},
+            r"column 'a': the type 'decimal\(9' has no closing bracket; within {...} put it in quotes",
+        ),
+        ({"columns": "infer"}, "^format 'csv', option 'columns': expected a list or a mapping; got 'infer'$"),
         ({"columns": {"a": "binary"}}, "column 'a': there is no type 'binary'; the types are string"),
         ({"encoding": "utf-16"}, "encoding 'utf-16': rows cannot be cut in it.*convert the files to UTF-8"),
         ({"encoding": "cp037"}, "encoding 'cp037': rows cannot be cut in it"),
