@@ -15,6 +15,7 @@ import yaml
 
 from dagflow.spec.environment import Environment, hide_braces, show_braces
 from dagflow.spec.problems import Place, Problems, quoted
+from dagflow.spec.yaml_errors import Bracket, line_and_reason
 from dagflow.spec.yaml_tree import Items, Mapping, MappingEntry, Node, Scalar, ScalarValue
 from dagflow.suggestions import nearest
 
@@ -102,6 +103,7 @@ def parse_text(
         The document, or None where it could not be read.
     """
     builder = _Builder(text, file, environment, problems, has_lines)
+    event: Any = None
     try:
         if match := yaml.reader.Reader.NON_PRINTABLE.search(text):
             line = text.count("\n", 0, match.start()) + 1
@@ -115,9 +117,9 @@ def parse_text(
         problems.add(error.place, str(error))
         return None
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
-        place = builder.at(mark.line + 1, mark.column + 1) if mark else Place(file)
-        problems.add(place, f"not YAML: {', '.join(filter(None, [error.context, error.problem]))}")
+        line, column, reason = line_and_reason(error, text, event, builder.innermost)
+        place = builder.at(line, column) if line else Place(file)
+        problems.add(place, f"not YAML: {reason}")
         return None
     except yaml.YAMLError as error:
         problems.add(Place(file), f"not YAML: {' '.join(str(error).split())}")
@@ -167,6 +169,13 @@ class _Builder:
 
     def at(self, line: int, column: int) -> Place:
         return Place(self._file, line, column) if self._has_lines else Place(self._file)
+
+    @property
+    def innermost(self) -> Bracket | None:
+        if not self._open:
+            return None
+        place = self._open[-1].place
+        return Bracket(place.line, place.column, self._open[-1].is_mapping)
 
     def take(self, event: Any) -> None:
         place = self.at(event.start_mark.line + 1, event.start_mark.column + 1)

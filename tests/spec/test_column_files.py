@@ -43,7 +43,7 @@ def test_columns_of_a_file_are_as_if_they_stood_in_the_app(tmp_path: Path) -> No
         ("id: int64\nday: dat\n", r"schema.yaml:2:6: operator 'reader' .*column 'day': there is no type 'dat'"),
         ("id: int64\nid: string\n", r"schema.yaml:2:1: duplicate key 'id'"),
         ("- id\n", r"schema.yaml:1:1: a file of columns is a mapping of names.*got a list"),
-        ("id: [\n", r"schema.yaml:2:1: not YAML"),
+        ("id: [\n", r"schema.yaml:1:5: not YAML"),
         (None, r"app.yaml:4:74: operator 'reader': there is no file 'schema.yaml' with columns in /"),
     ],
 )

@@ -129,7 +129,7 @@ def test_properties_are_set_through_the_module_on_the_command_line(tmp_path: Pat
         ({"modules__clean": CLEAN.replace("to: wanted.all", "to: wanted.any")}, "clean.yaml:11:37: module 'wanted' ("),
         ({"modules__clean": CLEAN.replace("streams:", "straems:")}, "clean.yaml:10:1: a module has no 'straems'; did"),
         ({"modules__clean": "- 1\n"}, "clean.yaml:1:1: a module is a mapping with description, inputs"),
-        ({"modules__clean": "a: [\n"}, "clean.yaml:2:1: not YAML"),
+        ({"modules__clean": "a: [\n"}, "clean.yaml:1:4: not YAML"),
         (
             {"modules__inner__wanted": WANTED.replace("keep.contains", "keep.contians")},
             "app.yaml:8:32: operator 'clean/wanted/filter' (RecordFilter), property 'keep' does not take 'contians'",

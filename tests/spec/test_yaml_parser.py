@@ -97,7 +97,7 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("", "the file is empty"),
         ("# only a comment\n", "the file is empty"),
         ("a: 1\n---\nb: 2\n", "a.yaml:2:1: a second document begins here"),
-        ("a: [1, 2\n", "a.yaml:2:1: not YAML: while parsing a flow sequence"),
+        ("a: [1, 2\n", "a.yaml:1:4: not YAML: the '[' is not closed: expected ',' or ']' before the end"),
         ("a: b: c\n", "a.yaml:1:5: not YAML: mapping values are not allowed"),
         ("a: \x01\n", r"a.yaml:1:4: character '\x01' is not allowed in YAML"),
         ("a: *nowhere\n", "a.yaml:1:4: the alias '*nowhere' names nothing above it"),
