@@ -145,6 +145,8 @@ class Api:
         if not port:
             raise RequestError("port is missing: name one as operator.port")
         answer = self._app_of(checkpoint).sample(port)
+        if "unknown" in answer:
+            raise RequestError(answer["unknown"], answer.get("hint", ""), 404)
         if "rows" not in answer:
             raise RequestError(answer.get("error", "no answer"), answer.get("hint", ""), 502)
         return answer
@@ -153,6 +155,7 @@ class Api:
 def _status(checkpoint: Checkpoint, query: Query) -> Json:
     reading = checkpoint.read()
     if reading.snapshot is None:
+        checkpoint.journal()  # where there is none, the answer is that of all resources
         raise RequestError(reading.error, status=503)
     return reading.snapshot.status_json()
 

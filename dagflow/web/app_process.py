@@ -20,8 +20,9 @@ from dagflow.api.properties import property_model
 from dagflow.engine.operator_state import directory_of_state
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preview import PreviewOptions, preview
+from dagflow.engine.preview_port import find_port
 from dagflow.engine.reprocessor import why_not_again, why_not_reprocessed
-from dagflow.errors import AppError, DagflowError
+from dagflow.errors import AppError, DagflowError, PlanError
 from dagflow.execution.state_codec import StateCodec
 from dagflow.journal.reader import read_state_with_roots
 from dagflow.plan.load import load_app
@@ -129,8 +130,13 @@ def _taken_ms(app: LogicalPlan, storage: StorageContext, checkpoint: str, url: s
 
 
 def sample(path: str, port: str) -> dict[str, Any]:
-    """The first records that reach a port."""
+    """The first records that reach a port; why there are none where it is not a port of records."""
     app = load_app(path)
+    try:
+        find_port(app, port)
+    except PlanError as error:
+        # In words of the command line otherwise.
+        return {"unknown": "; ".join(problem.message for problem in error.problems), "hint": error.hint}
     found = preview(app, PreviewOptions(port, SAMPLE))
     names = list(found.columns)
     rows = [

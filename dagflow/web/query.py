@@ -33,25 +33,33 @@ class Query:
     values: Mapping[str, str]
 
     def text(self, name: str) -> str:
-        """The text of a parameter; "" where it is not given."""
-        return self.values.get(name, "")
+        """The text of a parameter; "" where it is not given.
 
-    def number(self, name: str, default: int = 0, most: int | None = None) -> int:
+        Raises:
+            RequestError: It holds a character that is in no name.
+        """
+        text = self.values.get(name, "")
+        if "\0" in text:
+            raise RequestError(f"{name} holds the character 0, which no name has")
+        return text
+
+    def number(self, name: str, default: int = 0, most: int | None = None, *, least: int = 0) -> int:
         """The number that a parameter is.
 
         Args:
             name: The parameter.
             default: Stands for one that is not given.
             most: A larger number is taken for this one.
+            least: A smaller number is refused.
 
         Raises:
-            RequestError: It is not a whole number of at least 0.
+            RequestError: It is not a whole number of at least that.
         """
         text = self.text(name)
         if not text:
             return default
-        if not (text.isascii() and text.isdigit() and len(text) <= 18):
-            raise RequestError(f"{name} must be a whole number of at least 0, not {text[:40]!r}")
+        if not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text) >= least):
+            raise RequestError(f"{name} must be a whole number of at least {least}, not {text[:40]!r}")
         return int(text) if most is None else min(int(text), most)
 
     def limit(self, default: int) -> int:

@@ -17,7 +17,7 @@ from dagflow.journal.windows import Window, WindowIntent, WindowPlan
 from dagflow.plan.load import load_app
 from dagflow.report.status import status
 from dagflow.storage.context import StorageContext
-from dagflow.web.api import Api
+from dagflow.web.api import Api, status_of
 from dagflow.web.change_events import mark_of
 from dagflow.web.checkpoints import CheckpointLocation, named
 from dagflow.web.query import RequestError
@@ -188,6 +188,17 @@ def test_records_at_a_port_are_those_of_a_preview(folder: Path) -> None:
     assert found["rows"][0] == [f"{folder}/in/a.csv:7", "ant", "0"]
     with pytest.raises(RequestError, match="port is missing"):
         ask("sample")
+    with pytest.raises(RequestError, match=r"^operator 'filter' has no port 'nope'") as unknown:
+        ask("sample", port="filter.nope")
+    assert unknown.value.status == 404
+
+
+def test_a_name_that_no_file_can_have_is_a_mistake_of_the_request(folder: Path) -> None:
+    """No process is asked for it."""
+    for resource in ("why", "files/one"):
+        with pytest.raises(RequestError, match="url holds the character 0") as refused:
+            ask(resource, url="a\0b")
+        assert refused.value.status == 400
 
 
 def test_rejects_are_grouped_and_have_their_bytes(folder: Path) -> None:
@@ -242,8 +253,10 @@ def test_a_checkpoint_without_a_run_shows_it_as_soon_as_it_begins(folder: Path) 
     before = mark_of(checkpoint)
     row = api.answer("apps", {})["apps"][0]
     assert (row["id"], row["state"]) == ("sample", "no run yet")
-    with pytest.raises(DagflowError, match="there is no journal"):
-        api.answer("windows", {})
+    for resource in ("windows", "status", "graph"):
+        with pytest.raises(DagflowError, match="there is no journal") as missing:
+            api.answer(resource, {})
+        assert status_of(missing.value) == 404
     assert not Path("new").exists()
     finish()
     assert mark_of(checkpoint) != before

@@ -154,7 +154,7 @@ def file(checkpoint: Checkpoint, query: Query, app: AppFile) -> dict[str, Any]:
     The newest windows are looked at first. Where none of them has read the file, its splitter says when it took it.
 
     Raises:
-        RequestError: No window that is kept has read it.
+        RequestError: No window that is kept has read it, or its lines and bytes are not numbered so.
     """
     url = query.text("url")
     if not url:
@@ -288,7 +288,7 @@ def _found(
 ) -> dict[str, Any]:
     """Where a line, or the record at a byte, of the newest version has gone."""
     version = versions[0]
-    line = query.number("line")
+    line = query.number("line", least=1)
     if line:
         try:
             offset = _offset_of_line(checkpoint, version.part, line)

@@ -43,6 +43,8 @@ def test_a_line_is_followed_to_its_output(folder: Path) -> None:
     assert "has fewer lines" in ask("files/one", url=url, line="99")["found"]["sentence"]
     (folder / "in" / "a.csv").write_bytes(b"other")
     assert "not the version any more" in ask("files/one", url=url, line="2")["found"]["sentence"]
+    with pytest.raises(RequestError, match="line must be a whole number of at least 1, not '0'"):
+        ask("files/one", url=url, line="0")
     with pytest.raises(RequestError, match="no window has read /nowhere"):
         ask("files/one", url="/nowhere")
 
