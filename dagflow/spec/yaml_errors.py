@@ -54,7 +54,11 @@ def _mark_and_reason(error: yaml.MarkedYAMLError, text: str, last: Any) -> tuple
         return None, _as_given(error)
     if text[mark.index : mark.index + 1] == "\t":
         return mark, "a tab stands in the indentation, which is of spaces in YAML"
-    if opened is not None and error.context == "while scanning a quoted scalar" and "end of stream" in error.problem:
+    if (
+        opened is not None
+        and error.context == "while scanning a quoted scalar"
+        and "end of stream" in (error.problem or "")
+    ):
         return opened, "the quote that begins here is not closed"
     if _is_behind_quotes(mark, text, last):
         if last.start_mark.line < last.end_mark.line:
@@ -84,6 +88,7 @@ def _at(mark: Any, text: str, shift: int = 0) -> str:
 def _as_given(error: yaml.MarkedYAMLError) -> str:
     """The parser's own words, with the line where what it was at begins."""
     opened, mark = error.context_mark, error.problem_mark
-    is_above = opened is not None and mark is not None and opened.line < mark.line
-    context = f"{error.context} from line {opened.line + 1} on" if is_above and error.context else error.context
+    context = error.context
+    if context and opened is not None and mark is not None and opened.line < mark.line:
+        context = f"{context} from line {opened.line + 1} on"
     return ", ".join(filter(None, [context, error.problem]))
