@@ -22,14 +22,18 @@ MOST_SHIFTS = 400
 _SUFFIXES = "|".join(re.escape(suffix) for compression in COMPRESSIONS for suffix in compression.suffixes)
 _COMPRESSED = re.compile(f"(.+)(?:{_SUFFIXES})".encode(), re.DOTALL | re.IGNORECASE)
 _NUMBERS = r"[.\-_][0-9][0-9.:_T+\-]*"
-_ADDED = rf"{_NUMBERS}|[.\-_](?:old|bak|prev|save|orig|last)"
-_INSERTED = rf"{_NUMBERS}(\.[A-Za-z][^./]*)"
-# Each takes the shortest beginning, or the longest: both may be the name that the file had.
-_BEFORE = (re.compile(f"(.+?)(?:{_ADDED})".encode(), re.DOTALL), re.compile(f"(.+)(?:{_ADDED})".encode(), re.DOTALL))
-_AROUND = re.compile(f"(.+?){_INSERTED}".encode(), re.DOTALL)
-_NUMBERED = re.compile(rb"(.+[.\-_])(\d{1,4})", re.DOTALL)
+_ADDED = rf"(?:{_NUMBERS}|[.\-_](?:old|bak|prev|save|orig|last))"
+_EXTENSION = r"\.[A-Za-z][^./]*"
+# Each takes the longest beginning: the name that the file had may itself end in a number.
+_ADDED_ENDS = (rf"{_ADDED}()", rf"{_ADDED}({_EXTENSION})")
+_WITHOUT_ADDED = [re.compile(f"(.+){end}".encode(), re.DOTALL) for end in _ADDED_ENDS]
+_NUMBERED = re.compile(rb"(.+[.\-_])([0-9]{1,4})", re.DOTALL)
+_NUMBERED_END = r"[^/][.\-_][0-9]{1,4}$"
 _COMPRESSED_END = rf"(?i)(?:{_SUFFIXES})$"
-_ROTATED_ENDS = ((f"(?:{_ADDED})$", ""), (f"{_INSERTED}$", r"\1"))
+_NUMBERS_A_STEM = 10_000
+_NONE = np.empty(0, np.intp)
+_LOWEST_NUMBERS = (0, 1)
+"""Numbers of what is left uncompressed until the next rotation."""
 
 
 def uncompressed(name: bytes) -> bytes:
@@ -70,44 +74,111 @@ def _earlier_names(name: bytes) -> Iterator[bytes]:
         number = int(numbered[2])
         for before in range(number - 1, max(-1, number - 1 - MAX_SHIFTS), -1):
             yield numbered[1] + b"%d" % before
-    for pattern in _BEFORE:
-        if found := pattern.fullmatch(bare):
-            yield found[1]
-    if found := _AROUND.fullmatch(bare):
-        yield found[1] + found[2]
+    for pattern in _WITHOUT_ADDED:
+        yield from reversed(list(_shortened(bare, pattern)))
+
+
+def _shortened(name: bytes, pattern: re.Pattern[bytes]) -> Iterator[bytes]:
+    """A name without the last part that a rotation may have added, without the last two parts, and so on."""
+    while found := pattern.fullmatch(name):
+        name = found[1] + found[2]
+        yield name
 
 
 def rotated(paths: Sequence[bytes], are_known: Callable[[Sequence[bytes]], set[bytes]]) -> npt.NDArray[np.bool_]:
     """For each of many paths whether one that a rotated file may have had before is known.
 
+    These are the paths of earlier_paths(), but lower numbers only of compressed files: the inode tells of any other
+    file that was given a higher number. Of the numbers of farther_paths() the lowest are looked for.
+
     Args:
         paths: The paths.
         are_known: Those of some paths that are known.
     """
-    found = np.zeros(len(paths), bool)
-    forms: list[tuple[npt.NDArray[np.intp], pa.Array]] = []
-    every, column = np.arange(len(paths)), binary_column(paths)
-    compressed = _without_end(every, column, _COMPRESSED_END, "")
-    forms.append(compressed)
-    for rows, names in ((every, column), compressed):
-        forms += [_without_end(rows, names, end, kept) for end, kept in _ROTATED_ENDS]
+    every = binary_column(paths)
+    compressed = np.flatnonzero(_matches(every, f"[^/]{_COMPRESSED_END}"))
+    bare = pc.replace_substring_regex(every, _COMPRESSED_END, "") if len(compressed) else every
+    start = _Names(bare)
+    levels = [start.derived(compressed, bare.take(compressed)), _with_lower_numbers(start, compressed)]
+    for end in _ADDED_ENDS:
+        level = start
+        while len((level := level.without(end)).names):
+            levels.append(level)
     # Millions of numbered files have few names without their numbers.
-    distinct = {path for _, names in forms for path in pc.unique(names).to_pylist()}
+    distinct = {path for level in levels for path in level.names.to_pylist()}
     known = are_known(sorted({*distinct, *map(_above, distinct)})) if distinct else set()
     if wanted := [path for path in distinct if path in known or _above(path) in known]:
-        for rows, names in forms:
-            found[rows[positions_in(names, binary_column(wanted))[0]]] = True
-    return found
+        column = binary_column(wanted)
+        for level in reversed(levels):
+            level.mark(column)
+    return start.is_known
 
 
-def _without_end(
-    rows: npt.NDArray[np.intp], names: pa.Array, end: str, kept: str
-) -> tuple[npt.NDArray[np.intp], pa.Array]:
-    """The rows whose names have such an end, and their names without it."""
-    # Most names have none, and to look for it takes a tenth of the time.
-    has_end = pc.match_substring_regex(names, end)
-    chosen = np.flatnonzero(np.array(has_end.to_pylist(), bool))
-    return rows[chosen], pc.replace_substring_regex(names.filter(has_end), end, kept)
+class _Names:
+    """Names that follow from those of files, each once, and whether a file is known under one or one that follows.
+
+    Args:
+        names: The names.
+        before: The names that these follow from; None for the files' own.
+        rows: Rows of `before`, each as often as names follow from it.
+        positions: The positions in `names` of what follows from these rows.
+    """
+
+    def __init__(
+        self,
+        names: pa.Array | pa.ChunkedArray,
+        before: _Names | None = None,
+        rows: npt.NDArray[np.integer] = _NONE,
+        positions: npt.NDArray[np.integer] = _NONE,
+    ) -> None:
+        self.names = names
+        self.is_known = np.zeros(len(names), bool)
+        self._before = before
+        self._rows = rows
+        self._positions = positions
+
+    def derived(self, rows: npt.NDArray[np.integer], names: pa.Array | pa.ChunkedArray) -> _Names:
+        """The names that follow from some rows, one from each."""
+        distinct = pc.unique(names)
+        return _Names(distinct, self, rows, positions_in(names, distinct)[1])
+
+    def without(self, end: str) -> _Names:
+        """The names without such an end; of names that end otherwise nothing follows."""
+        chosen = np.flatnonzero(_matches(self.names, f"[^/]{end}$"))
+        names = self.names.take(chosen)
+        return self.derived(chosen, pc.replace_substring_regex(names, f"^((?s:.*[^/])){end}$", r"\1\2"))
+
+    def mark(self, known: pa.Array) -> None:
+        """Mark the names that are known, and those that they follow from; to be called in reverse order."""
+        self.is_known |= positions_in(self.names, known)[0]
+        if self._before is not None:
+            self._before.is_known[self._rows[self.is_known[self._positions]]] = True
+
+
+def _with_lower_numbers(start: _Names, compressed: npt.NDArray[np.integer]) -> _Names:
+    """What follows from compressed names that end in a number."""
+    names = start.names.take(compressed)
+    is_numbered = np.flatnonzero(_matches(names, _NUMBERED_END))
+    names, rows = names.take(is_numbered), compressed[is_numbered]
+    stems = pc.replace_substring_regex(names, "[0-9]{1,4}$", "")
+    distinct = pc.unique(stems)
+    stem_of = positions_in(stems, distinct)[1].astype(np.int64)
+    ends = pc.replace_substring_regex(names, r"^(?s:.*[.\-_])", "").to_pylist()
+    numbers = np.fromiter(map(int, ends), np.int64, len(ends))
+    lower = [numbers - 1 - shift for shift in range(MAX_SHIFTS + 1)]
+    lower += [np.full(len(numbers), lowest) for lowest in _LOWEST_NUMBERS]
+    is_lower = np.concatenate([(each >= 0) & (each < numbers) for each in lower])
+    pairs = np.concatenate([stem_of * _NUMBERS_A_STEM + each for each in lower])[is_lower]
+    asked, positions = np.unique(pairs, return_inverse=True)
+    stem_names = distinct.to_pylist()
+    found = [
+        stem_names[stem] + b"%d" % number for stem, number in (divmod(pair, _NUMBERS_A_STEM) for pair in asked.tolist())
+    ]
+    return _Names(binary_column(found), start, np.tile(rows, len(lower))[is_lower], positions)
+
+
+def _matches(names: pa.Array | pa.ChunkedArray, pattern: str) -> npt.NDArray[np.bool_]:
+    return np.array(pc.match_substring_regex(names, pattern).to_pylist(), bool)
 
 
 def _above(path: bytes) -> bytes:

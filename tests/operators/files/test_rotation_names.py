@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,6 +30,15 @@ BEFORE = {
     "old/app.log.1.xz": "app.log",
     "messages.1": "messages",
     "messages-20261123": "messages",
+    "app.old.log": "app.log",
+    "worker.1.1": "worker.1",
+    "worker.1.2026-11-23.gz": "worker.1",
+    "server-8080.old": "server-8080",
+    "node-10.0.0.5.1.GZ": "node-10.0.0.5",
+    "gc.log.0.3.gz": "gc.log.0",
+    "web_01-2026-11-23.0.log.gz": "web_01.log",
+    "app.log-20261123.1.gz": "app.log-20261123",
+    "app.log.2026-11-23.1.gz": "app.log.2026-11-23",
 }
 
 
@@ -55,3 +66,42 @@ def test_many_names_are_suspected_only_where_one_by_one_they_are(paths: list[byt
     found = rotated(paths, lambda asked: known & set(asked))
     for path, is_rotated in zip(paths, found.tolist(), strict=True):
         assert not is_rotated or known & set(earlier_paths(path)) or uncompressed(path) != path
+
+
+ROTATED = st.tuples(
+    NAMES,
+    st.lists(
+        st.sampled_from(["1", ".1", ".12", "-20261123", ".2026-11-23_18-25", ".old", "_last", ".log"]), max_size=4
+    ),
+    st.sampled_from(["", "", ".gz", ".GZ", ".zstd"]),
+).map(lambda parts: b"/var" + parts[0] + "".join(parts[1]).encode() + parts[2].encode())
+
+
+@given(path=ROTATED)
+def test_a_name_is_suspected_whichever_of_its_names_before_is_known(path: bytes) -> None:
+    """The quick look at many names lets none pass as new that the thorough look at one would recognise."""
+    for before in earlier_paths(path):
+        # What is shifted uncompressed keeps its inode.
+        if _stem(before) != _stem(path):
+            assert rotated([path], {before}.intersection).tolist() == [True], before
+
+
+def _stem(path: bytes) -> bytes:
+    """The name without its last number."""
+    return re.sub(rb"(?<=.[.\-_])[0-9]{1,4}$", b"", path.rpartition(b"/")[2])
+
+
+@given(path=ROTATED, other=ROTATED)
+def test_a_name_is_suspected_in_any_company(path: bytes, other: bytes) -> None:
+    """Which names are looked at together makes no difference."""
+    for before in earlier_paths(path):
+        alone = [rotated([each], {before}.intersection).tolist()[0] for each in (path, other)]
+        assert rotated([path, other], {before}.intersection).tolist() == alone
+
+
+@pytest.mark.parametrize("before", ["app.log.1", "app.log.0", "app.log.95"])
+def test_a_compressed_name_is_suspected_where_a_lower_number_is_known(before: str) -> None:
+    """A pattern may leave out the log itself."""
+    path = b"/var/log/app.log.99.gz"
+    assert rotated([path], {f"/var/log/{before}".encode()}.intersection).tolist() == [True]
+    assert rotated([path], {b"/var/log/app.log.100"}.intersection).tolist() == [False]

@@ -11,8 +11,8 @@ from dagflow.storage.fingerprint import gone_from
 from operators.files.source_events import FileFingerprints
 from operators.splitter.index.version_slots import EARLIER_SLOTS
 from tests.operators.splitter.driving import Follower, write
+from tests.operators.splitter.renames.lives import Lives
 from tests.operators.splitter.renames.rotations import compress, rename, shift
-from tests.operators.splitter.renames.test_rename_detector import Lives
 from tests.properties.test_growing_files import append, read
 
 

@@ -7,71 +7,26 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from dagflow.storage.fingerprint import gone_from, left_out_from
 from operators.files.source_events import FileFingerprints
 from operators.splitter.renames.left_files import COPY_GRACE_S
-from tests.operators.splitter.driving import Follower, Services, Window, write
+from tests.operators.splitter.driving import Follower, write
 from tests.operators.splitter.index.test_fingerprinting import Tasks
+from tests.operators.splitter.renames.lives import Lives
 from tests.operators.splitter.renames.rotations import (
     ROTATIONS,
     compress,
     compress_at_once,
+    compress_later,
     copy_and_truncate,
+    copy_with_date_inside_and_truncate,
     rename,
     shift,
 )
 from tests.properties.test_growing_files import append, read
-
-
-class Lives:
-    """A splitter that follows a directory, and may be restarted before each scan.
-
-    Args:
-        directory: The directory.
-        is_restarted: Whether each scan is made by a new one.
-        properties: Of the splitter.
-    """
-
-    def __init__(self, directory: Path, *, is_restarted: bool = False, **properties: Any) -> None:
-        self._is_restarted = is_restarted
-        self._properties = {"files": str(directory / "in"), **properties}
-        self._services = Services(state_url=str(directory / "state"), follow=True)
-        self._follower: Follower | None = None
-        self._state: Any = None
-        self.counts: dict[str, int] = {}
-
-    def scan(self, scans: int = 1) -> list[bytes]:
-        """What is read after some scans."""
-        found: list[bytes] = []
-        for _ in range(scans):
-            if self._follower is None:
-                self._follower = Follower(self._services, self._state, **self._properties)
-                window = self._follower.scanned()
-            else:
-                window = self._follower.next_scan()
-            found += self._read(window)
-            if self._is_restarted:
-                self.close()
-        return found
-
-    def _read(self, window: Window) -> list[bytes]:
-        assert self._follower is not None
-        found = read(window)
-        for more in self._follower.windows():
-            found += read(more)
-        self._state = self._follower.window().state
-        self.counts = dict(self._follower.counters)
-        return found
-
-    def close(self) -> None:
-        """End it."""
-        if self._follower is not None:
-            self._follower.following.teardown()
-        self._follower = None
 
 
 @pytest.mark.parametrize("is_restarted", [False, True], ids=["following", "restarted"])
@@ -102,6 +57,43 @@ def test_a_rotation_loses_and_doubles_nothing(
         assert sorted(found) == sorted(logged)
     finally:
         lives.close()
+
+
+NUMBERED_LOGS = ["worker.1", "node-10.0.0.5", "server-8080.log", "web_01", "gc.log.0", "e-2026-11-23.old"]
+ROTATIONS_OF_NUMBERED_LOGS = [
+    *((name, rotate) for name in NUMBERED_LOGS for rotate in (copy_and_truncate, compress_at_once)),
+    *((name, copy_with_date_inside_and_truncate) for name in ("web_01.log", "node-10.0.0.5.log")),
+]
+
+
+@pytest.mark.parametrize(("name", "rotate"), ROTATIONS_OF_NUMBERED_LOGS)
+def test_a_log_whose_own_name_ends_like_a_rotated_one_comes_once(
+    tmp_path: Path, name: str, rotate: Callable[[Path], None]
+) -> None:
+    """What a rotation adds is told from what the name had."""
+    log = write(tmp_path / "in" / name, b"1\n")
+    lives = Lives(tmp_path)
+    found = lives.scan()
+    for number in (2, 4, 6):
+        append(log, b"%d\n" % number)
+        rotate(log)
+        write(log, b"%d\n" % (number + 1))
+        found += lives.scan(3)
+    lives.close()
+    assert sorted(found) == [b"%d" % number for number in range(1, 8)]
+
+
+def test_a_compressed_log_is_known_where_a_pattern_leaves_out_the_log(tmp_path: Path) -> None:
+    """The lowest number is its first name then."""
+    log = write(tmp_path / "in" / "app.log", b"1\n")
+    lives = Lives(tmp_path, file_pattern=r"app\.log\..+")
+    found = []
+    for number in range(2, 6):
+        compress_later(log)
+        write(log, b"%d\n" % number)
+        found += lives.scan(2)
+    lives.close()
+    assert found == [b"1", b"2", b"3", b"4"]
 
 
 def test_a_writer_that_goes_on_in_the_renamed_file_is_read_to_its_end(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ import pytest
 from dagflow.storage.fingerprint import gone_from
 from operators.files.source_events import FileFingerprints
 from tests.operators.splitter.driving import Follower, Services, write
+from tests.operators.splitter.renames.lives import Lives
 from tests.operators.splitter.renames.rotations import copy_and_truncate
-from tests.operators.splitter.renames.test_rename_detector import Lives
 from tests.properties.test_growing_files import append, read
 
 

@@ -1,0 +1,56 @@
+"""A splitter that follows real files, and may be restarted between scans."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.operators.splitter.driving import Follower, Services, Window
+from tests.properties.test_growing_files import read
+
+
+class Lives:
+    """A splitter that follows a directory, and may be restarted before each scan.
+
+    Args:
+        directory: The directory.
+        is_restarted: Whether each scan is made by a new one.
+        properties: Of the splitter.
+    """
+
+    def __init__(self, directory: Path, *, is_restarted: bool = False, **properties: Any) -> None:
+        self._is_restarted = is_restarted
+        self._properties = {"files": str(directory / "in"), **properties}
+        self._services = Services(state_url=str(directory / "state"), follow=True)
+        self._follower: Follower | None = None
+        self._state: Any = None
+        self.counts: dict[str, int] = {}
+
+    def scan(self, scans: int = 1) -> list[bytes]:
+        """What is read after some scans."""
+        found: list[bytes] = []
+        for _ in range(scans):
+            if self._follower is None:
+                self._follower = Follower(self._services, self._state, **self._properties)
+                window = self._follower.scanned()
+            else:
+                window = self._follower.next_scan()
+            found += self._read(window)
+            if self._is_restarted:
+                self.close()
+        return found
+
+    def _read(self, window: Window) -> list[bytes]:
+        assert self._follower is not None
+        found = read(window)
+        for more in self._follower.windows():
+            found += read(more)
+        self._state = self._follower.window().state
+        self.counts = dict(self._follower.counters)
+        return found
+
+    def close(self) -> None:
+        """End it."""
+        if self._follower is not None:
+            self._follower.following.teardown()
+        self._follower = None
