@@ -377,5 +377,4 @@ class ChangeDetector:
             prints = [] if verdict.is_content else [source.entry.fingerprint]
             return replace(suspect.files, is_noted=True, fingerprints=prints)
         files = replace(suspect.files, moved_from=os.fsdecode(source.path))
-        tail = self._changed.treat(files, source.name, source.entry, "appended")
-        return replace(tail, start=0, content_start=tail.start) if verdict.is_content and tail.start else tail
+        return self._changed.treat(files, source.name, source.entry, "appended", is_content=verdict.is_content)

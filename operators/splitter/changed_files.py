@@ -49,7 +49,9 @@ class ChangedFiles:
             return files
         return self.treat(files, files.index_names[0], entry, change_of(entry, files.stats[0], fingerprint))
 
-    def treat(self, files: ListedFiles, name: bytes, entry: IndexEntry, change: Change) -> ListedFiles:
+    def treat(
+        self, files: ListedFiles, name: bytes, entry: IndexEntry, change: Change, *, is_content: bool = False
+    ) -> ListedFiles:
         """One file that differs in this way from a version that was taken, as the policy says.
 
         Args:
@@ -57,6 +59,7 @@ class ChangedFiles:
             name: The version's name in the index.
             entry: The version.
             change: The difference.
+            is_content: Whether the version is the beginning of the content of a compressed file.
 
         Raises:
             SourceChangedError: The policy says so.
@@ -66,12 +69,15 @@ class ChangedFiles:
         url = redacted(files.url(0))
         if action == "tail":
             rest = self.rest(files, name, entry)
-            self._notes.grown(url, files.stats[0].size_bytes - rest.start)
+            if is_content and rest.start:
+                rest = replace(rest, start=0, content_start=rest.start)
+            self._notes.grown(url, None if rest.content_start else files.stats[0].size_bytes - rest.start)
             return rest
         logger.warning("file changed after it was taken change=%s action=%s url=%s", change, action, url)
         if action == "fail":
+            now = "compressed" if is_content else files.stats[0].size_bytes
             raise SourceChangedError(
-                f"it was {change} after it was read: {entry.size_bytes} bytes then, {files.stats[0].size_bytes} now",
+                f"it was {change} after it was read: {entry.size_bytes} bytes then, {now} now",
                 url=url,
                 hint=self._on_change.remedy(change),
             )

@@ -29,9 +29,9 @@ class GrowthNotes:
         self._due_s = clock.elapsed_s()
         self._grown: dict[str, int] = {}
 
-    def grown(self, url: str, size_bytes: int) -> None:
-        """Note a file that has grown by so many bytes."""
-        self._grown[url] = self._grown.get(url, 0) + size_bytes
+    def grown(self, url: str, size_bytes: int | None) -> None:
+        """Note a file that has grown by so many bytes; None for content that is compressed, of unknown size."""
+        self._grown[url] = self._grown.get(url, 0) + (size_bytes or 0)
 
     def tell(self) -> None:
         """Tell in a line what was noted, unless the last line is too new; then it waits for the next call."""
@@ -39,10 +39,14 @@ class GrowthNotes:
         if not self._grown or now < self._due_s:
             return
         named = [(os.path.basename(url), size) for url, size in list(self._grown.items())[:_MAX_NAMES]]
-        parts = [f"{name} +{size:,} B" for name, size in named]
+        parts = [f"{name}{_size_text(size)}" for name, size in named]
         if others := len(self._grown) - len(named):
             rest = sum(self._grown.values()) - sum(size for _, size in named)
-            parts.append(f"{others:,} more {'file' if others == 1 else 'files'} +{rest:,} B")
+            parts.append(f"{others:,} more {'file' if others == 1 else 'files'}{_size_text(rest)}")
         logger.info("%s", ", ".join(parts))
         self._grown.clear()
         self._due_s = now + _INTERVAL_S
+
+
+def _size_text(size_bytes: int) -> str:
+    return f" +{size_bytes:,} B" if size_bytes else " grown"

@@ -34,3 +34,17 @@ def test_ordinary_growth_is_a_line_with_some_names_and_the_sum(caplog: pytest.Lo
         notes.tell()
     assert caplog.messages == ["a.txt +7 B", "a.txt +1,001 B, b +2 B, c +3 B, 2 more files +9 B"]
     assert {record.levelname for record in caplog.records} == {"INFO"}
+
+
+def test_growth_of_unknown_size_is_told_without_one(caplog: pytest.LogCaptureFixture) -> None:
+    """What was added to a log before it was compressed is known when it is read."""
+    clock = ManualClock()
+    notes = GrowthNotes(clock)
+    with caplog.at_level(logging.INFO, OPERATOR_LOGGER):
+        notes.grown("/in/a.log.1.gz", None)
+        notes.tell()
+        clock.advance(6000)
+        for url, size in (("/in/a", None), ("/in/b", 2), ("/in/b", None), ("/in/c", 3), ("/in/d", None), ("/in/e", 5)):
+            notes.grown(url, size)
+        notes.tell()
+    assert caplog.messages == ["a.log.1.gz grown", "a grown, b +2 B, c +3 B, 2 more files +5 B"]
