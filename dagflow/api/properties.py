@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from pydantic_core import SchemaError
 
 _UNITS = {
     "": 1,
@@ -326,6 +327,7 @@ def property_model(owner: type) -> type[BaseModel]:
 
     Raises:
         NameError: An annotation names something that its module does not define.
+        KeyboardInterrupt: The process was interrupted.
     """
     # Kept in the class itself: a class may be named in many apps, and making its model takes a millisecond.
     known: type[BaseModel] | None = owner.__dict__.get("__property_model__")
@@ -347,4 +349,10 @@ def _make_model(owner: type) -> type[BaseModel]:
     with warnings.catch_warnings():
         # A property may have a name, such as validate, under which pydantic keeps a method that is not called.
         warnings.filterwarnings("ignore", "Field name .* shadows an attribute", UserWarning)
-        return create_model(owner.__name__, __config__=config, **fields)
+        try:
+            return create_model(owner.__name__, __config__=config, **fields)
+        except SchemaError:
+            # What is declared wrongly fails again. An interruption does not: pydantic replaces it where it comes within
+            # an isinstance(), and keeps no cause.
+            create_model(owner.__name__, __config__=config, **fields)
+            raise KeyboardInterrupt from None

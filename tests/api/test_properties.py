@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from pydantic_core import SchemaError
 
-from dagflow.api.properties import parse_size
+from dagflow.api.operator import Operator
+from dagflow.api.properties import parse_size, property_model
 from operators.reader.formats.base import RecordFormat
 from operators.sink.formats.base import SinkFormat
 
@@ -49,3 +51,32 @@ def test_a_method_under_its_old_name_is_refused_with_the_new_one(base: type) -> 
         TypeError, match=r"Mine.check_options\(\) is never called: it is named check_properties\(\) now"
     ):
         type("Mine", (base,), {"check_options": lambda self: None})
+
+
+def _operator_with(error: BaseException, times: int) -> type[Operator]:
+    """An operator with a property of a class with which nothing can be compared so many times."""
+
+    class Kind(type):
+        times_left = times
+
+        def __instancecheck__(cls, instance: object) -> bool:
+            if cls.times_left:
+                Kind.times_left -= 1
+                raise error
+            return False
+
+    return type("Reader", (Operator,), {"__annotations__": {"value": Kind("Value", (), {}) | None}, "value": None})
+
+
+def test_an_interruption_while_a_schema_is_made_is_no_mistake_of_a_class() -> None:
+    """Pydantic gives it as an error of the schema, as if the annotation were wrong."""
+    reader = _operator_with(KeyboardInterrupt(), times=1)
+    with pytest.raises(KeyboardInterrupt):
+        property_model(reader)
+    assert "value" in property_model(reader).model_fields
+
+
+def test_an_annotation_that_no_schema_can_be_made_of_is_refused() -> None:
+    """It fails however often it is tried."""
+    with pytest.raises(SchemaError, match="isinstance"):
+        property_model(_operator_with(TypeError("not comparable"), times=1_000_000))
