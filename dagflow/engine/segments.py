@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Iterable
 
 from dagflow.errors import START_OVER, JournalError, MissingError
+from dagflow.storage.checksums import updated_crc32
 from dagflow.storage.objects import ObjectStore
 
 SEGMENTS = "segments/"
@@ -45,7 +46,8 @@ class SegmentStore:
             return ""
         # A slash, as in the names of operators in modules, would make directories, whose objects no listing shows.
         short = operator.replace("/", ".")[-_NAME_CHARACTERS:]
-        name = f"{self._epoch:08d}-{window_id}-{short}-{partition}-{os.urandom(8).hex()}"
+        nonce, checksum = os.urandom(8).hex(), updated_crc32(data, 0)
+        name = f"{self._epoch:08d}-{window_id}-{short}-{partition}-{nonce}-{checksum:08x}"
         self._store.create(SEGMENTS + name, data)
         return name
 
@@ -53,17 +55,24 @@ class SegmentStore:
         """A segment's data.
 
         Raises:
-            JournalError: It is gone.
+            JournalError: It is gone, or not as it was written.
             StorageError: The store failed.
         """
         try:
-            return self._store.read(SEGMENTS + name)
+            data = self._store.read(SEGMENTS + name)
         except MissingError as error:
-            raise JournalError(
-                f"the state of an operator is gone: {SEGMENTS}{name}",
-                url=self._store.url,
-                hint=f"put the checkpoint back as it was, with its segments, or {START_OVER}",
-            ) from error
+            raise self._refused(name, "is gone") from error
+        # The name is in the journal, so the checksum tells also where one segment lies in the place of another.
+        if f"{updated_crc32(data, 0):08x}" != name.rpartition("-")[2]:
+            raise self._refused(name, "was damaged after it was written")
+        return data
+
+    def _refused(self, name: str, what: str) -> JournalError:
+        return JournalError(
+            f"the state of an operator {what}: {SEGMENTS}{name}",
+            url=self._store.url,
+            hint=f"put the checkpoint back as it was, with its segments, or {START_OVER}",
+        )
 
     def drop(self, window_id: int, names: Iterable[str]) -> None:
         """Note segments that no state names from a window on."""

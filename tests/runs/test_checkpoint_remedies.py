@@ -283,6 +283,24 @@ def test_a_damaged_index_of_files_goes_on_when_it_is_put_back(lab: Lab, part: fl
     assert lab.records() == sorted([*GOOD, *names, "more", "yet more"])
 
 
+def test_a_damaged_state_of_an_operator_goes_on_when_it_is_put_back(lab: Lab) -> None:
+    """A bit of a key that flipped would let a record through that was published before."""
+    lab.remember()
+    texts = [f"text {number:04}" for number in range(1000)]
+    lab.put("texts", "\n".join(texts) + "\n")
+    lab.run()
+    damaged = {}
+    for path in Path("journal/segments").iterdir():
+        damaged[path] = path.read_bytes()
+        path.write_bytes(damaged[path].replace(b"text 0500", b"text 0580"))
+    lab.put("again", "text 0500\nnew\n")
+    refusal(lab.run, r"the state of an operator was damaged .*put the checkpoint back as it was, with its segments, or")
+    for path, good in damaged.items():
+        path.write_bytes(good)
+    lab.run()
+    assert lab.records() == sorted([*GOOD, *texts, "new"])
+
+
 def test_two_writers_of_one_directory_get_one_each(lab: Lab) -> None:
     """The run is refused before anything is read."""
     lab.parts |= {
