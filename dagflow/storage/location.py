@@ -12,14 +12,14 @@ import re
 from dagflow.errors import StorageError
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(::|://)")
-_USER_INFO = re.compile(r"(://)[^/]*@")
-_PASSWORD = re.compile(r"://[^/@]*:[^/]*@")
 # In Azure's URLs a container stands where others have a user.
-_CONTAINER = re.compile(r"(abfss?|wasbs?)://[^/:@]*@")
+_USER_INFO = re.compile(r"(\b(?:abfss?|wasbs?)://[^/:@]*@)|://[^/]*@")
+_PASSWORD = re.compile(r"([\w+.-]*)://[^/@]*:[^/@]*@")
+# Of any link of a chain such as `zip://a::https://b?c`; the query goes on to the end, as it may hold `::` itself.
+_QUERY = re.compile(r"(?:^|(?<=::))([\w+.-]*https?)(://[^?]*)(\?.*)$", re.DOTALL | re.IGNORECASE)
 # In a text with a URL in it, the password of a login may hold what ends a login elsewhere.
 _LOGIN = re.compile(r"://[^/\s@]*:[\s\S]*@|(?<!abfs)(?<!abfss)(?<!wasb)(?<!wasbs)://[^/\s]*@")
 _SPACE = re.compile(r"(\s+)")
-_QUERY = re.compile(r"^((?:\w+::)*https?://[^?]*)\?.*$", re.DOTALL)
 _SIGNED = re.compile(r"[?&](x-(amz|goog)-\w+|sig|signature|\w*token|\w*key|\w*keyid|password|secret)=", re.IGNORECASE)
 _FILE_SCHEME = "file://"
 
@@ -110,8 +110,8 @@ def redacted(url: str) -> str:
     """The location as it may be shown: no user, no password, no signed query."""
     if is_local(url):
         return url
-    shown = url if _CONTAINER.match(url) else _USER_INFO.sub(r"\1***@", url)
-    return _QUERY.sub(r"\1?***", shown)
+    without_users = _USER_INFO.sub(lambda found: found[1] or "://***@", url)
+    return _QUERY.sub(r"\1\2?***", without_users)
 
 
 def redacted_within(text: str) -> str:
@@ -127,17 +127,21 @@ def _without_query(word: str) -> str:
 
 
 def require_no_credentials(url: str) -> None:
-    """Refuse a remote location that holds a password or a signature: locations are journaled and shown.
+    """Refuse a remote location that holds a password or a signature in any link of its chain.
+
+    Locations are journaled and shown.
 
     Raises:
         StorageError: It does.
     """
     if is_local(url):
         return
-    if _PASSWORD.search(url) or ("http" in url.partition("://")[0] and _SIGNED.search(url)):
+    query = _QUERY.search(url)
+    found = _PASSWORD.search(url) or (query if query and _SIGNED.search(query[3]) else None)
+    if found:
         raise StorageError(
             "the location holds a credential, and locations are journaled and shown",
             url=redacted(url),
             hint="take it out, and give it as an option in the app's attributes: "
-            f"storage: {{{url.partition('://')[0]}: {{...: ${{NAME}}}}}}",
+            f"storage: {{{found[1]}: {{...: ${{NAME}}}}}}",
         )

@@ -77,6 +77,10 @@ def test_what_is_not_below_a_root_has_no_relative_name() -> None:
         ("https://host/a?sig=secret", "https://host/a?***"),
         ("s3://bucket/a?b", "s3://bucket/a?b"),
         ("/a/me:x@b", "/a/me:x@b"),
+        ("zip://a?.log::https://host/x.zip?token=a::b", "zip://a?.log::https://host/x.zip?***"),
+        ("zip://a.log::ftp://me:secret@host/x.zip", "zip://a.log::ftp://***@host/x.zip"),
+        ("zip://a.log::abfs://box@store/x.zip", "zip://a.log::abfs://box@store/x.zip"),
+        ("tar://a::zip://b::HTTPS://me@host/c?sig=d", "tar://a::zip://b::HTTPS://***@host/c?***"),
     ],
 )
 def test_no_secret_is_shown(url: str, shown: str) -> None:

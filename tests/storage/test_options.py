@@ -55,6 +55,8 @@ def test_a_clients_error_is_shown_without_them() -> None:
         "simplecache::ftp://me:hidden@host/a",
         "https://host/a?X-Amz-Signature=hidden&x=1",
         "https://account.blob.core.windows.net/c/a?sv=2024&sig=hidden",
+        "zip://a.log::https://host/x.zip?token=hidden",
+        "zip://a.log::ftp://me:hidden@host/x.zip",
     ],
 )
 def test_a_location_with_a_credential_is_refused_and_not_shown(url: str) -> None:
@@ -63,6 +65,12 @@ def test_a_location_with_a_credential_is_refused_and_not_shown(url: str) -> None
         filesystem_of(url)
     assert "hid" not in str(caught.value).replace("***", "")
     assert "hid" not in redacted(url)
+
+
+def test_the_link_that_holds_a_credential_is_named() -> None:
+    """Of a chain, only the link that needs a credential takes options for it."""
+    with pytest.raises(StorageError, match=r"storage: \{https: \{\.\.\.: \$\{NAME\}\}\}"):
+        filesystem_of("zip://a.log::https://host/x.zip?token=hidden")
 
 
 @pytest.mark.parametrize("url", ["abfs://container@account.dfs.core.windows.net/a", "memory://a@b/c:d@e"])
