@@ -14,6 +14,7 @@ from dagflow.errors import AlreadyExistsError, MissingError, StorageError, Trans
 from dagflow.storage.backends.local.disk import storage_error
 from dagflow.storage.location import redacted, require_no_credentials
 from dagflow.storage.options import StorageOptions, options_of, without_credentials
+from dagflow.storage.registry import backend_of
 
 _EXTRAS = {
     "s3": "s3",
@@ -87,7 +88,9 @@ class FsspecClient:
         require_no_credentials(url)
         _require_no_cache(url)
         try:
-            filesystem, path = fsspec.core.url_to_fs(self._chain_of(url), **self.arguments())
+            chain = self._chain_of(url)
+            arguments = {protocol: self._arguments_of(protocol) for protocol in map(_protocol_of, chain.split("::"))}
+            filesystem, path = fsspec.core.url_to_fs(chain, **arguments)
         except ImportError as error:
             extra = _EXTRAS.get(self.scheme, "")
             hint = f"install it with: pip install 'dagflow[{extra}]'" if extra else str(error)
@@ -116,12 +119,15 @@ class FsspecClient:
         return path
 
     def arguments(self) -> dict[str, Any]:
-        """What the file system is constructed with; for a chain by protocol."""
+        """What the file system of the scheme is constructed with; each link of a chain has a client of its own."""
         # False whatever the app says: what a listing tells of other drivers must be true now.
-        fixed = {"use_listings_cache": False}
-        if "::" in self.scheme:
-            return {**{name: options_of(self.options, name) for name in self.scheme.split("::")}, **fixed}
-        return {**options_of(self.options, self.scheme), **fixed}
+        return {**options_of(self.options, self.scheme), "use_listings_cache": False}
+
+    def _arguments_of(self, protocol: str) -> dict[str, Any]:
+        if protocol == self.scheme:
+            return self.arguments()
+        client = getattr(backend_of(f"{protocol}://", self.options), "client", None)
+        return client.arguments() if isinstance(client, FsspecClient) else options_of(self.options, protocol)
 
     @property
     def is_concurrent(self) -> bool:
@@ -177,6 +183,11 @@ def available_protocols() -> list[str]:
     """The schemes that fsspec has a file system for, installed or not."""
     found: list[str] = fsspec.available_protocols()
     return found
+
+
+def _protocol_of(link: str) -> str:
+    protocol, mark, _ = link.partition("://")
+    return protocol if mark or link.isalpha() else "file"
 
 
 def _require_no_cache(url: str) -> None:

@@ -85,6 +85,21 @@ def test_a_file_in_an_archive_is_reached_by_a_chain(tmp_path: Path) -> None:
     assert content(f"zip://a.log::{tmp_path}/x.zip") == b"12"
 
 
+def test_a_store_below_an_archive_takes_its_options(
+    tmp_path: Path, s3_server: str, s3_root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each link of a chain is constructed with the options of its own protocol."""
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        archive.writestr("a.log", "12")
+    publish(write(f"{s3_root}/x.zip", (tmp_path / "x.zip").read_bytes()))
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL"):
+        monkeypatch.delenv(name)
+    # A client that was made with the environment's credentials would be taken again.
+    fsspec.get_filesystem_class("s3").clear_instance_cache()
+    storage = StorageContext({"s3": {"endpoint_url": s3_server, "key": "testing", "secret": "testing"}})
+    assert storage.stat(f"zip://a.log::{s3_root}/x.zip").size_bytes == 2
+
+
 @pytest.mark.parametrize("cache", ["simplecache", "filecache", "blockcache"])
 def test_a_cache_of_files_is_left_out_of_a_location(cache: str) -> None:
     """It would give the bytes that a file had before; without it the location has the file."""
