@@ -19,7 +19,7 @@ from dagflow.cli.live_pages import live_pages
 from dagflow.cli.locations import load, require_directory
 from dagflow.cli.progress import display_for, logging_to
 from dagflow.cli.run_log import RunLog, attached, open_run_log
-from dagflow.cli.shared_options import LogFormat, Settings
+from dagflow.cli.shared_options import LogFormat, Redact, Settings
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
 from dagflow.engine.limited_run import limited_run
 from dagflow.engine.run import RunOptions
@@ -125,15 +125,15 @@ def run_app(settings: Settings, asked: RunRequest, ahead: Ahead) -> int:
 def _display(settings: Settings, asked: RunRequest, app: str) -> Display:
     is_json = asked.log_format == "json"
     if is_json:
-        settings.line = partial(_as_json, app)
+        settings.line = partial(_as_json, app, settings.redact)
     # A table that redraws itself and a debugger do not share a terminal.
     return display_for(app, settings.redact, is_quiet=asked.quiet, is_plain=asked.workers == 1, as_json=is_json)
 
 
-def _as_json(app: str, text: str, error: BaseException | None) -> str:
+def _as_json(app: str, redact: Redact, text: str, error: BaseException | None) -> str:
     """A line for programs of what the command says at its end."""
     level = "info" if error is None else "error"
-    return json_line(app, level, text.strip(), **({} if error is None else error_fields(error)))
+    return json_line(app, level, text.strip(), **({} if error is None else error_fields(error, redact)))
 
 
 def _name_log(log: RunLog | None, error: Exception) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -35,6 +36,12 @@ def json_line(app: str, level: str, text: str, **fields: Any) -> str:
     return json.dumps({**given, "message": text})
 
 
-def error_fields(error: BaseException) -> dict[str, Any]:
-    """The operator and the file of an error, where it knows them."""
-    return {name: getattr(error, source, None) for name, source in (("operator", "operator"), ("file", "url"))}
+def error_fields(error: BaseException, redact: Callable[[str], str]) -> dict[str, str]:
+    """The operator and the file of an error, where it knows them.
+
+    Args:
+        error: The error.
+        redact: Makes a text fit to be kept.
+    """
+    found = {"operator": getattr(error, "operator", None), "file": getattr(error, "url", None)}
+    return {name: redact(text) for name, text in found.items() if isinstance(text, str)}

@@ -11,11 +11,12 @@ from pathlib import Path
 import click
 
 from dagflow.cli import output
-from dagflow.cli.shared_options import Settings, redaction
+from dagflow.cli.shared_options import Settings
 from dagflow.errors import MissingError, MissingJournalError
 from dagflow.journal.reader import read_state
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
+from dagflow.spec.redaction import Redactor
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import is_local
 
@@ -28,7 +29,8 @@ def load(app: str, settings: Settings, overrides: Sequence[str] = ()) -> Logical
     """
     with output.reserved_for_results():
         logical = load_app(app, overrides=list(overrides))
-    settings.redact = redaction(logical.spec.secrets if logical.spec else {})
+    redact = Redactor(logical.spec.secrets if logical.spec else {})
+    settings.redact, settings.redact_document = redact, redact.without_values
     settings.note = partial(note_beside, app=app)
     return logical
 

@@ -42,6 +42,7 @@ class RunLog:
 
     def __init__(self, app: str, redact: Callable[[str], str], path: Path) -> None:
         self.path = path
+        self._redact = redact
         self.handler = RotatingFileHandler(path, maxBytes=MOST_BYTES, backupCount=1, encoding="utf-8", delay=False)
         self.handler.setFormatter(_JsonFormatter(app, redact))
         self.handler.handleError = lambda record: None  # type: ignore[method-assign]  # a full disk ends no run
@@ -50,7 +51,7 @@ class RunLog:
     def say(self, level: int, text: str, error: BaseException | None = None) -> None:
         """Write a message that no logger has."""
         record = logging.LogRecord("dagflow", level, "", 0, text, None, None)
-        record.fields = {} if error is None else error_fields(error)
+        record.fields = {} if error is None else error_fields(error, self._redact)
         self.handler.handle(record)
 
     def end(self, text: str, error: BaseException | None = None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -51,6 +51,7 @@ class Settings:
     Attributes:
         is_verbose: Whether tracebacks and the log are shown.
         redact: Makes a message fit to be printed; set once an app is loaded.
+        redact_document: The same for what is no message, such as a page with scripts.
         note: Adds to an error what the person who called may have meant; set once an app is loaded.
         line: Makes a message, and the error that it is about, the line that is printed; set where stderr is for
             programs.
@@ -58,25 +59,9 @@ class Settings:
 
     is_verbose: bool = False
     redact: Redact = str
+    redact_document: Redact = str
     note: Callable[[BaseException], None] = lambda error: None
     line: Callable[[str, BaseException | None], str] = lambda text, error: text
-
-
-def redaction(secrets: Mapping[str, str]) -> Redact:
-    """What replaces values that came from the environment by the references to them.
-
-    Args:
-        secrets: Values, each with the reference that is shown instead. Very short ones stay: a digit is
-            everywhere, and tells nothing.
-    """
-    longest_first = sorted((value for value in secrets if len(value) >= SHORTEST_SECRET), key=len, reverse=True)
-
-    def redact(text: str) -> str:
-        for value in longest_first:
-            text = text.replace(value, secrets[value])
-        return text
-
-    return redact
 
 
 def verbose_option(function: F) -> F:

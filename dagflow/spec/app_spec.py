@@ -10,8 +10,8 @@ from typing import Any, Literal
 from dagflow.api.operator import Operator
 from dagflow.api.partitioning import Partitioner, PartitionPolicy, StreamCodec
 from dagflow.spec.class_lookup import author_modules
-from dagflow.spec.environment import redact
 from dagflow.spec.problems import Place
+from dagflow.spec.redaction import redact
 from dagflow.spec.signal_settings import AlertSettings, HttpTarget, LineageSettings
 from dagflow.spec.user_modules import user_modules
 from dagflow.spec.yaml_tree import Node

@@ -6,7 +6,7 @@ Their values may be secrets: what people see is always the reference, never the 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dagflow.spec.problems import Place, Problems
@@ -16,10 +16,6 @@ _REFERENCE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}|\
 _WHOLE_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*(?::-[^{}\n]*)?)\}")
 # Private characters, one for one, so that every place stays what it is.
 _BRACES = str.maketrans("\ue0f1\ue0f2", "{}")
-_SEPARATORS = re.compile(r"[/?&=#.:]")
-_SHORTEST_TOKEN = 16
-_TELLTALE = 4
-"""A text that still holds this many characters of a value in a row is taken to quote it."""
 
 
 def hide_braces(text: str) -> str:
@@ -93,34 +89,3 @@ class Environment:
 def _is_text(value: str) -> bool:
     # The operating system's bytes that are no UTF-8 come as lone surrogates, which nothing can encode again.
     return "\0" not in value and not any("\ud800" <= char <= "\udfff" for char in value)
-
-
-def redact(text: str, secrets: Iterable[tuple[str, str]]) -> str:
-    """Make a text fit to be printed that code which saw the values has written.
-
-    Args:
-        text: For example the message of an exception.
-        secrets: Values, each with the reference that is shown instead.
-
-    Returns:
-        The text with each value replaced, or a note that it is withheld where it quotes a part of one.
-    """
-    by_length = sorted(secrets, key=lambda secret: -len(secret[0]))
-    for value, reference in by_length:
-        text = text.replace(repr(value), f"'{reference}'").replace(value, reference)
-    for value, reference in by_length:
-        if any(part in text for part in _telltales(value) if part not in reference):
-            return f"the value is refused; the reason is withheld because it quotes {reference}"
-    return text
-
-
-def _telltales(value: str) -> Iterator[str]:
-    """The parts of a value by which a text quotes it; of a URL, those of what is long enough to be a credential."""
-    pieces = [value]
-    if "://" in value:
-        # Its scheme, its host and the words of its path are in many texts.
-        _, _, rest = value.partition("://")
-        user, _, place = rest.rpartition("@")
-        pieces = [user, *(piece for piece in _SEPARATORS.split(place) if len(piece) >= _SHORTEST_TOKEN)]
-    for piece in pieces:
-        yield from (piece[start : start + _TELLTALE] for start in range(len(piece) - _TELLTALE + 1))

@@ -14,8 +14,8 @@ from pydantic import BaseModel, ValidationError
 from dagflow.api.operator import Operator
 from dagflow.api.partitioning import PartitionPolicy
 from dagflow.api.properties import PropertyPartError, PropertyTextError, expectation, property_model
-from dagflow.spec.environment import redact
 from dagflow.spec.problems import Place, Problems, quoted, shortened
+from dagflow.spec.redaction import redact
 from dagflow.spec.yaml_tree import Mapping as MappingNode
 from dagflow.spec.yaml_tree import Node, Scalar, follow, has_broken, kind_of, plain, scalars
 from dagflow.suggestions import did_you_mean

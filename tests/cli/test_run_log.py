@@ -70,6 +70,18 @@ def test_an_error_is_json_too_and_names_operator_and_file(folder: Path) -> None:
     assert lines_of(log.read_text())[-1]["level"] == "error"
 
 
+def test_no_message_nor_field_of_an_error_has_a_value(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file of an error is a field of its own, and an exception shows the same name escaped."""
+    monkeypatch.setenv("API_TOKEN", 'pw\\SeCr\nEt"e')
+    (folder / "app.yaml").write_text((folder / "app.yaml").read_text().replace("[in]", "['in/${API_TOKEN}.txt']"))
+    code, _, err = invoke("run", "app.yaml", "--local", "--workers", "1", "--log-format", "json")
+    assert code == 1
+    (log,) = (folder / ".dagflow" / "logs").iterdir()
+    for said in (err, log.read_text()):
+        assert lines_of(said)[-1]["file"] == "in/${API_TOKEN}.txt"
+        assert "SeCr" not in said
+
+
 def test_the_log_of_a_run_has_what_it_did(folder: Path) -> None:
     """Each window, and the account at the end; only its owner may read it, and the last line of the run names it."""
     code, _, err = invoke("run", "app.yaml", "--local", "--workers", "1")

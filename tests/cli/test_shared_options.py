@@ -6,7 +6,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from dagflow.cli.shared_options import Seconds, conf_option, master_option, redaction, unknown
+from dagflow.cli.shared_options import Seconds, conf_option, master_option, unknown
 
 
 @click.command()
@@ -67,9 +67,3 @@ def test_an_unknown_name_gets_the_nearest_one_or_all() -> None:
     """A slip of the finger is put right, a guess is answered with the choice."""
     assert unknown("operator", "BlokReader", ["BlockReader", "RecordFilter"]).endswith("did you mean 'BlockReader'?")
     assert unknown("operator", "x", ["BlockReader", "RecordFilter"]).endswith("there are: BlockReader, RecordFilter")
-
-
-def test_values_from_the_environment_are_shown_as_their_references() -> None:
-    """The longest value first, because one may hold another; digits are left alone."""
-    redact = redaction({"hush": "${A}", "hush-hush": "${B}", "8": "${N}"})
-    assert redact("hush-hush failed 8 times: hush") == "${B} failed 8 times: ${A}"

@@ -1,0 +1,136 @@
+"""Takes the values of the environment out of a text: what people see is always the reference, never the value."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from urllib.parse import quote, quote_plus
+
+from dagflow.storage.options import is_telling
+
+_SEPARATORS = re.compile(r"[/?&=#.:]")
+_SHORTEST_TOKEN = 16
+_SHORTEST_SECRET = 4
+"""Characters of the shortest value that a Redactor hides: a digit is in every text, and tells nothing."""
+_SHORTEST_LINE = 8
+"""Characters of the shortest line of a value that is hidden by itself, as code may print a key line by line."""
+_TELLTALE = 4
+"""A text that still holds this many characters of a value in a row is taken to quote it."""
+_QUOTE = 6
+"""A text that holds this many characters of a credential in a row quotes it; fewer are in common words."""
+
+
+class Redactor:
+    """Makes what a command prints or keeps fit to be seen.
+
+    Args:
+        secrets: Values, each with the reference that is shown instead. Values of less than four characters stay.
+    """
+
+    def __init__(self, secrets: Mapping[str, str]) -> None:
+        shown = {value: reference for value, reference in secrets.items() if len(value) >= _SHORTEST_SECRET}
+        self._references = _written(shown.items())
+        references = " ".join(shown.values())
+        # Others, such as names of directories and of modes, share parts with many texts that do not quote them.
+        self._quotes = {
+            part: reference
+            for value, reference in shown.items()
+            if is_telling(reference)
+            for part in _telltales(value, _QUOTE)
+            if part not in references
+        }
+
+    def __call__(self, text: str) -> str:
+        """The text with references in the place of the values, however they are written.
+
+        Parts of a value are replaced as well where the name of its variable says that it is a credential.
+        """
+        text = self.without_values(text)
+        pieces: list[str] = []
+        done = start = 0
+        while start + _QUOTE <= len(text) and self._quotes:
+            reference = self._quotes.get(text[start : start + _QUOTE])
+            if reference is None:
+                start += 1
+                continue
+            end = start + _QUOTE
+            while text[end - _QUOTE + 1 : end + 1] in self._quotes:
+                end += 1
+            pieces += [text[done:start], reference]
+            done = start = end
+        return "".join([*pieces, text[done:]])
+
+    def without_values(self, text: str) -> str:
+        """The text with references in the place of whole values: for a document, which may hold parts of one anyway."""
+        return _replaced(text, self._references)
+
+
+def redact(text: str, secrets: Iterable[tuple[str, str]]) -> str:
+    """Make a text fit to be printed that code which saw the values has written.
+
+    Args:
+        text: For example the message of an exception.
+        secrets: Values, each with the reference that is shown instead.
+
+    Returns:
+        The text with each value replaced, or a note that it is withheld where it quotes a part of one.
+    """
+    given = sorted(secrets, key=lambda secret: -len(secret[0]))
+    text = _replaced(text, _written(given))
+    for value, reference in given:
+        if any(part in text for part in _telltales(value, _TELLTALE) if part not in reference):
+            return f"the value is refused; the reason is withheld because it quotes {reference}"
+    return text
+
+
+def _replaced(text: str, references: Iterable[tuple[str, str]]) -> str:
+    for written, reference in references:
+        text = text.replace(written, reference)
+    return text
+
+
+def _written(secrets: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """All that may stand for a value in a text, each with its reference, the longest first."""
+    found: dict[str, str] = {}
+    for value, reference in secrets:
+        lines = [line for line in value.splitlines() if len(line) >= _SHORTEST_LINE]
+        for text in (value, *lines):
+            once = {text, *_escaped(text)}
+            # An exception whose message shows an object is shown by repr() in turn.
+            for written in {each for first in once for each in (first, *_escaped(first))}:
+                found.setdefault(written, reference)
+    return sorted(found.items(), key=lambda item: -len(item[0]))
+
+
+def _escaped(text: str) -> Iterator[str]:
+    """How a text is written in Python, JSON, URLs and HTML, without the quotes around it."""
+    for of_text in (repr, ascii, lambda each: repr(each.encode(errors="replace"))[1:]):
+        # With a double quote behind it, it is written between single quotes: repr() escapes those in the text only
+        # where it has both kinds, which depends on what else is in the whole.
+        yield of_text(f'{text}"')[1:-2]
+        yield "'".join(of_text(f'{part}"')[1:-2] for part in text.split("'"))
+    yield json.dumps(text)[1:-1]
+    yield json.dumps(text, ensure_ascii=False)[1:-1]
+    yield quote(text, errors="replace")
+    yield quote(text, safe="", errors="replace")
+    yield quote_plus(text, errors="replace")
+    yield html.escape(text)
+
+
+def _telltales(value: str, size: int) -> Iterator[str]:
+    """The parts of a value by which a text quotes it; of a URL, those of what is long enough to be a credential.
+
+    Args:
+        value: The value.
+        size: The characters of a part.
+    """
+    pieces = [value]
+    if "://" in value:
+        # Its scheme, its host and the words of its path are in many texts.
+        _, _, rest = value.partition("://")
+        user, _, place = rest.rpartition("@")
+        pieces = [user, *(piece for piece in _SEPARATORS.split(place) if len(piece) >= _SHORTEST_TOKEN)]
+    for piece in pieces:
+        yield from (piece[start : start + size] for start in range(len(piece) - size + 1))

@@ -1,0 +1,88 @@
+"""Values of the environment are shown as their references, however they are written."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Callable
+from urllib.parse import quote, quote_plus
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dagflow.spec.redaction import Redactor, redact
+
+SECRET = "hunter2-Tr0ub4dor"
+ODD = "pw\\SeCr'Et\"é&\n-next"
+
+WRITTEN: list[Callable[[str], str]] = [
+    str,
+    repr,
+    ascii,
+    json.dumps,
+    lambda value: json.dumps(value, ensure_ascii=False),
+    lambda value: repr(value.encode()),
+    lambda value: repr({"k": value}),
+    lambda value: repr(RuntimeError(repr({"k": value}))),
+    lambda value: repr([f"'{value}'", f'"{value}"']),
+    lambda value: json.dumps({"m": repr(value)}),
+    quote,
+    quote_plus,
+    lambda value: quote(value, safe=""),
+    html.escape,
+]
+
+
+def test_a_text_that_quotes_a_part_of_a_value_is_withheld() -> None:
+    """A reason that shows four characters in a row of a secret is not shown."""
+    assert redact("bad user 'hunter'", [(SECRET, "${S}")]) == (
+        "the value is refused; the reason is withheld because it quotes ${S}"
+    )
+    assert redact("no such host", [(SECRET, "${S}")]) == "no such host"
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+@given(value=st.text(st.characters(exclude_categories=["Cs"]), min_size=4, max_size=12))
+def test_a_value_is_found_in_whatever_writes_it(written: Callable[[str], str], value: str) -> None:
+    """Messages hold objects as Python, JSON, URLs and HTML write them."""
+    assert _bare(Redactor({value: "REFERENCE"})(written(value))) == _bare(written("REFERENCE"))
+
+
+def _bare(text: str) -> str:
+    """The text without the quotes that its writer chose around the value."""
+    return re.sub(r"[\\'\"]", "", text)
+
+
+@pytest.mark.parametrize("written", WRITTEN)
+def test_no_line_of_an_odd_value_is_left(written: Callable[[str], str]) -> None:
+    """Quotes, backslashes and ends of lines hide nothing."""
+    shown = Redactor({ODD: "${ODD}"})(f"login with {written(ODD)}")
+    assert "${ODD}" in shown and "SeCr" not in shown and "next" not in shown
+    assert "SeCr" not in redact(f"login with {written(ODD)}", [(ODD, "${ODD}")])
+
+
+def test_values_from_the_environment_are_shown_as_their_references() -> None:
+    """The longest value first, because one may hold another; digits are left alone."""
+    redact = Redactor({"hush": "${A}", "hush-hush": "${B}", "8": "${N}"})
+    assert redact("hush-hush failed 8 times: hush") == "${B} failed 8 times: ${A}"
+
+
+def test_a_part_is_replaced_only_of_what_is_named_a_credential() -> None:
+    """Six characters in a row of what a name says is a credential; directories share more with each other."""
+    redact = Redactor({SECRET: "${DB_PASSWORD}", "/data/logs/web": "${LOGS}"})
+    assert redact("refused: hunter2-Tr0u... of user hunter") == "refused: ${DB_PASSWORD}... of user ${DB_PASSWORD}"
+    assert redact("hunt for /data/logs/app in /data/logs/web/1") == "hunt for /data/logs/app in ${LOGS}/1"
+
+
+def test_a_key_is_hidden_line_by_line() -> None:
+    """Each line that code prints becomes a message of its own."""
+    redact = Redactor({"-----BEGIN-----\nMIISeCrEtAAAA\nQQ==\n": "${PEM}"})
+    assert [redact(line) for line in ("-----BEGIN-----", "> MIISeCrEtAAAA", "QQ==")] == ["${PEM}", "> ${PEM}", "QQ=="]
+
+
+def test_a_document_keeps_what_only_shares_a_part_with_a_credential() -> None:
+    """A page holds scripts, which a replaced part would break."""
+    redact = Redactor({"document-store": "${DB_PASSWORD}"})
+    assert redact.without_values("document.body document-store") == "document.body ${DB_PASSWORD}"
