@@ -22,7 +22,7 @@ from dagflow.errors import DagflowError
 from dagflow.runtime.class_archive import make_archive
 from dagflow.runtime.java import use_java
 from dagflow.runtime.spark_errors import first_line, translating
-from dagflow.runtime.spark_process import JavaEndedError, SparkProcess
+from dagflow.runtime.spark_process import JavaEndedError, SparkProcess, variables_set
 from dagflow.runtime.spark_settings import JAVA_OPTIONS, LOCAL_JAVA, process_settings, protection, require_secret
 from dagflow.runtime.start_checks import reason_in
 
@@ -108,7 +108,8 @@ def _context(process: SparkProcess) -> SparkContext:
     conf = SparkConf()
     for key, value in {**settings, **process.local_settings(found), **protection(found)}.items():
         conf.set(key, value)
-    return SparkContext(conf=conf, gateway=process.gateway)
+    with variables_set(process.variables):
+        return SparkContext(conf=conf, gateway=process.gateway)
 
 
 def stop_context(context: SparkContext) -> None:

@@ -22,6 +22,7 @@ from dagflow.runtime.java_process import END_S, bound_to_driver, with_utf8
 from dagflow.runtime.prepared_daemon import ADDRESS, PreparedDaemon
 from dagflow.runtime.process_log import ProcessLog
 from dagflow.runtime.scratch import SHORT_PLACES, Scratch, sweep
+from dagflow.runtime.spark_settings import process_variables
 from dagflow.runtime.start_checks import require_open_files, require_space, unwritable_log
 
 _SOCKET_PATH_BYTES = 64
@@ -50,6 +51,7 @@ class SparkProcess:
 
     Attributes:
         settings: As they were given.
+        variables: The environment variables that PySpark must see as well while it makes the context.
 
     Raises:
         DagflowError: The machine lacks something that it needs.
@@ -58,6 +60,7 @@ class SparkProcess:
 
     def __init__(self, settings: Mapping[str, str], *, has_log: bool) -> None:
         self.settings = dict(settings)
+        self.variables = process_variables(settings)
         self._scratches: list[Scratch] = []
         require_open_files()
         self._log = ProcessLog() if has_log else None
@@ -120,6 +123,7 @@ class SparkProcess:
         home = os.environ.get("SPARK_HOME") or _installed_spark()
         environ = {
             **os.environ,
+            **self.variables,
             "TMPDIR": str(self._scratch),
             # Otherwise its script starts a Python to find it.
             "SPARK_HOME": home,
@@ -164,7 +168,7 @@ class SparkProcess:
         from pyspark.java_gateway import launch_gateway
         from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 
-        with _variables({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
+        with variables_set({"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}):
             gateway: Any = launch_gateway()  # type: ignore[no-untyped-call]  # pyspark leaves it untyped
         gateway.proc = self._process
         # The converters of NumPy values import pandas where it is installed, which takes 0.5 s and 36 MiB; dagflow
@@ -264,8 +268,8 @@ def _disconnect(gateway: Any) -> None:
 
 
 @contextlib.contextmanager
-def _variables(environ: Mapping[str, str]) -> Iterator[None]:
-    """Have this process see more environment variables."""
+def variables_set(environ: Mapping[str, str]) -> Iterator[None]:
+    """Have this process see more environment variables within the block."""
     before = {name: os.environ.get(name) for name in environ}
     os.environ.update(environ)
     try:

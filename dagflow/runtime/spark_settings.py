@@ -137,7 +137,7 @@ def settings_for(master: str, conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def process_settings(app: str, master: str, conf: Mapping[str, str]) -> dict[str, str]:
-    """The settings of a Java process for an app; sets the variables of this process that Spark reads beside them.
+    """The settings of a Java process for an app.
 
     Args:
         app: Name for Spark's own displays.
@@ -152,15 +152,28 @@ def process_settings(app: str, master: str, conf: Mapping[str, str]) -> dict[str
     if cores:
         # Written like this, local mode runs a failed task again, as a cluster does.
         master = f"local[{cores},4]"
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    if "spark.pyspark.python" in conf:
-        # PySpark reads this setting in spark-submit only.
-        os.environ["PYSPARK_PYTHON"] = conf["spark.pyspark.python"]
-    # Unset, workers would run whatever python3 is first on PATH.
-    python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     java_home = use_java()
     if cores:
         settings.setdefault(JAVA_OPTIONS, shlex.join([*LOCAL_JAVA, *archive_options(java_home)]))
-        if python == sys.executable:  # another Python may have no dagflow
+        if _python(settings) == sys.executable:  # another Python may have no dagflow
             settings.setdefault("spark.python.daemon.module", "dagflow.runtime.daemon")
     return settings | {"spark.master": master, "spark.app.name": f"dagflow {app}"}
+
+
+def process_variables(settings: Mapping[str, str]) -> dict[str, str]:
+    """The environment variables that Spark reads beside its settings.
+
+    This process does not get them for good: a later run in it may be on a cluster, or have another Python.
+
+    Args:
+        settings: Those of the Java process.
+    """
+    variables = {"PYSPARK_PYTHON": _python(settings)}
+    if SparkMaster.parse(settings["spark.master"]).local_tasks:
+        variables["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
+    return variables
+
+
+def _python(settings: Mapping[str, str]) -> str:
+    # PySpark reads the setting in spark-submit only. Without any, workers would run whatever python3 is first on PATH.
+    return settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON", sys.executable)

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
 import pytest
 
 from dagflow.errors import DagflowError
-from dagflow.runtime.spark_settings import AUTHENTICATE, CLUSTER_SETTINGS, protection, require_secret, settings_for
+from dagflow.runtime.spark_settings import (
+    AUTHENTICATE,
+    CLUSTER_SETTINGS,
+    process_settings,
+    process_variables,
+    protection,
+    require_secret,
+    settings_for,
+)
 
 EXCLUSION = "spark.excludeOnFailure.enabled"
 
@@ -50,3 +61,22 @@ def test_a_standalone_cluster_that_authenticates_needs_a_secret(name: str) -> No
     require_secret("spark://host:7077", {AUTHENTICATE: "true", name: "long"})
     require_secret("spark://host:7077", {})
     require_secret("yarn", {AUTHENTICATE: "true"})
+
+
+def test_what_one_run_tells_spark_is_not_told_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cluster whose driver is said to be on localhost cannot reach it, and a Python is chosen for one run."""
+    for name in ("SPARK_LOCAL_IP", "PYSPARK_PYTHON"):
+        monkeypatch.delenv(name, raising=False)
+    local = process_settings("a", "local[2]", {"spark.pyspark.python": "/other/python"})
+    assert process_variables(local) == {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": "/other/python"}
+    cluster = process_settings("b", "spark://far:7077", {})
+    assert process_variables(cluster) == {"PYSPARK_PYTHON": sys.executable}
+    assert not {"SPARK_LOCAL_IP", "PYSPARK_PYTHON"} & os.environ.keys()
+
+
+def test_what_the_environment_says_of_spark_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run takes the variables as they are."""
+    monkeypatch.setenv("SPARK_LOCAL_IP", "10.0.0.7")
+    monkeypatch.setenv("PYSPARK_PYTHON", "/their/python")
+    found = process_variables(process_settings("a", "local[2]", {}))
+    assert found == {"SPARK_LOCAL_IP": "10.0.0.7", "PYSPARK_PYTHON": "/their/python"}
