@@ -283,6 +283,8 @@ FOLLOWED = {
     "name an interpreter that is on all hosts": BEFORE,
     "name the checkpoint of an app that was run": BEFORE,
     "raise the limit, such as with: ulimit": BEFORE,
+    "stop it first with spark.stop()": "runtime/test_start_checks.py::"
+    "test_a_process_that_has_a_spark_context_is_told_to_stop_it",
     "rename or drop one of them": BEFORE,
     "rename: '…' is dropped as well": BEFORE,
     "run this in the directory of the app's modules": BEFORE,

@@ -14,7 +14,15 @@ from dagflow.engine.preparation import prepare
 from dagflow.engine.recovery import finish_reprocess, pending_files_swept
 from dagflow.engine.replayed_groups import ReplayedWindows, with_their_groups
 from dagflow.engine.reprocessor import Reprocessor
-from dagflow.engine.run import RunOptions, RuntimeFactory, SilentObserver, gate_of, lazy_runtime, stall_limits
+from dagflow.engine.run import (
+    RunOptions,
+    RuntimeFactory,
+    SilentObserver,
+    gate_of,
+    lazy_runtime,
+    require_startable,
+    stall_limits,
+)
 from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import JournalError, MissingJournalError
@@ -105,11 +113,9 @@ def reprocess(
 ) -> list[ReprocessedWindow]:
     """Run windows again, one after the other, and replace what they published: all of it, or nothing.
 
-    A run that is at work on the checkpoint is replaced where the options say so.
-
     Args:
         app: The app as it is now, checked.
-        options: Checkpoint, master, Spark settings, and whether to take over.
+        options: Checkpoint, master, Spark settings, and whether to replace a run that is at work on the checkpoint.
         windows: Ids of committed windows.
         stop: Asks to end early.
         runtime: Makes the runtime, where tasks run; None starts Spark.
@@ -124,6 +130,7 @@ def reprocess(
         DagflowError: A window could not be reprocessed, and nothing was replaced; or what was decided could not be
             finished, and the next run or reprocessing does it.
     """
+    require_startable(options, runtime)
     checkpoint = absolute(options.checkpoint or app.attributes.checkpoint)
     storage = app.attributes.storage_context()
     stop = stop or StopRequest()

@@ -59,6 +59,7 @@ from dagflow.runtime.local import start_local
 from dagflow.runtime.probe import RunLocations
 from dagflow.runtime.scratch import sweep
 from dagflow.runtime.spark_process import SparkProcess, spark_log
+from dagflow.runtime.start_checks import require_no_context
 from dagflow.runtime.task_server import TaskServer
 from dagflow.spec.app_spec import Attributes
 from dagflow.spec.shown_text import text_to_keep
@@ -182,9 +183,10 @@ def run(
     Raises:
         PlanError: A result would never be published.
         LiveRunError: Another run is at work on the checkpoint; nothing was done.
-        DagflowError: The run failed; its journal is resumable.
+        DagflowError: The run failed; its journal is resumable. Or it was not begun, as Spark cannot start here.
     """
     checkpoint = absolute(options.checkpoint or app.attributes.checkpoint)
+    require_startable(options, runtime)
     storage = app.attributes.storage_context()
     follows = _follows(app, options)
     sweep()  # a run that finds nothing to do, and does not start Spark, removes what killed ones have left as well
@@ -223,7 +225,11 @@ def run(
 
 
 def _follows(app: LogicalPlan, options: RunOptions) -> bool:
-    """Whether the run watches for new input; an app whose results would never end is refused then."""
+    """Whether the run watches for new input.
+
+    Raises:
+        PlanError: A result would then never be published.
+    """
     follows = not options.rejects and (options.follow or wants_to_follow(app))
     if follows:
         require_ends(app)
@@ -373,6 +379,16 @@ def _control_graph(
         watch.watch_chain(chain)
     with torn_down(*graph.chains):
         yield graph
+
+
+def require_startable(options: RunOptions, runtime: RuntimeFactory | None) -> None:
+    """Refuse a run on Spark where Spark cannot start, before anything is planned.
+
+    Raises:
+        DagflowError: This process has a SparkContext.
+    """
+    if runtime is None and options.workers is None:
+        require_no_context()
 
 
 def lazy_runtime(

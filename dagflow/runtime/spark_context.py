@@ -24,7 +24,7 @@ from dagflow.runtime.java import use_java
 from dagflow.runtime.spark_errors import first_line, translating
 from dagflow.runtime.spark_process import JavaEndedError, SparkProcess, variables_set
 from dagflow.runtime.spark_settings import JAVA_OPTIONS, LOCAL_JAVA, process_settings, protection, require_secret
-from dagflow.runtime.start_checks import reason_in
+from dagflow.runtime.start_checks import reason_in, require_no_context
 
 # dagflow uses no accumulators, and the job that fails reports the end of the JVM. PySpark would print a traceback as
 # well, in these servers and where pickling asks the JVM something.
@@ -93,7 +93,9 @@ def _start_errors(master: str, log: Path | None) -> Iterator[None]:
         yield
     except DagflowError:
         raise
-    except (PySparkException, Py4JError, OSError, RuntimeError) as error:
+    except (PySparkException, Py4JError, OSError, RuntimeError, ValueError) as error:
+        if isinstance(error, ValueError):
+            require_no_context()  # another thread of this process may have started one meanwhile
         found = reason_in(log) if isinstance(error, JavaEndedError) else ""
         reason = f"Java ended at once: {found}" if found else first_line(error)
         where = f"; see {log}" if log is not None else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import re
 import resource
+import sys
 import tempfile
 from pathlib import Path
 
@@ -21,6 +22,23 @@ NEEDED_BYTES = 1 << 20
 _REASON = re.compile(r"^(?:Exception in thread \S+ |Caused by: |Error: )(.+)$", re.MULTILINE)
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 _MORE_FILES = f"raise the limit, such as with: ulimit -n {ADVISED_FILES}"
+
+
+def require_no_context() -> None:
+    """Refuse to start Spark in a process that has a SparkContext, as one of a notebook has: there is one at most.
+
+    Raises:
+        DagflowError: It has one.
+    """
+    # A process that has not imported PySpark has none.
+    known = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    context = getattr(known, "_active_spark_context", None)
+    if context is not None:
+        raise DagflowError(
+            f"this process has a SparkContext already, '{context.appName}', and Spark allows one for each process",
+            hint="stop it first with spark.stop(), or wait for its end where it is that of another run; or run without "
+            "Spark: app.run(local=True)",
+        )
 
 
 def require_open_files() -> None:

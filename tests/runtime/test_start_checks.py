@@ -8,12 +8,17 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dagflow.errors import StorageError
+from dagflow.engine.reprocess import reprocess
+from dagflow.engine.run import RunOptions, run
+from dagflow.errors import DagflowError, StorageError
+from dagflow.runtime.spark_context import start_context
 from dagflow.runtime.start_checks import NEEDED_FILES, reason_in, require_space, unwritable_log
 from tests.cli.processes import PATIENCE_S
+from tests.engine.sample_app import app_of
 
 
 def test_too_few_open_files_are_told_before_java_starts() -> None:
@@ -28,6 +33,26 @@ def test_too_few_open_files_are_told_before_java_starts() -> None:
     )
     assert f"may have 64 open files here, and its Java process needs {NEEDED_FILES} at least" in done.stderr
     assert "ulimit -n 4096" in done.stderr
+
+
+@pytest.mark.spark
+def test_a_process_that_has_a_spark_context_is_told_to_stop_it(tmp_path: Path, spark_context: Any) -> None:
+    """Before a run plans anything; without Spark it does what it would have done."""
+    app = app_of(tmp_path, [b"a b"])
+    with pytest.raises(DagflowError, match=r"has a SparkContext already, 'dagflow tests'(.|\n)*spark\.stop\(\)"):
+        run(app)
+    assert not (tmp_path / "journal").exists()
+    with pytest.raises(DagflowError, match="has a SparkContext already"):
+        reprocess(app, RunOptions(), [1])
+    assert run(app, RunOptions(workers=1)).state == "completed"
+
+
+@pytest.mark.spark
+def test_a_context_that_came_meanwhile_is_told_as_one_before(tmp_path: Path, spark_context: Any) -> None:
+    """Another thread may start one while this one waits for Java."""
+    with pytest.raises(DagflowError, match=r"has a SparkContext already(.|\n)*spark\.stop\(\)"):
+        start_context("late", "local[1]", {}, tmp_path / "spark.log")
+    assert spark_context.parallelize([1], 1).collect() == [1]
 
 
 def test_a_full_disk_of_temporary_files_is_told_before_java_starts(disk: Callable[[str], Path]) -> None:
