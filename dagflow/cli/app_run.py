@@ -89,6 +89,7 @@ def run_app(settings: Settings, asked: RunRequest, ahead: Ahead) -> int:
         server=ahead.server,
         java=ahead.java,
         metrics=MetricsAddress(*asked.metrics) if asked.metrics is not None else None,
+        owns_process=True,
     )
     limit = f" --limit {asked.limit}" if asked.limit is not None else ""
     again = resume_command(asked.app, asked.overrides, options) + limit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -92,6 +93,8 @@ class RunOptions:
         server: The process that forks those of tasks, where it was started ahead; None for a new one.
         metrics: Where the run serves its metrics; None for nowhere.
         java: Spark's Java process, where it was started ahead; None for a new one, when it is needed.
+        owns_process: Whether the process does nothing beside the run, so that what any thread prints while an operator
+            is at work in it is that operator's.
     """
 
     checkpoint: str | None = None
@@ -107,6 +110,7 @@ class RunOptions:
     limit: RecordLimit | None = None
     rejects: RejectChoice | None = None
     metrics: MetricsAddress | None = None
+    owns_process: bool = False
 
 
 class SilentObserver:
@@ -331,7 +335,9 @@ def _drive(
             journal.note_app(app.facts)
         committer = WindowCommitter(app, journal, control, states, runner.codec, held, segments, side_inputs)
         statistics = RunStatistics(app.plan, app.operators)
-        with named_records(control.at_work), captured("stdout", take=_printing(control)):
+        thread = None if options.owns_process else threading.get_ident()
+        printed = captured("stdout", take=_printing(control), thread=thread)
+        with named_records(control.at_work), printed:
             input_count = InputCount(app.operators.values(), app.storage, is_first=not journal.state.last_planned)
             done = Driver(journal, planner, runner, committer, statistics, controls, held, input_count).run()
             side_inputs.sweep(journal.state.planned.values())

@@ -16,6 +16,10 @@ MAX_LINE = 2000
 """Characters of a line that are passed on."""
 
 
+_LAYERS = threading.Lock()
+"""Held while streams and factories are put over others and are taken out from between them."""
+
+
 class CapturedStream(io.TextIOBase):
     """Stands in for sys.stdout or sys.stderr, and gives whole lines to a function.
 
@@ -23,19 +27,23 @@ class CapturedStream(io.TextIOBase):
         original: The stream that it stands in for.
         take: Takes a line without its end; returns False for a line that goes to the original stream.
         thread: Only what this thread writes is taken; None for all threads.
+
+    Attributes:
+        beneath: The stream that it stands in for; another one where that one has ended.
     """
 
     def __init__(self, original: TextIO | None, take: Callable[[str], bool], thread: int | None = None) -> None:
-        self._original = original
+        self.beneath = original
         self._take = take
         self._thread = thread
         self._rest = ""
         self._is_taking = False
+        self._is_over = False
 
     def write(self, text: str) -> int:
         """Take text; what is behind the last end of a line waits for more."""
         is_other = self._thread is not None and threading.get_ident() != self._thread
-        if is_other or self._is_taking:
+        if is_other or self._is_taking or self._is_over:
             self._pass_on(text)
             return len(text)
         *lines, rest = (self._rest + text).split("\n")
@@ -55,33 +63,34 @@ class CapturedStream(io.TextIOBase):
     def _pass_on(self, text: str) -> None:
         # An operator may have closed the stream; its output is then lost, and nothing else.
         with contextlib.suppress(OSError, ValueError):
-            if self._original is not None:
-                self._original.write(text)
+            if self.beneath is not None:
+                self.beneath.write(text)
 
     def flush(self) -> None:
         """Flush the original stream."""
         with contextlib.suppress(OSError, ValueError):
-            if self._original is not None:
-                self._original.flush()
+            if self.beneath is not None:
+                self.beneath.flush()
 
     def close(self) -> None:
         """Stay open: an operator that closes its output must not close that of others."""
 
     def end(self) -> None:
-        """Take a last line that has no end."""
+        """Take a last line that has no end; what still has the stream writes to the original one from here on."""
+        self._is_over = True
         rest, self._rest = self._rest, ""
         if rest:
             self._line(rest)
 
     def fileno(self) -> int:
         """The descriptor of the original stream."""
-        if self._original is None:
+        if self.beneath is None:
             raise io.UnsupportedOperation("fileno")
-        return self._original.fileno()
+        return self.beneath.fileno()
 
     def isatty(self) -> bool:
         """Whether the original stream is a terminal."""
-        return self._original is not None and self._original.isatty()
+        return self.beneath is not None and self.beneath.isatty()
 
     def writable(self) -> bool:
         """Text may be written."""
@@ -90,7 +99,7 @@ class CapturedStream(io.TextIOBase):
     @property
     def encoding(self) -> str:  # type: ignore[override]  # the base class has a variable
         """The encoding of the original stream."""
-        return getattr(self._original, "encoding", None) or "utf-8"
+        return getattr(self.beneath, "encoding", None) or "utf-8"
 
 
 @contextlib.contextmanager
@@ -102,17 +111,35 @@ def captured(*names: str, take: Callable[[str], bool], thread: int | None = None
         take: See CapturedStream.
         thread: See CapturedStream.
     """
-    before = {name: getattr(sys, name) for name in names}
-    streams = {name: CapturedStream(stream, take, thread) for name, stream in before.items()}
-    for name, stream in streams.items():
-        setattr(sys, name, stream)
+    streams: dict[str, CapturedStream] = {}
+    with _LAYERS:
+        for name in names:
+            streams[name] = CapturedStream(getattr(sys, name), take, thread)
+            setattr(sys, name, streams[name])
     try:
         yield
     finally:
-        for name, stream in streams.items():
-            if getattr(sys, name) is stream:
-                setattr(sys, name, before[name])
+        with _LAYERS:
+            for name, stream in streams.items():
+                setattr(sys, name, _without(stream, getattr(sys, name)))
+        for stream in streams.values():
             stream.end()
+
+
+class _NamedRecords:
+    """Makes the records of logs, those of one thread with the operator in front."""
+
+    def __init__(self, beneath: Any, name: Callable[[], str]) -> None:
+        self.beneath = beneath
+        self._name = name
+        self._thread = threading.get_ident()
+
+    def __call__(self, *arguments: Any, **options: Any) -> logging.LogRecord:
+        record: logging.LogRecord = self.beneath(*arguments, **options)
+        is_own = record.name.partition(".")[0] in ("dagflow", "operators")
+        if not is_own and threading.get_ident() == self._thread and (operator := self._name()):
+            record.msg, record.args = f"{operator}: {record.getMessage()}", None
+        return record
 
 
 @contextlib.contextmanager
@@ -122,17 +149,24 @@ def named_records(name: Callable[[], str]) -> Iterator[None]:
     Args:
         name: Gives the operator at work; "" for none.
     """
-    before, thread = logging.getLogRecordFactory(), threading.get_ident()
-
-    def make(*arguments: Any, **options: Any) -> logging.LogRecord:
-        record = before(*arguments, **options)
-        is_own = record.name.partition(".")[0] in ("dagflow", "operators")
-        if not is_own and threading.get_ident() == thread and (operator := name()):
-            record.msg, record.args = f"{operator}: {record.getMessage()}", None
-        return record
-
-    logging.setLogRecordFactory(make)
+    with _LAYERS:
+        made = _NamedRecords(logging.getLogRecordFactory(), name)
+        logging.setLogRecordFactory(made)
     try:
         yield
     finally:
-        logging.setLogRecordFactory(before)
+        with _LAYERS:
+            logging.setLogRecordFactory(_without(made, logging.getLogRecordFactory()))
+
+
+def _without(layer: Any, top: Any) -> Any:
+    """What is on top once a layer is taken out, which others may lie over: runs of several threads end in any order."""
+    if top is layer:
+        return layer.beneath
+    above = top
+    while isinstance(above, type(layer)):
+        if above.beneath is layer:
+            above.beneath = layer.beneath
+            break
+        above = above.beneath
+    return top

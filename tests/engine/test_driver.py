@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -335,3 +336,33 @@ def test_what_a_control_operator_prints_is_logged_with_its_name(
     assert run(app, runtime=InlineRuntime).state == "completed"
     assert capsys.readouterr().out == ""
     assert "operator 'source' in emit_tuples(): looking" in caplog.messages
+
+
+class BesideAnother(Source):
+    """Waits while another thread of the process prints."""
+
+    def emit_tuples(self) -> None:
+        """Let it print, and emit."""
+        other = threading.Thread(target=print, args=("of another thread",))
+        other.start()
+        other.join()
+        super().emit_tuples()
+
+
+def test_what_other_threads_print_during_a_run_is_theirs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A notebook or a server that runs an app may have work of its own beside it."""
+    app = app_of(tmp_path, [b"a"])
+    app.operators["source"].operator.__class__ = BesideAnother
+    assert run(app, runtime=InlineRuntime).state == "completed"
+    assert set(capsys.readouterr().out.splitlines()) == {"of another thread"}
+
+
+def test_what_any_thread_of_a_command_prints_is_the_operators(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its process has no work of its own, and its standard output is for its result."""
+    app = app_of(tmp_path, [b"a"])
+    app.operators["source"].operator.__class__ = BesideAnother
+    assert run(app, RunOptions(owns_process=True), runtime=InlineRuntime).state == "completed"
+    assert capsys.readouterr().out == ""
+    assert "operator 'source' in emit_tuples(): of another thread" in caplog.messages

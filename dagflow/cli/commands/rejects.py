@@ -92,7 +92,9 @@ def command(
     choice = RejectChoice(reasons, pattern)
     with journal_required(checkpoint):
         if action == "replay":
-            options = RunOptions(master=master, conf=conf, take_over=take_over, workers=workers, rejects=choice)
+            options = RunOptions(
+                master=master, conf=conf, take_over=take_over, workers=workers, rejects=choice, owns_process=True
+            )
             return _replay(settings, checkpoint, app, overrides, options, as_json=as_json)
         location, storage = locate(checkpoint, app, settings)
         if action == "show":
