@@ -47,7 +47,7 @@ class ColumnChecked(Capability):
 
     @abstractmethod
     def check_arriving(self, arriving: StreamColumns) -> None:
-        """Called when an app is planned, before anything runs; `dagflow validate` calls it after prepare() as well.
+        """Called when an app is planned, before anything runs, and once more after prepare().
 
         Args:
             arriving: What arrives at the port `input`.

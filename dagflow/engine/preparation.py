@@ -11,12 +11,14 @@ from dagflow.api.context import RunPreparation
 from dagflow.api.control import ControlOperator, Estimator
 from dagflow.api.operator import Operator
 from dagflow.api.transactions import TransactionalSink
-from dagflow.errors import DagflowError, Problem, StorageError
+from dagflow.errors import DagflowError, PlanError, Problem, StorageError
 from dagflow.execution.failures import located
 from dagflow.journal.journal import Journal
 from dagflow.journal.log import DIRECTORIES
 from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.stream_columns import stream_columns
 from dagflow.runtime.probe import RunLocations
+from dagflow.spec.problems import Problems
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, join, redacted
 from dagflow.storage.pending import PendingFile, pending_tag
@@ -265,24 +267,27 @@ def prepare_operator(name: str, operator: Operator, run: RunPreparation) -> None
         operator.prepare(run)
 
 
-def prepare(
-    operators: Mapping[str, Operator], journal: Journal, checkpoint: str, storage: StorageContext
-) -> RunLocations:
+def prepare(app: LogicalPlan, journal: Journal, checkpoint: str, storage: StorageContext) -> RunLocations:
     """Let operators check the world before the first window.
 
     Returns:
         The locations that they read and publish into.
 
     Raises:
+        PlanError: Records do not fit what an operator has found, such as a table that is to be made of them.
         DagflowError: Why the run must not start.
     """
-    preparation = _Preparation(journal, storage)
+    preparation, operators = _Preparation(journal, storage), app.instances
     for name, operator in operators.items():
         preparation.operator = name
         prepare_operator(name, operator, preparation)
     require_outside(preparation.outputs, checkpoint)
     require_apart(preparation.input_locations, preparation.outputs, checkpoint)
     require_read_once(preparation.input_locations, operators)
+    problems = Problems()
+    stream_columns(app, problems)
+    if problems:
+        raise PlanError(problems.found)
     journal.note_outputs(preparation.outputs)
     tag = pending_tag(journal.state.app_uuid, journal.epoch)
     return RunLocations(tuple(preparation.outputs), tuple(preparation.inputs), tag)

@@ -142,7 +142,7 @@ def reprocess(
         placed = PlacedApp.of(app, storage)
         chosen = _chosen(journal, windows, notice)
         finish_reprocess(journal, storage, placed.operators, chosen.all)
-        locations = prepare(placed.operators, journal, checkpoint, storage)
+        locations = prepare(app, journal, checkpoint, storage)
         live.publishes(locations.outputs)
         _require_same_locations(locations.outputs, journal)
         # Whatever durability the app asks for: a record of the journal says that these files are complete.

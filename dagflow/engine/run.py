@@ -208,7 +208,7 @@ def run(
         live.holds(journal.epoch)
         finish_reprocess(journal, storage, app.instances)
         placed = PlacedApp.of(app, storage)
-        locations = _prepared(placed, journal, checkpoint, live, watch)
+        locations = _prepared(app, journal, checkpoint, storage, live, watch)
         controls = RunControls(
             observer=observer,
             stop=stop,
@@ -240,9 +240,11 @@ def _follows(app: LogicalPlan, options: RunOptions) -> bool:
     return follows
 
 
-def _prepared(placed: PlacedApp, journal: Journal, checkpoint: str, live: LiveRun, watch: DriverWatch) -> RunLocations:
+def _prepared(
+    app: LogicalPlan, journal: Journal, checkpoint: str, storage: StorageContext, live: LiveRun, watch: DriverWatch
+) -> RunLocations:
     with watch.doing("the preparation of the run"):
-        locations = prepare(placed.operators, journal, checkpoint, placed.storage)
+        locations = prepare(app, journal, checkpoint, storage)
     live.publishes(locations.outputs)
     return locations
 

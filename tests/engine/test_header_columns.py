@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +12,10 @@ from deltalake import DeltaTable
 from dagflow.engine import header_columns
 from dagflow.engine.header_columns import header_problems
 from dagflow.engine.preparation import target_problems
+from dagflow.engine.run import run
+from dagflow.errors import PlanError
 from dagflow.plan.load import load_app
+from dagflow.runtime.inline import InlineRuntime
 
 APP = """\
 name: headers
@@ -113,7 +117,7 @@ def test_what_writers_and_exchanges_need_is_looked_up_too(folder: Path, writer: 
 
 
 def test_a_table_is_looked_at_where_the_app_names_all_columns(folder: Path) -> None:
-    """Its writer says then what it could not say of the app alone: without input, too."""
+    """Its writer says then what it could not say of the app alone: without input, too. A run is refused as well."""
     text = APP.format(columns="{shpo: string, qty: int32, price: double}, header: false", files="in")
     table = "{class: TableWriter, properties: {table: 'delta:out', partition_by: day}, partition: parallel}"
     app = text.replace("{class: RecordWriter, properties: {path: out}, partition: parallel}", table)
@@ -123,6 +127,9 @@ def test_a_table_is_looked_at_where_the_app_names_all_columns(folder: Path) -> N
     assert target_problems(logical) == []
     (found,) = map(str, header_problems(logical))
     assert found.endswith("the records have no column 'day'; they have shpo, qty, price, total")
+    with pytest.raises(PlanError, match=re.escape(found)):
+        run(load_app("app.yaml"), runtime=InlineRuntime)
+    assert not (folder / "out").exists()
     DeltaTable.create("out", pa.schema([("shpo", pa.string()), ("day", pa.string())]), partition_by=["day"])
     logical = load_app("app.yaml")
     assert target_problems(logical) == []
