@@ -10,7 +10,6 @@ from typing import Any, Literal, TypeVar
 import click
 
 from dagflow.runtime.cores import usable_cores
-from dagflow.secret_names import SHORTEST_SECRET
 from dagflow.spec.problems import quoted
 from dagflow.spec.spark_master import MASTERS, is_master
 from dagflow.suggestions import did_you_mean

@@ -8,12 +8,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote, quote_plus
 
-from dagflow.storage.options import is_telling
+from dagflow.secret_names import SHORTEST_SECRET, is_secret_option
 
 _SEPARATORS = re.compile(r"[/?&=#.:]")
 _SHORTEST_TOKEN = 16
-_SHORTEST_SECRET = 4
-"""Characters of the shortest value that a Redactor hides: a digit is in every text, and tells nothing."""
 _SHORTEST_LINE = 8
 """Characters of the shortest line of a value that is hidden by itself, as code may print a key line by line."""
 _TELLTALE = 4
@@ -30,14 +28,14 @@ class Redactor:
     """
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
-        shown = {value: reference for value, reference in secrets.items() if len(value) >= _SHORTEST_SECRET}
+        shown = {value: reference for value, reference in secrets.items() if len(value) >= SHORTEST_SECRET}
         self._references = _written(shown.items())
         references = " ".join(shown.values())
         # Others, such as names of directories and of modes, share parts with many texts that do not quote them.
         self._quotes = {
             part: reference
             for value, reference in shown.items()
-            if is_telling(reference)
+            if is_secret_option(reference)
             for part in _telltales(value, _QUOTE)
             if part not in references
         }
