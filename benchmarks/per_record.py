@@ -94,6 +94,7 @@ def measure(operator: Any, batch: RecordBatch) -> tuple[float, float]:
 
     chain = Chain({"drop": operator}, (), {"drop": Counts()})
     chain.connect(PortRef("drop", "output"), lambda _: None)
+    chain.begin_window(1)
 
     def dagflow() -> None:
         for _ in range(BATCHES):
