@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagflow.api.column_values import columns_to_arrow
 from dagflow.api.mappings import columns_of, mappings_of, require_columns
 
 RECORD = "record"
@@ -184,7 +185,7 @@ class RecordBatch:
         if kinds == {dict}:
             columns = columns_of(records)
             require_columns(columns)
-            return cls(pa.RecordBatch.from_pydict(columns), origin=origin)
+            return cls(columns_to_arrow(columns), origin=origin)
         names = ", ".join(sorted(kind.__name__ for kind in kinds))
         raise TypeError(f"records must all be bytes, or all dicts of column to value; got {names}")
 

@@ -9,7 +9,8 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from dagflow.execution.chain import ActiveCall, Chain
+from dagflow.execution.active_call import ActiveCall
+from dagflow.execution.chain import Chain
 from dagflow.execution.chain_watch import EmissionWatch, StallNotice
 from dagflow.execution.stalls import DEFAULT_LIMITS, StallDetector, StallLimits, stack_mark, stacks_of
 

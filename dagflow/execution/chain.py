@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Generator, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from operator import length_hint
+from dataclasses import replace
 from typing import Any
 
 from dagflow.api.accumulator import Accumulator
+from dagflow.api.column_values import ColumnValuesError
 from dagflow.api.context import Counts, OperatorContext
 from dagflow.api.operator import ASYNCHRONOUS, GENERATOR, Operator, Prefetcher
 from dagflow.api.ports import unbatched
 from dagflow.api.records import RecordBatch
 from dagflow.errors import DagflowError, OperatorError
+from dagflow.execution.active_call import ActiveCall
 from dagflow.execution.emitted_records import PIECE_RECORDS, PieceSource, call_with_each
 from dagflow.execution.failures import (
     FAILURES,
@@ -33,36 +35,6 @@ from dagflow.execution.task_progress import OperatorReport
 from dagflow.journal.saved_state import SavedState
 from dagflow.metrics.counters import Counters, OperatorCounters
 from dagflow.plan.physical import Edge, PortRef
-
-
-@dataclass(slots=True, eq=False)
-class ActiveCall:
-    """A call of an operator that has not ended; other threads look at it.
-
-    Attributes:
-        operator: The operator that works.
-        method: Its method.
-        payload: What the method was called with; None for a life-cycle method.
-        piece: An iterator over records of the payload that are handled one by one, and the position behind the last
-            of them; None where the method takes all at once.
-    """
-
-    operator: str
-    method: Callable[..., Any]
-    payload: Any = None
-    piece: tuple[Iterator[Any], int] | None = None
-
-    @property
-    def taken(self) -> int:
-        """How many records of the payload were taken; 0 where the method takes all at once."""
-        if self.piece is None:
-            return 0
-        iterator, end = self.piece
-        return end - length_hint(iterator)
-
-    def __str__(self) -> str:
-        failed = FailedInput.of(self.payload, self.taken - 1) if self.payload is not None else NO_INPUT
-        return f"{getattr(self.method, '__name__', 'it')}(){failed}"
 
 
 class Chain:
@@ -256,20 +228,17 @@ class Chain:
             self._end(active_call, earlier)
             for buffer in watched:
                 buffer.end_records()
-        try:
+        # Errors of operators downstream are complete. What is left is that the records do not make a batch, for which
+        # Arrow raises errors of many types.
+        with self._located(active_call):
             for buffer in watched:
                 buffer.close_records()
-        except FAILURES as error:
-            # Errors of operators downstream are complete. What is left is that the records do not make a batch, for
-            # which Arrow raises errors of many types.
-            if self._is_complete(error):
-                raise
-            raise self._failure(operator, method, error, FailedInput.of(batch)) from error
 
     def _feed_piece(self, active_call: ActiveCall, source: PieceSource, start: int, watched: list[PortBuffer]) -> None:
         """Call a per-record method with the records of a piece of a batch, from a position on."""
         method = active_call.method
-        piece = source.piece(start)
+        with self._located(active_call):
+            piece = source.piece(start)
         iterator = iter(piece.records)
         active_call.piece = iterator, start + len(piece.records)
 
@@ -285,12 +254,21 @@ class Chain:
             at = active_call.taken - 1
             failed = replace(FailedInput.of(active_call.payload, at), record=shown_record(piece.records[at - start]))
             raise self._failure(active_call.operator, method, error, failed) from error
-        try:
+        with self._located(active_call):
             for buffer in watched:
                 buffer.take_piece(piece)
+
+    @contextlib.contextmanager
+    def _located(self, active_call: ActiveCall) -> Iterator[None]:
+        """Let what does not make records, before a method or behind it, name the operator and the records."""
+        try:
+            yield
         except FAILURES as error:
-            # What the method has emitted does not make a batch.
-            raise self._failure(active_call.operator, method, error, FailedInput.of(active_call.payload)) from error
+            if self._is_complete(error):
+                raise
+            payload = active_call.payload
+            failed = FailedInput.of(payload, error.source if isinstance(error, ColumnValuesError) else -1)
+            raise self._failure(active_call.operator, active_call.method, error, failed) from error
 
     def _is_complete(self, error: BaseException) -> bool:
         return is_complete(error, self.partition, self._owns_process)

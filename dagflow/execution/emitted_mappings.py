@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import itertools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -16,24 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types
 
+from dagflow.api.column_values import column_of
 from dagflow.api.mappings import columns_of, mappings_with, require_columns, values_by_column
-
-_CLASSES: Sequence[tuple[Callable[[pa.DataType], bool], type]] = (
-    (types.is_integer, int),
-    (types.is_floating, float),
-    (types.is_boolean, bool),
-    (types.is_decimal, Decimal),
-    (types.is_string, str),
-    (types.is_large_string, str),
-    (types.is_binary, bytes),
-    (types.is_large_binary, bytes),
-    (types.is_fixed_size_binary, bytes),
-    (types.is_timestamp, datetime),
-    (types.is_date, date),
-    (types.is_time, time),
-    (types.is_duration, timedelta),
-)
-"""The class of the values of a type, which nothing can change in place."""
+from dagflow.execution.typed_values import class_of, with_type
 
 
 class EmittedMappings:
@@ -82,7 +63,7 @@ class EmittedMappings:
     def _is_same(self, name: str, made: list[Any], given: list[Any]) -> bool:
         """Whether a column's values are those with which the method was called."""
         kind = self._batch.schema.field(name).type
-        if _class_of(kind) is None:
+        if class_of(kind) is None:
             return False
         if types.is_string(kind) or types.is_binary(kind):
             return made == given
@@ -100,7 +81,8 @@ class EmittedMappings:
             sources: For each mapping the position in the batch of the record for which it was emitted.
 
         Raises:
-            ValueError: There is no column, or the values of one do not go together.
+            ColumnValuesError: The values of a column do not go together.
+            ValueError: There is no column.
         """
         require_columns(self._parts)
         passed = [name for name, parts in self._parts.items() if all(part is None for part in parts)]
@@ -132,10 +114,10 @@ class EmittedMappings:
         return values
 
     def _built(self, name: str, values: list[Any]) -> pa.Array:
-        at = self._batch.schema.get_field_index(name)
-        if at >= 0 and (array := _with_type(values, self._batch.schema.field(at).type)) is not None:
+        at = self._batch.schema.get_field_index(name) if isinstance(name, str) else -1
+        if at >= 0 and (array := with_type(values, self._batch.schema.field(at).type)) is not None:
             return array
-        return pa.array(values)
+        return column_of(name, values)
 
 
 def _picker(records: int, sources: npt.NDArray[np.int64]) -> Callable[[list[Any]], list[Any]]:
@@ -149,26 +131,3 @@ def _picker(records: int, sources: npt.NDArray[np.int64]) -> Callable[[list[Any]
         return lambda values: [*itertools.compress(values, chosen)]
     positions = sources.tolist()
     return lambda values: [values[position] for position in positions]
-
-
-@functools.cache
-def _class_of(kind: pa.DataType) -> type | None:
-    return next((cls for is_kind, cls in _CLASSES if is_kind(kind)), None)
-
-
-def _with_type(values: list[Any], kind: pa.DataType) -> pa.Array | None:
-    """Values as a type; None where they are not of its class, or do not fit."""
-    classes = set(map(type, values)) - {type(None)}
-    if not classes:
-        return pa.array(values, kind)
-    if not classes <= {_class_of(kind)} or types.is_float32(kind) or types.is_float16(kind):
-        return None
-    with contextlib.suppress(pa.ArrowInvalid, OverflowError):
-        if not types.is_temporal(kind):
-            return pa.array(values, kind)
-        array = pa.array(values)
-        # Arrow cuts off what does not fit when it makes an array, and says so when it casts one.
-        has_zone = types.is_timestamp(array.type) and array.type.tz is not None
-        if has_zone == (types.is_timestamp(kind) and kind.tz is not None):
-            return array.cast(kind)
-    return None

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dagflow.api.column_values import ColumnValuesError
 from dagflow.api.mappings import mappings_with, values_by_column
-from dagflow.api.records import BatchTooLargeError, Delimiters, RecordBatch
+from dagflow.api.records import BatchTooLargeError, Delimiters, Origin, RecordBatch
 from dagflow.execution.emitted_mappings import EmittedMappings
 
 BATCH_BYTES = 8 << 20
@@ -219,10 +220,7 @@ class EmittedRecords:
         if self._items or not self._parts:
             if len(sources) != len(self._batch) or not np.array_equal(sources, np.arange(len(sources))):
                 origin = None if origin is None else origin.select(sources)
-            if self._mappings is not None and not self._items:
-                yield RecordBatch(self._mappings.to_arrow(sources), origin=origin)
-            else:
-                yield RecordBatch.from_records(self.items(), self._batch.delimiters.take(sources), origin)
+            yield self._joined(sources, origin)
             return
         start = 0
         for parts in _grouped(self._parts):
@@ -230,6 +228,17 @@ class EmittedRecords:
             part_origin = None if origin is None else origin.select(sources[start:end])
             yield RecordBatch.joined(parts, self._batch.delimiters.take(sources[start:end]), part_origin)
             start = end
+
+    def _joined(self, sources: npt.NDArray[np.int64], origin: Origin | None) -> RecordBatch:
+        """All that was emitted, as one batch."""
+        try:
+            if self._mappings is not None and not self._items:
+                return RecordBatch(self._mappings.to_arrow(sources), origin=origin)
+            return RecordBatch.from_records(self.items(), self._batch.delimiters.take(sources), origin)
+        except ColumnValuesError as error:
+            if error.position >= 0:
+                error.source = int(sources[error.position])
+            raise
 
     def _joined_sources(self) -> npt.NDArray[np.int64]:
         """For each item the position in the batch of the record for which it was emitted."""

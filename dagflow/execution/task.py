@@ -20,8 +20,9 @@ from dagflow.api.operator import Operator, PreScan, PreScanner
 from dagflow.api.records import RecordBatch
 from dagflow.api.refused_records import RefusedLog
 from dagflow.errors import DagflowError, OperatorError, TransientStorageError, cut_text, text_of, trace_of
+from dagflow.execution.active_call import ActiveCall
 from dagflow.execution.breakpoints import breakpoints
-from dagflow.execution.chain import ActiveCall, Chain
+from dagflow.execution.chain import Chain
 from dagflow.execution.chain_watch import ChainWatch
 from dagflow.execution.messages import ShuffleItem, TaskResult, WindowJob
 from dagflow.execution.operator_output import captured, named_records

@@ -8,7 +8,7 @@ import threading
 
 from typing_extensions import override
 
-from dagflow.execution.chain import ActiveCall
+from dagflow.execution.active_call import ActiveCall
 from dagflow.execution.chain_watch import ChainWatch, StallNotice, Watched
 from dagflow.execution.stalls import Stall, StallDetector, StallLimits
 from dagflow.execution.task_progress import StallReport, TaskActivity, TaskMessage

@@ -1,0 +1,178 @@
+"""Columns made of values of Python, of which all are of one kind."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dagflow.errors import cut_text
+
+_MAX_TEXT = 200
+"""Characters of Arrow's text in an error's message, which may quote a value."""
+
+# A truth value is an int to Python, and a datetime a date: the first class that fits counts.
+_KINDS: Mapping[str, tuple[type, ...]] = {
+    "bool": (bool, np.bool_),
+    "int": (int, np.integer),
+    "float": (float, np.floating),
+    "Decimal": (Decimal,),
+    "str": (str,),
+    "bytes": (bytes, bytearray, memoryview),
+    "datetime": (datetime,),
+    "date": (date,),
+    "time": (time,),
+    "list": (list, tuple, set, frozenset, np.ndarray),
+    "dict": (dict,),
+}
+_ALIKE = (frozenset(("int", "float")), frozenset(("int", "Decimal")))
+"""Kinds of which Arrow makes one type without changing a value."""
+
+_ZONED = frozenset(("datetime", "time"))
+"""Kinds whose values may have a time zone."""
+
+
+class ColumnValuesError(ValueError):
+    """Values do not make a column.
+
+    Args:
+        where: The column.
+        what: What a record has there.
+        position: The position of this record among the values; -1 where it is not known.
+
+    Attributes:
+        position: The same.
+        source: The position in a batch of the record for which it was emitted; -1 where it is not known.
+    """
+
+    def __init__(self, where: str, what: str, position: int) -> None:
+        super().__init__(where, what, position)
+        self.position = position
+        self.source = -1
+
+    def __str__(self) -> str:
+        where, what, _ = self.args
+        return f"{where}: {f'record {self.position + 1}' if self.position >= 0 else 'a record'} {what}"
+
+
+def columns_to_arrow(columns: Mapping[str, Sequence[Any]]) -> pa.RecordBatch:
+    """Columns whose types follow from their values.
+
+    Args:
+        columns: The values by column, as many of each.
+
+    Raises:
+        ColumnValuesError: A name is no text, or values do not go together.
+    """
+    arrays = [column_of(name, values) for name, values in columns.items()]
+    return pa.RecordBatch.from_arrays(arrays, [*columns])
+
+
+def column_of(name: object, values: Sequence[Any]) -> pa.Array:
+    """A column whose type follows from its values.
+
+    Raises:
+        ColumnValuesError: The name is no text, or the values do not go together.
+    """
+    if not isinstance(name, str):
+        position = next((at for at, value in enumerate(values) if value is not None), -1)
+        what = f"has a key of type {type(name).__name__}; name each column with a str"
+        raise ColumnValuesError(f"column {cut_text(repr(name), _MAX_TEXT)}", what, position)
+    where = f"column '{name}'"
+    try:
+        if values and type(values[0]) is str and (array := pa.array(values)).type == pa.string():
+            # Arrow takes no other kind for text, and most columns are text.
+            return array
+    except pa.ArrowException:
+        pass  # the same error, or a better one, comes below
+    _require_one_kind(where, values)
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
+        what = f"has a value that fits no type with the others: {cut_text(str(error), _MAX_TEXT)}"
+        raise ColumnValuesError(where, what, _first_refused(values)) from error
+
+
+def _first_refused(values: Sequence[Any]) -> int:
+    """The position of the first value of which Arrow makes no column either where it is alone; -1 for none."""
+    for position, value in enumerate(values):
+        try:
+            pa.array([value])
+        except Exception:  # whatever Arrow raised before
+            return position
+    return -1
+
+
+def _require_one_kind(where: str, values: Sequence[Any]) -> None:
+    """Refuse values of several kinds: Arrow would change some of them to the kind of the first.
+
+    Which values are in a column depends on where blocks are cut; what becomes of a value must not.
+
+    Raises:
+        ColumnValuesError: There are such values.
+    """
+    classes = set(map(type, values))
+    classes.discard(type(None))
+    kinds = set(map(_kind_of_class, classes))
+    if len(kinds) > 1 and not any(kinds <= alike for alike in _ALIKE):
+        raise _mixed(where, values)
+    if not kinds.isdisjoint(_ZONED):
+        are_naive = {value.tzinfo is None for value in values if value is not None}
+        if len(are_naive) > 1 or (kinds == {"time"} and are_naive == {False}):
+            raise _mixed(where, values)
+    if "list" in kinds:
+        _require_in_lists(where, values)
+    elif "dict" in kinds:
+        names = dict.fromkeys(itertools.chain.from_iterable(value for value in values if value is not None))
+        for name in names:
+            members = [None if value is None else value.get(name) for value in values]
+            _require_one_kind(f"{where}, member {name!r}", members)
+
+
+def _require_in_lists(where: str, values: Sequence[Any]) -> None:
+    """Refuse lists whose elements, of all of them together, are of several kinds."""
+    lists = [() if value is None else _elements(value) for value in values]
+    try:
+        _require_one_kind(f"{where}, elements", [*itertools.chain.from_iterable(lists)])
+    except ColumnValuesError as error:
+        ends = np.cumsum([*map(len, lists)])
+        error.position = int(np.searchsorted(ends, error.position, side="right"))
+        raise
+
+
+def _elements(value: Any) -> Any:
+    # All elements of an array are of one kind: to make an object of each would take long.
+    return value[:1] if isinstance(value, np.ndarray) and value.dtype != object else value
+
+
+def _mixed(where: str, values: Sequence[Any]) -> ColumnValuesError:
+    """The error of values of which some are of a kind that does not go together with another."""
+    first = ""
+    for position, value in enumerate(values):
+        if value is None:
+            continue
+        kind = _kind_of(value)
+        if kind == "time with a zone":
+            what = f"has {kind}, which no column holds; emit the time without its zone, and the zone beside it"
+            return ColumnValuesError(where, what, position)
+        first = first or kind
+        if kind != first and {kind, first} not in _ALIKE:
+            break
+    what = f"has {kind} where an earlier one has {first}; emit values of one kind, or another column"
+    return ColumnValuesError(where, what, position)
+
+
+def _kind_of(value: Any) -> str:
+    kind = _kind_of_class(type(value))
+    if kind not in _ZONED or value.tzinfo is None:
+        return kind
+    return f"{kind} with a zone"
+
+
+def _kind_of_class(cls: type) -> str:
+    return next((kind for kind, classes in _KINDS.items() if issubclass(cls, classes)), cls.__name__)
