@@ -41,6 +41,8 @@ class Delimited(TerminatedFormat):
         if block.start >= limit:
             return
         floor = self.first_record(source, block)
+        # A header may have been looked for up to the end of a compressed file, whose size is known only then.
+        limit = min(limit, source.size_bytes)
         if block.start < floor:
             accounting.skip(block.start, min(floor, limit) - block.start, "header")
         position = self.next_start(source, block.start, limit, floor)

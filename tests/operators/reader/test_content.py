@@ -148,3 +148,17 @@ def test_only_the_first_block_of_a_growing_file_has_records() -> None:
             found += zip(batch.offsets().tolist(), batch.to_pylist(), strict=True)
     assert found == [(0, b"one")]
     assert (accounting.counters[WAITING_BYTES], accounting.waiting_bytes) == (2, 2)
+
+
+@pytest.mark.parametrize("on_long", ["fail", "skip", "cut", "reject"])
+@pytest.mark.parametrize("compression", sorted(COMPRESS))
+@pytest.mark.parametrize("type", ["lines", "escaped_lines", "paragraphs", "regex", "json_lines", "csv"])
+def test_a_header_may_be_a_long_record_up_to_the_end(type: str, compression: str, on_long: str) -> None:
+    """The size of the content is not known before: each byte is accounted for all the same."""
+    more = {"regex": {"pattern": "x"}, "csv": {"header": False, "columns": ["a"]}}.get(type, {})
+    format = {"type": type, "skip_header": 1, "max_record": 4, "on_long": on_long, **more}
+    for content in (b"aaaaaaa", b"aaaaaaa\n", b"a\n", b""):
+        accounting = BlockAccounting("", Counter(), lambda reject: None)
+        url = f"a{SUFFIX[compression]}"
+        assert read_version(format, url, COMPRESS[compression](content), 0, accounting, is_open=False) == []
+        assert accounting.due == accounting.covered == len(content)
