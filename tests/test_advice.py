@@ -166,6 +166,8 @@ FOLLOWED = {
     "test_a_run_goes_on_when_the_type_says_what_a_field_holds",
     "let value_type say what all values are": "api/test_keyed_state.py::"
     "test_a_run_goes_on_when_values_are_what_their_type_says",
+    "take the records with @input.batch": "execution/test_chain.py::"
+    "test_nanoseconds_are_refused_by_the_operator_with_the_method",
     "use the very keys that": "api/test_keyed_state.py::test_a_run_goes_on_with_the_very_keys_or_one_partition",
     "a class of tuples is a frozen dataclass": "journal/test_planned_tuples.py::"
     "test_a_run_goes_on_when_the_operator_is_mended",

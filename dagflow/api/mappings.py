@@ -17,11 +17,26 @@ def mappings_of(arrow: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def values_by_column(arrow: pa.RecordBatch) -> dict[str, list[Any]]:
-    """The values of each column as Python has them; empty where columns have the same name."""
+    """The values of each column as Python has them; empty where columns have the same name.
+
+    Raises:
+        ValueError: Python has no such value.
+    """
     names = arrow.schema.names
     if len(set(names)) < len(names):
         return {}
-    return {name: _values_of(column) for name, column in zip(names, arrow.columns, strict=True)}
+    values = {}
+    for name, column in zip(names, arrow.columns, strict=True):
+        try:
+            values[name] = _values_of(column)
+        except ValueError as error:
+            if "[ns" not in str(column.type):
+                raise
+            raise ValueError(
+                f"column '{name}' is {column.type}, and has nanoseconds, which the times of Python have not; "
+                "take the records with @input.batch, as columns of Arrow"
+            ) from error
+    return values
 
 
 def _values_of(column: pa.Array) -> list[Any]:

@@ -125,7 +125,7 @@ class StreamCodec(ABC):
             items: A RecordBatch, or a list of metadata tuples.
 
         Returns:
-            One value per item: bytes, text, numbers or truth values.
+            One value per item: bytes, text, numbers, truth values, or dates and times without nanoseconds.
         """
 
     def __str__(self) -> str:
@@ -273,7 +273,8 @@ def partitions_of(keys: pa.Array | pa.ChunkedArray, partitions: int) -> npt.NDAr
     """The 0-based partition of each key in a column.
 
     Args:
-        keys: A column of bytes, text, numbers or booleans; may hold nulls, which are a key like any other.
+        keys: A column of bytes, text, numbers, booleans, or dates and times without nanoseconds; may hold nulls, which
+            are a key like any other.
         partitions: How many there are, at least 1.
     """
     return (hashes_of(keys) % np.uint32(partitions)).astype(np.int64)

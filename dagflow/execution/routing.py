@@ -80,6 +80,9 @@ def _split_by_key(codec: StreamCodec, target: PortRef, payload: Any, partitions:
             yield partition, part
 
 
+_KEYS = "keys are bytes, text, numbers, truth values, dates and times, of which none has nanoseconds"
+
+
 def _destinations_of(codec: StreamCodec, target: PortRef, items: Any, partitions: int) -> npt.NDArray[np.int64]:
     """The partition of each item.
 
@@ -90,7 +93,7 @@ def _destinations_of(codec: StreamCodec, target: PortRef, items: Any, partitions
     try:
         return partitions_of(keys, partitions)
     except Exception as error:  # Arrow's kernels raise errors of many types
-        text = f"cannot partition by '{codec}', which is {keys.type}; keys are bytes, text, numbers or truth values"
+        text = f"cannot partition by '{codec}', which is {keys.type}; {_KEYS}"
         raise OperatorError(text, operator=target.operator) from error
 
 

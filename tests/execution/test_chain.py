@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, overload
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from dagflow import InputPort, Operator, OutputPort
@@ -132,6 +133,46 @@ def test_values_that_make_no_column_are_an_error_of_their_operator(second: bytes
     chain.begin_window(1)
     with pytest.raises(OperatorError, match=rf"operator 'unlike'.* split\(\) raised .*'value': record 2 {text}"):
         chain.consumer_of(PortRef("lines", "samples"))([Sample("a", b"1 " + second)])
+
+
+class PassedOn(Operator):
+    """Passes batches on."""
+
+    input = InputPort()
+    output = OutputPort()
+
+    @input.batch
+    def pass_on(self, batch: RecordBatch) -> None:
+        """As they are."""
+        self.output.emit(batch)
+
+
+def passed_on_to(second: Operator, batch: RecordBatch) -> list[RecordBatch]:
+    """What an operator makes of a batch that another one passes on to it."""
+    made: list[RecordBatch] = []
+    edge = Edge("stream", PortRef("first", "output"), PortRef("second", "input"))
+    chain = Chain({"first": PassedOn(), "second": second}, [edge], {}, partition=0)
+    chain.connect(PortRef("second", "output"), made.append)
+    chain.begin_window(1)
+    chain.consumer_of(PortRef("first", "input"))(batch)
+    return made
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([None, 1], pa.timestamp("ns")),
+        pa.array([1000, 1], pa.time64("ns")),
+        pa.array([[1]], pa.list_(pa.timestamp("ns", "UTC"))),
+    ],
+)
+def test_nanoseconds_are_refused_by_the_operator_with_the_method(column: pa.Array) -> None:
+    """Not by the one before it; what takes batches, as the error advises, passes them on."""
+    batch = RecordBatch(pa.RecordBatch.from_pydict({"record": column, "t": column}))
+    with pytest.raises(OperatorError, match=r"'second'.*join\(\) raised .*column 'record' is .*ns.*with @input.batch"):
+        passed_on_to(Rows(), batch)
+    (passed,) = passed_on_to(PassedOn(), batch)
+    assert passed.to_arrow().equals(batch.to_arrow())
 
 
 def test_a_one_to_one_arrow_batch_keeps_the_origin() -> None:

@@ -122,6 +122,14 @@ def test_what_is_broadcast_reaches_every_partition_whole(words: list[bytes], par
     assert found == [(index, words) for index in range(partitions)]
 
 
+@pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us"), pa.timestamp("ns"), pa.time64("ns")])
+def test_dates_and_times_are_keys(kind: pa.DataType) -> None:
+    """As the error says of a key that is none."""
+    batch = RecordBatch(pa.RecordBatch.from_pydict({"k": pa.array([1000, 2000, 1000], kind)}))
+    parts = split(Exchange(EDGE, "by_key", ByName("k")), batch, 1)
+    assert parts == [(0, batch.to_pylist())]
+
+
 def test_round_robin_goes_around() -> None:
     """Each payload goes to the next partition."""
     splitter = router_of(Exchange(EDGE, "round_robin"), 3, 1)
@@ -137,6 +145,10 @@ def test_round_robin_goes_around() -> None:
         (
             *(ByName("k"), RecordBatch.from_records([{"k": [1]}])),
             "operator 'b': cannot partition by 'k', which is list<item: int64>; keys are bytes, text, numbers",
+        ),
+        (
+            *(ByName("k"), RecordBatch(pa.RecordBatch.from_pydict({"k": pa.array([1], pa.timestamp("ns"))}))),
+            r"cannot partition by 'k', which is timestamp\[ns\]; .* dates and times, of which none has nanoseconds",
         ),
         (NoArrow(), [Item("a")], r"'b': keys\(\) of the codec NoArrow .* gave a list, and keys are a pyarrow\.Array"),
         (NoMember(), [Item("a")], r"'b': keys\(\) of the codec NoMember raised KeyError: 'host'"),
