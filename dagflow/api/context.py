@@ -172,6 +172,9 @@ class Skipped:
         etag: The store's tag of it, or "".
         file_id: Its inode number; 0 where unknown.
         has_other_bytes: Whether the file was seen to have other bytes, though its size and time may be the version's.
+        lost_start: First byte of what is in no output for it: of a compressed file that is cut, records may lie
+            elsewhere than in the planned range. As start where it is not given.
+        lost_end: One past the last of these bytes.
     """
 
     url: str
@@ -184,6 +187,13 @@ class Skipped:
     etag: str = ""
     file_id: int = 0
     has_other_bytes: bool = False
+    lost_start: int = -1
+    lost_end: int = -1
+
+    @property
+    def lost_bytes(self) -> int:
+        """How many bytes of the file are in no output for it."""
+        return self.lost_end - self.lost_start
 
     @property
     def is_gone(self) -> bool:
@@ -199,6 +209,9 @@ class Skipped:
         # The journal takes Python's own numbers only, and positions are often computed in NumPy.
         object.__setattr__(self, "start", index(self.start))
         object.__setattr__(self, "end", index(self.end))
+        if self.lost_start < 0:
+            object.__setattr__(self, "lost_start", self.start)
+            object.__setattr__(self, "lost_end", self.end)
 
 
 class MovedRange(NamedTuple):

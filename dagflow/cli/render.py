@@ -147,7 +147,7 @@ def faster_locally(snapshot: RunSnapshot) -> list[str]:
 
 def described_range(skipped: Skipped) -> str:
     """What was left out of a file, and why."""
-    return f"{on_one_line(redacted(skipped.url))} [{skipped.start}, {skipped.end}): {skipped.reason}"
+    return f"{on_one_line(redacted(skipped.url))} [{skipped.lost_start}, {skipped.lost_end}): {skipped.reason}"
 
 
 def left_out_lines(snapshot: RunSnapshot, most: int = 5) -> list[str]:

@@ -137,7 +137,7 @@ def log_left_out(window_id: int, skipped: Sequence[Skipped]) -> None:
     for each in skipped[:CHECKED_RANGES]:
         logger.warning(
             "left out window=%d url=%s start=%d end=%d: %s",
-            *(window_id, redacted(each.url), each.start, each.end, each.reason),
+            *(window_id, redacted(each.url), each.lost_start, each.lost_end, each.reason),
         )
     if len(skipped) > CHECKED_RANGES:
         logger.warning("left out window=%d further ranges=%d", window_id, len(skipped) - CHECKED_RANGES)

@@ -41,4 +41,4 @@ class LeftOut:
 
 
 def _size_bytes(ranges: Sequence[Skipped]) -> int:
-    return sum(each.end - each.start for each in ranges)
+    return sum(each.lost_bytes for each in ranges)

@@ -30,7 +30,7 @@ class VersionRanges:
             self._planned.append((part.start, part.end))
             return
         position = part.start
-        for start, end in sorted((each.start, each.end) for each in skipped if each.url == part.url):
+        for start, end in sorted((each.lost_start, each.lost_end) for each in skipped if each.url == part.url):
             if start < part.end and part.start < end:
                 self._left_out.append((max(start, part.start), min(end, part.end)))
                 self._read.append((position, max(start, position)))

@@ -17,6 +17,8 @@ from operators.files.source_events import FileFingerprints, ReadPart
 from operators.reader.block_files import BlockFiles
 from operators.reader.byte_accounting import BlockAccounting, TaskAccounting, accounting_key
 from operators.reader.byte_source import MeasuredFile
+from operators.reader.compression.recognition import expected_compression
+from operators.reader.compression.splitting import owned_range
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.content import ContentReader
 from operators.reader.fingerprints import block_fingerprint, part_fingerprint, skipped_block_fingerprint
@@ -177,7 +179,8 @@ class BlockProcessor:
     def _count(self, block: BlockMetadata) -> None:
         counters = self._context.counters
         counters[BLOCKS] += 1
-        counters[BYTES] += block.size_bytes
+        start, end = owned_range(block, expected_compression(block, self._content.setting))
+        counters[BYTES] += end - start
 
 
 def no_records(block: BlockMetadata) -> RecordBatch:

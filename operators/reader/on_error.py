@@ -13,6 +13,7 @@ from operators.files.metadata import BlockMetadata
 from operators.files.source_events import FileFingerprints
 from operators.reader.byte_accounting import accounting_key
 from operators.reader.compression.recognition import CompressionSetting, expected_compression
+from operators.reader.compression.splitting import owned_range
 from operators.reader.compression.stream import UNKNOWN_SIZE
 from operators.reader.fingerprints import gone_block_fingerprint, skipped_block_fingerprint
 
@@ -113,6 +114,7 @@ class ErrorPolicy:
 
     def _leave_out(self, block: BlockMetadata, error: DagflowError, cause: Cause) -> None:
         context, version = self._context, block.version
+        lost_start, lost_end = owned_range(block, expected_compression(block, self._compression))
         skipped = Skipped(
             url=block.url,
             start=block.start,
@@ -124,9 +126,11 @@ class ErrorPolicy:
             etag=version.etag,
             file_id=version.file_id,
             has_other_bytes=isinstance(error, SourceChangedError) and error.has_other_bytes,
+            lost_start=lost_start,
+            lost_end=lost_end,
         )
-        context.counters[SKIPPED_BYTES] += block.size_bytes
-        context.counters[LEFT_OUT_BYTES] += block.size_bytes
+        context.counters[SKIPPED_BYTES] += skipped.lost_bytes
+        context.counters[LEFT_OUT_BYTES] += skipped.lost_bytes
         if block.start or not block.is_last:
             # Records of the blocks around it may begin or end in it.
             context.accounting[accounting_key(block)] = UNKNOWN_SUM
@@ -135,7 +139,7 @@ class ErrorPolicy:
             # Listed once, under the name that the file has now.
             end = UNKNOWN_SIZE if block.content_start else block.end
             context.moved.append(MovedRange(block.moved_from, block.content_start or block.start, end))
-        logger.warning("block left out url=%s start=%d: %s", redacted(skipped.url), block.start, skipped.reason)
+        logger.warning("block left out url=%s start=%d: %s", redacted(skipped.url), lost_start, skipped.reason)
 
     def _report(self, event: FileFingerprints | None) -> None:
         if event is not None and self._context.source_events is not None:

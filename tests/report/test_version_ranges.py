@@ -27,6 +27,14 @@ def test_what_a_later_window_has_read_is_not_left_out() -> None:
         assert (ranges.state, ranges.read_bytes) == (READ, 10)
 
 
+def test_what_is_lost_elsewhere_than_planned_is_left_out() -> None:
+    """As of a damaged archive, where a block has what begins in it, up to the next thing that is read."""
+    ranges = VersionRanges()
+    for start, end in ((0, 4), (4, 8), (8, 10)):
+        ranges.add(part(start, end), [Skipped("f", 0, 4, "why", lost_start=1, lost_end=9)], is_planned=False)
+    assert (ranges.state, ranges.read_bytes) == (IN_PART, 2)
+
+
 def test_files_without_bytes_and_files_to_be_read_have_their_states() -> None:
     """Another file's ranges have nothing to do with them."""
     ranges = VersionRanges()

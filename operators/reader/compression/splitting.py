@@ -169,6 +169,25 @@ def assign_range(
     return replace(block, decompressed=decompressed), CutProgress(chain.exit, end, tuple(kept))
 
 
+def owned_range(block: BlockMetadata, compression: Compression | None) -> tuple[int, int]:
+    """The range of a file, as it is stored, whose records a block has; those of all blocks add up to the file.
+
+    Of a compressed file that is the units that begin in the block, or all of it in the first block.
+
+    Args:
+        block: The block.
+        compression: The file's compression; None for none.
+    """
+    size, part = block.version.size_bytes, block.decompressed
+    if compression is None or block.is_open or block.resumes or block.content_start:
+        return block.start, block.end
+    if part is None:
+        return (size, size) if block.start else (0, size)
+    per_byte = UNIT_FINDERS[compression.name].places_per_byte
+    start, end = (size if place < 0 else min(place // per_byte, size) for place in (part.entry, part.exit))
+    return start, end
+
+
 class DecompressedPart:
     """The content of a file, from a unit somewhat before a block on; from its beginning if a format looks back further.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,13 +18,16 @@ from dagflow.engine.run import RuntimeFactory, run
 from dagflow.errors import AppError, DagflowError
 from dagflow.plan.load import check, load_app
 from dagflow.report.snapshot import RunSnapshot
+from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.context import StorageContext
 from operators.files.metadata import BlockMetadata
 from operators.reader.block_reader import BlockReader
 from operators.reader.byte_source import ByteSource
 from operators.reader.formats.base import ByteAccounting, Parsed
 from operators.reader.formats.lines import Lines
 from operators.reader.scanning.framing import frame_one
+from tests.operators.reader.compression.test_opening import COMPRESS, SUFFIX
 
 APP = """
 name: account
@@ -211,6 +215,30 @@ def test_a_file_that_is_left_out_keeps_the_accounting_right(tmp_path: Path, pack
     reader = "format: lines, on_error: skip"
     summary = run_app(tmp_path, reader, {"a.txt": b"aaa\nb", "b.txt": b"\nccc\n"}, pack_bytes=pack_bytes)
     assert (summary.state, published(tmp_path / "out").count(b"\n")) == ("completed", 4)
+
+
+@pytest.mark.parametrize("block_size", [1, 40, 100, 1000])
+@pytest.mark.parametrize("compression", ["gzip", "zstd", "bzip2"])
+@pytest.mark.parametrize("format", ["lines", "{type: xml, tag: t}"])
+def test_what_is_lost_of_a_damaged_archive_is_left_out(
+    format: str, compression: str, block_size: int, tmp_path: Path
+) -> None:
+    """Its bytes, and those of the blocks that are read, are all of the file; nothing that is listed is published."""
+    lines = [b"<t>%d</t>\n" % number for number in range(10)]
+    units = [COMPRESS[compression](line) for line in lines]
+    borders = [*itertools.accumulate(map(len, units), initial=0)]
+    content = bytearray(b"".join(units))
+    content[borders[5]] ^= 1
+    files = {f"a{SUFFIX[compression]}": bytes(content)}
+    summary = run_app(tmp_path, f"format: {format}, on_error: skip", files, block_size=block_size)
+    lost = sorted((each.lost_start, each.lost_end) for each in summary.left_out.newest)
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(lost))
+    assert {border for each in lost for border in each} <= {*borders}
+    assert lost[-1][1] == len(content)
+    assert summary.left_out.bytes == sum(end - start for start, end in lost) == len(content) - summary.bytes
+    read = [line for line, start in zip(lines, borders, strict=False) if not any(a <= start < b for a, b in lost)]
+    assert published(tmp_path / "out") == b"".join(read if format == "lines" else [])
+    assert status(str(tmp_path / "journal"), StorageContext.default()).left_out == summary.left_out
 
 
 PIECES = [b"\n", b"\r", b"a", b"bbbb", b'"', b"<t>", b"</t>", b"{}", b"\\", b"\n\n"]
