@@ -155,8 +155,8 @@ def test_only_the_first_block_of_a_growing_file_has_records() -> None:
 @pytest.mark.parametrize("type", ["lines", "escaped_lines", "paragraphs", "regex", "json_lines", "csv"])
 def test_a_header_may_be_a_long_record_up_to_the_end(type: str, compression: str, on_long: str) -> None:
     """The size of the content is not known before: each byte is accounted for all the same."""
-    more = {"regex": {"pattern": "x"}, "csv": {"header": False, "columns": ["a"]}}.get(type, {})
-    format = {"type": type, "skip_header": 1, "max_record": 4, "on_long": on_long, **more}
+    options: dict[str, dict[str, Any]] = {"regex": {"pattern": "x"}, "csv": {"header": False, "columns": ["a"]}}
+    format = {"type": type, "skip_header": 1, "max_record": 4, "on_long": on_long, **options.get(type, {})}
     for content in (b"aaaaaaa", b"aaaaaaa\n", b"a\n", b""):
         accounting = BlockAccounting("", Counter(), lambda reject: None)
         url = f"a{SUFFIX[compression]}"
