@@ -206,7 +206,6 @@ def run(
     ):
         live.asks(watch.stalls)
         live.holds(journal.epoch)
-        finish_reprocess(journal, storage, app.instances)
         placed = PlacedApp.of(app, storage)
         locations = _prepared(app, journal, checkpoint, storage, live, watch)
         controls = RunControls(
@@ -243,6 +242,7 @@ def _follows(app: LogicalPlan, options: RunOptions) -> bool:
 def _prepared(
     app: LogicalPlan, journal: Journal, checkpoint: str, storage: StorageContext, live: LiveRun, watch: DriverWatch
 ) -> RunLocations:
+    finish_reprocess(journal, storage, app.instances)
     with watch.doing("the preparation of the run"):
         locations = prepare(app, journal, checkpoint, storage)
     live.publishes(locations.outputs)
