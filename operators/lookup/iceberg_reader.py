@@ -10,6 +10,7 @@ from dagflow.errors import DagflowError
 from dagflow.storage.context import StorageContext
 from operators.sink.tables.catalog_table import CatalogTable
 from operators.sink.tables.iceberg_catalog import TableCatalog, is_missing, refusals
+from operators.sink.tables.iceberg_scan import WholeScan
 from operators.sink.tables.iceberg_target import columns_of
 
 
@@ -49,4 +50,6 @@ class IcebergReader:
             StorageError: They cannot be read.
         """
         with refusals(self._table):
-            yield from self._handle.scan(selected_fields=tuple(names)).to_arrow().select(list(names)).to_batches()
+            scan = self._handle.scan(selected_fields=tuple(names))
+            read = WholeScan(self._handle.metadata, self._handle.io, scan.projection())
+            yield from read.to_table(scan.plan_files()).select(list(names)).to_batches()

@@ -21,7 +21,6 @@ from pyiceberg.expressions import (
 )
 from pyiceberg.expressions.literals import literal
 from pyiceberg.io import FileIO
-from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile, ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, ManifestGroupPlanner, TableProperties, Transaction
@@ -33,6 +32,7 @@ from dagflow.storage.location import join
 from dagflow.storage.pending import PendingFile
 from operators.sink.tables.catalog_table import DATA
 from operators.sink.tables.iceberg_files import data_file, require_no_deletes
+from operators.sink.tables.iceberg_scan import WholeScan
 from operators.sink.tables.nested_types import with_types
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_partitions import PartitionRows, partitions_of
@@ -138,7 +138,7 @@ def _range_of(keys: pa.Table) -> BooleanExpression:
 def _read(metadata: TableMetadata, io: FileIO, file: DataFile, names: Sequence[str] = ()) -> pa.Table:
     """The rows of a data file with all columns of the table, or some of them."""
     schema: Schema = metadata.schema().select(*names) if names else metadata.schema()
-    found = ArrowScan(metadata, io, schema, AlwaysTrue()).to_table([FileScanTask(file)])
+    found = WholeScan(metadata, io, schema).to_table([FileScanTask(file)])
     return found.select(list(names)) if names else found
 
 
