@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dagflow.api.context import SideData
+from operators.lookup.compared_keys import compared_keys
 from operators.lookup.key_index import KeyIndex
 
 _KEPT = 4
@@ -37,7 +37,7 @@ class LookupTable:
         """The index by some columns, each cast to the type in which it is compared."""
         key = (*names, *kinds)
         if key not in self._indices:
-            columns = [pc.cast(self.column(name), kind) for name, kind in zip(names, kinds, strict=True)]
+            columns = [compared_keys(self.column(name), kind) for name, kind in zip(names, kinds, strict=True)]
             self._indices[key] = KeyIndex(columns)
         return self._indices[key]
 

@@ -20,7 +20,8 @@ from dagflow.errors import DagflowError
 from dagflow.storage.context import StorageContext
 from dagflow.suggestions import did_you_mean
 from operators.aggregate.ordering import with_equal_keys
-from operators.expressions.sql_types import common_type, name_of, normal_type
+from operators.expressions.sql_types import name_of, normal_type
+from operators.lookup.compared_keys import compared_keys, compared_type
 from operators.lookup.key_index import ABSENT, KeyIndex, Positions
 from operators.lookup.kinds import lookup_source
 from operators.lookup.lookup_table import LookupTable, as_bytes, lookup_table
@@ -195,7 +196,7 @@ class Enrich(ColumnOperator[_Join], SideInput):
             return
         columns = self.columns_of(batch)
         join = self.plan_of(columns.schema)
-        keys = [pc.cast(columns.column(i), kind) for i, kind in zip(join.keys, join.kinds, strict=True)]
+        keys = [compared_keys(columns.column(i), kind) for i, kind in zip(join.keys, join.kinds, strict=True)]
         found = join.index.find(keys)
         found, batch = self._without_refused(batch, columns, found, join)
         if self.duplicates == "all":
@@ -273,7 +274,7 @@ class Enrich(ColumnOperator[_Join], SideInput):
                 hint = did_you_mean(name, schema.names) or f"; there are {', '.join(schema.names)}"
                 raise LookupError(f"on: there is no column '{name}'{hint}")
             left, right = normal_type(schema.field(name).type), normal_type(table.field(other).type)
-            kind = common_type(left, right)
+            kind = compared_type(left, right)
             if kind is None or pa.types.is_nested(kind):
                 raise ValueError(
                     f"on: column '{name}' is {name_of(left)} in the records, and '{other}' is {name_of(right)} in "

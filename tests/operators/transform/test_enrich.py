@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,34 @@ def test_keys_of_types_that_are_not_compared_are_an_error(rates: str) -> None:
     """The message says what to do."""
     with pytest.raises(OperatorError, match="column 'id' is bigint in the records, and 'country' is text in table csv"):
         run_operator(Enrich(table=rates, on={"id": "country"}), ORDERS)
+
+
+@pytest.mark.parametrize(
+    ("keys", "table", "wanted"),
+    [
+        (pa.array([0, 253_402_214_400_000_000], pa.timestamp("us")), pa.array([0], pa.timestamp("ns")), [0, None]),
+        (
+            pa.array([-62_135_596_800_000_000, 0], pa.timestamp("us", "UTC")),
+            pa.array([0], pa.timestamp("ns", "Europe/Paris")),
+            [None, 0],
+        ),
+        (pa.array([2**53, 2**53 + 1, 2**63 - 1]), pa.array([2.0**53, float("nan"), 2.0**63]), [0, None, None]),
+        (pa.array([2.0**53, 1.5, 2.0**63]), pa.array([2**53 + 1, 2**53, 2**63 - 1]), [1, None, None]),
+        (pa.array(["1.50", "2.00"]).cast(pa.decimal128(38, 30)), pa.array([2**63 - 1, 2]), [None, 1]),
+        (pa.array([Decimal("46826544.815403642760243794290019401728")]), pa.array([2**63 - 1]), [None]),
+    ],
+)
+def test_a_key_that_the_table_cannot_have_has_no_row(
+    tmp_path: Path, keys: pa.Array, table: pa.Array, wanted: list[int | None]
+) -> None:
+    """It is handled as unmatched says, and numbers are compared exactly."""
+    pq.write_table(pa.table({"k": table, "row": range(len(table))}), tmp_path / "t.parquet")
+    records, properties = RecordBatch(pa.record_batch({"k": keys})), {"table": f"parquet:{tmp_path}", "on": "k"}
+    assert [row["row"] for row in run_operator(Enrich(**properties), records)["output"]] == wanted
+    done = run_operator(Enrich(unmatched="reject", **properties), records)
+    assert [row["row"] for row in done["output"]] == [row for row in wanted if row is not None]
+    assert all("has no row with k" in json.loads(reject)["reason"] for reject in done["errors"])
+    assert len(done["errors"]) == wanted.count(None)
 
 
 def test_a_table_that_is_too_large_is_an_error(rates: str) -> None:
