@@ -198,6 +198,8 @@ FOLLOWED = {
     "put the table there, or name where it is": BEFORE,
     "take fewer columns with the property columns": AGAIN,
     "write it elsewhere, and put it in its place": BEFORE,
+    "write the files anew, with one type in all of them": "operators/lookup/test_united_columns.py::"
+    "test_types_of_which_none_takes_all_values_are_told_with_their_files",
     # tables and checks
     "add the column to the table, or drop it": f"{TABLES}"
     "test_a_new_column_that_a_table_does_not_get_is_added_or_dropped",

@@ -8,18 +8,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from dagflow.errors import DagflowError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_stat import FileStat
+from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.lookup.source import FilesSource
+from operators.lookup.united_columns import UnitedColumns
 from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.content import ContentReader
 from operators.reader.formats import RECORD_FORMATS
 
 
 class CsvSource(FilesSource):
-    """Files of CSV with the same columns.
+    """Files of CSV, whose columns are joined by name.
 
     Args:
         location: The file or directory.
@@ -38,24 +39,22 @@ class CsvSource(FilesSource):
         return RECORD_FORMATS.make({"type": "csv", **self._options})
 
     def columns(self, storage: StorageContext) -> pa.Schema:
-        """The columns of the first file that has rows; without any, those that the options name."""
-        first = next(self._rows(storage), None)
-        if first is not None:
-            return first.schema
-        schema: pa.Schema = self._format().declared_columns().schema
-        return schema
+        """The columns of all files that have rows; without any, those that the options name."""
+        schema: pa.Schema = self._united(storage, self.files(storage)).schema
+        return schema if len(schema) else self._format().declared_columns().schema
 
     def batches(self, storage: StorageContext, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The rows of all files."""
-        for rows in self._rows(storage):
-            missing = [name for name in names if name not in rows.schema.names]
-            if missing:
-                raise DagflowError(f"{self.name} has a file without a column '{missing[0]}'")
-            yield rows.select(list(names))
+        """The rows of all files, with nulls where a file lacks a column."""
+        files = self.files(storage)
+        united = self._united(storage, files)
+        united.require_united(names)
+        for found in files:
+            for rows in self._rows_of(storage, found):
+                yield united.fitted(redacted(found.url), rows, names)
 
-    def _rows(self, storage: StorageContext) -> Iterator[pa.RecordBatch]:
-        for found in self.files(storage):
-            yield from self._rows_of(storage, found)
+    def _united(self, storage: StorageContext, files: Sequence[FileStat]) -> UnitedColumns:
+        firsts = ((redacted(found.url), next(self._rows_of(storage, found), None)) for found in files)
+        return UnitedColumns(self.name, ((file, rows.schema) for file, rows in firsts if rows is not None))
 
     def _rows_of(self, storage: StorageContext, found: FileStat) -> Iterator[pa.RecordBatch]:
         version = FileVersion(found.size_bytes, found.mtime_ns, found.etag, found.file_id)

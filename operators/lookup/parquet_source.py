@@ -13,10 +13,11 @@ from dagflow.storage.file_stat import FileStat
 from dagflow.storage.location import redacted
 from operators.files.python_file import PythonFile
 from operators.lookup.source import FilesSource
+from operators.lookup.united_columns import UnitedColumns
 
 
 class ParquetSource(FilesSource):
-    """Files of Parquet with the same columns.
+    """Files of Parquet, whose columns are joined by name.
 
     Args:
         location: The file or directory.
@@ -26,18 +27,27 @@ class ParquetSource(FilesSource):
         super().__init__("parquet", location, ".parquet")
 
     def columns(self, storage: StorageContext) -> pa.Schema:
-        """The columns of the first file."""
-        with _opened(storage, self.files(storage)[0]) as file:
-            return file.schema_arrow
+        """The columns of all files."""
+        return self._united(storage, self.files(storage)).schema
 
     def batches(self, storage: StorageContext, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """The rows of all files."""
-        for found in self.files(storage):
+        """The rows of all files, with nulls where a file lacks a column."""
+        files = self.files(storage)
+        united = self._united(storage, files)
+        united.require_united(names)
+        for found in files:
             with _opened(storage, found) as file:
-                missing = [name for name in names if name not in file.schema_arrow.names]
-                if missing:
-                    raise DagflowError(f"{redacted(found.url)} has no column '{missing[0]}', as other files have")
-                yield from file.iter_batches(columns=list(names))
+                there = [name for name in names if name in file.schema_arrow.names]
+                for rows in file.iter_batches(columns=there):
+                    yield united.fitted(redacted(found.url), rows, names)
+
+    def _united(self, storage: StorageContext, files: Sequence[FileStat]) -> UnitedColumns:
+        return UnitedColumns(self.name, ((redacted(found.url), _columns(storage, found)) for found in files))
+
+
+def _columns(storage: StorageContext, found: FileStat) -> pa.Schema:
+    with _opened(storage, found) as file:
+        return file.schema_arrow
 
 
 def _opened(storage: StorageContext, found: FileStat) -> pq.ParquetFile:

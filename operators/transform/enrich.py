@@ -25,6 +25,7 @@ from operators.lookup.compared_keys import compared_keys, compared_type
 from operators.lookup.key_index import ABSENT, KeyIndex, Positions
 from operators.lookup.kinds import lookup_source
 from operators.lookup.lookup_table import LookupTable, as_bytes, lookup_table
+from operators.lookup.united_columns import plain_type
 from operators.transform.column_operator import ColumnOperator
 
 _SHOWN_CHARACTERS = 60
@@ -334,7 +335,7 @@ class Enrich(ColumnOperator[_Join], SideInput):
             self._taken(found)
         except DagflowError as error:
             raise LookupError(error.message) from error
-        return pa.schema([(field.name, _plain_type(field.type)) for field in found])
+        return pa.schema([(field.name, plain_type(field.type)) for field in found])
 
     def require_named(self, table: pa.Schema) -> None:
         """Called before a run with the columns of the table: refuse what the text of a property names and it lacks.
@@ -344,20 +345,8 @@ class Enrich(ColumnOperator[_Join], SideInput):
         """
 
 
-def _plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type of a column in records: dictionaries and large types are those that other columns have."""
-    if pa.types.is_dictionary(kind):
-        return _plain_type(kind.value_type)
-    plain: dict[pa.DataType, pa.DataType] = {
-        pa.large_string(): pa.string(),
-        pa.string_view(): pa.string(),
-        pa.large_binary(): pa.binary(),
-    }
-    return plain.get(kind, kind)
-
-
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    return column.cast(_plain_type(column.type))
+    return column.cast(plain_type(column.type))
 
 
 def _with_each_row(batch: RecordBatch, found: Positions, index: KeyIndex) -> tuple[RecordBatch, Positions]:

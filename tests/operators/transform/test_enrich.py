@@ -159,6 +159,14 @@ def test_a_key_that_the_table_cannot_have_has_no_row(
     assert len(done["errors"]) == wanted.count(None)
 
 
+def test_files_of_other_columns_and_types_are_joined_as_one_table(tmp_path: Path) -> None:
+    """As a dataset has them to which a column was added, and one of whose columns has become wider."""
+    pq.write_table(pa.table({"k": pa.array([1], pa.int32()), "v": ["a"]}), tmp_path / "0.parquet")
+    pq.write_table(pa.table({"k": [2**40], "v": ["b"], "w": [1.5]}), tmp_path / "1.parquet")
+    found = run_operator(Enrich(table=f"parquet:{tmp_path}", on="k"), [{"k": 2**40}, {"k": 1}])["output"]
+    assert found == [{"k": 2**40, "v": "b", "w": 1.5}, {"k": 1, "v": "a", "w": None}]
+
+
 def test_a_table_that_is_too_large_is_an_error(rates: str) -> None:
     """It is told before any record is read."""
     with pytest.raises(DagflowError, match="takes more than max_size, 10 bytes, in memory"):
