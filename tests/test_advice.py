@@ -196,6 +196,8 @@ FOLLOWED = {
     "fix the table, name more columns in on": AGAIN,
     "put the checkpoint where all hosts of the cluster": f"{REMEDIES}test_a_checkpoint_goes_on_when_it_is_put_back",
     "put the table there, or name where it is": BEFORE,
+    "rename all but one of them, or name other columns": "operators/transform/test_enrich.py::"
+    "test_a_name_of_several_columns_is_an_error_where_it_is_taken",
     "take fewer columns with the property columns": AGAIN,
     "write it elsewhere, and put it in its place": BEFORE,
     "write the files anew, with one type in all of them": "operators/lookup/test_united_columns.py::"

@@ -23,13 +23,8 @@ class JoinedTable(Enrich):
         Field(description="columns that are the table's for sure, and where"),
     ] = {}  # noqa: RUF012  # a default, which pydantic copies
 
-    def _taken(self, schema: pa.Schema) -> dict[str, str]:
-        """The columns that the query may name.
-
-        Raises:
-            DagflowError: The table lacks a key.
-        """
-        super()._taken(schema)
+    def _added(self, schema: pa.Schema) -> dict[str, str]:
+        """The columns that the query may name."""
         names = schema.names if self.wanted is None else [name for name in schema.names if name in self.wanted]
         return {f"{self.alias}.{name}": name for name in names}
 

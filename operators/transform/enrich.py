@@ -154,7 +154,7 @@ class Enrich(ColumnOperator[_Join], SideInput):
         return as_bytes(table)
 
     def _require_once(self, table: pa.Table) -> None:
-        keys = list(self.on.values())
+        keys = list(dict.fromkeys(self.on.values()))
         counts = with_equal_keys(table.select(keys).drop_null(), keys).group_by(keys).aggregate([([], "count_all")])
         twice = counts.filter(pc.greater(counts.column("count_all"), 1))
         if twice.num_rows:
@@ -171,13 +171,28 @@ class Enrich(ColumnOperator[_Join], SideInput):
         """The columns of the table that are added, by their new names.
 
         Raises:
-            DagflowError: The table lacks one, or one of the keys.
+            DagflowError: The table lacks one, or one of the keys, or has several of the name.
         """
-        for what, names in (("on", self.on.values()), ("columns", (self.columns or {}).values())):
-            for name in names:
-                if name not in schema.names:
-                    hint = did_you_mean(name, schema.names) or f"; there are {', '.join(schema.names)}"
-                    raise DagflowError(f"{what}: {self._source.name} has no column '{name}'{hint}")
+        self._require_columns(schema, "on", self.on.values())
+        self._require_columns(schema, "columns", (self.columns or {}).values())
+        taken = self._added(schema)
+        self._require_columns(schema, "columns", taken.values())
+        return taken
+
+    def _require_columns(self, schema: pa.Schema, what: str, names: Iterable[str]) -> None:
+        for name in names:
+            count = schema.names.count(name)
+            if not count:
+                hint = did_you_mean(name, schema.names) or f"; there are {', '.join(schema.names)}"
+                raise DagflowError(f"{what}: {self._source.name} has no column '{name}'{hint}")
+            if count > 1:
+                raise DagflowError(
+                    f"{what}: {self._source.name} has {count} columns called '{name}'; rename all but one of them, or "
+                    "name other columns"
+                )
+
+    def _added(self, schema: pa.Schema) -> dict[str, str]:
+        """The columns of the table that are added, by their new names, if it has them."""
         if self.columns is not None:
             return self.columns
         return {name: name for name in schema.names if name not in self.on.values()}

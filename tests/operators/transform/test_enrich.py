@@ -167,6 +167,29 @@ def test_files_of_other_columns_and_types_are_joined_as_one_table(tmp_path: Path
     assert found == [{"k": 2**40, "v": "b", "w": 1.5}, {"k": 1, "v": "a", "w": None}]
 
 
+@pytest.mark.parametrize("duplicates", ["fail", "all"])
+def test_two_columns_of_the_records_may_have_one_key(tmp_path: Path, duplicates: str) -> None:
+    """A row has the key if both are equal to it."""
+    pq.write_table(pa.table({"k": [1, 2], "v": [10, 20]}), tmp_path / "t.parquet")
+    operator = Enrich(table=f"parquet:{tmp_path}", on={"a": "k", "b": "k"}, duplicates=duplicates)
+    rows = [{"a": 1, "b": 1}, {"a": 1, "b": 2}, {"a": 2, "b": 2}]
+    assert [row["v"] for row in run_operator(operator, rows)["output"]] == [10, None, 20]
+
+
+def test_a_name_of_several_columns_is_an_error_where_it_is_taken(tmp_path: Path) -> None:
+    """As a key, or as what is added; elsewhere the table is joined."""
+    pq.write_table(
+        pa.table([pa.array([1]), pa.array([2]), pa.array([3])], names=["k", "v", "v"]), tmp_path / "t.parquet"
+    )
+    table = f"parquet:{tmp_path}"
+    with pytest.raises(DagflowError, match=r"columns: table .* has 2 columns called 'v'"):
+        run_operator(Enrich(table=table, on="k"), [{"k": 1}])
+    with pytest.raises(DagflowError, match=r"on: table .* has 2 columns called 'v'"):
+        run_operator(Enrich(table=table, on={"k": "v"}, columns={"other": "k"}), [{"k": 1}])
+    operator = Enrich(table=table, on="k", columns={"other": "k"})
+    assert run_operator(operator, [{"k": 1}])["output"] == [{"k": 1, "other": 1}]
+
+
 def test_a_table_that_is_too_large_is_an_error(rates: str) -> None:
     """It is told before any record is read."""
     with pytest.raises(DagflowError, match="takes more than max_size, 10 bytes, in memory"):
