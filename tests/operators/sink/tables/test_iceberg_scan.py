@@ -20,6 +20,7 @@ from dagflow.testing.operators import run_operator
 from operators.sink.tables.iceberg_scan import WholeScan
 from operators.transform.enrich import Enrich
 from tests.operators.sink.tables.test_iceberg_upserts import ICEBERG, files, handle
+from tests.operators.sink.tables.test_upserted_rows import NAME, catalog_of
 from tests.operators.sink.test_table_writer import columns
 
 PAIR = pa.struct([("x", pa.int32()), ("l", pa.list_(pa.string()))])
@@ -138,3 +139,23 @@ def test_rows_that_others_have_deleted_are_left_out(tmp_path: Path) -> None:
     rows = WholeScan(found.metadata, found.io, found.schema()).to_table([task])
     assert rows["k"].to_pylist() == [n for n in range(140_000) if n not in gone]
     assert rows["v"].to_pylist() == [values[n] for n in range(140_000) if n not in gone]
+
+
+@pytest.mark.parametrize(
+    ("kind", "item"),
+    [
+        (pa.large_list(PAIR), PAIRS[3]),
+        (pa.list_(PAIR, 2), PAIRS[3]),
+        (pa.list_(pa.int32(), 2), 1),
+        (pa.list_(pa.large_list(PAIR), 2), PAIRS),
+    ],
+)
+def test_lists_of_other_layouts_are_read_from_files_of_others(tmp_path: Path, kind: pa.DataType, item: Any) -> None:
+    """Lists of a fixed length and large ones have their nulls."""
+    values = [[item, None], None, [None, item]]
+    columns_there = pa.schema([("k", pa.int64()), ("v", pa.list_(kind.value_type))])
+    catalog_of(tmp_path).create_namespace("shop")
+    catalog_of(tmp_path).create_table(NAME, columns_there)
+    pq.write_table(pa.table({"k": range(3), "v": pa.array(values, kind)}), tmp_path / "theirs.parquet")
+    handle(tmp_path).add_files([str(tmp_path / "theirs.parquet")])
+    assert scan(tmp_path)["v"].to_pylist() == values
