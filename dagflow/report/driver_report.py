@@ -90,10 +90,11 @@ def state_of_all(driver: DriverReport | None, *, is_unfinished: bool) -> str:
         is_unfinished: Whether the journal holds a window that is planned or decided, and not published.
 
     Returns:
-        "running", "stalled", "killed", "failed", "stopped" by a signal, or "completed".
+        "running", "stalled", "failed", "stopped" by a signal, or because the process was killed, or "completed".
     """
     if driver is not None and driver.is_at_work:
         return "running"
-    if driver is not None and driver.state in ("stalled", "killed", "failed", "stopped"):
+    if driver is not None and driver.state in ("stalled", "failed"):
         return driver.state
-    return "stopped" if is_unfinished else "completed"
+    is_cut_short = driver is not None and driver.state in ("stopped", "killed")
+    return "stopped" if is_cut_short or is_unfinished else "completed"

@@ -68,7 +68,7 @@ def reason_against(reading: CheckpointReading) -> str:
     driver = snapshot.driver
     if driver is not None and driver.state in ("stalled", "killed", "failed"):
         return f"{driver.state}: {_first_line(driver.error)}" if driver.error else driver.state
-    if snapshot.state in ("stalled", "killed", "failed"):
+    if snapshot.state in ("stalled", "failed"):
         return snapshot.state
     if driver is not None and driver.is_at_work and driver.stalls:
         return f"stands still: {_first_line(driver.stalls[0])}"

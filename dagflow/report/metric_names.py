@@ -12,8 +12,7 @@ from typing import Literal
 LABELS = ("app", "checkpoint")
 """What every sample says, beside the labels of its metric."""
 
-STATES = ("running", "stalled", "completed", "stopped", "killed", "failed")
-"""All states of the newest run on a checkpoint."""
+STATES = ("running", "stalled", "completed", "stopped", "failed")
 
 
 @dataclass(frozen=True, slots=True)

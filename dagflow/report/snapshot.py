@@ -141,7 +141,7 @@ class RunSnapshot:
 
     Attributes:
         app: The app's name.
-        state: "running", "completed", "stopped" or "failed"; "stalled" and "killed" only of a journal.
+        state: "running", "completed", "stopped" or "failed"; "stalled" only of a journal.
         windows: Windows that were committed.
         files: Files that those windows began: whose first block, or only one, was in them.
         files_in_progress: Files that all runs together have begun and not cut to their end: the next windows go on

@@ -183,7 +183,7 @@ def test_status_reports_a_dead_replay_and_the_next_run_completes_it(
     require_sane(before, *both)
     command = [*ENTRY, "status", f"{root}/journal", "--json"]
     told = subprocess.run(command, check=True, env=environment(), capture_output=True, text=True)
-    assert json.loads(told.stdout)["state"] == "killed", told
+    assert json.loads(told.stdout)["state"] == "stopped", told
     assert "the next run or replay finishes it" in told.stderr
     assert shown(root) == before
     run(load_app(apps["old"]), runtime=InlineRuntime)
