@@ -12,7 +12,8 @@ from typing import Literal
 LABELS = ("app", "checkpoint")
 """What every sample says, beside the labels of its metric."""
 
-STATES = ("running", "stalled", "completed", "stopped", "failed")
+STATES = ("running", "stalled", "completed", "stopped", "killed", "failed")
+"""What the newest run on a checkpoint may be, see RunSnapshot.standing."""
 
 
 @dataclass(frozen=True, slots=True)

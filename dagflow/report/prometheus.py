@@ -53,7 +53,7 @@ def _samples(reading: CheckpointReading) -> Iterator[Sample]:
     if snapshot is None:
         return
     for state in metrics.STATES:
-        yield metrics.STATE, "", (state,), float(snapshot.state == state)
+        yield metrics.STATE, "", (state,), float(snapshot.standing == state)
     if snapshot.driver is not None:
         yield metrics.STARTED, "", (), snapshot.driver.since_ms / 1000
         yield metrics.LAST_BEAT, "", (), snapshot.driver.last_beat_ms / 1000

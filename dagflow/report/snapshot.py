@@ -221,6 +221,12 @@ class RunSnapshot:
     all_runs: RunSnapshot | None = None
 
     @property
+    def standing(self) -> str:
+        """The state, but "killed" where a run that stopped has done so because its process was gone without a word."""
+        is_killed = self.driver is not None and self.driver.state == "killed"
+        return "killed" if is_killed and self.state == "stopped" else self.state
+
+    @property
     def running_bytes(self) -> int:
         """Bytes that the tasks of running windows have read."""
         return sum(window.bytes_read for window in self.running)

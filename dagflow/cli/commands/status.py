@@ -179,7 +179,7 @@ def _describe(summary: RunSnapshot) -> str:
     in_progress = f" ({summary.files_in_progress:,} in progress)" if summary.files_in_progress else ""
     rows = [
         ("app", summary.app),
-        ("state", summary.state),
+        ("state", summary.standing),
         *([] if summary.driver is None else [(summary.driver.command, describe_driver(summary.driver))]),
         ("windows", f"{summary.windows:,} (last planned {summary.last_planned}, committed {summary.last_committed})"),
         ("files", f"{summary.files:,}{in_progress}"),

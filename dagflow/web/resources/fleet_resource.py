@@ -41,7 +41,7 @@ def row_of(checkpoint: Checkpoint) -> dict[str, Any]:
         "id": checkpoint.id,
         "app": snapshot.app,
         "checkpoint": checkpoint.shown_url,
-        "state": standing(snapshot),
+        "state": snapshot.standing,
         "oldest_unpublished_ms": snapshot.oldest_unpublished_ms or None,
         "last_commit_ms": snapshot.last_committed_ms or None,
         "backlog": {
@@ -62,12 +62,6 @@ def row_of(checkpoint: Checkpoint) -> dict[str, Any]:
     }
 
 
-def standing(snapshot: RunSnapshot) -> str:
-    """The state of a snapshot, and "killed" where its process is gone without a word."""
-    is_killed = snapshot.driver is not None and snapshot.driver.state == "killed"
-    return "killed" if is_killed and snapshot.state != "completed" else snapshot.state
-
-
 def adds_up(snapshot: RunSnapshot) -> bool | None:
     """Whether every byte that was read is in a record, a delimiter, a skip or a reject.
 
@@ -86,7 +80,7 @@ def _error_of(reading: CheckpointReading, snapshot: RunSnapshot) -> str:
     driver = snapshot.driver
     if reading.error or driver is None:
         return reading.error
-    if standing(snapshot) == "killed":
+    if snapshot.standing == "killed":
         return f"process {driver.pid} on {driver.host} has ended without a word; the next run goes on where it stopped"
     return driver.error or "; ".join(driver.stalls)
 

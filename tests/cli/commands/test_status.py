@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -122,7 +123,10 @@ def test_the_status_of_a_killed_run_says_so(folder: Path) -> None:
         os.waitid(os.P_PID, dead.pid, os.WEXITED | os.WNOWAIT)
         found = json.loads(invoke("status", "app.yaml", "--json")[1])
         text = invoke("status", "app.yaml")[1]
+        metrics = invoke("metrics", "app.yaml")[1]
     assert (found["state"], found["driver"]["state"], found["driver"]["pid"]) == ("stopped", "killed", dead.pid)
+    assert re.findall(r'^dagflow_run_state{.*state="(.*)"} 1$', metrics, re.MULTILINE) == ["killed"]
+    assert re.search(r"^ *state +killed$", text, re.MULTILINE)
     assert "killed, it ended without a word" in text
     assert run(load_app("app.yaml"), runtime=InlineRuntime).state == "completed"
     assert json.loads(invoke("status", "app.yaml", "--json")[1])["state"] == "completed"
