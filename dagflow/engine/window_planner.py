@@ -169,12 +169,11 @@ class WindowPlanner:
         self._states.require_counts(self._scaling.counts)
         plans = []
         for emission, before in zip(self._prescans.complete_again(emissions), windows, strict=True):
-            index = {**before.control_state.operator_index, **self._control.operator_index}
             plans.append(
                 codec.plan_of(
                     emission,
                     self._prescans.state(),
-                    index,
+                    self._control.operator_index,
                     self._scaling.counts,
                     self._scaling.take_decisions(),
                     self._held.holds,
@@ -195,14 +194,11 @@ class WindowPlanner:
     def plan_rest(self) -> WindowPlan | None:
         """Plan a window that takes all held files; None where there are none.
 
-        It is called when all planned windows are committed. It drops what was emitted and is not planned, and a later
-        run emits that again.
+        It is called when all planned windows are committed. No emitted window may be planned afterwards: a later run
+        emits that again.
         """
         emission = self._control.emit_rest(self._journal.state.next_window_id)
-        if emission is None:
-            return None
-        self._emitted.clear()
-        return self._plan_apart(emission)
+        return None if emission is None else self._plan_apart(emission)
 
     def _plan_apart(self, emission: Emission, closes: Collection[str] = ()) -> WindowPlan:
         """Plan a window in which control operators with state take no part: their states stay as they were planned."""
