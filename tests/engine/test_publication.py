@@ -120,6 +120,24 @@ def test_a_driver_that_was_frozen_before_its_transaction_adds_nothing(
 
 
 @pytest.mark.parametrize("kind", TABLES)
+def test_a_driver_that_tries_again_is_fenced_by_a_run_that_starts_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
+) -> None:
+    """The new run has another marker, so that the table itself cannot refuse the records of the first one."""
+    app, rows = TABLES[kind]
+
+    def start_over() -> None:
+        with_faults(monkeypatch, Faults())
+        work(app(tmp_path, TEXTS), RunOptions(take_over=True, fresh=True))
+        raise StorageError("the store is down", url="faulty")
+
+    with_faults(monkeypatch, InjectedPause(1, start_over))
+    with pytest.raises(FencedError, match="taken over"):
+        work(app(tmp_path, TEXTS))
+    assert rows(tmp_path / "db") == words(TEXTS)
+
+
+@pytest.mark.parametrize("kind", TABLES)
 def test_an_older_copy_of_the_checkpoint_is_refused_with_both_numbers(tmp_path: Path, kind: str) -> None:
     """Before anything runs, and every time."""
     app, rows = TABLES[kind]
