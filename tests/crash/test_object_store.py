@@ -15,6 +15,7 @@ from pyiceberg.exceptions import NoSuchTableError
 
 from dagflow.api.operator import Operator
 from dagflow.engine.run import RunOptions, run
+from dagflow.execution.messages import WindowJob
 from dagflow.plan.groups import grouped
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge, PortRef
@@ -82,10 +83,10 @@ def dying(at: int, moment: Moment) -> Iterator[Faults]:
         S3Location.call = call  # type: ignore[method-assign]  # as above
 
 
-def put_input(root: str) -> None:
-    """Write three objects."""
+def put_input(root: str, first: int = 0) -> None:
+    """Write three objects, whose names are numbers."""
     filesystem, path = S3Client("s3", {}).locate(f"{root}/in")
-    filesystem.pipe({f"{path}/{number}.log": content for number, content in enumerate(LINES)})
+    filesystem.pipe({f"{path}/{number}.log": content for number, content in enumerate(LINES, first)})
 
 
 def published(root: str) -> dict[str, bytes]:
@@ -129,6 +130,27 @@ def test_after_a_death_at_any_request_the_bucket_holds_every_record_once(s3_root
         complete(bucket_app(root))
         assert published(root) == expected
         assert uploads(root) == []
+
+
+def test_uploads_of_a_dead_run_end_when_their_names_are_published(s3_root: str) -> None:
+    """A run that follows its input has no end at which it would look for them, and a bucket charges for them."""
+    put_input(s3_root)
+    with dying(0, "before") as faults, contextlib.suppress(InjectedCrash):
+
+        def die(window: WindowJob) -> None:
+            faults.is_dead = window.window_id == 2
+
+        run(bucket_app(s3_root), runtime=lambda program: InlineRuntime(program, before=die))
+    dead = {each["UploadId"] for each in uploads(s3_root)}
+    put_input(s3_root, first=3)
+    seen: list[set[str]] = []
+
+    def look(window: WindowJob) -> None:
+        seen.append({each["UploadId"] for each in uploads(s3_root)} & dead)
+
+    run(bucket_app(s3_root), runtime=lambda program: InlineRuntime(program, before=look))
+    assert dead
+    assert (seen[0], seen[-1]) == (dead, set())
 
 
 def table_app(root: str, database: Path) -> LogicalPlan:

@@ -90,6 +90,22 @@ def test_after_an_error_a_journal_takes_nothing_more(quick_path: Path) -> None:
             act()
 
 
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_after_an_interrupted_write_a_journal_takes_nothing_more(quick_path: Path, moment: Moment) -> None:
+    """What came of it is not known here: the next driver reads that, and goes on behind it."""
+    store = StorageContext.default().objects(str(quick_path))
+    faults = Faults(moment=moment)
+    interrupted = Journal.open(faults.store(store), app="toy")
+    faults.at = faults.calls + 1
+    with pytest.raises(InjectedCrash):
+        interrupted.append(WindowPlan(1))
+    faults.is_dead = False
+    with pytest.raises(JournalError, match="takes no more records after: a write that was interrupted"):
+        interrupted.append(WindowPlan(2))
+    planned = {"before": 0, "after": 1}[moment]
+    assert Journal.open(store, app="toy").state.last_planned == planned
+
+
 def test_of_drivers_that_start_together_one_goes_on(quick_path: Path) -> None:
     """Freeze a starting driver before each durable call, let another start: exactly one of them can append."""
     for at in range(1, 20):

@@ -15,10 +15,14 @@ from dagflow.engine.run import RuntimeFactory, run
 from dagflow.errors import DagflowError, OperatorError
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.spec.app_spec import KeyedPartition
+from operators.reader.block_reader import BlockReader
 from operators.sink.record_writer import RecordWriter
+from operators.splitter.splitter import FileSplitterInput
+from operators.transform.record_filter import RecordFilter
 from tests.engine.dags import FirstByte, Suffix, Texts, by_partition, dag, files, lines
 from tests.engine.sample_app import Source
 from tests.execution.sample_operators import DropComments, Lines, Sample
+from tests.operators.splitter.driving import write
 
 TEXTS = [b"aa ab ba", b"ca", b"", b"ac bb " * 20, b"dd a b", b"#x e"]
 WORDS = b" ".join(TEXTS).split()
@@ -48,6 +52,27 @@ def test_equal_keys_meet_in_one_partition(tmp_path: Path, runtime: RuntimeFactor
     parts = by_partition(tmp_path / "out")
     homes = Counter(letter for words in parts.values() for letter in {word[:1] for word in words})
     assert len(parts) > 1 and set(homes.values()) == {1}
+
+
+def test_a_block_without_records_is_known_behind_a_key(tmp_path: Path) -> None:
+    """It has no key, and any partition makes its file, as where nothing is partitioned."""
+    for number, text in enumerate([b"#a\n", b"b\n", b"#c\n"]):
+        write(tmp_path / "in" / str(number), text)
+    app = dag(
+        tmp_path,
+        {
+            "source": FileSplitterInput(files=[str(tmp_path / "in")], pack_bytes=0),
+            "lines": (BlockReader(), 2),
+            "kept": (RecordFilter(drop={"prefix": "#"}), "parallel"),
+            "writer": (RecordWriter(path=str(tmp_path / "out"), file_name="block"), KeyedPartition(FirstByte(), 1)),
+        },
+        [
+            *("source.blocks_metadata_output lines.blocks_metadata_input", "lines.messages kept.input"),
+            "kept.output writer.input",
+        ],
+    )
+    run(app, runtime=InlineRuntime)
+    assert list(files(tmp_path / "out").values()) == [b"", b"b\n", b""]
 
 
 def test_tuples_find_their_partition_by_an_attribute(tmp_path: Path, runtime: RuntimeFactory) -> None:

@@ -108,3 +108,32 @@ def test_a_log_that_is_compressed_slowly_goes_on_behind_what_was_read(tmp_path: 
         assert published(tmp_path) == lines[: 900 if share == 1 else 200]
     assert run(app, RunOptions(), runtime=InlineRuntime).left_out.ranges == 0
     assert published(tmp_path) == lines
+
+
+def test_a_log_that_is_gone_between_two_blocks_goes_on_behind_them(tmp_path: Path) -> None:
+    """The record across them was read with the first of the two."""
+    app = app_over(tmp_path, "block_size: 100, blocks_threshold: 2, pack_bytes: 0")
+    lines = [b"line %02d of many" % number for number in range(40)]
+    log = write(tmp_path / "in" / "app.log", b"".join(line + b"\n" for line in lines))
+    run(app, RunOptions(), runtime=at_window(2, lambda: rename_into_directory(log)))
+    for _ in range(2):
+        run(app, RunOptions(), runtime=InlineRuntime)
+    assert published(tmp_path) == lines
+
+
+@pytest.mark.parametrize("splitter", ["pack_bytes: 0", "unterminated: wait"], ids=["does not grow", "may grow"])
+def test_the_rest_of_a_compressed_log_is_one_block_under_any_name(tmp_path: Path, splitter: str) -> None:
+    """The name that it has when it is back does not say that it is compressed."""
+    app, log = app_over(tmp_path, f"block_size: 200, {splitter}"), tmp_path / "in" / "app.log"
+    lines = [b"line %04d of %x" % (number, number**7) for number in range(1, 201)]
+    write(log, b"".join(line + b"\n" for line in lines[:100]))
+    last = run(app, RunOptions(), runtime=InlineRuntime).last_planned
+    log.unlink()
+    compressed, aside = log.with_name("app.log.gz"), tmp_path / "aside"
+    write(compressed, gzip.compress(b"".join(line + b"\n" for line in lines)))
+    run(app, RunOptions(), runtime=at_window(last + 1, lambda: compressed.rename(aside)))
+    assert published(tmp_path) == lines[:100]
+    aside.rename(log.with_name("old"))
+    for _ in range(2):
+        run(app, RunOptions(), runtime=InlineRuntime)
+    assert published(tmp_path) == lines
