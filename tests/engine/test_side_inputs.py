@@ -10,7 +10,9 @@ import pytest
 from dagflow import InputPort, Operator, OutputPort
 from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import RunOptions, run
+from dagflow.engine.window_runner import WINDOWS_IN_FLIGHT
 from dagflow.errors import OperatorError
+from dagflow.execution.messages import WindowJob
 from dagflow.journal.reader import read_window
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
@@ -122,3 +124,20 @@ def test_a_table_that_did_not_change_is_copied_once(tmp_path: Path) -> None:
     store = StorageContext.default().objects(str(tmp_path / "journal"))
     plans = [read_window(store, window_id).plan for window_id in (1, 2, 3)]
     assert len({plan.side_inputs["enrich"] for plan in plans}) == 1
+
+
+def test_copies_go_with_the_windows_that_needed_them(tmp_path: Path) -> None:
+    """A run that follows its input has no end at which it would remove them."""
+    for number in range(9):
+        add_input(tmp_path, number)
+    put_table(tmp_path, "v")
+    present: list[int] = []
+
+    def replace(window: WindowJob) -> None:
+        present.append(len(copies(tmp_path)))
+        put_table(tmp_path, f"v{window.window_id}")
+
+    run(app(tmp_path), runtime=lambda program: InlineRuntime(program, before=replace))
+    assert len(present) == 9
+    assert len({version for seen in versions(tmp_path).values() for version in seen}) == 9
+    assert max(present) <= WINDOWS_IN_FLIGHT + 1

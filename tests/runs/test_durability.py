@@ -15,6 +15,7 @@ from dagflow.engine.run import run
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.pending import Durability
 from tests.engine.sample_app import app_of, published, words
+from tests.engine.table_app import delta_app, delta_rows
 
 TEXTS = [b"a b", b"c", b"d e", b"f"]
 
@@ -56,3 +57,23 @@ def test_every_output_is_synced_where_a_power_loss_counts(
     assert any("/journal/" in path for path in syncs.paths), "the journal is always synced"
     if durability == "process":
         assert not any(path.startswith(out) for path in syncs.paths)
+
+
+@pytest.mark.parametrize(("durability", "entries"), [("process", 0), ("power", 2)])
+def test_every_transaction_is_synced_where_a_power_loss_counts(
+    tmp_path: Path, durability: Durability, entries: int
+) -> None:
+    """The library that writes the log of a Delta table leaves that to the system."""
+    app = delta_app(tmp_path, TEXTS)
+    app = replace(app, attributes=replace(app.attributes, durability=durability))
+    syncs = Syncs()
+    before = sys.getprofile()
+    sys.setprofile(syncs)
+    try:
+        run(app, runtime=InlineRuntime)
+    finally:
+        sys.setprofile(before)
+    assert delta_rows(tmp_path / "db") == words(TEXTS)
+    log = tmp_path / "db" / "_delta_log"
+    synced = {path for path in syncs.paths if path.startswith(f"{log}/")}
+    assert synced == {str(log / f"{version:020}.json") for version in range(entries)}

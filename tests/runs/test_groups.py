@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from dagflow.api.transactions import Target
 from dagflow.engine import target_access
 from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import RunOptions, run
@@ -26,7 +28,9 @@ from dagflow.report.manifest import WindowManifest, window_manifest
 from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
-from dagflow.testing.faults import Faults, InjectedCrash
+from dagflow.storage.pending import PendingFile
+from dagflow.testing.faults import Faults, FaultyTarget, InjectedCrash
+from operators.sink.table_writer import TableWriter
 from operators.sink.tables.table_groups import GroupLimits, TableGroups
 from tests.engine.sample_app import words
 from tests.engine.table_app import TEXTS, FaultyWriter, app, delta_rows, with_faults, work
@@ -221,6 +225,33 @@ def test_columns_that_do_not_go_together_are_refused_before_their_window(tmp_pat
     run(grouped(typed_app(tmp_path, [number, text], on_type_change="fail")), runtime=InlineRuntime)
     rows = DeltaTable(str(tmp_path / "table")).to_pyarrow_table().to_pylist()
     assert sorted((row["n"], row["m"]) for row in rows) == [(1, None), (2, None), (3, "new")]
+
+
+def test_a_target_is_asked_about_a_window_with_what_waits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What it takes alone, and not together with held rows, is refused before it is held; the group can be merged."""
+
+    class Strict(FaultyTarget):
+        def check(self, files: Sequence[PendingFile]) -> None:
+            if len({file.facts.schema for file in files if file.facts is not None}) > 1:
+                raise DagflowError("a transaction takes files of the same columns")
+
+    def strict(self: FaultyWriter, storage: StorageContext) -> Target | None:
+        target = TableWriter.transaction_target(self, storage)
+        return None if target is None else Strict(target, Faults())
+
+    def app_of(texts: list[bytes]) -> LogicalPlan:
+        more = {"metadata_columns": "window"} if len(texts) > 2 else {}
+        writer = FaultyWriter(table=f"delta:{tmp_path / 'db'}", **more)
+        return grouped(app(tmp_path, texts, table=writer))
+
+    die_in_window(tmp_path, app_of(MORE[:2]), 2)
+    assert state_of(tmp_path).last_committed == 1
+    with monkeypatch.context() as patch, pytest.raises(DagflowError, match="takes files of the same columns"):
+        patch.setattr(FaultyWriter, "transaction_target", strict)
+        work(app_of(MORE))
+    assert {held.window_id for held in state_of(tmp_path).held.waiting["table"]} == {1}
+    work(app_of(MORE))
+    assert delta_rows(tmp_path / "db") == words(MORE)
 
 
 def test_a_column_that_parquet_cannot_hold_is_refused_before_it_is_held(tmp_path: Path) -> None:
