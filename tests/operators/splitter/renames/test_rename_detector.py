@@ -410,3 +410,15 @@ def test_a_hard_link_to_a_file_that_grew_is_a_file_of_its_own(tmp_path: Path) ->
     os.link(log, log.with_name("b"))
     assert found == lives.scan() == [b"1", b"2"]
     lives.close()
+
+
+def test_of_two_links_to_a_renamed_file_one_is_the_file(tmp_path: Path) -> None:
+    """The other one is a file of its own, as two links always are."""
+    log = write(tmp_path / "in" / "app.log", b"1\n")
+    lives = Lives(tmp_path)
+    found = lives.scan()
+    log.rename(log.with_name("b"))
+    os.link(log.with_name("b"), log.with_name("c"))
+    assert found == lives.scan(2) == [b"1"]
+    assert lives.counts["files_renamed"] == 1
+    lives.close()
