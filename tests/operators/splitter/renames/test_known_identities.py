@@ -64,3 +64,16 @@ def test_recent_identities_are_those_of_the_running_scan(monkeypatch: pytest.Mon
     assert known.may_have(np.arange(9)).all()
     known.begin_scan()
     assert known.are_recent(range(9)) == set()
+
+
+def test_a_filter_is_made_anew_when_there_are_more_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full one would take every new file for known, and each would be looked for in the index."""
+    monkeypatch.setattr(known_identities, "RECENT_FILES", 64)
+    monkeypatch.setattr(known_identities, "LEAST_BITS", 8)
+    known = KnownIdentities(index := FileIndex())
+    for first in range(0, 4000, 50):
+        known.begin_scan()
+        known.add(numbers := np.arange(first, first + 50))
+        index.record_all([b"/%d" % number for number in numbers], numbers, numbers, numbers, 1, numbers)
+    assert known.may_have(np.arange(4000)).all()
+    assert known.may_have(np.arange(10_000, 20_000)).mean() < 0.005
