@@ -19,6 +19,7 @@ from dagflow.engine.run import RunOptions
 from dagflow.errors import DagflowError, JournalError, ReplacedFilesGoneError, StorageError
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.backends.local.pending import LocalPendingFiles
 from dagflow.testing.faults import Faults, InjectedCrash, crashing_disk
 from operators.sink.record_writer import RecordWriter
 from tests.crash.restored import restored_afterwards
@@ -169,6 +170,24 @@ def test_a_decided_replay_is_taken_back_where_the_files_are_gone_by_then(
     work(make(tmp_path, [*TEXTS, b"h"]))
     assert rows_of(tmp_path / "db") == sorted([*words(TEXTS), b"h", b"other"])
     assert not list(tmp_path.rglob(".dagflow-pending/*"))
+
+
+def test_what_a_replay_has_made_goes_when_it_is_taken_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """With the decision, and not with the next run, which may never come."""
+    work(delta_app(tmp_path, TEXTS))
+
+    def die(*arguments: object) -> None:
+        raise InjectedCrash("died")
+
+    with monkeypatch.context() as patch, contextlib.suppress(InjectedCrash):
+        patch.setattr(LocalPendingFiles, "publish", die)
+        replay(today(delta_app(tmp_path, TEXTS)), [1])
+    assert list(tmp_path.rglob(".dagflow-pending/*/*"))
+    changed_by_others(tmp_path / "db")
+    with pytest.raises(ReplacedFilesGoneError, match="it shows none of what the replay has made"):
+        work(delta_app(tmp_path, TEXTS))
+    assert not list(tmp_path.rglob(".dagflow-pending/*"))
+    assert delta_rows(tmp_path / "db") == sorted([*words(TEXTS), b"other"])
 
 
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
