@@ -136,6 +136,28 @@ def test_state_in_segments_is_read_back_and_cleared_away(tmp_path: Path) -> None
         segment_store.INLINE_BYTES = inline
 
 
+def test_segments_that_nothing_names_go_while_a_run_goes_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A run that follows its input has no next one that would clear them away."""
+    monkeypatch.setattr(segment_store, "INLINE_BYTES", 0)
+    app = keyed_app(tmp_path, Deduplicator(), by_record(2))
+    source = app.operators["source"].operator
+    assert isinstance(source, Source)
+    source.texts = [b"%d %d" % (number, number + 1) for number in range(60)]
+    last_named: dict[str, int] = {}
+    ages: list[int] = []
+
+    def look(window: WindowJob) -> None:
+        journal = tmp_path / "journal"
+        named = str(to_json(load(STORAGE.objects(str(journal))).state.committed_state))
+        present = {path.name for path in (journal / "segments").glob("*")}
+        last_named.update({name: window.window_id for name in present if name in named})
+        ages.extend(window.window_id - last_named[name] for name in present & last_named.keys())
+
+    run(app, runtime=lambda program: InlineRuntime(program, before=look))
+    assert max(last_named.values()) > 3 * segment_store.KEPT_WINDOWS
+    assert 0 < max(ages) <= segment_store.KEPT_WINDOWS + 2
+
+
 def test_segments_of_an_operator_in_a_module_lie_beside_all_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
