@@ -296,8 +296,8 @@ _EXPECTED = {
     "less_than": "less than {lt}",
     "too_short": "at least {min_length} of them",
     "too_long": "at most {max_length} of them",
-    "string_too_short": "text of {min_length} characters or more",
-    "string_too_long": "text of at most {max_length} characters",
+    "string_too_short": "text of length {min_length} or more",
+    "string_too_long": "text of length {max_length} or less",
     "string_pattern_mismatch": "text that matches {pattern}",
 }
 """What was expected, by pydantic's type of error."""

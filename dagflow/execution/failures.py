@@ -43,6 +43,9 @@ _OTHERS_CODE = tuple(
 )
 """Where code lies that is not the author's."""
 
+_PACKAGES = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
+"""Directories of installed packages, which may also be those of another environment or of the user."""
+
 _COMPILED = (".pyx", ".pxi", ".pxd")
 """Ends of the names of Cython's files, which are relative to a directory that was elsewhere."""
 
@@ -162,10 +165,14 @@ def line_of(error: BaseException) -> str:
     Where the author's code called a library that raised, it is the line with that call.
     """
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        is_others = frame.filename.startswith((*_OTHERS_CODE, "<")) or frame.filename.endswith(_COMPILED)
-        if frame.line and not is_others:
+        if frame.line and not _is_others(frame.filename):
             return f"{_short_path(frame.filename)}:{frame.lineno}: {frame.line}"
     return ""
+
+
+def _is_others(file: str) -> bool:
+    is_installed = file.startswith((*_OTHERS_CODE, "<")) or any(folder in file for folder in _PACKAGES)
+    return is_installed or file.endswith(_COMPILED)
 
 
 def _short_path(path: str) -> str:

@@ -353,14 +353,14 @@ FAILURES = [
 
 _Wrong = list[tuple[dict[str, Any], str]]
 _TEXT: _Wrong = [
-    ({"keep_delimiter": "maybe"}, "valid boolean"),
-    ({"max_record": 0}, "greater than or equal to 1"),
+    ({"keep_delimiter": "maybe"}, "expected true or false; got"),
+    ({"max_record": 0}, "expected at least 1; got"),
     ({"on_long": "drop"}, "'fail', 'skip', 'cut' or 'reject'"),
-    ({"skip_header": -1}, "greater than or equal to 0"),
+    ({"skip_header": -1}, "expected at least 0; got"),
 ]
 _LINES: _Wrong = [
     *_TEXT,
-    ({"delimiter": ""}, "at least 1 character"),
+    ({"delimiter": ""}, "expected text of length 1 or more; got"),
     ({"encoding": "utf-99"}, "encoding 'utf-99' is not one that Python knows"),
     ({"encoding": "utf-8", "on_bad_bytes": "ignore"}, "'fail', 'replace' or 'reject'"),
     ({"read_ahead": False}, "no longer has the option 'read_ahead'"),
@@ -370,15 +370,15 @@ _WRONG: dict[str, _Wrong] = {
     "lines": [*_LINES, ({"delimeter": "x"}, "did you mean 'delimiter'")],
     "escaped_lines": [
         *_LINES,
-        ({"escape": "ab"}, "at most 1 character"),
+        ({"escape": "ab"}, "expected text of length 1 or less; got"),
         ({"escape": "|", "delimiter": "||"}, "is part of the delimiter"),
-        ({"unescape": 3}, "valid boolean"),
+        ({"unescape": 3}, "expected true or false; got"),
     ],
     "csv": [
         *_TEXT,
-        ({"delimiter": "::"}, "at most 1 character"),
+        ({"delimiter": "::"}, "expected text of length 1 or less; got"),
         ({"quote": ","}, "must be different characters"),
-        ({"escape": "\u00e4"}, "should match pattern"),
+        ({"escape": "\u00e4"}, "expected text that matches"),
         ({"header": False}, "columns must be given where there is no header"),
         ({"columns": {"a": "int65"}}, "there is no type 'int65'"),
         ({"columns": {"a": {"type": "int64", "format": "%d"}}}, "the type 'int64' takes no format"),
@@ -394,7 +394,7 @@ _WRONG: dict[str, _Wrong] = {
     "regex": [*(({"pattern": "x", **wrong}, message) for wrong, message in _TEXT), ({"pattern": "("}, "pattern")],
     "fixed": [
         ({}, "needs option 'length'"),
-        ({"length": 0}, "greater"),
+        ({"length": 0}, "expected at least 1; got"),
         ({"length": 1, "tail": "eat"}, "'reject', 'keep'"),
     ],
     "length_prefixed": [
@@ -402,11 +402,15 @@ _WRONG: dict[str, _Wrong] = {
         ({"byte_order": "middle"}, "'little' or 'big'"),
         ({"max_record": "many"}, "'many' is not a size"),
     ],
-    "whole_file": [({"columns": 5}, "boolean"), ({"max_record": 0}, "greater"), ({"on_long": "cut"}, "'fail', 'skip'")],
+    "whole_file": [
+        ({"columns": 5}, "expected true or false; got"),
+        ({"max_record": 0}, "expected at least 1; got"),
+        ({"on_long": "cut"}, "'fail', 'skip'"),
+    ],
     "xml": [
         ({}, "needs option 'tag'"),
-        ({"tag": "a b"}, "should match pattern"),
-        ({"tag": "a", "max_record": 0}, "greater"),
+        ({"tag": "a b"}, "expected text that matches"),
+        ({"tag": "a", "max_record": 0}, "expected at least 1; got"),
     ],
 }
 MISUSES = [({"type": name, **options}, message) for name, wrong in _WRONG.items() for options, message in wrong]

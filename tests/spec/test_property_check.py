@@ -135,7 +135,7 @@ def test_an_empty_path_is_refused(tmp_path: Path, operator: str, name: str, show
     """It would be the working directory; one that comes from an empty variable was not meant so."""
     value = f'[a, "{given}"]' if "[" in shown else f'"{given}"'
     text = f"name: x\noperators:\n  x: {{class: {operator}, properties: {{{name}: {value}}}}}\n"
-    expected = f"operator 'x' ({operator}), property '{shown}': expected text of 1 characters or more, got"
+    expected = f"operator 'x' ({operator}), property '{shown}': expected text of length 1 or more, got"
     assert any(expected in found for found in problems_of(tmp_path, text))
 
 
