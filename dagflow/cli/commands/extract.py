@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,6 +54,8 @@ def command(settings: Settings, directory: str, path: str | None, target: str | 
         if target is not None:
             with translated(target, "create"):
                 sink = stack.enter_context(Path(target).open("xb"))
+        elif sys.stdout is None:  # the caller closed it
+            sink = stack.enter_context(Path(os.devnull).open("wb"))
         else:
             sink = sys.stdout.buffer  # type: ignore[assignment]  # a BinaryIO too
         try:

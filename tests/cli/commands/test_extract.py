@@ -51,6 +51,14 @@ def test_what_does_not_fit_is_an_error_and_no_bug(tmp_path: Path) -> None:
     assert (ran.returncode, "No space left" in ran.stderr, "bug" in ran.stderr) == (1, True, False)
 
 
+def test_nothing_is_wrong_where_stdout_is_closed(tmp_path: Path) -> None:
+    """The original goes nowhere, and the exit code is the answer."""
+    directory = published(tmp_path / "out", {"a": b"x"})
+    command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "dagflow.cli", "extract", str(directory), "a"]
+    ran = subprocess.run(command, stderr=subprocess.PIPE, check=False)
+    assert (ran.returncode, ran.stderr) == (0, b"")
+
+
 def test_no_piece_of_an_original_is_left_behind(tmp_path: Path) -> None:
     """Where writing fails, the file that was begun goes."""
     directory = published(tmp_path / "out", {"a": b"x" * 4_000_000})
