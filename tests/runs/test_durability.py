@@ -12,6 +12,7 @@ from types import FrameType
 import pytest
 
 from dagflow.engine.run import run
+from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.pending import Durability
 from tests.engine.sample_app import app_of, published, words
@@ -34,13 +35,8 @@ class Syncs:
             self.paths.append(os.readlink(f"/proc/self/fd/{number}"))
 
 
-@pytest.mark.parametrize(("durability", "synced_files"), [("process", 0), ("power", 4)])
-def test_every_output_is_synced_where_a_power_loss_counts(
-    tmp_path: Path, durability: Durability, synced_files: int
-) -> None:
-    """Under power each pending file, and the directory of each published one; under process neither."""
-    app = app_of(tmp_path, TEXTS)
-    app = replace(app, attributes=replace(app.attributes, durability=durability))
+def synced_by(app: LogicalPlan) -> list[str]:
+    """Run an app; returns what it has synced."""
     syncs = Syncs()
     before = sys.getprofile()
     sys.setprofile(syncs)
@@ -48,15 +44,26 @@ def test_every_output_is_synced_where_a_power_loss_counts(
         run(app, runtime=InlineRuntime)
     finally:
         sys.setprofile(before)
+    return syncs.paths
+
+
+@pytest.mark.parametrize(("durability", "synced_files"), [("process", 0), ("power", 4)])
+def test_every_output_is_synced_where_a_power_loss_counts(
+    tmp_path: Path, durability: Durability, synced_files: int
+) -> None:
+    """Under power each pending file, and the directory of each published one; under process neither."""
+    app = app_of(tmp_path, TEXTS)
+    app = replace(app, attributes=replace(app.attributes, durability=durability))
+    paths = synced_by(app)
     assert published(tmp_path) == words(TEXTS)
     out = str(tmp_path / "out")
-    pending = [path for path in syncs.paths if re.fullmatch(rf"{out}/.dagflow-pending/[^/]+/[0-9a-f]{{32}}", path)]
+    pending = [path for path in paths if re.fullmatch(rf"{out}/.dagflow-pending/[^/]+/[0-9a-f]{{32}}", path)]
     # Four words in two partitions of two windows.
     assert len(pending) == synced_files
-    assert syncs.paths.count(out) >= synced_files
-    assert any("/journal/" in path for path in syncs.paths), "the journal is always synced"
+    assert paths.count(out) >= synced_files
+    assert any("/journal/" in path for path in paths), "the journal is always synced"
     if durability == "process":
-        assert not any(path.startswith(out) for path in syncs.paths)
+        assert not any(path.startswith(out) for path in paths)
 
 
 @pytest.mark.parametrize(("durability", "entries"), [("process", 0), ("power", 2)])
@@ -66,14 +73,8 @@ def test_every_transaction_is_synced_where_a_power_loss_counts(
     """The library that writes the log of a Delta table leaves that to the system."""
     app = delta_app(tmp_path, TEXTS)
     app = replace(app, attributes=replace(app.attributes, durability=durability))
-    syncs = Syncs()
-    before = sys.getprofile()
-    sys.setprofile(syncs)
-    try:
-        run(app, runtime=InlineRuntime)
-    finally:
-        sys.setprofile(before)
+    paths = synced_by(app)
     assert delta_rows(tmp_path / "db") == words(TEXTS)
     log = tmp_path / "db" / "_delta_log"
-    synced = {path for path in syncs.paths if path.startswith(f"{log}/")}
+    synced = {path for path in paths if path.startswith(f"{log}/")}
     assert synced == {str(log / f"{version:020}.json") for version in range(entries)}

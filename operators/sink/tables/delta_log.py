@@ -19,7 +19,7 @@ from operators.sink.tables.base import Table
 from operators.sink.tables.merged_columns import require_same_partitioning
 from operators.sink.tables.nested_types import with_types
 from operators.sink.tables.partition_fields import PartitionField
-from operators.sink.tables.table_columns import plain_schema
+from operators.sink.tables.table_columns import has_fraction, plain_schema
 from operators.sink.tables.upserted_rows import require_keys
 
 logger = logging.getLogger(__name__)
@@ -169,14 +169,10 @@ def rows_of(handle: DeltaTable, names: Sequence[str] | None = None) -> pa.Table:
     columns = columns_of(handle)
     wanted = [*columns.names] if names is None else [*names]
     # Of such a number in a partition, deltalake tells pyarrow another text: 0.-5 for -0.5.
-    if not any(_is_fraction(columns.field(name).type) for name in handle.metadata().partition_columns):
+    if not any(has_fraction(columns.field(name).type) for name in handle.metadata().partition_columns):
         return handle.to_pyarrow_table(columns=wanted)
     schema = pa.schema([columns.field(name) for name in wanted])
     return with_types(pa.table(handle.scan(columns=wanted)), schema)
-
-
-def _is_fraction(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_decimal(kind) and kind.scale)
 
 
 def require_writable(table: Table, handle: DeltaTable) -> None:

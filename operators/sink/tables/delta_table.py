@@ -13,6 +13,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted, scheme_of
 from operators.sink.tables.base import Table, TableShape
 from operators.sink.tables.partition_fields import PartitionField
+from operators.sink.tables.table_columns import has_fraction
 
 
 class DeltaTable(Table):
@@ -52,7 +53,7 @@ class DeltaTable(Table):
         """Refuse partitions by numbers with a fraction: of -0.5 deltalake's merge makes 0.-5, which no reader takes."""
         for name in (field.column for field in partition_by if self.upsert_by):
             kind = columns.field(name).type if name in columns.names else None
-            if kind is not None and pa.types.is_decimal(kind) and kind.scale:
+            if kind is not None and has_fraction(kind):
                 raise ValueError(
                     f"upsert_by: the table is partitioned by '{name}', which is {kind}, and deltalake would make the "
                     "table unreadable with a negative number; take another column for partition_by, or one in which a "

@@ -13,6 +13,11 @@ from operators.rescued_values import RESCUED
 from operators.sink.tables.nested_types import ColumnTypes, exact_type, nullable_type, table_type, with_required
 
 
+def has_fraction(kind: pa.DataType) -> bool:
+    """Whether numbers of a type are decimals with digits behind the point."""
+    return bool(pa.types.is_decimal(kind) and kind.scale)
+
+
 def without_large(kind: pa.DataType) -> pa.DataType:
     """Text and bytes as one type each, however long a column of them may be; for table_type()."""
     return {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}.get(kind, kind)
