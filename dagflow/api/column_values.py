@@ -88,7 +88,7 @@ def column_of(name: object, values: Sequence[Any]) -> pa.Array:
         if values and type(values[0]) is str and (array := pa.array(values)).type == pa.string():
             # Arrow takes no other kind for text, and most columns are text.
             return array
-    except pa.ArrowException:
+    except (pa.ArrowException, UnicodeEncodeError):
         pass  # the same error, or a better one, comes below
     _require_one_kind(where, values)
     try:
@@ -146,6 +146,8 @@ def _require_in_lists(where: str, values: Sequence[Any]) -> None:
 
 
 def _elements(value: Any) -> Any:
+    if isinstance(value, np.ndarray) and not value.ndim:
+        return ()  # no list, which Arrow refuses
     # All elements of an array are of one kind: to make an object of each would take long.
     return value[:1] if isinstance(value, np.ndarray) and value.dtype != object else value
 

@@ -14,7 +14,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timezone
+from datetime import datetime, timedelta, timezone
 from decimal import MAX_PREC, Context, Decimal
 from enum import Enum
 from typing import Any, ClassVar
@@ -234,10 +234,20 @@ def key_bytes(key: Key) -> bytes:
     return b"" if key is None else str(key).encode("utf-8", "surrogateescape")
 
 
+def instant_of(moment: datetime) -> timedelta | None:
+    """The time from the beginning of year 1 in UTC, which is less than 0 for some times of year 1; None without a zone.
+
+    Times with zones are the same instant where these are equal. Python's own comparison says otherwise in the hour that
+    a zone repeats (PEP 495), and the first and last times of its calendar cannot be written in UTC.
+    """
+    offset = moment.utcoffset()
+    return None if offset is None else moment.replace(tzinfo=None) - datetime.min - offset
+
+
 def _hashed_bytes(key: Key) -> bytes:
     """The bytes that a key is hashed by: equal keys have equal bytes, whatever their types and time zones."""
-    if isinstance(key, datetime) and key.utcoffset() is not None:
-        key = key.astimezone(UTC)
+    if isinstance(key, datetime) and (instant := instant_of(key)) is not None:
+        return str(instant).encode()
     return key_bytes(key)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, NoReturn
 
 import msgspec
 from msgspec import msgpack
 
+from dagflow.api.partitioning import instant_of
 from dagflow.errors import cut_text, text_of
 
 _MAX_SHOWN = 200
@@ -40,7 +41,8 @@ class Difference:
 def difference(given: Any, restored: Any, path: str = "") -> Difference | None:
     """The first part of a value that is another one after it was written and read; None where all parts are equal.
 
-    A NaN is equal to a NaN, unless it is a key. Times with time zones are equal if they are the same instant.
+    A NaN is equal to a NaN, unless it is a key or in a set. Times with time zones are equal if they are the same
+    instant.
 
     Args:
         given: The value that was written.
@@ -66,9 +68,8 @@ def _are_equal(given: Any, restored: Any) -> bool:
         return False
     if isinstance(given, float | Decimal) and isinstance(restored, float | Decimal):
         return bool(given != given and restored != restored)
-    if isinstance(given, datetime) and isinstance(restored, datetime) and given.tzinfo and restored.tzinfo:
-        # In the hour that a time zone repeats, a time of that zone equals no time of another one (PEP 495).
-        return given.astimezone(UTC) == restored.astimezone(UTC)
+    if isinstance(given, datetime) and isinstance(restored, datetime) and (instant := instant_of(given)) is not None:
+        return instant == instant_of(restored)
     return False
 
 
@@ -83,9 +84,12 @@ def _parts(given: Any, restored: Any) -> Iterable[tuple[str, Any, Any]] | None:
         return None
     if is_dataclass(given):
         names = [each.name for each in fields(given) if each.compare]
-        return [(f".{name}", getattr(given, name), getattr(restored, name)) for name in names]
-    # A class without a comparison of its own has nothing that could tell.
-    return [] if getattr(type(given), "__eq__", None) is object.__eq__ else None
+    elif isinstance(given, msgspec.Struct):
+        names = [*given.__struct_fields__]
+    else:
+        # A class without a comparison of its own has nothing that could tell.
+        return [] if getattr(type(given), "__eq__", None) is object.__eq__ else None
+    return [(f".{name}", getattr(given, name), getattr(restored, name)) for name in names]
 
 
 def shown(value: Any) -> str:
@@ -117,7 +121,7 @@ def encode_values(values: Mapping[Any, Any], value_type: Any) -> bytes:
         raise
     if not _are_equal(held, restored):
         for key, value, other in zip(values, held, restored, strict=True):
-            if (found := difference(value, other)) is not None:
+            if not _are_equal(value, other) and (found := difference(value, other)) is not None:
                 _refuse(key, value_type, str(found))
     return data
 

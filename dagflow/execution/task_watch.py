@@ -156,7 +156,7 @@ class TaskWatch:
         self._send(structs.replace(told, seconds=seconds, is_over=True, stack=""))
 
     def _is_of_task(self, thread: threading.Thread) -> bool:
-        return thread.ident not in self._threads_before and thread is not threading.current_thread()
+        return thread.ident not in self._threads_before and thread.ident != threading.get_ident()
 
     def _end(self, found: StallNotice) -> None:
         with self._ending:

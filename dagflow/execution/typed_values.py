@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import types
 
 _CLASSES: Sequence[tuple[Callable[[pa.DataType], bool], type]] = (
@@ -55,7 +56,7 @@ def _typed(values: Sequence[Any], kind: pa.DataType) -> pa.Array | None:
         return _nested(values, kind, classes)
     if not classes <= {class_of(kind)}:
         return None
-    with contextlib.suppress(pa.ArrowInvalid, OverflowError):
+    with contextlib.suppress(pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
         if types.is_temporal(kind):
             return _temporal(values, kind)
         array = pa.array(values, kind)
@@ -87,7 +88,7 @@ def _nested(values: Sequence[Any], kind: pa.DataType, classes: set[type]) -> pa.
     if classes != {list} or not (types.is_list(kind) or types.is_large_list(kind) or types.is_map(kind)):
         return None
     parts = [*itertools.chain.from_iterable(value for value in values if value is not None)]
-    # A border that is null makes the list before it null.
+    # A border that is null makes the list that begins there null.
     ends = itertools.accumulate(0 if value is None else len(value) for value in values)
     borders = [None if value is None else end - len(value) for value, end in zip(values, ends, strict=True)]
     borders.append(len(parts))
@@ -96,11 +97,11 @@ def _nested(values: Sequence[Any], kind: pa.DataType, classes: set[type]) -> pa.
             return None
         keys = _typed([key for key, _ in parts], kind.key_type)
         items = _typed([item for _, item in parts], kind.item_type)
-        if keys is None or items is None or keys.null_count:
+        if keys is None or items is None or keys.null_count or _lacks(items, kind.item_field):
             return None
         return pa.MapArray.from_arrays(pa.array(borders, pa.int32()), keys, items, kind)
     elements = _typed(parts, kind.value_type)
-    if elements is None:
+    if elements is None or _lacks(elements, kind.value_field):
         return None
     if types.is_large_list(kind):
         return pa.LargeListArray.from_arrays(pa.array(borders, pa.int64()), elements, kind)
@@ -113,10 +114,15 @@ def _structs(values: Sequence[Any], kind: pa.StructType) -> pa.Array | None:
     found = set(itertools.chain.from_iterable(value for value in values if value is not None))
     if not found <= set(names) or len(set(names)) < len(names) or not fields:
         return None
-    members = []
+    members, is_there = [], pa.array([value is not None for value in values])
     for field in fields:
         member = _typed([None if value is None else value.get(field.name) for value in values], field.type)
-        if member is None:
+        if member is None or _lacks(member.filter(is_there), field):
             return None
         members.append(member)
-    return pa.StructArray.from_arrays(members, fields=fields, mask=pa.array([value is None for value in values]))
+    return pa.StructArray.from_arrays(members, fields=fields, mask=pc.invert(is_there))
+
+
+def _lacks(values: pa.Array, field: pa.Field) -> bool:
+    """Whether there are nulls where a field allows none: Arrow does not look."""
+    return bool(values.null_count) and not field.nullable

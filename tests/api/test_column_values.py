@@ -103,6 +103,8 @@ def test_what_an_error_advises_about_kinds_helps() -> None:
         ([{"v": 1}, {"v": 2**63}], "column 'v': record 2 has a value that fits no type with the others"),
         ([{"v": 1.5}, {"v": 2**53 + 1}], "column 'v': a record has a value that fits no type with the others: Integer"),
         ([{"v": "a"}, {"v": b"a"}], "column 'v': record 2 has bytes where an earlier one has str"),
+        ([{"v": "\udcff"}], "column 'v': record 1 has a value that fits no type with the others: 'utf-8' codec"),
+        ([{"v": None}, {"v": np.array(5)}], "column 'v': record 2 has a value that fits no type with the others"),
         ([{"v": 1}, {3: 2}], "column 3: record 2 has a key of type int; name each column with a str"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
@@ -95,6 +95,15 @@ def test_one_instant_is_one_key_in_every_time_zone(instant: datetime) -> None:
     forms = {canonical(key) for key in keys}
     assert forms == {instant}
     assert forms.isdisjoint(map(canonical, set(INSTANTS) - {instant}))
+
+
+def test_the_first_and_last_times_are_keys_too() -> None:
+    """In UTC they would be before the first year, or behind the last one."""
+    first = [datetime(1, 1, 1, hour, tzinfo=timezone(timedelta(hours=hour + 1))) for hour in (0, 1)]
+    assert first[0] == first[1]
+    last = datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-2)))
+    partitions = partitions_of_keys([*first, last], 1000)
+    assert partitions[0] == partitions[1] != partitions[2]
 
 
 def test_a_timestamp_is_shown_with_the_offset_of_its_zone() -> None:

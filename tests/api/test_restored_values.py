@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import msgspec
 import pytest
 
 from dagflow.api.restored_values import decode_values, difference, encode_values
@@ -23,6 +24,12 @@ class Point:
 
     x: Any
     y: Any = None
+
+
+class Measured(msgspec.Struct):
+    """A number."""
+
+    value: float
 
 
 class Odd:
@@ -43,6 +50,7 @@ EQUAL: list[tuple[Any, Any]] = [
     (Decimal("NaN"), Decimal("NaN")),
     ([1, {"a": (math.nan,)}], [1, {"a": (float("nan"),)}]),
     (Point(math.nan, [Point(2)]), Point(float("nan"), [Point(2)])),
+    (Measured(math.nan), Measured(float("nan"))),
     (REPEATED.astimezone(ZoneInfo("Europe/Paris")), REPEATED),
 ]
 

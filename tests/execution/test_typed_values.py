@@ -45,6 +45,14 @@ def test_members_that_a_value_lacks_are_null() -> None:
     assert array.to_pylist() == [{"x": 1, "t": None}, {"x": None, "t": None}]
 
 
+def test_a_null_may_stand_for_a_struct_whose_member_is_required() -> None:
+    """It is the member of a struct that is there that must be there."""
+    kind = pa.struct([pa.field("x", pa.int64(), nullable=False)])
+    array = with_type([None, {"x": 1}], kind)
+    assert array is not None
+    assert (array.type, array.to_pylist()) == (kind, [None, {"x": 1}])
+
+
 @pytest.mark.parametrize(
     ("kind", "values"),
     [
@@ -61,6 +69,10 @@ def test_members_that_a_value_lacks_are_null() -> None:
         (pa.map_(pa.string(), pa.int8()), [[("a", 1, 2)]]),
         (pa.map_(pa.string(), pa.int8()), [[(None, 1)]]),
         (pa.map_(pa.string(), pa.int8()), [{"a": 1}]),
+        (pa.list_(pa.field("item", pa.int64(), nullable=False)), [[None]]),
+        (pa.map_(pa.string(), pa.field("value", pa.int64(), nullable=False)), [[("a", None)]]),
+        (pa.struct([pa.field("x", pa.int64(), nullable=False)]), [{"x": None}]),
+        (pa.list_(pa.string()), [["\udcff"]]),
     ],
 )
 def test_nested_values_that_would_lose_something_are_not_made(kind: pa.DataType, values: list[Any]) -> None:
