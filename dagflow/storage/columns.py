@@ -52,8 +52,12 @@ def borders_of(values: pa.BinaryArray | pa.StringArray) -> npt.NDArray[np.int32]
     return np.frombuffer(values.buffers()[1], np.int32)[values.offset :][: len(values) + 1]
 
 
-def flags_of(column: pa.BooleanArray) -> npt.NDArray[np.bool_]:
+def flags_of(column: pa.BooleanArray | pa.ChunkedArray) -> npt.NDArray[np.bool_]:
     """The flags of a column without nulls."""
+    if not len(column):
+        return np.empty(0, bool)
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
     return _bits(column.buffers()[1], column.offset, len(column))
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagflow.storage.columns import binary_column, positions_in
+from dagflow.storage.columns import binary_column, flags_of, positions_in
 from operators.files.compression import COMPRESSIONS
 
 MAX_SHIFTS = 3
@@ -167,7 +167,8 @@ def _with_lower_numbers(start: _Names, compressed: npt.NDArray[np.integer]) -> _
     numbers = np.fromiter(map(int, ends), np.int64, len(ends))
     lower = [numbers - 1 - shift for shift in range(MAX_SHIFTS + 1)]
     lower += [np.full(len(numbers), lowest) for lowest in _LOWEST_NUMBERS]
-    is_lower = np.concatenate([(each >= 0) & (each < numbers) for each in lower])
+    # The number of a year is none that a file was given by so many rotations.
+    is_lower = np.concatenate([(each >= 0) & (each < numbers) & (numbers - each <= MOST_SHIFTS) for each in lower])
     pairs = np.concatenate([stem_of * _NUMBERS_A_STEM + each for each in lower])[is_lower]
     asked, positions = np.unique(pairs, return_inverse=True)
     stem_names = distinct.to_pylist()
@@ -178,7 +179,7 @@ def _with_lower_numbers(start: _Names, compressed: npt.NDArray[np.integer]) -> _
 
 
 def _matches(names: pa.Array | pa.ChunkedArray, pattern: str) -> npt.NDArray[np.bool_]:
-    return np.array(pc.match_substring_regex(names, pattern).to_pylist(), bool)
+    return flags_of(pc.match_substring_regex(names, pattern))
 
 
 def _above(path: bytes) -> bytes:

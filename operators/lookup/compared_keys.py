@@ -1,4 +1,7 @@
-"""Keys of records and of a table in one type, in which exactly those are equal that are equal as they came."""
+"""Keys of records and of a table in one type, in which exactly those are equal that are equal as they came.
+
+But decimals with digits behind the point are compared with doubles as doubles, which round them.
+"""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from dagflow.errors import DagflowError
 from operators.expressions.sql_types import as_decimal, normal_type
+from operators.sink.tables.nested_types import nulls_of, of_parts, parts_of, table_type
 from operators.sink.tables.type_widening import common_type
 
 
@@ -68,7 +69,7 @@ class UnitedColumns:
             DagflowError: A value has no place in the type of its column.
         """
         columns = [
-            self._cast(file, name, rows.column(name)) if name in rows.schema.names else pa.nulls(len(rows), kind)
+            self._cast(file, name, rows.column(name)) if name in rows.schema.names else nulls_of(len(rows), kind)
             for name, kind in ((name, self._types[name]) for name in names)
         ]
         return pa.RecordBatch.from_arrays(columns, names=list(names))
@@ -82,7 +83,7 @@ class UnitedColumns:
         except pa.ArrowInvalid as error:
             raise _refusal(
                 f"{self._table}: column '{name}' is {values.type} in {file}, with values that {kind} does not have, "
-                f"which it is because of {self._files[name]}: {error}"
+                f"the type that takes those of the other files: {error}"
             ) from error
 
 
@@ -94,7 +95,19 @@ def _united(kind: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     """The type that takes the values of two; None where there is none, or only one that rounds them."""
     if kind == other:
         return kind
-    kind, other = plain_type(kind), plain_type(other)
+    kind, other = table_type(kind, plain_type), table_type(other, plain_type)
+    own, others = ({part.name: part.type for part in parts_of(each)} for each in (kind, other))
+    if not own or not others or kind.id != other.id:
+        return _united_values(kind, other)
+    parts = []
+    for name in {**own, **others}:
+        if (found := _united(own.get(name, pa.null()), others.get(name, pa.null()))) is None:
+            return None
+        parts.append(pa.field(name, found))
+    return of_parts(kind, parts)
+
+
+def _united_values(kind: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     if (common := common_type(kind, other)) is not None:
         return common
     for digits, number in ((kind, other), (other, kind)):

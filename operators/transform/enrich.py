@@ -20,7 +20,7 @@ from dagflow.errors import DagflowError
 from dagflow.storage.context import StorageContext
 from dagflow.suggestions import did_you_mean
 from operators.aggregate.ordering import with_equal_keys
-from operators.expressions.sql_types import name_of, normal_type
+from operators.expressions.sql_types import MAX_DIGITS, name_of, normal_type
 from operators.lookup.compared_keys import compared_keys, compared_type
 from operators.lookup.key_index import ABSENT, KeyIndex, Positions
 from operators.lookup.kinds import lookup_source
@@ -289,6 +289,12 @@ class Enrich(ColumnOperator[_Join], SideInput):
             if name not in schema.names:
                 hint = did_you_mean(name, schema.names) or f"; there are {', '.join(schema.names)}"
                 raise LookupError(f"on: there is no column '{name}'{hint}")
+            for key in (schema.field(name), table.field(other)):
+                if pa.types.is_decimal(key.type) and key.type.precision > MAX_DIGITS:
+                    # What has no place in these digits would match nothing.
+                    raise ValueError(
+                        f"on: column '{key.name}' is {key.type}, and keys have {MAX_DIGITS} digits at most"
+                    )
             left, right = normal_type(schema.field(name).type), normal_type(table.field(other).type)
             kind = compared_type(left, right)
             if kind is None or pa.types.is_nested(kind):

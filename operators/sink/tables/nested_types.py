@@ -37,7 +37,7 @@ def nullable_type(kind: pa.DataType) -> pa.DataType:
 
 def either_type(kind: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     """The type that takes the values of two types, which differ in what is required; None where more differs."""
-    own, others = _parts(kind), _parts(other)
+    own, others = parts_of(kind), parts_of(other)
     if not own or kind.id != other.id or [part.name for part in own] != [part.name for part in others]:
         return kind if kind == other else None
     parts = []
@@ -45,19 +45,19 @@ def either_type(kind: pa.DataType, other: pa.DataType) -> pa.DataType | None:
         if (found := either_type(part.type, another.type)) is None:
             return None
         parts.append(pa.field(part.name, found, part.nullable or another.nullable))
-    return _of_parts(kind, parts)
+    return of_parts(kind, parts)
 
 
 def _rebuilt(kind: pa.DataType, leaf: ColumnTypes, is_nullable: Callable[[pa.Field], bool]) -> pa.DataType:
     if pa.types.is_dictionary(kind):
         return _rebuilt(kind.value_type, leaf, is_nullable)
-    if not (pa.types.is_struct(kind) or _parts(kind)):
+    if not (pa.types.is_struct(kind) or parts_of(kind)):
         return leaf(kind)
-    parts = [pa.field(part.name, _rebuilt(part.type, leaf, is_nullable), is_nullable(part)) for part in _parts(kind)]
-    return _of_parts(kind, parts)
+    parts = [pa.field(part.name, _rebuilt(part.type, leaf, is_nullable), is_nullable(part)) for part in parts_of(kind)]
+    return of_parts(kind, parts)
 
 
-def _parts(kind: pa.DataType) -> list[pa.Field]:
+def parts_of(kind: pa.DataType) -> list[pa.Field]:
     """The members of a struct, the items of a list, or keys and values of a map; the latter have one name in all."""
     types = pa.types
     if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind) or types.is_list_view(kind):
@@ -67,7 +67,8 @@ def _parts(kind: pa.DataType) -> list[pa.Field]:
     return list(kind) if types.is_struct(kind) else []
 
 
-def _of_parts(kind: pa.DataType, parts: Sequence[pa.Field]) -> pa.DataType:
+def of_parts(kind: pa.DataType, parts: Sequence[pa.Field]) -> pa.DataType:
+    """A nested type of the kind of another one with other parts, see parts_of(); all lists become those of Parquet."""
     if pa.types.is_map(kind):
         return pa.map_(parts[0].with_nullable(False), parts[1])
     return pa.struct(parts) if pa.types.is_struct(kind) else pa.list_(parts[0])
@@ -91,10 +92,10 @@ def with_required(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
     if pa.types.is_struct(kind):
         parts = [_member(column, part, field, name) for part, field in zip(column.flatten(), kind, strict=True)]
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=column.is_null())
-    parts = _parts(kind)
+    parts = parts_of(kind)
     if pa.types.is_map(kind):
         # Of lists there are functions that heed slices, and leave out what lies behind a null.
-        column = column.cast(pa.list_(pa.struct(_parts(column.type))))
+        column = column.cast(pa.list_(pa.struct(parts_of(column.type))))
     lengths = column.value_lengths().fill_null(0).to_numpy()
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
     values = column.flatten()

@@ -105,3 +105,8 @@ def test_a_compressed_name_is_suspected_where_a_lower_number_is_known(before: st
     path = b"/var/log/app.log.99.gz"
     assert rotated([path], {f"/var/log/{before}".encode()}.intersection).tolist() == [True]
     assert rotated([path], {b"/var/log/app.log.100"}.intersection).tolist() == [False]
+
+
+def test_the_number_of_a_year_counts_no_rotations() -> None:
+    """Each such name would be looked up under numbers that it never had."""
+    assert rotated([b"/var/app-2026.gz"], {b"/var/app-0"}.intersection).tolist() == [False]

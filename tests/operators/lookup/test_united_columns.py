@@ -71,10 +71,27 @@ def test_types_of_which_none_takes_all_values_are_told_with_their_files(tmp_path
 
 
 def test_a_value_that_would_be_rounded_is_an_error(tmp_path: Path) -> None:
-    """It says of what type the column is, and by which file."""
+    """It says of what type the column is, and in which file."""
     source = parquet(tmp_path, pa.table({"k": [1], "v": [2**53 + 1]}), pa.table({"k": [1], "v": [0.5]}))
-    with pytest.raises(DagflowError, match=r"'v' is int64 in .*/0.parquet, with values that double .*/1.parquet: "):
+    with pytest.raises(DagflowError, match=r"'v' is int64 in .*/0.parquet, with values that double .* files: "):
         values(source)
+
+
+def test_members_are_not_rounded_either(tmp_path: Path) -> None:
+    """By itself Arrow makes doubles of them."""
+    exact, rounded = (pa.table({"v": [[{"a": each}]]}) for each in (Decimal("12345678901234567890.12"), 1.5))
+    with pytest.raises(DagflowError, match=r"column 'v' is list<.*> in .*/0.parquet and list<.*> in .*/1.parquet"):
+        values(parquet(tmp_path, exact, rounded))
+
+
+def test_members_are_null_where_a_file_lacks_them(tmp_path: Path) -> None:
+    """Though the other file requires them, or has no such column."""
+    one = pa.struct([pa.field("a", pa.int64(), nullable=False)])
+    two = pa.struct([*one, pa.field("b", pa.int64(), nullable=False)])
+    first = pa.table({"v": pa.array([{"a": 1}], one), "w": pa.array([{"a": 1}], one)})
+    source = parquet(tmp_path, first, pa.table({"v": pa.array([{"a": 2, "b": 3}], two)}))
+    assert values(source) == [{"a": 1, "b": None}, {"a": 2, "b": 3}]
+    assert values(source, "w") == [{"a": 1}, None]
 
 
 def test_what_a_file_of_parquet_lacks_is_null(tmp_path: Path) -> None:

@@ -131,6 +131,14 @@ def test_keys_of_types_that_are_not_compared_are_an_error(rates: str) -> None:
         run_operator(Enrich(table=rates, on={"id": "country"}), ORDERS)
 
 
+def test_keys_of_more_digits_than_are_compared_are_an_error(tmp_path: Path) -> None:
+    """They would have no row, though the table has it."""
+    key = pa.array([Decimal(10) ** 37], pa.decimal256(60, 10))
+    pq.write_table(pa.table({"k": key, "v": [1]}), tmp_path / "t.parquet")
+    with pytest.raises(OperatorError, match=r"column 'k' is decimal256\(60, 10\), and keys have 38 digits at most"):
+        run_operator(Enrich(table=f"parquet:{tmp_path}", on="k"), RecordBatch(pa.record_batch({"k": key})))
+
+
 @pytest.mark.parametrize(
     ("keys", "table", "wanted"),
     [
