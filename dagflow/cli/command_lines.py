@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dagflow.engine.run import RunOptions
 from dagflow.runtime.cores import usable_cores
-from dagflow.secret_names import HIDDEN, assigns_secret, is_secret
+from dagflow.spec.shown_text import shown_value
 from dagflow.storage.location import redacted
 
 
@@ -66,5 +66,4 @@ def _settings(overrides: Sequence[str], options: RunOptions) -> list[str]:
 
 
 def _veiled(setting: str, name: str, value: str) -> str:
-    is_hidden = is_secret(name, value) or assigns_secret(value)
-    return f"{setting}={HIDDEN if is_hidden else redacted(value)}"
+    return f"{setting}={shown_value(name, value)}"

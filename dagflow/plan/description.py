@@ -13,7 +13,7 @@ from dagflow.api.operator import Operator
 from dagflow.api.properties import Tuning, property_model
 from dagflow.journal.app_facts import CHECKSUM_MARK, AppFacts, OperatorFacts
 from dagflow.plan.logical import LogicalPlan, OperatorNode
-from dagflow.secret_names import HIDDEN, SHORTEST_SECRET
+from dagflow.secret_names import HIDDEN, SHORTEST_SECRET, is_secret_flag, is_secret_option
 from dagflow.spec.shown_text import shown_value
 
 
@@ -57,10 +57,10 @@ def _operator_facts(app: LogicalPlan, node: OperatorNode, secrets: Mapping[str, 
     policy = None if spec is None or spec.partitioner is None else spec.partitioner
     partition = "" if node.partition is None else str(node.partition)
     if policy is not None:
-        partition += f" {policy.policy_class.__qualname__} {_plain(dict(policy.properties), secrets)}"
+        partition += f" {policy.policy_class.__qualname__} {property_fact('', dict(policy.properties), secrets)}"
     return OperatorFacts(
         _kind(type(node.operator)),
-        {name: _plain(value, secrets, name) for name, value in given.items()},
+        {name: property_fact(name, value, secrets) for name, value in given.items()},
         partition.strip(),
         node.is_control,
         sorted(name for name, field in fields.items() if any(isinstance(each, Tuning) for each in field.metadata)),
@@ -71,21 +71,42 @@ def _kind(cls: type[Operator]) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
-def _plain(value: Any, secrets: Mapping[str, str], name: str = "") -> Any:
-    """The value of a property of this name as a JSON value, without secrets and what comes from the environment."""
+def property_fact(name: str, value: Any, secrets: Mapping[str, str]) -> Any:
+    """The value of a property as a JSON value, with checksums in the place of secrets and of values of the environment.
+
+    Args:
+        name: The property.
+        value: Its value.
+        secrets: The values of the environment, each with its reference.
+    """
     if value is None or isinstance(value, bool | int | float):
         is_shown = value is None or shown_value(name, str(value)) == str(value)
         return value if is_shown else _shown(name, str(value), secrets)
     if isinstance(value, str):
         return _shown(name, value, secrets)
     if isinstance(value, Mapping):
-        return {str(key): _plain(each, secrets, str(key)) for key, each in value.items()}
+        is_headers = name.lower() == "headers"
+        return {
+            str(key): _hidden(each, secrets)
+            if is_headers and is_secret_option(str(key))
+            else property_fact(str(key), each, secrets)
+            for key, each in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [_plain(each, secrets, name) for each in value]
+        return [
+            _hidden(each, secrets) if is_secret_flag(str(before)) else property_fact(name, each, secrets)
+            for before, each in zip(("", *value), value, strict=False)
+        ]
     # Apps that are made without YAML hold objects; those that are made by it, dates at most.
     members = getattr(value, "__dict__", None)
-    own = {each: _plain(held, secrets, each) for each, held in (members or {}).items() if not each.startswith("_")}
+    held = {each: part for each, part in (members or {}).items() if not each.startswith("_")}
+    own = {each: property_fact(each, part, secrets) for each, part in held.items()}
     return {type(value).__qualname__: own} if members is not None else _shown(name, str(value), secrets)
+
+
+def _hidden(value: Any, secrets: Mapping[str, str]) -> str:
+    text = str(value)
+    return _veiled(text, secrets) if text in secrets else _checked(HIDDEN, text)
 
 
 def _shown(name: str, text: str, secrets: Mapping[str, str]) -> str:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote, quote_plus
 
-from dagflow.secret_names import SHORTEST_SECRET, is_secret_option
+from dagflow.secret_names import SHORTEST_SECRET, is_secret_name
 
 _SEPARATORS = re.compile(r"[/?&=#.:]")
 _SHORTEST_TOKEN = 16
@@ -35,7 +35,7 @@ class Redactor:
         self._quotes = {
             part: reference
             for value, reference in shown.items()
-            if is_secret_option(reference)
+            if is_secret_name(reference)
             for part in _telltales(value, _QUOTE)
             if part not in references
         }

@@ -16,8 +16,9 @@ from dagflow.spec.yaml_text import behind_key, flow
 from dagflow.testing.app_cases import Actual
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_PROPERTY = re.compile(r"(?:\s+|(?<=\s)#[^\r\n]*)*([&!][^\s,\[\]{}]*)")
-_SPACE = re.compile(r"(?:\s+|(?<=\s)#[^\r\n]*)*")
+# Possessive, as the white space and comments of a text can be divided in very many ways.
+_SPACE = re.compile(r"(?:\s++|(?<=\s)#[^\r\n]*+)*+")
+_PROPERTY = re.compile(rf"{_SPACE.pattern}([&!][^\s,\[\]{{}}]*)")
 _COMMENT = re.compile(r"[ \t]+#[^\r\n]*")
 _BLOCK_HEADER = re.compile(r"[|>][-+0-9]*([ \t]+#[^\r\n]*)?")
 

@@ -24,7 +24,9 @@ from dagflow.engine.preview_port import find_port
 from dagflow.engine.reprocessor import why_not_again, why_not_reprocessed
 from dagflow.errors import AppError, DagflowError, PlanError
 from dagflow.execution.state_codec import StateCodec
+from dagflow.journal.app_facts import without_checksums
 from dagflow.journal.reader import read_state_with_roots
+from dagflow.plan.description import property_fact
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.report.app_changes import app_changes
@@ -70,8 +72,10 @@ def _operator(app: LogicalPlan, node: OperatorNode) -> dict[str, Any]:
 
 
 def _shown(name: str, value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
-    text = shown_value(name, text)
+    if isinstance(value, dict | list | tuple):
+        text = without_checksums(json.dumps(property_fact(name, value, {}), ensure_ascii=False))
+    else:
+        text = shown_value(name, value if isinstance(value, str) else json.dumps(value, default=str))
     return text if len(text) <= _MOST_TEXT else f"{text[:_MOST_TEXT]}…"
 
 

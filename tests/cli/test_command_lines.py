@@ -29,6 +29,7 @@ def test_no_secret_is_repeated() -> None:
     assert "hush" not in command
     assert "--set 'source.password=***'" in command
     words = ["source.dsn=host=db pw=hush", "source.passphrase=hush", "source.headers={X-Api-Key: hush}"]
+    words += ["source.dsn=jdbc:redis://u:hush@h/0", "source.note=see https://u:hush@h"]
     assert "hush" not in resume_command("a.yaml", words, RunOptions())
 
 

@@ -26,7 +26,10 @@ streams:
   kept: {from: filter.output, to: own.input}
   end: {from: own.output, to: writer.input}
 """
-SECRETS = "{password: hush-1, uri: 'ftp://me:hush-1@host/a', options: {token: hush-1}}"
+SECRETS = (
+    "{password: hush-1, uri: 'ftp://me:hush-1@host/a', options: {token: hush-1}, headers: {X-Key: hush-1}, "
+    "command: [send, --token, hush-1]}"
+)
 MODULE = """\
 from dagflow import InputPort, Operator, OutputPort
 
@@ -101,12 +104,15 @@ def test_changed_code_is_told(tmp_path: Path) -> None:
         ("password: hush-1", "password: '${PREFIX}'", "own.password: *** -> ${PREFIX}"),
         ("me:hush-1@host", "me:hush-2@host", "own.uri: ftp://***@host/a has another value"),
         ("{token: hush-1}", "{token: hush-2}", 'own.options: {"token": "***"} has another value'),
+        ("{X-Key: hush-1}", "{X-Key: hush-2}", 'own.headers: {"X-Key": "***"} has another value'),
+        ("--token, hush-1", "--token, hush-2", 'own.command: ["send", "--token", "***"] has another value'),
     ],
 )
 def test_a_secret_in_the_file_is_not_remembered(tmp_path: Path, old: str, new: str, change: str) -> None:
     """That it has changed is told by its checksum."""
     app = APP.replace("told_ops.Own", f"told_ops.Own, properties: {SECRETS}")
     module = MODULE.replace("    input =", "    password: str\n    uri: str\n    options: dict[str, str]\n    input =")
+    module = module.replace("    input =", "    headers: dict[str, str]\n    command: list[str]\n    input =")
     (tmp_path / "told_ops.py").write_text(module)
     facts = []
     for text in (app, app.replace(old, new)):

@@ -76,6 +76,13 @@ def test_a_part_is_replaced_only_of_what_is_named_a_credential() -> None:
     assert redact("hunt for /data/logs/app in /data/logs/web/1") == "hunt for /data/logs/app in ${LOGS}/1"
 
 
+def test_a_name_with_such_letters_is_no_credential() -> None:
+    """A column that is a key, an author and Kansas are none."""
+    redact = Redactor({"customer_id": "${KEY_COLUMN}", "Jane Austen": "${AUTHOR}", "/data/kansas": "${KANSAS_DIR}"})
+    assert redact("customer_name by Austen in /data/iowa") == "customer_name by Austen in /data/iowa"
+    assert redact("customer_id") == "${KEY_COLUMN}"
+
+
 def test_a_key_is_hidden_line_by_line() -> None:
     """Each line that code prints becomes a message of its own."""
     redact = Redactor({"-----BEGIN-----\nMIISeCrEtAAAA\nQQ==\n": "${PEM}"})

@@ -91,6 +91,12 @@ def test_what_differs_is_replaced_and_all_else_stays() -> None:
     yaml.safe_load(AFTER)
 
 
+def test_a_value_far_behind_its_tag_is_found() -> None:
+    """White space can be divided in more ways than could be tried."""
+    text = f"expect: !!str\n{' ' * 400}hello\n"
+    assert updated(text, [Actual(("expect",), "bye")]) == (text.replace("hello", "bye"), 1)
+
+
 def test_what_an_alias_or_a_merge_key_gives_is_left() -> None:
     """It may be right for the other place."""
     text = "a: &a {x: 1, y: 2}\nb: {<<: *a}\nc: *a\n"
