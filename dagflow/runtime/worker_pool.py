@@ -32,8 +32,9 @@ from dagflow.runtime.worker_server import Job, Reply, ServerSetup
 LOOK_EVERY_S = 1.0
 """How often a silent process is looked at."""
 
-_FATAL = re.compile(r"Fatal Python error: ([^\n]+)")
-"""What Python's faulthandler leaves of a process that dies by a signal of its own making."""
+_FATAL = re.compile(r"(?:Fatal Python error: )+([^\n]+)")
+"""What Python's faulthandler leaves of a process that dies by a signal of its own making; where two die at the same
+moment, the beginnings of both may come first."""
 
 Priority = tuple[float, ...]
 

@@ -151,6 +151,12 @@ HARMLESS: dict[str, Callable[[], object]] = {
 """What a task survives."""
 
 
+def die_beside_another() -> None:
+    """Leave what two processes that die by a signal at the same moment may leave."""
+    os.write(2, b"Fatal Python error: Fatal Python error: Bus error\n\n")
+    os._exit(1)
+
+
 class Misbehaving(Lines):
     """Reads, and does one of the above first."""
 
@@ -160,5 +166,9 @@ class Misbehaving(Lines):
     def read(self, sample: Sample) -> Iterator[None]:
         """Misbehave, and go on."""
         failing = {**FAILING, **INTERRUPTING, **DYING}.get(self.how)
-        (failing[0] if failing else {**HARMLESS, "native": hold_python}[self.how])()
+        (
+            failing[0]
+            if failing
+            else {**HARMLESS, "native": hold_python, "beside another": die_beside_another}[self.how]
+        )()
         yield from super().read(sample)

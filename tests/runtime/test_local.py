@@ -66,6 +66,15 @@ def test_an_operator_that_ends_its_process_is_named(start: Start, tmp_path: Path
     assert caught.value.operator == "lines"
 
 
+def test_the_signal_is_named_where_two_processes_die_at_once(start: Start, tmp_path: Path) -> None:
+    """Both write to one log, whose lines mingle."""
+    program = Program.of(
+        "app", exchanging_plan(), {**operators_of(tmp_path), "lines": Misbehaving(how="beside another")}
+    )
+    with pytest.raises(OperatorError, match="died 4 times: Bus error, in "):
+        start(program).submit(window(TEXTS)).result(PATIENCE_S)
+
+
 @pytest.mark.parametrize("how", HARMLESS)
 def test_odd_but_harmless_operators_do_their_work(start: Start, tmp_path: Path, how: str) -> None:
     """Forks, threads and closed streams of an operator do not touch the runtime."""
