@@ -16,14 +16,13 @@ from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.stop_request import abandon
 from dagflow.engine.target_access import TargetDecisions
+from dagflow.engine.task_groups import with_rate_shares, with_task_groups
 from dagflow.engine.window_codec import WindowCodec
 from dagflow.engine.window_sizing import Load, WindowSizing, load_of_job
 from dagflow.errors import StorageError
-from dagflow.execution.balancing import assign_balanced, size_bytes_of
-from dagflow.execution.messages import TaskResult, WindowJob
+from dagflow.execution.messages import TaskResult
 from dagflow.execution.task_progress import OperatorReport, sum_of
 from dagflow.journal.windows import WindowPlan
-from dagflow.plan.physical import PhysicalPlan
 from dagflow.report.snapshot import RunningWindow
 from dagflow.runtime.base import LazyRuntime, Runtime
 from dagflow.storage.publishing import discard_all
@@ -139,6 +138,15 @@ class WindowRunner:
             runtime = self.runtime()
             if self._has_rate_limit and not planned.closes:
                 job = with_rate_shares(self._plan, job, runtime.parallelism)
+            else:
+                job = with_task_groups(
+                    self._plan,
+                    job,
+                    self._sizing.speeds.bytes_per_s,
+                    parallelism=runtime.parallelism,
+                    min_task_s=runtime.min_task_s,
+                    may_grow=runtime.may_grow,
+                )
             results = runtime.submit(job)
         else:
             results.set_result([])
@@ -245,33 +253,3 @@ def _work_done(results: Sequence[TaskResult]) -> dict[str, OperatorReport]:
         }
         for result in results
     )
-
-
-def with_rate_shares(plan: PhysicalPlan, job: WindowJob, parallelism: int) -> WindowJob:
-    """A window whose partitions of the lowest level run in at most `parallelism` tasks and know their share of a limit.
-
-    Operators enforce the limit in their tasks, see OperatorContext.share. Tasks that all run at the same time divide it
-    in proportion to their bytes, so that all of them finish at the same time and no share stays unused.
-
-    Args:
-        plan: The physical plan.
-        job: The window.
-        parallelism: Tasks that run at the same time. Where there are more, because the cluster has grown since, the
-            rate is kept all the same.
-    """
-    slots = [(stage.head, partition) for stage in plan.levels[0] for partition in range(job.partitions[stage.head])]
-    sizes = {slot: _size_bytes(job, *slot) for slot in slots}
-    busy = sum(map(bool, sizes.values()))
-    together = assign_balanced(list(sizes.values()), max(min(parallelism, busy), 1))
-    shares: dict[tuple[str, int], float] = {}
-    for stage in plan.levels[0]:
-        total = sum(size_bytes for (head, _), size_bytes in sizes.items() if head == stage.head)
-        for group in together:
-            own = [slots[index] for index in group if slots[index][0] == stage.head]
-            part = sum(sizes[slot] for slot in own)
-            shares.update((slot, part / total) for slot in own if part)
-    return replace(job, together=[group for group in together if group], shares=shares)
-
-
-def _size_bytes(job: WindowJob, head: str, partition: int) -> int:
-    return sum(size_bytes_of(item) for _, items in job.assigned[head][partition] for item in items)

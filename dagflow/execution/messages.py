@@ -27,8 +27,7 @@ class WindowJob:
         partitions: Partition count of each stage, by the stage's head.
         assigned: For each stage that the driver feeds, by its head: for each partition the tuples of each port.
         states: States that the window begins with, by operator and partition.
-        together: The slots of the lowest level that run in one Spark task, one after the other; empty where the
-            runtime decides.
+        together: The slots of the lowest level that run in one task, one after the other; empty for one task each.
         shares: The share of each partition in the rate limit of its operator, by the stage's head and partition;
             a partition that is not listed has an even share.
         prescans: What the pre-scans kept when the window was planned, by operator.

@@ -31,6 +31,16 @@ class Runtime(ABC):
     def parallelism(self) -> int:
         """How many tasks run at the same time."""
 
+    @property
+    def min_task_s(self) -> float:
+        """Seconds that a task should work at least, for what it costs beside its work; 0 where that is very little."""
+        return 0.0
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether more tasks may run at the same time later on, as hosts come when tasks wait."""
+        return False
+
     @abstractmethod
     def submit(self, window: WindowJob) -> Future[list[TaskResult]]:
         """Begin a window; windows that were submitted earlier have priority.

@@ -36,22 +36,11 @@ def slot_of(item: ShuffleItem | TaskResult, next_level: int, slots: int) -> tupl
     return (item.slot if item.level == next_level else item.slot % slots), item.order
 
 
-def group_slots(
-    shares: Sequence[list[Any]], together: Sequence[Sequence[int]] = ()
-) -> list[list[tuple[int, list[Any]]]]:
-    """The slots that each Spark task of the lowest level runs: one slot, and in the last task all slots without input.
-
-    A Spark task costs 5 to 10 ms, a slot without input 0.3 ms.
+def group_slots(shares: Sequence[list[Any]], together: Sequence[Sequence[int]]) -> list[list[tuple[int, list[Any]]]]:
+    """The slots that each task of the lowest level runs, with their inputs.
 
     Args:
         shares: The input of each slot.
-        together: The slots of each task, where the window says so.
+        together: The slots of each task; empty for one each.
     """
-    if together:
-        return [[(slot, shares[slot]) for slot in slots] for slots in together]
-    tasks = [[(slot, share)] for slot, share in enumerate(shares) if share]
-    idle = [(slot, share) for slot, share in enumerate(shares) if not share]
-    if not tasks:
-        return [[one] for one in idle]  # operators that emit without input do so in parallel
-    tasks[-1] += idle
-    return tasks
+    return [[(slot, shares[slot]) for slot in slots] for slots in together or [[slot] for slot in range(len(shares))]]
