@@ -15,7 +15,7 @@ from dagflow.api.context import WindowBudget
 from dagflow.engine.app_change_notice import change_notices
 from dagflow.engine.control_graph import ControlGraph, index_operators
 from dagflow.engine.driver import Driver, Observer, RunControls
-from dagflow.engine.driver_memory import limited_memory
+from dagflow.engine.driver_memory import limited_memory, memory_for_tasks
 from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.held_results import HeldResults
 from dagflow.engine.input_count import InputCount
@@ -198,7 +198,7 @@ def run(
     gate = gate_of(storage.objects(checkpoint), options, observer.notice, stop)
     watch = DriverWatch(stall_limits(app.attributes))
     with (
-        limited_memory(),
+        memory_for_tasks() if options.workers == 1 else limited_memory(),
         watch,
         live_run(app, gate, "run" if options.rejects is None else "replay") as live,
         contextlib.closing(_open_journal(app, storage, checkpoint, fresh=options.fresh)) as journal,

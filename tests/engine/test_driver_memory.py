@@ -141,3 +141,60 @@ def test_each_package_that_imports_arrow_lets_dagflow_choose_first() -> None:
     assert root / "api" in importing
     late = [each for each in importing if "import dagflow.arrow_allocator" not in (each / "__init__.py").read_text()]
     assert late == []
+
+
+_REUSED = """
+import ctypes, resource
+from dagflow.engine.driver_memory import memory_for_tasks
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+with memory_for_tasks():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(100):
+        block = libc.malloc(1 << 20)
+        ctypes.memset(block, 1, 1 << 20)
+        libc.free(ctypes.c_void_p(block))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only glibc is asked for it")
+def test_the_kernel_gives_a_buffer_of_tasks_once() -> None:
+    """It has 256 pages, and each that is given anew is cleared."""
+    answer = subprocess.run(
+        [sys.executable, "-c", _REUSED], env=environment(), check=True, capture_output=True, text=True
+    )
+    assert int(answer.stdout) < 1000
+
+
+OPERATOR = """
+import pyarrow as pa
+from dagflow import InputPort, Operator, OutputPort
+
+
+class Allocator(Operator):
+    input = InputPort()
+    output = OutputPort()
+
+    @input.each
+    def name(self, record):
+        self.output.emit(pa.default_memory_pool().backend_name.encode())
+"""
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_tasks_allocate_with_arrows_own_allocator(tmp_path: Path, workers: int) -> None:
+    """Also where they run in the driver's process, which has malloc otherwise."""
+    (tmp_path / "in").write_bytes(b"a line\n")
+    (tmp_path / "allocators.py").write_text(OPERATOR)
+    (tmp_path / "app.yaml").write_text(
+        APP.replace("  writer:", "  allocator: {class: allocators.Allocator, partition: parallel}\n  writer:")
+        .replace("to: writer.input", "to: allocator.input")
+        .rstrip()
+        + "\n  names: {from: allocator.output, to: writer.input}\n"
+    )
+    plain = {name: value for name, value in environment().items() if name != "ARROW_DEFAULT_MEMORY_POOL"}
+    command = [sys.executable, "-m", "dagflow.cli", "run", "app.yaml", "--local", "--workers", str(workers)]
+    subprocess.run(command, cwd=tmp_path, env=plain, check=True, capture_output=True)
+    [output] = (tmp_path / "out").iterdir()
+    assert output.read_text() == allocators("pyarrow")[1] + "\n"
