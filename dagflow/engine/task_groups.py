@@ -10,10 +10,10 @@ from dagflow.execution.balancing import assign_balanced, size_bytes_of
 from dagflow.execution.messages import WindowJob
 from dagflow.plan.physical import PhysicalPlan
 
-FASTEST_BYTES_PER_S = 1e9
-FASTEST_TUPLE_S = 2e-5
-"""What a core does at most, before anything was measured: lines that are filtered on a prefix and written, and files
-that are opened and closed. Slower work has longer tasks than it should, until its first window is committed."""
+LIGHT_BYTES_PER_S = 1e9
+LIGHT_TUPLE_S = 2e-5
+"""Before anything was measured, work is taken for light: lines that are filtered on a prefix and written, and small
+files. Heavier work has longer tasks than it should, until its first window is committed."""
 
 
 def with_task_groups(
@@ -59,12 +59,12 @@ def with_task_groups(
 
 
 def _work_s(job: WindowJob, head: str, partition: int, bytes_per_s: Mapping[str, float]) -> float:
-    """About how many seconds a partition works; where its speed was not measured, how many at least."""
+    """About how many seconds a partition works, which is taken for light work where its speed was not measured."""
     size_bytes = _size_bytes(job, head, partition)
     if head in bytes_per_s:
         return size_bytes / bytes_per_s[head]
     tuples = sum(tuple_count(items) for _, items in job.assigned[head][partition])
-    return size_bytes / FASTEST_BYTES_PER_S + tuples * FASTEST_TUPLE_S
+    return size_bytes / LIGHT_BYTES_PER_S + tuples * LIGHT_TUPLE_S
 
 
 def with_rate_shares(plan: PhysicalPlan, job: WindowJob, parallelism: int) -> WindowJob:

@@ -46,7 +46,7 @@ PARALLEL_TASKS_PER_CORE = 4
 """More tasks than cores, so that a core that is done early finds another one."""
 
 MIN_TASK_S = 0.25
-"""Shorter tasks spend a tenth of their time in Spark."""
+"""Tasks of 50 ms spend a fifth of their time in Spark."""
 
 PROBES_PER_CORE = 2
 """Enough that each executor gets one, although Spark deals tasks out as slots are free."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagflow.engine.task_groups import FASTEST_BYTES_PER_S, with_rate_shares, with_task_groups
+from dagflow.engine.task_groups import LIGHT_BYTES_PER_S, with_rate_shares, with_task_groups
 from dagflow.execution.messages import WindowJob
 from dagflow.plan.physical import PhysicalPlan, PortRef
 from dagflow.plan.placement import place
@@ -97,10 +97,10 @@ def test_all_cores_have_the_same_number_of_tasks() -> None:
     assert [slot for task in tasks for slot in task] == list(range(17))
 
 
-def test_an_unknown_speed_is_taken_for_the_fastest() -> None:
-    """So windows that are not measured yet have no more tasks than the fastest work needs."""
+def test_work_of_unknown_speed_is_taken_for_light() -> None:
+    """So windows that are not measured yet have no more tasks than light work needs."""
     assert len(groups({"one": [MIB] * 8, "two": [0]}, {})) == 2
-    assert len(groups({"one": [MIB] * 8, "two": [0]}, {}, min_task_s=MIB / FASTEST_BYTES_PER_S)) == 8
+    assert len(groups({"one": [MIB] * 8, "two": [0]}, {}, min_task_s=MIB / LIGHT_BYTES_PER_S)) == 8
 
 
 def test_a_growing_cluster_sees_all_tasks_until_their_speed_is_known() -> None:
