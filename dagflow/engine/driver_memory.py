@@ -1,6 +1,6 @@
 """Keeps the driver's memory small: a driver runs for a long time, and beside other programs.
 
-Unless tasks run in its process: these want memory that stays where it is.
+Where tasks run in its process, it keeps what they have used instead.
 """
 
 from __future__ import annotations

@@ -35,8 +35,9 @@ class Syncs:
             self.paths.append(os.readlink(f"/proc/self/fd/{number}"))
 
 
-def synced_by(app: LogicalPlan) -> list[str]:
+def synced_by(app: LogicalPlan, durability: Durability) -> list[str]:
     """Run an app; returns what it has synced."""
+    app = replace(app, attributes=replace(app.attributes, durability=durability))
     syncs = Syncs()
     before = sys.getprofile()
     sys.setprofile(syncs)
@@ -52,9 +53,7 @@ def test_every_output_is_synced_where_a_power_loss_counts(
     tmp_path: Path, durability: Durability, synced_files: int
 ) -> None:
     """Under power each pending file, and the directory of each published one; under process neither."""
-    app = app_of(tmp_path, TEXTS)
-    app = replace(app, attributes=replace(app.attributes, durability=durability))
-    paths = synced_by(app)
+    paths = synced_by(app_of(tmp_path, TEXTS), durability)
     assert published(tmp_path) == words(TEXTS)
     out = str(tmp_path / "out")
     pending = [path for path in paths if re.fullmatch(rf"{out}/.dagflow-pending/[^/]+/[0-9a-f]{{32}}", path)]
@@ -71,9 +70,7 @@ def test_every_transaction_is_synced_where_a_power_loss_counts(
     tmp_path: Path, durability: Durability, entries: int
 ) -> None:
     """The library that writes the log of a Delta table leaves that to the system."""
-    app = delta_app(tmp_path, TEXTS)
-    app = replace(app, attributes=replace(app.attributes, durability=durability))
-    paths = synced_by(app)
+    paths = synced_by(delta_app(tmp_path, TEXTS), durability)
     assert delta_rows(tmp_path / "db") == words(TEXTS)
     log = tmp_path / "db" / "_delta_log"
     synced = {path for path in paths if path.startswith(f"{log}/")}

@@ -157,6 +157,10 @@ def die_beside_another() -> None:
     os._exit(1)
 
 
+OTHERS: dict[str, Callable[[], object]] = {"native": hold_python, "beside another": die_beside_another}
+"""What only some runtimes are tried with."""
+
+
 class Misbehaving(Lines):
     """Reads, and does one of the above first."""
 
@@ -166,9 +170,5 @@ class Misbehaving(Lines):
     def read(self, sample: Sample) -> Iterator[None]:
         """Misbehave, and go on."""
         failing = {**FAILING, **INTERRUPTING, **DYING}.get(self.how)
-        (
-            failing[0]
-            if failing
-            else {**HARMLESS, "native": hold_python, "beside another": die_beside_another}[self.how]
-        )()
+        (failing[0] if failing else {**HARMLESS, **OTHERS}[self.how])()
         yield from super().read(sample)
