@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeGuard
 
 import numpy as np
+import numpy.typing as npt
 
 from dagflow.api.records import UNKNOWN, RecordBatch
 
@@ -112,16 +113,12 @@ class FileSources:
     end: int = WHOLE
 
     @classmethod
-    def of(cls, ids: Iterable[int], start: int = WHOLE, end: int = WHOLE) -> FileSources:
+    def of(cls, ids: Sequence[int], start: int = WHOLE, end: int = WHOLE) -> FileSources:
         """The sources with these block ids, in any order and as often as one likes."""
-        ordered = sorted(set(ids))
-        runs: list[int] = []
-        for block_id in ordered:
-            if runs and runs[-2] + runs[-1] == block_id:
-                runs[-1] += 1
-            else:
-                runs += [block_id, 1]
-        return cls(tuple(runs), start, end)
+        ordered = np.unique(np.asarray(ids, np.int64))
+        firsts = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 2) != 1)
+        runs = np.column_stack([ordered[firsts], np.diff(firsts, append=len(ordered))])
+        return cls(tuple(runs.ravel().tolist()), start, end)
 
     def ids(self) -> list[int]:
         """The ids, ascending."""
@@ -154,8 +151,8 @@ class FileSources:
         return self.runs[-2] + self.runs[-1] if self.runs else before
 
 
-def block_ids(batch: RecordBatch, first: int, last: int) -> list[int] | None:
-    """Ids of the blocks of some of a batch's records; None where an operator did not keep them.
+def block_ids(batch: RecordBatch, first: int, last: int) -> npt.NDArray[np.int64] | None:
+    """Ids of the blocks of some of a batch's records, each once; None where an operator did not keep them.
 
     Args:
         batch: The batch.
@@ -168,15 +165,16 @@ def block_ids(batch: RecordBatch, first: int, last: int) -> list[int] | None:
     found = np.arange(len(blocks))
     if len(blocks) > 1 and first < last:
         codes = batch.origin.block_indices(len(batch))[first:last]
+        # Records of a block lie together in most batches: few codes are left.
+        codes = np.concatenate([codes[:1], codes[1:][codes[1:] != codes[:-1]]])
         if (codes == UNKNOWN).any():
             return None
         found = np.flatnonzero(np.bincount(codes))
     # Small files keep theirs in a column: their blocks are made only where one is asked for.
-    known = getattr(blocks, "block_ids", None)
+    known: npt.NDArray[np.int64] | None = getattr(blocks, "block_ids", None)
     if known is not None:
-        members: list[int] = known[found].tolist()
-        return members
-    ids = [block_id_of(blocks[index]) for index in found.tolist()]
+        return known[found]
+    ids = np.array([block_id_of(blocks[index]) for index in found.tolist()], np.int64)
     return None if UNKNOWN_BLOCK in ids else ids
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from array import array
+
 from dagflow.api.records import RecordBatch
 from dagflow.api.sources import WHOLE, FileSources, block_ids
 from operators.files.compression import compression_of_name
@@ -11,7 +13,7 @@ class SourceCollector:
     """The sources of one file."""
 
     def __init__(self) -> None:
-        self._ids: list[int] = []
+        self._ids = array("q")
         self._is_known = True
         self._start = self._end = WHOLE
 
@@ -23,8 +25,8 @@ class SourceCollector:
         ids = block_ids(batch, first, last) if self._is_known else None
         if ids is None:
             self._is_known = False
-        elif ids != self._ids[-1:]:
-            self._ids += ids
+        elif len(ids) > 1 or not self._ids or ids[0] != self._ids[-1]:
+            self._ids.frombytes(ids.tobytes())
 
     def end_before(self, batch: RecordBatch, position: int) -> int:
         """Note that a record goes to the next file.
@@ -33,7 +35,8 @@ class SourceCollector:
             The offset of the record, where the file has records of the same block; the next file starts there.
         """
         ids = block_ids(batch, position, position + 1) if self._is_known else None
-        if ids and self._ids and ids[0] == max(self._ids) and (origin := batch.origin) is not None:
+        is_shared = ids is not None and len(self._ids) > 0 and ids[0] == max(self._ids)
+        if is_shared and (origin := batch.origin) is not None:
             block = batch.block_of(position)
             offset = int(origin.offsets(len(batch))[position])
             # In compressed files offsets are those of the content.

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -63,21 +64,29 @@ class Numbered:
     block_id: int
 
 
+def ids_of(batch: RecordBatch, first: int, last: int) -> list[int]:
+    """The ids of known blocks."""
+    ids = block_ids(batch, first, last)
+    assert ids is not None
+    return list(map(int, ids))
+
+
 def test_the_blocks_of_a_part_of_a_batch_are_those_of_its_records() -> None:
     """And not known where an operator did not keep them."""
     blocks = tuple(map(Numbered, [5, 6, 9]))
     records = [b"a", b"b", b"c", b"d"]
     batch = RecordBatch.from_records(records, LINE_FEED, Origin(blocks, None, 0, np.array([0, 2, 2, 1], np.int32)))
-    assert block_ids(batch, 0, 4) == [5, 6, 9]
-    assert block_ids(batch, 1, 3) == [9]
-    assert block_ids(batch.take(np.array([3, 0])), 0, 1) == [6]
+    assert ids_of(batch, 0, 4) == [5, 6, 9]
+    assert ids_of(batch, 1, 3) == [9]
+    assert ids_of(batch.take(np.array([3, 0])), 0, 1) == [6]
+    assert ids_of(batch.filter(pa.array([True, False, False, True])), 0, 2) == [5, 6]
     unknown = RecordBatch.from_records(
         records, LINE_FEED, Origin(blocks, None, 0, np.array([0, UNKNOWN, 2, 1], np.int32))
     )
     assert block_ids(unknown, 0, 4) is None
-    assert block_ids(unknown, 2, 4) == [6, 9]
+    assert ids_of(unknown, 2, 4) == [6, 9]
     assert block_ids(RecordBatch.from_records(records, LINE_FEED, None), 0, 4) is None
-    assert block_ids(RecordBatch.from_records([], LINE_FEED, Origin(blocks[:1])), 0, 0) == [5]
+    assert ids_of(RecordBatch.from_records([], LINE_FEED, Origin(blocks[:1])), 0, 0) == [5]
     assert block_ids(RecordBatch.from_records(records, LINE_FEED, Origin(("own class",))), 0, 4) is None
 
 
