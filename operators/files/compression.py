@@ -6,7 +6,7 @@ import bz2
 import importlib
 import lzma
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, Protocol
@@ -15,6 +15,7 @@ from isal import isal_zlib
 
 from dagflow.errors import DagflowError
 from dagflow.storage.location import redacted
+from operators.files.file_columns import NameColumn
 
 
 class Decompressor(Protocol):
@@ -160,7 +161,7 @@ CUT_SUFFIXES: tuple[UnitSuffix, ...] = (".bgz", ".zst", ".zstd")
 """The suffixes that are cheap to cut: most .gz files are one unit, and the content of .bz2 is decompressed twice."""
 
 _SUFFIXES = "|".join(re.escape(suffix) for compression in COMPRESSIONS for suffix in compression.suffixes)
-_COMPRESSED_NAME = re.compile(rf"(?:{_SUFFIXES})(?:\0|\Z)", re.ASCII | re.IGNORECASE)
+_COMPRESSED_NAME = re.compile(rf"(?:{_SUFFIXES})\0", re.ASCII | re.IGNORECASE)
 
 COMPRESSION_BY_NAME = {compression.name: compression for compression in COMPRESSIONS}
 
@@ -181,10 +182,10 @@ def compression_of_name(url: str) -> Compression | None:
     return next((compression for compression in COMPRESSIONS if lower.endswith(compression.suffixes)), None)
 
 
-def has_compressed_name(names: Sequence[str]) -> bool:
+def has_compressed_name(names: NameColumn) -> bool:
     """Whether one of many names has the suffix of a compression."""
-    # No name has a NUL, and one search is a twentieth of many calls.
-    return _COMPRESSED_NAME.search("\0".join(names)) is not None
+    # One search is a twentieth of many calls.
+    return _COMPRESSED_NAME.search(names.text) is not None
 
 
 @cache

@@ -38,15 +38,15 @@ class NameColumn(Sequence[str]):
         """The names, each with a NUL behind it."""
         return self._text
 
-    def take(self, positions: Column) -> list[str]:
+    def take(self, positions: Column) -> NameColumn:
         """The names at some positions."""
         if not len(positions):
-            return []
+            return NameColumn("")
+        if (np.diff(positions) == 1).all():
+            return self[int(positions[0]) : int(positions[-1]) + 1]
         first, last = int(positions.min()), int(positions.max())
-        stretch = list(self[first : last + 1])
-        if len(positions) == len(stretch) and (np.diff(positions) == 1).all():
-            return stretch
-        return [stretch[position] for position in (positions - first).tolist()]
+        names = list(self[first : last + 1])
+        return NameColumn.of([names[position] for position in (positions - first).tolist()])
 
     def __len__(self) -> int:
         return self._text.count(_SEPARATOR)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -18,6 +17,7 @@ from operators.files.compression import (
     compression_of_name,
     has_compressed_name,
 )
+from operators.files.file_columns import NameColumn
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
 from operators.reader.compression.stream import CorruptArchiveError
@@ -26,7 +26,7 @@ from operators.reader.compression.units import is_skippable, may_become_skippabl
 CompressionSetting = Literal["auto", "none", "gzip", "bzip2", "xz", "zstd", "lz4", "snappy"]
 """What an app says of the compression of its files."""
 
-_FIRST_BYTES = np.array([compression.magic[0] for compression in COMPRESSIONS], np.uint8)
+_IS_FIRST_BYTE = np.isin(np.arange(256), [compression.magic[0] for compression in COMPRESSIONS])
 
 
 def expected_compression(block: BlockMetadata, setting: CompressionSetting) -> Compression | None:
@@ -73,7 +73,7 @@ def recognised_compression(source: ByteSource, block: BlockMetadata, setting: Co
     )
 
 
-def is_any_compressed(buffer: memoryview, borders: npt.NDArray[np.int64], names: Sequence[str]) -> bool:
+def is_any_compressed(buffer: memoryview, borders: npt.NDArray[np.int64], names: NameColumn) -> bool:
     """Whether one of many files that lie side by side in a buffer is compressed, or named as if it were.
 
     Args:
@@ -85,5 +85,5 @@ def is_any_compressed(buffer: memoryview, borders: npt.NDArray[np.int64], names:
         return True
     starts = borders[:-1][borders[:-1] < borders[1:]]
     firsts = np.frombuffer(buffer, np.uint8)[starts]
-    suspects = starts[np.isin(firsts, _FIRST_BYTES)].tolist()
+    suspects = starts[_IS_FIRST_BYTE[firsts]].tolist()
     return any(compression_of_content(bytes(buffer[start : start + HEAD_BYTES])) for start in suspects)
