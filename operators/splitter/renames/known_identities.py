@@ -19,6 +19,9 @@ LEAST_BITS, MOST_BITS = 16, 28
 RECENT_FILES = 1 << 16
 """Files of a running scan that are remembered one by one: more than can wait to be taken."""
 
+ROOM = 200_000
+"""New files that a filter has room for, beside as many as the index has: half a MiB. A full one is made anew."""
+
 _FACTORS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93, 0xA0761D6478BD642F)
 """One for each bit that a file sets. With four of them, a full filter takes at most three of a thousand unknown files
 for known. They are odd, so that different numbers have different products."""
@@ -97,7 +100,7 @@ class KnownIdentities:
     def _made(self) -> IdentityFilter:
         if self._filter is None or self._filter.room < 0:
             count = self._index.count_entries()
-            made = IdentityFilter(2 * count + RECENT_FILES)
+            made = IdentityFilter(2 * count + ROOM)
             for part in [*self._index.identities(), *self._recent]:
                 made.add(part)
             self._filter = made
