@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from dagflow.api.column_values import columns_to_arrow
 from dagflow.api.mappings import columns_of, mappings_of, require_columns
+from dagflow.storage.columns import flags_of
 
 RECORD = "record"
 """The column of a raw record batch: the bytes of each record, without its delimiter."""
@@ -80,29 +81,28 @@ class Origin:
     Attributes:
         blocks: The blocks that the records were read from, at least one, in reading order.
         starts: Offset of each record from base, before any selection; None where offsets are unknown.
-        base: Added to every start.
+        base: Added to every start; in a batch of several blocks it may be an array with one number for each.
         block_codes: For each record, before any selection, the index of its block; None where there is one block.
         selections: Index arrays, masks or slices, applied one after the other.
     """
 
     blocks: tuple[Any, ...]
     starts: npt.NDArray[Any] | None = None
-    base: int = 0
+    base: int | npt.NDArray[np.int64] = 0
     block_codes: npt.NDArray[np.int32] | None = None
     selections: tuple[Any, ...] = ()
 
     def _selected(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         for selection in self.selections:
-            if isinstance(selection, pa.BooleanArray):
-                selection = selection.to_numpy(zero_copy_only=False)
-            values = values[selection]
+            values = values[flags_of(selection) if isinstance(selection, pa.BooleanArray) else selection]
         return values
 
     def offsets(self, count: int) -> npt.NDArray[np.int64]:
         """Byte offset of each of the batch's count records in its file; UNKNOWN where it is not known."""
         if self.starts is None:
             return np.full(count, UNKNOWN, np.int64)
-        return self._selected(self.starts).astype(np.int64) + self.base
+        base = self.base if isinstance(self.base, int) else self.base[self.block_indices(count)]
+        return self._selected(self.starts).astype(np.int64) + base
 
     def block_indices(self, count: int) -> npt.NDArray[np.int32]:
         """For each of the batch's count records the index of its block in blocks; UNKNOWN where it is not known."""
@@ -310,7 +310,7 @@ class RecordBatch:
         origin = None if self.origin is None else self.origin.select(mask)
         delimiters = self.delimiters
         if delimiters.codes is not None:
-            delimiters = Delimiters(delimiters.table, delimiters.codes[mask.to_numpy(zero_copy_only=False)])
+            delimiters = Delimiters(delimiters.table, delimiters.codes[flags_of(mask)])
         if self._framed is not None:
             return RecordBatch(framed=self._framed.filter(mask), delimiters=delimiters, origin=origin)
         return RecordBatch(self._arrow.filter(mask), delimiters=delimiters, origin=origin)

@@ -34,6 +34,17 @@ def facts(batch: RecordBatch) -> list[tuple[bytes, bytes, int, object]]:
     return list(zip(batch.to_pylist(), framed, batch.offsets().tolist(), blocks, strict=True))
 
 
+def test_offsets_begin_anew_in_each_block() -> None:
+    """Also of a part of the records, in any order, and in another process."""
+    base = np.array([-10, 1 << 40], np.int64)
+    origin = Origin(("a", "b"), np.array([10, 13, 0, 4], np.int32), base, np.array([0, 0, 1, 1], np.int32))
+    batch = RecordBatch.from_records([b"1", b"2", b"3", b"4"], origin=origin)
+    assert batch.offsets().tolist() == [0, 3, 1 << 40, (1 << 40) + 4]
+    some = batch.filter(pa.array([False, True, True, True])).take(np.array([2, 0]))
+    for each in (some, pickle.loads(pickle.dumps(some))):
+        assert each.offsets().tolist() == [(1 << 40) + 4, 3]
+
+
 @given(RECORDS)
 def test_the_record_column_is_the_records_without_their_delimiters(rows: list[tuple[bytes, int]]) -> None:
     """Framing is a matter of the inside only."""

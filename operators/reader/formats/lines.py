@@ -175,7 +175,8 @@ class MultiFileLines(MultiFileReader):
     def read(self, files: BufferedFiles) -> RecordBatch | None:
         """See MultiFileReader."""
         data = files.data
-        has_bytes = files.sizes > 0
+        sizes = files.sizes
+        has_bytes = sizes > 0
         starts, stops = files.borders[:-1][has_bytes], files.borders[1:][has_bytes]
         # A byte order mark is no part of the first line. A CR at a file's end, and an LF at the next one's beginning,
         # are two newlines, which look like one here.
@@ -185,11 +186,13 @@ class MultiFileLines(MultiFileReader):
         borders = np.empty(len(found.stops) + 1, np.int32)
         borders[0] = 0
         borders[1:] = found.stops
-        if int((found.starts - borders[:-1]).max()) > self._format.max_record:
+        max_record = self._format.max_record
+        if int(sizes.max()) > max_record and int((found.starts - borders[:-1]).max()) > max_record:
             return None
-        counts = np.diff(np.searchsorted(found.stops, stops, side="right"), prepend=0)
+        counts = np.searchsorted(found.stops, stops, side="right")
+        counts[1:] -= counts[:-1]
         codes = np.repeat(np.arange(len(starts), dtype=np.int32), counts)
         framed = pa.BinaryArray.from_buffers(pa.binary(), len(codes), [None, pa.py_buffer(borders), files.buffer])
         blocks: Any = files.blocks(has_bytes)
-        origin = Origin(blocks, borders[:-1] - starts.astype(np.int32)[codes], 0, codes)
+        origin = Origin(blocks, borders[:-1], -starts, codes)
         return RecordBatch(framed=framed, delimiters=found.delimiters(self._format.table), origin=origin)
