@@ -101,7 +101,7 @@ class Origin:
         """Byte offset of each of the batch's count records in its file; UNKNOWN where it is not known."""
         if self.starts is None:
             return np.full(count, UNKNOWN, np.int64)
-        base = self.base if isinstance(self.base, int) else self.base[self.block_indices(count)]
+        base = self.base[self.block_indices(count)] if isinstance(self.base, np.ndarray) else self.base
         return self._selected(self.starts).astype(np.int64) + base
 
     def block_indices(self, count: int) -> npt.NDArray[np.int32]:
@@ -303,7 +303,8 @@ class RecordBatch:
         return pa.Array.from_buffers(pa.binary(), 2 * len(self), [None, pa.py_buffer(in_turn), content]), 2
 
     def filter(self, mask: pa.BooleanArray) -> RecordBatch:
-        """The records for which mask, a Boolean array without nulls, is true; origin and delimiters stay."""
+        """The records for which mask is true, and neither false nor null; origin and delimiters stay."""
+        mask = mask.fill_null(False) if mask.null_count else mask
         kept = mask.true_count
         if kept == len(self):
             return self

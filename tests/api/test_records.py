@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -36,6 +37,9 @@ def facts(batch: RecordBatch) -> list[tuple[bytes, bytes, int, object]]:
 
 def test_offsets_begin_anew_in_each_block() -> None:
     """Also of a part of the records, in any order, and in another process."""
+    found: Any = np.array([10])  # whose items are numbers of NumPy
+    single = RecordBatch.from_records([b"1"], origin=Origin(("a",), np.array([3]), found[0]))
+    assert single.offsets().tolist() == [13]
     base = np.array([-10, 1 << 40], np.int64)
     origin = Origin(("a", "b"), np.array([10, 13, 0, 4], np.int32), base, np.array([0, 0, 1, 1], np.int32))
     batch = RecordBatch.from_records([b"1", b"2", b"3", b"4"], origin=origin)
@@ -64,6 +68,15 @@ def test_a_filter_keeps_every_fact_of_what_it_keeps(rows: list[tuple[bytes, int]
     again = data.draw(st.lists(st.booleans(), min_size=len(kept), max_size=len(kept)))
     expected = [fact for fact, keep in zip(facts(kept), again, strict=True) if keep]
     assert facts(kept.filter(pa.array(again, pa.bool_()))) == expected
+
+
+def test_a_filter_drops_what_is_null() -> None:
+    """Whatever bit lies below the null; offsets and delimiters stay with their records."""
+    batch = framed_batch([(b"a", 0), (b"b", 1), (b"c", 2)])
+    bits = [pa.py_buffer(bytes([0b101])), pa.py_buffer(bytes([0b111]))]
+    mask = pa.BooleanArray.from_buffers(pa.bool_(), 3, bits)
+    assert mask.to_pylist() == [True, None, True]
+    assert facts(batch.filter(mask)) == [facts(batch)[0], facts(batch)[2]]
 
 
 @given(RECORDS, st.data())
