@@ -25,6 +25,7 @@ class SourceCollector:
         ids = block_ids(batch, first, last) if self._is_known else None
         if ids is None:
             self._is_known = False
+        # Batches of one block follow each other; its id is kept once.
         elif len(ids) != 1 or not self._ids or ids[0] != self._ids[-1]:
             self._ids.frombytes(ids.tobytes())
 
@@ -35,7 +36,7 @@ class SourceCollector:
             The offset of the record, where the file has records of the same block; the next file starts there.
         """
         ids = block_ids(batch, position, position + 1) if self._is_known else None
-        is_shared = ids is not None and len(self._ids) > 0 and max(self._ids) in ids[:1]
+        is_shared = ids is not None and len(self._ids) > 0 and max(self._ids) in ids
         if is_shared and (origin := batch.origin) is not None:
             block = batch.block_of(position)
             offset = int(origin.offsets(len(batch))[position])

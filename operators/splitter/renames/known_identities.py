@@ -13,8 +13,8 @@ from operators.splitter.index.file_index import FileIndex
 BITS_EACH = 16
 """Size of the filter for each file that it is made for."""
 
-LEAST_BITS, MOST_BITS = 16, 28
-"""Sizes of the filter, as powers of two: 8 KiB, and 32 MiB however many files there are."""
+MOST_BITS = 28
+"""Largest size of the filter, as a power of two: 32 MiB, however many files there are."""
 
 RECENT_FILES = 1 << 16
 """Files of a running scan that are remembered one by one: more than can wait to be taken."""
@@ -33,11 +33,11 @@ class IdentityFilter:
     Guarantee: it has every number that was added; it may seem to have a few others.
 
     Args:
-        expected: How many numbers it is made for.
+        expected: How many numbers it is made for, at least 1.
     """
 
     def __init__(self, expected: int) -> None:
-        bits = min(max((BITS_EACH * expected).bit_length(), LEAST_BITS), MOST_BITS)
+        bits = min((BITS_EACH * expected).bit_length(), MOST_BITS)
         self._shift = np.uint64(64 - bits)
         self._bytes = np.zeros(1 << (bits - 3), np.uint8)
         self.room = expected

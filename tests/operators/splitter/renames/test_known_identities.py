@@ -69,7 +69,6 @@ def test_recent_identities_are_those_of_the_running_scan(monkeypatch: pytest.Mon
 def test_a_filter_is_made_anew_when_there_are_more_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """A full one would take every new file for known, and each would be looked for in the index."""
     monkeypatch.setattr(known_identities, "ROOM", 64)
-    monkeypatch.setattr(known_identities, "LEAST_BITS", 8)
     known = KnownIdentities(index := FileIndex())
     for first in range(0, 4000, 50):
         known.begin_scan()
