@@ -1,5 +1,5 @@
 /** Details of what is selected, beside the screen. Escape closes it, and the focus goes back to where it came from. */
-import { html, useEffect, useRef } from "../lib/html.js";
+import { html, useEffect, useLayoutEffect, useRef } from "../lib/html.js";
 import { go } from "../lib/router.js";
 import { Icon } from "./icons.js";
 
@@ -7,7 +7,8 @@ import { Icon } from "./icons.js";
 export function Panel({ title, close, name, children }) {
   const heading = useRef(null);
   const opener = useRef(null);
-  useEffect(() => {
+  // What useEffect returns runs a frame after the panel is gone: a key that is pressed in between would go nowhere.
+  useLayoutEffect(() => {
     opener.current = document.activeElement;
     heading.current.focus({ preventScroll: true });
     return () => opener.current?.isConnected && opener.current.focus({ preventScroll: true });
