@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from dagflow.api.transactions import TargetDecision
-from dagflow.engine.driver_memory import release_free_memory
+from dagflow.engine.driver_memory import FreeMemory
 from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.held_results import HeldResults
 from dagflow.engine.input_count import InputCount
@@ -112,6 +112,7 @@ class Driver:
         self._live = controls.live
         self._require_journal_s = time.monotonic() + BEAT_EVERY_S
         self._observer = controls.observer
+        self._free_memory = FreeMemory()
         self._in_flight: deque[InFlight] = deque()
         self._max_in_flight = WINDOWS_IN_FLIGHT if runner.are_windows_independent else 1
 
@@ -179,6 +180,7 @@ class Driver:
                 self._journal.flush()
                 self._look_for_other_driver()
                 self._tell_progress()
+                self._free_memory.release()
                 self._stop.wait(self._controls.follow_millis / 1000)
             elif is_end:
                 if (rest := self._planner.plan_rest()) is None:
@@ -298,7 +300,7 @@ class Driver:
         self._controls.signals.committed(Window(flight.planned, intent, self._journal.state.last_published_ms))
         self._tell_progress()
         self._journal.maintain()
-        release_free_memory()
+        self._free_memory.release()
 
     def _wait(self, flight: InFlight, max_in_flight: int) -> list[TaskResult] | None:
         """A window's results, or None when the run shall stop first."""

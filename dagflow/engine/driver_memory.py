@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import functools
 import os
+import time
 from collections.abc import Callable, Iterator
 
 import pyarrow as pa
@@ -17,6 +18,8 @@ from dagflow.execution.warm_worker import keep_freed_memory
 
 _M_MMAP_THRESHOLD, _M_ARENA_MAX = -3, -8
 """Parameters of glibc's mallopt."""
+
+_RELEASE_EVERY_S = 1.0
 
 _OWN_PAGES_BYTES = 256 << 10
 """Larger buffers get pages of their own; with half of this a rescan of a million files takes a fifth longer."""
@@ -73,13 +76,24 @@ def _arrows_own() -> pa.MemoryPool:
     return pools.get(pa.supported_memory_backends()[0], pa.system_memory_pool)()
 
 
-def release_free_memory() -> None:
-    """Return the holes of the heap to the system; takes about a millisecond.
+class FreeMemory:
+    """Memory that the heap of this process holds without need."""
 
-    By default glibc returns only what is free at the end of the heap, where a window's buffers seldom are.
-    """
-    with contextlib.suppress(OSError, AttributeError):
-        _libc().malloc_trim(0)
+    def __init__(self) -> None:
+        self._next_s = 0.0
+
+    def release(self) -> None:
+        """Return the holes of the heap to the system, at most once in a while.
+
+        By default glibc returns only what is free at the end of the heap, where a window's buffers seldom are.
+        A return takes a millisecond, and the kernel clears each page that is used again: one for each window of a tenth
+        of a second would take a twentieth of the driver's time.
+        """
+        if time.monotonic() < self._next_s:
+            return
+        with contextlib.suppress(OSError, AttributeError):
+            _libc().malloc_trim(0)
+        self._next_s = time.monotonic() + _RELEASE_EVERY_S
 
 
 @functools.cache

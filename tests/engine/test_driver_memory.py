@@ -83,31 +83,37 @@ def test_arrow_is_given_back_its_allocator_also_where_a_run_fails() -> None:
 
 
 _HOLES = """
-import ctypes, os
-from dagflow.engine.driver_memory import release_free_memory, limited_memory
+import ctypes, os, sys
+from dagflow.engine import driver_memory
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
+driver_memory._RELEASE_EVERY_S = float(sys.argv[1])
+free_memory = driver_memory.FreeMemory()
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGESIZE") >> 20
-with limited_memory():
+def returned():
     blocks = [libc.malloc(64 << 10) for _ in range(1600)]
     for block in blocks:
         ctypes.memset(block, 1, 64 << 10)
     for block in blocks[:-1]:
         libc.free(ctypes.c_void_p(block))
     before = resident()
-    release_free_memory()
-print(before - resident())
+    free_memory.release()
+    return before - resident()
+with driver_memory.limited_memory():
+    print(returned(), returned())
 """
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only glibc is asked for it")
-def test_holes_in_the_heap_are_given_back() -> None:
+@pytest.mark.parametrize(("every_s", "returns_again"), [("0", True), ("1000", False)])
+def test_holes_in_the_heap_are_given_back_once_in_a_while(every_s: str, returns_again: bool) -> None:
     """What is free below something that is not free would be held for as long as the driver lives."""
     answer = subprocess.run(
-        [sys.executable, "-c", _HOLES], env=environment(), check=True, capture_output=True, text=True
+        [sys.executable, "-c", _HOLES, every_s], env=environment(), check=True, capture_output=True, text=True
     )
-    assert int(answer.stdout) > 80
+    first, second = map(int, answer.stdout.split())
+    assert (first > 80, second > 80) == (True, returns_again)
 
 
 def planned(files: int, codec: WindowCodec) -> WindowPlan:
