@@ -209,3 +209,38 @@ def test_started_processes_have_all_streams_too() -> None:
     command = [sys.executable, "-c", start % "true <&0 >&1 && true >&2"]
     closed = f"{shlex.join(command)} <&- >&- 2>&-"
     assert subprocess.run(["bash", "-c", closed], env=environment(), timeout=PATIENCE_S).returncode == 0
+
+
+COUNTS_COLLECTIONS = """
+import atexit, gc, sys
+from dagflow.cli.main import main
+collections = []
+gc.callbacks.append(lambda phase, info: collections.append(phase))
+atexit.register(lambda: print(len(collections), file=sys.stderr))
+main()
+"""
+
+
+def test_no_garbage_is_collected_while_a_command_starts() -> None:
+    """It would take a tenth of the time: what is imported stays."""
+    app = Path(__file__).parents[2] / "apps" / "csv_to_json.yaml"
+    command = [sys.executable, "-c", COUNTS_COLLECTIONS, "plan", str(app)]
+    ended = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    assert ended.stderr == "0\n"
+
+
+COLLECTS_LATER = """
+import gc
+from dagflow.cli.main import _collect_late
+usual = gc.get_threshold()
+_collect_late()
+made = [[] for _ in range(400_000)]
+print(gc.get_threshold() == usual, len(gc.callbacks))
+"""
+
+
+def test_garbage_is_collected_as_usual_once_a_process_has_started() -> None:
+    """A run that goes on for weeks must not hold it."""
+    command = [sys.executable, "-c", COLLECTS_LATER]
+    ended = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    assert ended.stdout == "True 0\n"
