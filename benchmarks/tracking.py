@@ -125,7 +125,7 @@ def check(directory: Path, entries: int) -> dict[str, Any]:
 
     from operators.splitter.index.file_index import FileIndex
 
-    # Takes 20 ms for what was imported, and would otherwise fall into what is measured, or not.
+    # A collection of what was imported takes 20 ms, and would fall into what is measured by chance.
     gc.collect()
     begin = time.perf_counter()
     index = FileIndex(str(directory / "index"))

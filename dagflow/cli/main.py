@@ -45,7 +45,7 @@ COMMANDS = {
 """Each command with what it does, in the order in which a person meets them: the list of them imports none."""
 
 _OBJECTS_OF_A_START = 150_000
-"""A run makes 120,000 to 150,000 until its first window is at work; with more it would hold garbage for minutes."""
+"""A run makes 120,000 until it is at work, 150,000 on Spark; with a higher limit it would hold garbage for minutes."""
 
 
 def _prints(text: Callable[[click.Context], str]) -> Callable[[click.Context, click.Parameter, bool], None]:

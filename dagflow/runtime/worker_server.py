@@ -83,7 +83,7 @@ def main() -> None:
         signal.signal(number, lambda *_: None)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     control = socket.socket(fileno=int(sys.argv[-1]))
-    # Nearly all that is imported stays: a garbage collection finds little, and takes a tenth of the time.
+    # Nearly all that is imported stays: garbage collections find little, and take a sixth of the time.
     gc.disable()
     # Before the driver knows its app, which it gives as soon as it does.
     _import("dagflow.execution.task")

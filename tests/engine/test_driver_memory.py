@@ -107,7 +107,7 @@ with driver_memory.limited_memory():
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only glibc is asked for it")
 @pytest.mark.parametrize(("every_s", "returns_again"), [("0", True), ("1000", False)])
-def test_holes_in_the_heap_are_given_back_once_in_a_while(every_s: str, returns_again: bool) -> None:
+def test_holes_in_the_heap_are_given_back_once_a_second(every_s: str, returns_again: bool) -> None:
     """What is free below something that is not free would be held for as long as the driver lives."""
     answer = subprocess.run(
         [sys.executable, "-c", _HOLES, every_s], env=environment(), check=True, capture_output=True, text=True
