@@ -57,6 +57,7 @@ class IndexHistory(RuleBasedStateMachine):
         self.known: dict[bytes, IndexEntry] = {}
         self.state: Any = None
         self.known_at_snapshot: dict[bytes, IndexEntry] = {}
+        self.late: list[bytes] = []
         self.number = 0
         self.is_ahead = False
 
@@ -86,7 +87,20 @@ class IndexHistory(RuleBasedStateMachine):
         """Make a snapshot durable, by which runs are flushed and merged."""
         self.state = pickle.dumps(self.index.snapshot())
         self.known_at_snapshot = dict(self.known)
+        self.late = []
         self.is_ahead = False
+
+    @rule(paths=st.lists(st.sampled_from(PATHS), unique=True))
+    def report(self, paths: list[bytes]) -> None:
+        """Complete entries of the durable snapshot that are the newest of their files, as readers report them."""
+        known, self.number = self.known_at_snapshot, self.number + 1
+        newest = {path: known[path] for path in sorted(paths) if path in known and known[path] == self.known[path]}
+        if newest:
+            entries = {path: entry._replace(fingerprint=self.number) for path, entry in newest.items()}
+            table = entries_of(list(entries), list(zip(*entries.values(), strict=True)))
+            self.late.append(pickle.dumps(self.index.record_late(table, self.number)))
+            self.known.update(entries)
+            known.update(entries)
 
     @rule()
     def lost_window(self) -> None:
@@ -109,6 +123,8 @@ class IndexHistory(RuleBasedStateMachine):
         self.index = FileIndex(self.url)
         if self.state is not None:
             self.index.restore(pickle.loads(self.state))
+        for late in self.late:
+            self.index.restore_late(pickle.loads(late))
         self.known = dict(self.known_at_snapshot)
         self.is_ahead = False
 
@@ -190,6 +206,27 @@ def test_merged_runs_stay_until_snapshots_without_them_are_durable(tmp_path: Pat
     index.close()
     assert max(run.level for run in index.runs) == 2
     assert len(list(tmp_path.glob("*.parquet"))) < 12
+
+
+@pytest.mark.usefixtures("small_limits")
+def test_a_report_counts_more_than_what_a_snapshot_holds_inline(tmp_path: Path) -> None:
+    """Also where later windows, which died, had written out what that snapshot holds, so that the report is a run."""
+    index = FileIndex(str(tmp_path))
+    paths = [b"/a", b"/b", b"/c"]
+    for path in [*paths[1:], b"/d"]:
+        index.record(path, version(1))
+    index.snapshot()
+    index.record(b"/a", version(1))
+    state = index.snapshot()
+    fill(index, 0, 2)
+    index.snapshot()
+    late = index.record_late(entries_of(paths, [[7] * 3] * 5), 1)
+    assert state.recent
+    assert late.run is not None
+    resumed = FileIndex(str(tmp_path))
+    resumed.restore(state)
+    resumed.restore_late(late)
+    assert resumed.view().look_up(paths).fingerprint.tolist() == [7] * 3
 
 
 def test_files_that_come_faster_than_they_are_merged_leave_no_more_runs(tmp_path: Path, small_limits: None) -> None:
