@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
@@ -83,6 +84,45 @@ def test_expressions_give_what_spark_gives_and_have_its_types(session: Any) -> N
         for row, (one, other) in enumerate(zip(values, found.column(number + 1).to_pylist(), strict=True)):
             if not isinstance(one, Refused) and text not in _listed(OTHER_TYPES) and not is_same(one, other):
                 wrong.append((text, row, one, other))
+    assert wrong == []
+
+
+CHANGES = {
+    "Europe/Paris": ["2026-03-29T01:00", "2026-10-25T01:00"],
+    "America/Sao_Paulo": ["2018-02-18T02:00", "2018-11-04T03:00"],
+    "America/Havana": ["2024-03-10T05:00", "2015-11-01T05:00", "2024-11-03T05:00"],
+    "America/St_Johns": ["2006-04-02T03:31", "2006-10-29T02:31"],
+    "Australia/Lord_Howe": ["2024-04-06T15:00", "2024-10-05T15:30"],
+    "Pacific/Apia": ["2011-12-30T10:00"],
+}
+"""When the clocks of a zone change, in UTC."""
+
+
+def test_beginnings_are_those_of_spark_where_clocks_change(session: Any) -> None:
+    """In the hours and in the days around; but Spark gives later moments where clocks skip a whole beginning."""
+    in_zone = session.newSession()
+    wrong = []
+    for zone, changes in CHANGES.items():
+        in_zone.conf.set("spark.sql.session.timeZone", zone)
+        around = [
+            int(datetime.fromisoformat(f"{change}Z").timestamp()) + minutes * 60 + second
+            for change in changes
+            for minutes in (*range(-90, 91, 5), *range(-60 * 60, 60 * 60, 97))
+            for second in (-1, 0)
+        ]
+        moments = pa.RecordBatch.from_pydict({"at": pa.array(around, pa.timestamp("s", zone))})
+        units = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
+        columns = ", ".join(f"unix_seconds(date_trunc('{unit}', timestamp_seconds(at)))" for unit in units)
+        rows = ", ".join(f"({at})" for at in around)
+        found = in_zone.sql(f"SELECT {columns} FROM VALUES {rows} AS moments(at)").collect()
+        for number, unit in enumerate(units):
+            ours = [int(each.timestamp()) for each in computed(f"date_trunc('{unit}', at)", moments)]
+            theirs = [row[number] for row in found]
+            wrong += [
+                (zone, unit, at, one, other)
+                for at, one, other in zip(around, ours, theirs, strict=True)
+                if one > at or (one != other and other <= at)
+            ]
     assert wrong == []
 
 

@@ -145,7 +145,21 @@ def truncate(site: CallSite, unit: Bound, moment: Bound) -> Bound:
     checked = moment_of(site, moment)
     if pa.types.is_date(checked.type):
         checked = cast(site, checked, TIMESTAMP)
-    return applied(site, checked.type, lambda values: pc.floor_temporal(values, unit=name), checked)
+    return applied(site, checked.type, partial(_beginnings, unit=name), checked)
+
+
+def _beginnings(moments: Any, unit: str) -> Any:
+    """When the hour, day, … of each moment began by the clocks of the zone; each moment has one, as in Spark."""
+    zone = moments.type.tz
+    if zone is None:
+        return pc.floor_temporal(moments, unit=unit)
+    clock = pc.local_timestamp(moments)
+    begun = pc.floor_temporal(clock, unit=unit)
+    # Of a clock time that comes twice, the one with the offset of the moment is meant.
+    unchanged = pc.subtract(moments, pc.subtract(clock, begun))
+    # Where clocks changed since, that offset may not fit; what they skipped begins when they went on.
+    changed = pc.assume_timezone(begun, timezone=zone, ambiguous="earliest", nonexistent="latest")
+    return pc.if_else(pc.equal(pc.local_timestamp(unchanged), begun), unchanged, changed)
 
 
 def last_day(site: CallSite, moment: Bound) -> Bound:
