@@ -11,6 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from operators.json_values import readable_value
+
 Codes = npt.NDArray[np.int32]
 Kernel = Callable[..., Any]
 Why = Callable[..., str]
@@ -167,4 +169,4 @@ def _slice(values: Any, start: int, end: int) -> Any:
 
 
 def _one(values: Any, row: int) -> Any:
-    return (values if isinstance(values, pa.Scalar) else values[row]).as_py()
+    return readable_value(values if isinstance(values, pa.Scalar) else values[row])

@@ -6,8 +6,9 @@ import base64
 import json
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -22,6 +23,7 @@ from dagflow.metrics.names import REJECTED
 from operators.expressions.binding import functions_in_duckdb
 from operators.expressions.syntax import Node
 from operators.expressions.vectors import Codes
+from operators.json_values import json_values
 from operators.reader.reject_limit import RejectLimited
 
 Plan = TypeVar("Plan")
@@ -200,13 +202,11 @@ def _raw(batch: RecordBatch, row: int) -> bytes:
     """The bytes of a record; of one with columns, a JSON object."""
     if batch.is_raw:
         return bytes(batch.record[row].as_py())
-    values: dict[str, Any] = batch.to_arrow().slice(row, 1).to_pylist()[0]
-    return json.dumps(values, default=_shown, ensure_ascii=False).encode()
+    columns = batch.to_arrow().slice(row, 1)
+    values = {name: json_values(column)[0] for name, column in zip(columns.schema.names, columns, strict=True)}
+    made: bytes = msgspec.json.encode(values)
+    return made
 
 
 def _length(batch: RecordBatch, row: int) -> int:
     return len(_raw(batch, row)) if batch.is_raw else UNKNOWN
-
-
-def _shown(value: Any) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

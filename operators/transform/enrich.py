@@ -21,6 +21,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.suggestions import did_you_mean
 from operators.aggregate.ordering import with_equal_keys
 from operators.expressions.sql_types import MAX_DIGITS, name_of, normal_type
+from operators.json_values import readable_value
 from operators.lookup.compared_keys import compared_keys, compared_type
 from operators.lookup.key_index import ABSENT, KeyIndex, Positions
 from operators.lookup.kinds import lookup_source
@@ -158,11 +159,10 @@ class Enrich(ColumnOperator[_Join], SideInput):
         counts = with_equal_keys(table.select(keys).drop_null(), keys).group_by(keys).aggregate([([], "count_all")])
         twice = counts.filter(pc.greater(counts.column("count_all"), 1))
         if twice.num_rows:
-            first = twice.slice(0, 1).to_pylist()[0]
-            key = ", ".join(f"{name} {_shown(first[name])}" for name in keys)
+            key = ", ".join(f"{name} {_shown(readable_value(twice.column(name)[0]))}" for name in keys)
             more = f", and {twice.num_rows - 1} more keys" if twice.num_rows > 1 else ""
             raise DagflowError(
-                f"{self._source.name} has {first['count_all']} rows with {key}{more}",
+                f"{self._source.name} has {twice.column('count_all')[0]} rows with {key}{more}",
                 hint="fix the table, name more columns in on, or say with duplicates what is done with such keys: "
                 "reject refuses the records that have one, all gives each record with each row",
             )
@@ -257,7 +257,7 @@ class Enrich(ColumnOperator[_Join], SideInput):
         return (found, batch) if kept.all() else (found[kept], batch.filter(pa.array(kept)))
 
     def _reason(self, what: str, columns: pa.RecordBatch, row: int) -> str:
-        key = ", ".join(f"{name} {_shown(columns.column(name)[row].as_py())}" for name in self.on)
+        key = ", ".join(f"{name} {_shown(readable_value(columns.column(name)[row]))}" for name in self.on)
         return f"{self._source.name} has {what} with {key}"
 
     @property

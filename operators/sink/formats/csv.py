@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from dagflow.api.records import RecordBatch
+from operators.json_values import json_values
 from operators.sink.formats.base import require_distinct_columns
-from operators.sink.formats.json_values import json_values
 from operators.sink.formats.text_format import TextFormat
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"

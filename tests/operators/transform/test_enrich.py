@@ -6,6 +6,7 @@ import json
 import tempfile
 from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +88,20 @@ def test_a_key_of_several_rows_is_an_error_that_names_it(tmp_path: Path) -> None
     assert "has several rows with k 'a'" in json.loads(done["errors"][0])["reason"]
     every = run_operator(Enrich(table=table, on="k", duplicates="all"), rows)["output"]
     assert [(row["k"], row["v"]) for row in every] == [("a", "1"), ("a", "3"), ("b", "2"), ("c", None)]
+
+
+def test_a_key_that_python_has_not_is_named_as_well(tmp_path: Path) -> None:
+    """Times with nanoseconds, in the records and in the table."""
+    pq.write_table(pa.table({"k": pa.array([1, 1], pa.timestamp("ns"))}), tmp_path / "t.parquet")
+    rows = RecordBatch(pa.RecordBatch.from_pydict({"k": pa.array([1, 2], pa.timestamp("ns"))}))
+    operator = partial(Enrich, table=f"parquet:{tmp_path / 't.parquet'}", on="k")
+    with pytest.raises(DagflowError, match=r"has 2 rows with k '1970-01-01T00:00:00\.000000001'"):
+        run_operator(operator(), rows)
+    done = run_operator(operator(unmatched="reject", duplicates="reject"), rows)
+    assert [json.loads(reject)["reason"].partition(" has ")[2] for reject in done["errors"]] == [
+        "several rows with k '1970-01-01T00:00:00.000000001'",
+        "no row with k '1970-01-01T00:00:00.000000002'",
+    ]
 
 
 KEYS = st.lists(st.tuples(st.sampled_from([1, 2, 3, None]), st.sampled_from(["x", "y", None])), max_size=8)

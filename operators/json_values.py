@@ -1,4 +1,4 @@
-"""Values of Arrow columns as JSON has them."""
+"""Values of Arrow columns as JSON has them, for files, rejects and reasons."""
 
 from __future__ import annotations
 
@@ -22,6 +22,14 @@ def json_values(column: pa.Array) -> list[Any]:
         return _converted(column, is_far=False)
     except OverflowError:
         return _converted(column, is_far=True)
+
+
+def readable_value(value: pa.Scalar) -> Any:
+    """A value as Python has it, or as JSON where Python has none: nanoseconds, years before 1 or after 9999."""
+    try:
+        return value.as_py()
+    except (ValueError, OverflowError):
+        return json_values(pa.repeat(value, 1))[0]
 
 
 def _converted(column: pa.Array, is_far: bool) -> list[Any]:
