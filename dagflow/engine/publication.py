@@ -206,6 +206,8 @@ class TransactionPublisher(Publisher):
             if attempt == 0:
                 # Not before: files of a window that the target has may have been compacted away since.
                 self._mover.put(window_id, files, self._operator)
+            if not files:
+                return ""  # the window adds nothing any more, and a target knows no windows without files
             self._journal.check_epoch()
             failure = self._failure_of(state, window)
             if failure is not None:
@@ -261,7 +263,7 @@ class Publication:
     def __init__(
         self, operators: Mapping[str, Operator], journal: Journal, storage: StorageContext, durability: Durability
     ) -> None:
-        self._url = journal.url
+        self._journal = journal
         mover = FileMover(journal, storage, durability)
         self._publishers: dict[str, Publisher] = {}
         targets = targets_of(operators, storage)
@@ -305,15 +307,18 @@ class Publication:
             DagflowError: The window is not published everywhere; a later call goes on.
         """
         receipts = {}
-        for operator, own in sorted(_by_operator(files).items()):
+        by_operator = _by_operator(files)
+        # A window that was repaired may make no more files for a target that has some of before.
+        earlier = _by_operator(self._journal.state.repaired.get(window_id, ()))
+        for operator in sorted({*by_operator, *earlier}):
             if operator not in self._publishers:
                 raise JournalError(
                     f"window {window_id} is decided and has files for the target of operator '{operator}', and the app "
                     "has no such operator that writes to one",
-                    url=redacted(self._url),
+                    url=redacted(self._journal.url),
                     hint=f"give the app operator '{operator}' again, as it was, until the window is published",
                 )
-            if receipt := self._publishers[operator].publish(window_id, own):
+            if receipt := self._publishers[operator].publish(window_id, by_operator.get(operator, [])):
                 receipts[operator] = receipt
         return receipts
 

@@ -215,6 +215,27 @@ def test_a_window_whose_files_are_lost_is_repaired(monkeypatch: pytest.MonkeyPat
     assert not any(file.exists() for file in others), "a file that no transaction names is left"
 
 
+def test_a_repaired_window_that_adds_nothing_leaves_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It needs no transaction; but the app needs the operator of the old files, of which its target may have some."""
+    with_faults(monkeypatch, Faults(2))
+    with contextlib.suppress(InjectedCrash):
+        work(app(tmp_path, TEXTS))
+    with_faults(monkeypatch, Faults())
+    lost, *others = (tmp_path / "db.files").glob("[!.]*")
+    lost.unlink()
+    assert others
+    repair(str(tmp_path / "journal"), 2, StorageContext.default())
+    # The words of the plan are read as before, and reach no table.
+    monkeypatch.setattr(FaultyTable, "add", FaultyTable.input.each(lambda self, record: None))
+    with pytest.raises(JournalError, match="window 2 is decided and has files for the target of operator 'table'"):
+        work(app(tmp_path, TEXTS, name="other"))
+    work(app(tmp_path, TEXTS))
+    assert status(str(tmp_path / "journal"), StorageContext.default()).targets["table"].window_id == 1
+    assert rows(tmp_path / "db") == words(TEXTS[:2])
+    assert not any(file.exists() for file in others), "a file that no transaction names is left"
+    assert work(app(tmp_path, TEXTS)) == 0
+
+
 def test_a_decided_window_needs_its_operator(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An app without it is refused, and loses nothing: with it the run goes on."""
     with_faults(monkeypatch, Faults(1))

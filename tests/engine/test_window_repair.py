@@ -159,6 +159,30 @@ def test_a_mended_app_replaces_what_a_repaired_window_had_published(
     require_all()
 
 
+@pytest.mark.parametrize("makes", ["no file", "files of one operator"])
+def test_what_a_repaired_window_makes_no_more_goes(folder: Path, monkeypatch: pytest.MonkeyPatch, makes: str) -> None:
+    """Its input is gone, and what it has published of that goes too; back again, everything is there once."""
+    die_publishing(monkeypatch, 7)
+    before = [file for file in state().intents[2].files if Path(file.final_url).exists()]
+    assert {Path(file.final_url).parent.name for file in before} == {"out", "once"}
+    next(Path(file.pending_url) for file in state().intents[2].files if file not in before).unlink()
+    repair("journal", 2, STORAGE)
+    Path("in").rename("moved")
+    Path("in").mkdir()
+    if makes == "no file":
+        names = "  names: {class: MetadataWriter, properties: {path: names}}\n"
+        to_names = "  files: {from: splitter.files_metadata_output, to: names.input}\n"
+        Path("app.yaml").write_text(APP.replace(names, "").replace(to_names, ""))
+    work()
+    first = TEXTS["a"] + TEXTS["b"]
+    assert (visible("out"), visible("once")) == (sorted(first.splitlines()), sorted(set(first.splitlines())))
+    assert len(visible("names")) == (2 if makes == "no file" else 4)
+    Path("moved").replace("in")
+    work()
+    assert visible("out") == sorted(line for text in TEXTS.values() for line in text.splitlines())
+    assert visible("once") == sorted({line for text in TEXTS.values() for line in text.splitlines()})
+
+
 def test_files_of_others_are_not_replaced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A name that was taken meanwhile ends the run; where it is free again the run goes on."""
     die_publishing(monkeypatch, 0)
