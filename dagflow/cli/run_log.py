@@ -57,7 +57,8 @@ class RunLog:
     def end(self, text: str, error: BaseException | None = None) -> None:
         """Write how the run ended, and close the file."""
         self.say(logging.INFO if error is None else logging.ERROR, text, error)
-        self.handler.close()
+        with suppress(OSError, ValueError):  # of a full disk, and of a file that was closed in vain to be rolled over
+            self.handler.close()
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from dagflow.cli import run_log
 from dagflow.cli.json_log import json_line
 from dagflow.cli.run_log import KEPT_RUNS, attached, open_run_log
-from tests.cli.commands.inspected_app import folder, invoke
+from tests.cli.commands.inspected_app import APP, folder, invoke
 
 __all__ = ["folder"]
 
@@ -126,3 +127,60 @@ def test_a_run_that_can_keep_no_log_runs_all_the_same(folder: Path) -> None:
     code, _, err = invoke("run", "app.yaml", "--local", "--workers", "1")
     assert code == 0
     assert "log of the run" not in err
+
+
+def fill(path: Path) -> None:
+    """Leave no space on the disk of a new file."""
+    with pytest.raises(OSError, match="No space left"), path.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+
+
+@pytest.mark.parametrize("most_bytes", [1000, 1 << 20], ids=["rolled over", "never rolled over"])
+def test_a_full_disk_ends_no_log(disk: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, most_bytes: int) -> None:
+    """Whole messages are lost, and nothing is raised; with space again the log goes on."""
+    monkeypatch.setattr(run_log, "MOST_BYTES", most_bytes)
+    monkeypatch.chdir(disk("size=64k"))
+    log = open_run_log("app", str)
+    assert log is not None
+    logger = logging.getLogger("dagflow.x")
+    with attached(log):
+        for at in (1, 2):
+            logger.info("there is space window=%d", at)
+            assert lines_of(log.path.read_text())[-1]["window"] == at
+            fill(Path("full"))
+            for _ in range(200):
+                logger.info("there is none: %s", "x" * 100)
+            Path("full").unlink()
+        fill(Path("full"))
+        logger.info("there is none: %s", "x" * 5000)
+    log.end("completed")
+
+
+def test_a_log_whose_file_could_not_be_closed_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk in a network may refuse that when the log goes on in a new file, and leaves it closed all the same."""
+    monkeypatch.chdir(tmp_path)
+    log = open_run_log("app", str)
+    assert log is not None and log.handler.stream is not None
+    log.handler.stream.close()
+    log.end("completed")
+
+
+@pytest.mark.parametrize("has_space", [True, False])
+def test_a_run_in_a_full_directory_says_how_it_went(
+    disk: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_space: bool
+) -> None:
+    """It completes where only its log is there, and otherwise fails with the error of the disk."""
+    place = disk("size=256k")
+    monkeypatch.chdir(place)
+    root = tmp_path if has_space else place
+    app = APP.replace("checkpoint: journal", f"checkpoint: {root}/journal").replace("path: out", f"path: {root}/out")
+    Path("app.yaml").write_text(app)
+    Path("in").mkdir()
+    Path("in", "a.txt").write_text("two\nthree\n")
+    run_log.DIRECTORY.mkdir(parents=True)
+    fill(Path("full"))
+    code, _, err = invoke("run", "app.yaml", "--local", "--workers", "1")
+    assert "Traceback" not in err and "bug" not in err
+    assert code == (0 if has_space else 1)
+    assert ("completed in" if has_space else "No space left on device") in err
