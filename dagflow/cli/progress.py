@@ -6,6 +6,7 @@ import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from dagflow.api.operator_log import OPERATOR_LOGGER
 from dagflow.cli.display import Display, JsonDisplay, LineDisplay
@@ -42,8 +43,9 @@ def logging_to(display: Display, *, is_verbose: bool) -> Iterator[None]:
     """Show what is logged as notices of the display: warnings, and with is_verbose dagflow's whole log."""
     handler = _NoticeHandler(display)
     if not is_verbose:
-        # What py4j logs about a dying JVM is raised to the driver as well, which says it better.
-        handler.addFilter(lambda record: not record.name.startswith("py4j"))
+        # What py4j logs about a dying JVM is raised to the driver as well, which says it better. It has loggers of its
+        # own, and uses the root logger, too.
+        handler.addFilter(lambda record: Path(record.pathname).parent.name != "py4j")
     if not is_verbose:
         # The log file of a run takes more.
         handler.addFilter(lambda record: record.levelno >= logging.WARNING or record.name == OPERATOR_LOGGER)

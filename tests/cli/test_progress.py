@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import logging
+import socket
+from threading import Thread
 
 import pytest
+from py4j.java_gateway import GatewayClient  # type: ignore[import-untyped]  # ships no types
+from py4j.protocol import Py4JNetworkError  # type: ignore[import-untyped]  # ships no types
 
 from dagflow.cli.display import Display, LineDisplay
 from dagflow.cli.progress import display_for, logging_to
@@ -50,3 +54,21 @@ def test_the_log_is_shown_as_far_as_it_is_asked_for(is_verbose: bool, levels: li
     logger.warning("after the run")
     assert [notice.split()[0] for notice in display.notices] == levels
     assert display.notices[-1] == "WARNING dagflow.engine: slow window=7"
+
+
+@pytest.mark.parametrize("is_verbose", [False, True])
+def test_what_py4j_logs_of_a_dead_jvm_is_shown_on_request(is_verbose: bool) -> None:
+    """It says so by the root logger and by its own; the error of the driver says it better."""
+    display = Remembering()
+    with socket.create_server(("127.0.0.1", 0)) as server, logging_to(display, is_verbose=is_verbose):
+        java = Thread(target=lambda: server.accept()[0].close())
+        java.start()
+        client = GatewayClient(port=server.getsockname()[1])
+        client.send_command("x\n", retry=False)
+        java.join()
+        server.close()
+        with pytest.raises(Py4JNetworkError, match="trying to connect to the Java server"):
+            client.send_command("x\n")
+        logging.getLogger().warning("of another program")
+    said = ["ERROR root:", "ERROR py4j.java_gateway:"] if is_verbose else []
+    assert [" ".join(each.split()[:2]) for each in display.notices] == [*said, "WARNING root:"]
