@@ -168,6 +168,7 @@ FOLLOWED = {
     "test_a_run_goes_on_when_values_are_what_their_type_says",
     "take the records with @input.batch": "execution/test_chain.py::"
     "test_nanoseconds_are_refused_by_the_operator_with_the_method",
+    "use a Select for other columns": AGAIN,
     "use the very keys that": "api/test_keyed_state.py::test_a_run_goes_on_with_the_very_keys_or_one_partition",
     "a class of tuples is a frozen dataclass": "journal/test_planned_tuples.py::"
     "test_a_run_goes_on_when_the_operator_is_mended",

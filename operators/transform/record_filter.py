@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from dagflow.api.column_typing import ColumnTraced, StreamColumns
+from dagflow.api.column_typing import ColumnTraced, StreamColumns, type_name
 from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import RECORD, RecordBatch
@@ -40,7 +40,7 @@ class RecordMatch(BaseModel):
         """Tell for each record whether it matches; a null never does.
 
         Raises:
-            TypeError: The records are not raw, and have no column record of text or bytes.
+            ValueError: The records are not raw, and have no column record of text or bytes.
         """
         mask = self._matches(batch)
         return pc.fill_null(mask, False) if mask.null_count else mask
@@ -69,11 +69,23 @@ def _comparable(batch: RecordBatch, pattern: bytes) -> pa.Array:
 def _text_of(batch: RecordBatch) -> pa.Array:
     """The raw records, or the column `record` of records with columns."""
     columns = batch.to_arrow()
-    kind = columns.schema.field(RECORD).type if RECORD in columns.schema.names else None
-    if kind is None or not (pa.types.is_binary(kind) or pa.types.is_string(kind)):
-        has = ", ".join(f"{field.name}: {field.type}" for field in columns.schema)
-        raise TypeError(f"only raw records, or a column '{RECORD}' of text or bytes, can be matched; there is {has}")
+    _require_text(columns.schema)
     return columns.column(RECORD)
+
+
+def _require_text(schema: pa.Schema) -> None:
+    """Refuse columns of which none can be matched.
+
+    Raises:
+        ValueError: There is no column record of text or bytes.
+    """
+    kind = schema.field(RECORD).type if RECORD in schema.names else None
+    if kind is None or not (pa.types.is_binary(kind) or pa.types.is_string(kind)):
+        has = ", ".join(f"{field.name}: {type_name(field.type)}" for field in schema)
+        raise ValueError(
+            f"only raw records, or a column '{RECORD}' of text or bytes, can be matched; there is {has}; use a Select "
+            "for other columns, such as where: name not like '#%'"
+        )
 
 
 class RecordFilter(Operator, ColumnTraced):
@@ -96,7 +108,13 @@ class RecordFilter(Operator, ColumnTraced):
             raise ValueError("give exactly one of keep and drop, such as drop: {prefix: '#'}")
 
     def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:
-        """The columns that arrive."""
+        """The columns that arrive.
+
+        Raises:
+            ValueError: None of them can be matched.
+        """
+        if arriving is not None:
+            _require_text(arriving.with_names([RECORD]))
         return arriving
 
     @input.batch

@@ -62,6 +62,21 @@ def test_a_name_that_the_header_lacks_is_a_mistake_at_its_place(folder: Path) ->
     assert not list(folder.glob("out*"))
 
 
+@pytest.mark.parametrize(
+    ("header", "found"), [("qty,name", "there is qty: int32, name: string; use a"), ("qty,record", "")]
+)
+def test_a_filter_of_raw_records_asks_the_header_for_its_column(folder: Path, header: str, found: str) -> None:
+    """Without a column `record` it would fail at the first block."""
+    (folder / "in" / "a.csv").write_text(f"{header}\n1,a\n")
+    text = APP.format(columns="{qty: int32}", files="in")
+    properties = text[text.index("      where") : text.index("    partition")]
+    text = text.replace("class: Select", "class: RecordFilter").replace(properties, "      drop: {prefix: a}\n")
+    (folder / "app.yaml").write_text(text)
+    problems = list(map(str, header_problems(load_app("app.yaml"))))
+    assert len(problems) == bool(found)
+    assert not found or (found in problems[0] and problems[0].startswith("app.yaml:5:3: operator 'select' (RecordFil"))
+
+
 def test_types_are_those_of_the_app_and_text(folder: Path) -> None:
     """A column without a type does not become a number because it looks like one."""
     (folder / "in" / "a.csv").write_text("shpo,qty,price\n7,1,2\n")

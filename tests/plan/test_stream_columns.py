@@ -80,6 +80,8 @@ KNOWN: list[tuple[str, str, str]] = [
     ("{type: json_lines, columns: {a: int64}}", step("Select", where="a > 1"), "a: int64"),
     ("{type: json_lines, columns: infer}", step("Select", where="nothing > 1"), "?: ?"),
     ("lines", step("RecordFilter", drop={"prefix": "#"}), "record: binary"),
+    # A header may name the column.
+    (CSV, step("RecordFilter", drop={"prefix": "#"}), "qty: int32, price: decimal128(9, 2)"),
     ("tests.visitors.pairs_format.Pairs", step("RecordFilter", drop={"prefix": "#"}), "record: binary"),
     (CSV, step("CountBy", by="shop"), "shop: string, count: int64"),
     (CLOSED, step("CountBy", by=["name", "qty"]), "name: string, qty: int32, count: int64"),
@@ -103,6 +105,17 @@ MISTAKES: list[tuple[str, str, str]] = [
     (CLOSED, step("Select", drop="nam"), "drop: there is no column 'nam'; did you mean 'name'?"),
     (CLOSED, step("Parse", regex="(?P<a>.)"), "the records have columns already; name the one to be parsed"),
     (CLOSED, step("TopN", by="size"), "the records have no column 'size'; they have qty, name"),
+    (
+        CLOSED,
+        step("RecordFilter", drop={"prefix": "#"}),
+        "5:3: operator 'step' (RecordFilter): only raw records, or a column 'record' of text or bytes, can be matched; "
+        "there is qty: int32, name: string; use a Select",
+    ),
+    (
+        "{type: csv, header: false, columns: {record: int32}}",
+        step("RecordFilter", keep={"regex": "1"}),
+        "can be matched; there is record: int32",
+    ),
     (CLOSED, step("CountBy", by="size"), "step' (CountBy): the records have no column 'size'; they have qty, name"),
 ]
 ALL_COLUMNS, TABLE = step("Select", where="true"), "TableWriter, properties: {table: 'delta:out'"
