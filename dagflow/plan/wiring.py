@@ -180,7 +180,9 @@ class _Wiring:
         for operator in self._spec.operators.values():
             if operator.operator_class is not None:
                 self._check_operator(operator, operator.operator_class)
-        if classes and None not in classes and not any(cls and issubclass(cls, InputOperator) for cls in classes):
+        # Where a file has no operators, or none that can be read, its reader has said so.
+        is_unreported = classes or not self._spec.file
+        if is_unreported and None not in classes and not any(cls and issubclass(cls, InputOperator) for cls in classes):
             message = "no operator brings anything in: an app needs an input operator, such as FileSplitterInput"
             self._problems.add(self._spec.place, message)
 

@@ -214,6 +214,27 @@ def test_all_mistakes_are_told_with_their_lines(tmp_path: Path) -> None:
         app.operator("r").to(app.operator("s"))
 
 
+def test_an_app_without_operators_is_a_mistake(tmp_path: Path) -> None:
+    """As in YAML; neither a plan nor a journal is made of it, until it has operators."""
+    with contextlib.chdir(tmp_path):
+        app = App("empty", checkpoint="journal")
+        (problem,) = app.validate()
+        assert re.match(r".*test_app\.py:\d+: no operator brings anything in: an app needs an input", str(problem))
+        for use in (app.plan, app.preview, lambda: app.run(local=True)):
+            with pytest.raises(PlanError, match="no operator brings anything in"):
+                use()
+        assert not list(tmp_path.iterdir())
+        app.add(FileSplitterInput(files="in")).to(BlockReader()).to(RecordWriter(path="out"), partition="parallel")
+        assert app.validate() == []
+
+
+def test_a_file_without_operators_is_told_of_once(tmp_path: Path) -> None:
+    """At the place where they would stand."""
+    (tmp_path / "app.yaml").write_text("name: a\noperators: {}\n")
+    (problem,) = App.load(tmp_path / "app.yaml").validate()
+    assert str(problem).endswith("app.yaml:2:12: 'operators' is empty")
+
+
 class Limited(PartitionPolicy):
     """A policy."""
 
