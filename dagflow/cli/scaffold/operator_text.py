@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 
 from dagflow.errors import DagflowError
@@ -66,7 +67,7 @@ def operator_name(name: str) -> str:
         DagflowError: The class has no such name, or the app has another operator of that name.
     """
     found = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
-    if not _NAME.fullmatch(name) or found in _TAKEN:
+    if not _NAME.fullmatch(name) or keyword.iskeyword(name) or found in _TAKEN:
         reason = "the app has such an operator" if found in _TAKEN else "a class has a name such as DropEmpty"
         raise DagflowError(f"--operator {name}: {reason}", hint="give another name")
     return found

@@ -105,7 +105,13 @@ def test_an_operator_for_records_without_columns_takes_each(folder: Path) -> Non
         assert invoke("test")[2].startswith("1 test passed, 0 failed")
 
 
-@pytest.mark.parametrize(("name", "reason"), [("Writer", "the app has such"), ("my op", "a class has a name such as")])
+NO_NAMES = {
+    "Writer": "the app has such",
+    **dict.fromkeys(["my op", "class", "None", "True", "False"], "a class has a name"),
+}
+
+
+@pytest.mark.parametrize(("name", "reason"), NO_NAMES.items())
 def test_an_operator_needs_a_name_of_its_own(folder: Path, name: str, reason: str) -> None:
     """Nothing is written otherwise, nor over a module that is there."""
     code, _, err = invoke("init", "x", "--operator", name)
