@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from dagflow.spec.problems import Place
+from dagflow.spec.problems import Place, place_in_code
 
 _HERE = str(Path(__file__).parent) + os.sep
 
@@ -16,6 +16,4 @@ def place_of_caller() -> Place:
     frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
         frame = frame.f_back
-    file = frame.f_code.co_filename
-    relative = os.path.relpath(file) if os.path.isabs(file) else file
-    return Place(file if relative.startswith("..") else relative, frame.f_lineno)
+    return place_in_code(frame.f_code.co_filename, frame.f_lineno)

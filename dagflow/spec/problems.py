@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ class Place:
     """Where something was written.
 
     Attributes:
-        file: The app file as the user named it, or the option of the command line.
+        file: The app file as the user named it, a file of Python code, or the option of the command line.
         line: 1-based line, 0 where there is none.
         column: 1-based column, 0 where there is none.
     """
@@ -27,6 +28,12 @@ class Place:
     file: str
     line: int = 0
     column: int = 0
+
+
+def place_in_code(file: str, line: int) -> Place:
+    """A line of Python code, whose file is named from the working directory where it is below that one."""
+    relative = os.path.relpath(file) if os.path.isabs(file) else file
+    return Place(file if relative.startswith("..") else relative, line)
 
 
 class Problems:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import re
 import typing
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,12 +14,17 @@ from pydantic import BaseModel, ValidationError
 
 from dagflow.api.operator import Operator
 from dagflow.api.partitioning import PartitionPolicy
+from dagflow.api.ports import Port
 from dagflow.api.properties import PropertyPartError, PropertyTextError, expectation, property_model
-from dagflow.spec.problems import Place, Problems, quoted, shortened
+from dagflow.errors import cut_text
+from dagflow.spec.problems import Place, Problems, place_in_code, quoted, shortened
 from dagflow.spec.redaction import redact
 from dagflow.spec.yaml_tree import Mapping as MappingNode
 from dagflow.spec.yaml_tree import Node, Scalar, follow, has_broken, kind_of, plain, scalars
 from dagflow.suggestions import did_you_mean
+
+_SHOWN_CHARACTERS = 60
+"""How much of a value of Python a message quotes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +108,10 @@ class PropertyCheck:
         if len(steps) == 1 and (change := self._change_of(name)):
             self.problems.add(place, f"{self._who}: property '{name}' {change}")
             return
+        if len(steps) == 1 and (declaration := _declaration_of(self.cls, name)):
+            text = f"has no property '{name}', only an attribute without an annotation; declare it as {declaration}"
+            self.problems.add(place, f"{self._who} {text}")
+            return
         names = _names_at(self.cls, steps[:-1])
         if len(steps) == 1:
             what, taker = f"{self._who} has no property", self.cls.__name__
@@ -125,13 +135,22 @@ class PropertyCheck:
     def _add_wrong(self, node: Node, steps: tuple[int | str, ...], group: list[dict[str, Any]]) -> None:
         expected = list(dict.fromkeys(text for detail in group if (text := expectation(detail))))
         reasons = list(dict.fromkeys(self._redacted(_reason(detail)) for detail in group if not expectation(detail)))
-        given = {str(steps[0])} if steps else set()
-        place = _place_of(node, group) if given else self.place
-        what = f"property '{_dotted(steps)}'" if given else "properties"
         if not steps and group[0]["loc"]:
-            what, expected, reasons = f"property '{group[0]['loc'][0]}'", [], [*reasons, "its default is refused"]
+            self._add_wrong_default(group[0], expected, reasons)
+            return
+        place = _place_of(node, group) if steps else self.place
+        what = f"property '{_dotted(steps)}'" if steps else "properties"
         clauses = [f"expected {' or '.join(expected)}, got {kind_of(node)}{_hint(node, expected)}"] if expected else []
         self.problems.add(place, f"{self._who}, {what}: {'; '.join(clauses + reasons)}")
+
+    def _add_wrong_default(self, detail: Mapping[str, Any], expected: list[str], reasons: list[str]) -> None:
+        """Report a default that is none of its property's values, where the class declares it."""
+        name, got = str(detail["loc"][0]), self._redacted(_shown(detail["input"]))
+        clauses = [f"expected {' or '.join(expected)}, got {got}"] if expected else [f"got {got}"]
+        place = _place_of_attribute(self.cls, name) or self.class_place
+        self.problems.add(
+            place, f"{self._who}, property '{name}': its default is refused: {'; '.join(clauses + reasons)}"
+        )
 
     def _redacted(self, text: str) -> str:
         shown = [scalar.shown for scalar in scalars(self.node)]
@@ -159,7 +178,8 @@ def _by_property(details: list[dict[str, Any]], node: MappingNode) -> list[list[
     for detail in details:
         steps = follow(node, detail["loc"])[2]
         key = (*steps, detail["loc"][-1], "missing") if detail["type"] == "missing" else steps
-        groups.setdefault(key or detail["loc"], []).append(detail)
+        # What is in no node is a default, of which all errors are about one value, too.
+        groups.setdefault(key or detail["loc"][:1], []).append(detail)
     return [
         group
         for key, group in groups.items()
@@ -197,6 +217,45 @@ def _hint(node: Node, expected: list[str]) -> str:
     if "text" in expected and isinstance(node.value, bool | int | float):
         return f"; in quotes it is text: '{node.text[:40]}'"
     return did_you_mean(node.text, re.findall(r"'([^']*)'", " ".join(expected)))
+
+
+def _owner_of(cls: type, name: str) -> type | None:
+    """The class that gives an attribute its value: a class itself or one of its bases; None where none does."""
+    return next((base for base in cls.__mro__ if name in vars(base)), None)
+
+
+def _place_of_attribute(cls: type, name: str) -> Place | None:
+    """The line where a class gives an attribute its value; None where the source is not at hand."""
+    owner = _owner_of(cls, name)
+    if owner is None:
+        return None
+    try:
+        file, (lines, first) = inspect.getsourcefile(owner), inspect.getsourcelines(owner)
+    except (OSError, TypeError, SyntaxError):  # as of classes that were typed in, or whose file was changed since
+        return None
+    declared = re.compile(rf"\s+{re.escape(name)}\s*[:=]")
+    line = next((number for number, text in enumerate(lines) if declared.match(text)), 0)
+    return None if file is None else place_in_code(file, first + line)
+
+
+def _declaration_of(cls: type, name: str) -> str:
+    """How a class would make a property of its attribute of that name; "" where it has none that could be one."""
+    owner = _owner_of(cls, name)
+    value = None if owner is None else vars(owner)[name]
+    is_declared = any(name in inspect.get_annotations(base) for base in cls.__mro__)
+    if owner is None or is_declared or name.startswith("_"):
+        return ""
+    if isinstance(value, Port) or callable(value) or hasattr(value, "__get__"):
+        return ""
+    if value is None or type(value) in (str, int, float, bool, list, dict):
+        kind = "str | None" if value is None else type(value).__name__
+        return f"`{name}: {kind} = {_shown(value)}`"
+    return f"`{name}: TYPE = ...`"
+
+
+def _shown(value: object) -> str:
+    """A value as Python shows it, cut where it is long."""
+    return cut_text(repr(value), _SHOWN_CHARACTERS)
 
 
 def _dotted(steps: Sequence[int | str]) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from dagflow.plan.load import check
 from operators.sink.record_writer import RecordWriter
 from tests.spec.apps import changed, problems_of
 
@@ -120,6 +121,73 @@ def test_an_authors_own_mistakes_are_problems_too(tmp_path: Path, body: str, exp
     problems = problems_of(tmp_path, f"name: a\noperators:\n  mine: {{class: {module}.Mine}}\n")
     assert len(problems) == bool(expected), problems
     assert not expected or expected in problems[0]
+
+
+OWN = """\
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from dagflow import InputOperator, OutputPort
+
+
+class Base(InputOperator):
+    count: int = 1
+    size: Annotated[int, Field(ge=10)] = 3
+    either: str | int = []
+
+
+class Mine(Base):
+    count = None
+    prefix = 'a'
+    nothing = None
+    limit = Field(3)
+    output = OutputPort(object)
+
+    def make(self) -> None:
+        pass
+"""
+"""A module with mistakes in its defaults, and attributes that are no properties."""
+
+
+def problems_of_own(folder: Path, given: str, module: str = OWN) -> list[str]:
+    """The problems of an app whose operator is of the class Mine of a module beside it, with their files."""
+    (folder / f"{folder.name}.py").write_text(module)
+    (folder / "app.yaml").write_text(
+        f"name: a\noperators:\n  mine: {{class: {folder.name}.Mine, properties: {given}}}\n"
+    )
+    return [str(problem) for problem in check(folder / "app.yaml", environ={})]
+
+
+def test_a_default_that_is_refused_is_told_where_it_stands(tmp_path: Path) -> None:
+    """In the code, also that of a base class, with what was expected and what the default is."""
+    refused, file = "operator 'mine' (Mine), property '{}': its default is refused: ", tmp_path / f"{tmp_path.name}.py"
+    assert problems_of_own(tmp_path, "{}") == [
+        f"{file}:10: {refused.format('size')}expected at least 10, got 3",
+        f"{file}:11: {refused.format('either')}expected text or a whole number, got []",
+        f"{file}:15: {refused.format('count')}expected a whole number, got None",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("prefix", ", only an attribute without an annotation; declare it as `prefix: str = 'a'`"),
+        ("nothing", ", only an attribute without an annotation; declare it as `nothing: str | None = None`"),
+        ("limit", ", only an attribute without an annotation; declare it as `limit: TYPE = ...`"),
+        ("prefx", "\n    Mine takes: count"),
+        ("output", "\n    Mine takes: count"),
+        ("output_ports", "\n    Mine takes: count"),
+        ("state_version", "\n    Mine takes: count"),
+        ("make", "\n    Mine takes: count"),
+        ("given_properties", "\n    Mine takes: count"),
+    ],
+)
+def test_an_attribute_without_an_annotation_is_told_of(tmp_path: Path, name: str, expected: str) -> None:
+    """It looks like a property; ports, methods and what dagflow declares do not."""
+    module = OWN.replace("count = None", "count = 2").replace("= 3\n", "= 30\n").replace("= []", "= ''")
+    (problem, *_) = problems_of_own(tmp_path, f"{{{name}: b}}", module)
+    assert f": operator 'mine' (Mine) has no property '{name}'{expected}" in problem
 
 
 @pytest.mark.parametrize("given", ["", "${NOWHERE:-}"])
