@@ -267,7 +267,10 @@ class Chain:
             if self._is_complete(error):
                 raise
             payload = active_call.payload
-            failed = FailedInput.of(payload, error.source if isinstance(error, ColumnValuesError) else -1)
+            source = error.source if isinstance(error, ColumnValuesError | BrokenContractError) else -1
+            failed = FailedInput.of(payload, source)
+            if source >= 0:
+                failed = replace(failed, record=shown_record(payload.slice(source, 1).to_pylist()[0]))
             raise self._failure(active_call.operator, active_call.method, error, failed) from error
 
     def _is_complete(self, error: BaseException) -> bool:

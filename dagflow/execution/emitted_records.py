@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dagflow.api.column_values import ColumnValuesError
 from dagflow.api.mappings import mappings_with, values_by_column
-from dagflow.api.records import BatchTooLargeError, Delimiters, Origin, RecordBatch
+from dagflow.api.records import LINE_FEED, BatchTooLargeError, Delimiters, Origin, RecordBatch
 from dagflow.execution.emitted_mappings import EmittedMappings
 
 BATCH_BYTES = 8 << 20
@@ -149,6 +149,27 @@ class PieceOutput:
         return bool((self._identities.take(self._positions) == records.take(self.sources)).all())
 
 
+class EmittedKindError(TypeError):
+    """What was emitted is neither all raw records nor all mappings.
+
+    Args:
+        reason: What records are, and the kinds that there are instead.
+        item: The first item that is no record, or is of another kind than those before.
+        position: Its position among the items.
+
+    Attributes:
+        item: The same.
+        position: The same.
+        source: The position in a batch of the record for which it was emitted; -1 where it is not known.
+    """
+
+    def __init__(self, reason: str, item: object, position: int) -> None:
+        super().__init__(reason)
+        self.item = item
+        self.position = position
+        self.source = -1
+
+
 class EmittedRecords:
     """Gathers what a per-record method emits for a batch.
 
@@ -210,7 +231,7 @@ class EmittedRecords:
         """The records with origin and delimiters, in batches of about BATCH_BYTES at most.
 
         Raises:
-            TypeError: They are neither all bytes nor all mappings.
+            EmittedKindError: They are neither all bytes nor all mappings.
             ValueError: Their columns do not go together.
         """
         if self._is_selection:
@@ -234,8 +255,8 @@ class EmittedRecords:
         try:
             if self._mappings is not None and not self._items:
                 return RecordBatch(self._mappings.to_arrow(sources), origin=origin)
-            return RecordBatch.from_records(self.items(), self._batch.delimiters.take(sources), origin)
-        except ColumnValuesError as error:
+            return _batch_of(self.items(), self._batch.delimiters.take(sources), origin)
+        except (ColumnValuesError, EmittedKindError) as error:
             if error.position >= 0:
                 error.source = int(sources[error.position])
             raise
@@ -260,14 +281,33 @@ def batches_of(records: list[Any], delimiters: Delimiters) -> Iterator[RecordBat
     """Single records as batches, raw ones in batches of about BATCH_BYTES at most.
 
     Raises:
-        TypeError: They are neither all bytes nor all mappings.
+        EmittedKindError: They are neither all bytes nor all mappings.
         ValueError: Their columns do not go together.
     """
     if set(map(type, records)) <= {bytes}:
         yield from _raw_batches(records, delimiters)
     else:
         require_distinct(records)
-        yield RecordBatch.from_records(records)
+        yield _batch_of(records)
+
+
+def _batch_of(items: Sequence[Any], delimiters: Delimiters = LINE_FEED, origin: Origin | None = None) -> RecordBatch:
+    """Items that were emitted one by one, as one batch.
+
+    Raises:
+        EmittedKindError: They are neither all bytes nor all mappings.
+        ValueError: Their columns do not go together.
+    """
+    try:
+        return RecordBatch.from_records(items, delimiters, origin)
+    except TypeError as error:
+        kinds = [*map(type, items)]
+        others = (at for at, kind in enumerate(kinds) if kind not in (bytes, dict))
+        # Where all of them are records, two kinds come together.
+        position = next(others, None)
+        if position is None:
+            position = next(at for at, kind in enumerate(kinds) if kind is not kinds[0])
+        raise EmittedKindError(str(error), items[position], position) from error
 
 
 def require_distinct(items: Sequence[Any]) -> None:

@@ -54,7 +54,19 @@ _MAX_RECORD = 200
 
 
 class BrokenContractError(Exception):
-    """A method of an operator broke its contract; the message continues a sentence that begins with its name."""
+    """A method of an operator broke its contract; the message continues a sentence that begins with its name.
+
+    Args:
+        message: What it did.
+        source: The position in a batch of the record for which it did it; -1 where it is not known.
+
+    Attributes:
+        source: The same.
+    """
+
+    def __init__(self, message: str, source: int = -1) -> None:
+        super().__init__(message)
+        self.source = source
 
 
 @dataclass(frozen=True, slots=True)

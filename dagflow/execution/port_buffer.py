@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -14,13 +14,14 @@ from dagflow.api.records import LINE_FEED, RecordBatch
 from dagflow.execution.emitted_records import (
     BATCH_BYTES,
     END_OF_CALL,
+    EmittedKindError,
     EmittedRecords,
     PieceOutput,
     RecordPiece,
     batches_of,
     require_distinct,
 )
-from dagflow.execution.failures import BrokenContractError
+from dagflow.execution.failures import BrokenContractError, shown_record
 from dagflow.execution.record_emitter import RecordEmitter
 
 Consumer = Callable[[Any], None]
@@ -133,7 +134,7 @@ class PortBuffer:
         """Pass on the single items gathered so far.
 
         Raises:
-            BrokenContractError: Another thread has emitted here.
+            BrokenContractError: Another thread has emitted here, or items are neither all bytes nor all mappings.
             TypeError: An item is of another type than the port.
             ValueError: The records do not make a batch.
         """
@@ -151,8 +152,17 @@ class PortBuffer:
             require_distinct(items)
             self._send(items)
         else:
-            for batch in batches_of(items, LINE_FEED):
+            self._send_all(batches_of(items, LINE_FEED))
+
+    def _send_all(self, batches: Iterator[RecordBatch]) -> None:
+        """Pass on batches while they are made of what was emitted."""
+        try:
+            for batch in batches:
                 self._send(batch)
+        except EmittedKindError as error:
+            shown = shown_record(error.item) or f"a {type(error.item).__name__}"
+            what = f"emitted {shown} at port {self.emitter.port.name} ({error})"
+            raise BrokenContractError(what, error.source) from error
 
     def _taken(self) -> list[Any]:
         items = self.gathered.copy()
@@ -212,8 +222,7 @@ class PortBuffer:
         """Pass on what a per-record method emitted for a batch.
 
         Raises:
-            BrokenContractError: Another thread has emitted here.
-            TypeError: The records are neither all bytes nor all mappings.
+            BrokenContractError: Another thread has emitted here, or records are neither all bytes nor all mappings.
             ValueError: The records do not make a batch.
         """
         # Each piece was taken with all that was emitted for it.
@@ -227,8 +236,7 @@ class PortBuffer:
                 self.emit(item)
             self.flush()
         else:
-            for batch in records.batches():
-                self._send(batch)
+            self._send_all(records.batches())
 
     @property
     def taken(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -124,6 +125,72 @@ def test_kinds_that_differ_between_pieces_are_refused(kind: str) -> None:
     """A batch has one kind of records, also where it is handled piece by piece."""
     with pytest.raises(OperatorError, match="must all be bytes, or all dicts"):
         OperatorHarness(Odd(kinds={PIECE_RECORDS + 1: kind})).window({"input": batch_of(NUMBERS, is_mixed=False)})
+
+
+@pytest.mark.parametrize("at", [0, 7, PIECE_RECORDS + 1, 2 * PIECE_RECORDS])
+@pytest.mark.parametrize("made", [None, "text", 5, bytearray(b"x"), {"n": 1}], ids=str)
+def test_what_is_no_record_is_told_with_its_port_and_its_record(at: int, made: Any) -> None:
+    """Nothing tells the line that emitted it; the first of them is the one, also in a later piece."""
+
+    class Makes(Operator):
+        """Emits something else as well for two records."""
+
+        input = InputPort()
+        output = OutputPort()
+
+        @input.each
+        def take(self, record: bytes) -> None:
+            """Called once per record."""
+            self.output.emit(record)
+            if int(record) in (at, at + 5):
+                self.output.emit(made)
+
+    text = (
+        f"take() emitted {made!r} at port output (records must all be bytes, or all dicts of column to value; got "
+        f"{', '.join(sorted(['bytes', type(made).__name__]))}) on the record at offset {100 + at}"
+    )
+    with pytest.raises(OperatorError, match=re.escape(text)) as raised:
+        OperatorHarness(Makes()).window({"input": batch_of(NUMBERS, is_mixed=False)})
+    assert raised.value.record == repr(NUMBERS[at])
+
+
+def test_values_that_make_no_column_are_told_with_their_record() -> None:
+    """As records that a method itself refuses."""
+
+    class Values(Operator):
+        """Emits a text among numbers."""
+
+        input = InputPort()
+        output = OutputPort()
+
+        @input.each
+        def take(self, record: bytes) -> None:
+            """Called once per record."""
+            self.output.emit({"n": int(record) if record != b"9" else "nine"})
+
+    with pytest.raises(OperatorError, match=r"has str where .* has int.* on the record at offset 109") as raised:
+        OperatorHarness(Values()).window({"input": batch_of(NUMBERS, is_mixed=False)})
+    assert raised.value.record == "b'9'"
+
+
+def test_what_is_no_record_of_a_batch_is_told_with_its_port() -> None:
+    """A method that takes whole batches has no single record at hand."""
+
+    class Whole(Operator):
+        """Emits a text for a batch."""
+
+        input = InputPort()
+        output = OutputPort()
+
+        @input.batch
+        def take(self, batch: RecordBatch) -> None:
+            """Called once per batch."""
+            self.output.emit(b"good")
+            self.output.emit("bad")
+
+    with pytest.raises(OperatorError, match=r"take\(\) emitted 'bad' at port output \(records must all") as raised:
+        OperatorHarness(Whole()).window({"input": batch_of(NUMBERS, is_mixed=False)})
+    assert raised.value.record == ""
 
 
 def test_a_whole_batch_among_single_records_keeps_its_place() -> None:
