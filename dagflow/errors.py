@@ -80,6 +80,10 @@ class DagflowError(Exception):
         text = self._located()
         return f"{text}\n    {self.hint}" if self.hint else text
 
+    def advise(self, *, hint: str) -> None:
+        """Say more of what to do about it."""
+        self.hint = cut_text(f"{self.hint}\n    {hint}" if self.hint else hint, self.max_text)
+
     def _located(self) -> str:
         """The message behind the place that it is about."""
         return self.message

@@ -143,6 +143,8 @@ FOLLOWED = {
     "run the app to its end with dagflow run": "engine/test_reject_replay.py::"
     "test_a_replay_does_not_end_the_result_of_an_unfinished_run",
     "call the reader '…' again": "engine/test_reject_replay.py::test_a_reader_of_another_name_is_refused",
+    "if this file is changed or replaced, it is read again": f"{REMEDIES}"
+    "test_a_file_of_several_windows_that_is_mended_is_read_anew",
     "give the column another type under partition_values": "operators/reader/test_path_values.py::"
     "test_a_refused_file_comes_back_when_its_column_has_another_type",
     "name under partition_values the columns": "operators/reader/test_path_values.py::"

@@ -279,7 +279,7 @@ class Driver:
         results = self._wait(flight, max_in_flight)
         if results is None:
             return
-        raise_first_error(results)
+        raise_first_error(flight.planned, results)
         decisions: Mapping[str, TargetDecision] = {}
         again = self._runner.rerun_without_gone_files(flight, results)
         if again is None:

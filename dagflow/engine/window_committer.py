@@ -9,7 +9,8 @@ from dataclasses import replace
 
 from dagflow.api.context import UNKNOWN_SUM
 from dagflow.api.operator import LimitChecker
-from dagflow.api.sources import encode_sources
+from dagflow.api.ports import unbatched
+from dagflow.api.sources import encode_sources, is_source_range
 from dagflow.api.transactions import TargetDecision
 from dagflow.engine.control_graph import ControlGraph, ControlResult
 from dagflow.engine.gone_versions import log_left_out, recovered
@@ -21,14 +22,16 @@ from dagflow.engine.publication import Publication
 from dagflow.engine.segments import SegmentStore
 from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.window_codec import WindowCodec, require_names_apart
-from dagflow.errors import DagflowError
+from dagflow.errors import START_OVER, DagflowError, RecordError
 from dagflow.execution.failures import located
 from dagflow.execution.messages import TaskResult
 from dagflow.journal.journal import Journal, now_ms
+from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.saved_state import CommittedState, SavedState
 from dagflow.journal.windows import ProducedFiles, RefusedPart, WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters, OperatorCounters
 from dagflow.plan.physical import PhysicalPlan
+from dagflow.storage.location import redacted
 from dagflow.storage.pending import PendingFile
 from dagflow.storage.publishing import discard_all
 
@@ -225,15 +228,29 @@ class WindowCommitter:
             discard_all(self._storage, taken)
 
 
-def raise_first_error(results: Sequence[TaskResult]) -> None:
-    """Raise the error of the first task that failed.
+def raise_first_error(planned: WindowPlan, results: Sequence[TaskResult]) -> None:
+    """Raise the error of the first task of a window that failed; all windows before it are committed.
 
     Raises:
         DagflowError: A task failed.
     """
     for result in results:
         if result.error is not None:
+            _tell_what_mending_doubles(result.error, planned)
             raise result.error
+
+
+def _tell_what_mending_doubles(error: DagflowError, planned: WindowPlan) -> None:
+    """Let an error about a record say what becomes of its file if that is mended, and was read in part before."""
+    if not isinstance(error, RecordError):
+        return
+    items = (block for _, _, item in planned_tuples(planned) for block in unbatched((item,)))
+    blocks = [each for each in items if is_source_range(each) and redacted(each.url) == error.url]
+    if blocks and all(each.start or getattr(each, "content_start", 0) for each in blocks):
+        error.advise(
+            hint="if this file is changed or replaced, it is read again from its beginning, and what earlier windows "
+            f"have published of it is there twice; to have it once, {START_OVER}"
+        )
 
 
 def intent_of(window_id: int, plan: PhysicalPlan, results: Sequence[TaskResult]) -> WindowIntent:

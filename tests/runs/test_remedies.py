@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from backports import zstd
 
 from tests.runs.lab import GOOD, Lab, refusal
 
@@ -275,6 +276,34 @@ def test_a_stray_file_in_a_journal_is_moved_elsewhere(lab: Lab) -> None:
     stray.rename(lab.folder / "notes.txt")
     lab.run()
     assert lab.records() == sorted([*GOOD, "more"])
+
+
+LINES = [f"{number:05} {random.Random(number).getrandbits(64)}" for number in range(2000)]
+FRAMES = [
+    bytes(zstd.compress("".join(f"{line}\n" for line in LINES[start : start + 100]).encode()))
+    for start in range(0, 2000, 100)
+]
+PLAIN = "".join(f"{line}\n" for line in LINES).encode()
+IN_PARTS = {
+    "archive": ("a.zst", b"".join([*FRAMES[:15], FRAMES[15][:-20] + b"\xff" * 20, *FRAMES[16:]]), b"".join(FRAMES)),
+    "text": ("a", PLAIN[:30_000] + b"\xff" + PLAIN[30_001:], PLAIN),
+}
+
+
+@pytest.mark.parametrize("kind", IN_PARTS)
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_file_of_several_windows_that_is_mended_is_read_anew(lab: Lab, kind: str, is_first: bool) -> None:
+    """The error says that a part would come twice, where windows have published one; with --fresh none does."""
+    name, content, mended = IN_PARTS[kind]
+    lab.parts["splitter"] = ", block_size: 4096" + ("" if is_first else ", blocks_threshold: 2")
+    lab.parts["reader"] = ", format: {type: lines, encoding: utf-8}"
+    path = lab.put(name, content)
+    text = refusal(lab.run, "")
+    assert ("what earlier windows have published of it is there twice" in text) == (not is_first)
+    assert ("start over with --fresh" in text) == bool(set(lab.records()) - set(GOOD)) == (not is_first)
+    path.write_bytes(mended)
+    lab.run(fresh=not is_first)
+    assert lab.records() == sorted([*GOOD, *LINES])
 
 
 @pytest.mark.parametrize(("remedy", "published"), [("replace", ["1", "2", "\ufffd"]), ("reject", ["1", "2"])])
