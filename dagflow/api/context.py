@@ -205,6 +205,11 @@ class Skipped:
         """Which version of which file."""
         return self.url, self.size_bytes, self.mtime_ns, self.etag
 
+    @property
+    def version_range(self) -> tuple[VersionKey, int, int]:
+        """Which range of which version, whyever it was left out."""
+        return self.version, self.start, self.end
+
     def __post_init__(self) -> None:
         # The journal takes Python's own numbers only, and positions are often computed in NumPy.
         object.__setattr__(self, "start", index(self.start))

@@ -14,7 +14,7 @@ from dagflow.execution.messages import TaskResult
 from dagflow.journal.frames import decompressed
 from dagflow.journal.left_out import LeftOut
 from dagflow.journal.planned_tuples import planned_tuples
-from dagflow.journal.windows import WindowPlan
+from dagflow.journal.windows import WindowIntent, WindowPlan
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_stat import FileStat
 from dagflow.storage.location import name_of, redacted
@@ -69,6 +69,38 @@ def recovered(left_out: LeftOut, planned: WindowPlan, results: Sequence[TaskResu
     moved = _joined(each for result in results for each in result.moved)
     read = set(_read_under_their_names(left_out, planned, [each for result in results for each in result.skipped]))
     return [each for each in left_out.newest if each in read or _is_within(each, moved)]
+
+
+def as_left_out_before(before: Sequence[Skipped], skipped: Sequence[Skipped]) -> list[Skipped]:
+    """What a replay has left out; a version that could not be read stays one, though it is gone now; so the reverse.
+
+    Args:
+        before: What the window had left out.
+        skipped: What it has left out now.
+    """
+    known = {(each.version_range, not each.is_gone): each for each in before}
+    return [known.get((each.version_range, each.is_gone), each) for each in skipped]
+
+
+def recovered_by_replay(left_out: LeftOut, before: WindowIntent, skipped: Sequence[Skipped]) -> list[Skipped]:
+    """The ranges that are listed as left out, and that a window which had left them out itself has read in a replay.
+
+    Args:
+        left_out: What is listed.
+        before: What the window did before; of an unfinished replay, what that did.
+        skipped: What it has left out now.
+    """
+    again = {each.version_range for each in skipped}
+    read = [each for each in [*before.skipped, *before.recovered] if each.version_range not in again]
+    return [each for each in left_out.newest if any(_is_read_with(each, part) for part in read)]
+
+
+def _is_read_with(each: Skipped, part: Skipped) -> bool:
+    """Whether what is listed is read where a range is that was left out, too: the same one, or of a newer version."""
+    if each.version_range == part.version_range and each.is_gone == part.is_gone:
+        return True
+    is_newer = each.url == part.url and each.mtime_ns < part.mtime_ns and not each.is_gone
+    return is_newer and part.start <= each.start and part.end >= min(each.end, part.size_bytes)
 
 
 def _joined(moved: Iterable[MovedRange]) -> list[MovedRange]:

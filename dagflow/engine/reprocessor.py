@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from dagflow.api.transactions import targets_of
 from dagflow.engine.control_graph import waits_for_results
 from dagflow.engine.file_changes import ReprocessedWindow, file_changes
+from dagflow.engine.gone_versions import as_left_out_before, recovered_by_replay
 from dagflow.engine.operator_state import is_stateful
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.recovery import finish_reprocess
@@ -227,7 +228,7 @@ class Reprocessor:
         files, produced = window.kept(is_kept)
         kept = frozenset(file.final_url for file in files)
         if not is_again:
-            return _Rerun(window, replace(window.intent, files=files, produced=produced), kept)
+            return _Rerun(window, replace(window.intent, files=files, produced=produced, recovered=[]), kept)
         own = {name: given for name, given in planned.inputs.items() if name.rpartition(".")[0] not in mergers}
         results = self._run_to_fit(replace(planned, inputs=own), earlier)
         did = intent_of(planned.window_id, self._plan, results)
@@ -235,7 +236,10 @@ class Reprocessor:
         if failure is not None:
             discard_all(self._storage, did.files)
             raise failure
-        return _Rerun(window, replace(did, files=[*files, *did.files], produced=[*produced, *did.produced]), kept)
+        read = recovered_by_replay(self._journal.state.left_out, window.intent, did.skipped)
+        files, produced = [*files, *did.files], [*produced, *did.produced]
+        skipped = as_left_out_before(window.intent.skipped, did.skipped)
+        return _Rerun(window, replace(did, files=files, produced=produced, skipped=skipped, recovered=read), kept)
 
     def _run_to_fit(self, planned: WindowPlan, earlier: Sequence[PendingFile]) -> list[TaskResult]:
         """Run a window, and run it once more where a target does not take its files as they are."""

@@ -341,8 +341,12 @@ class JournalState:
         self.totals.add(event.intent.counters)
 
     def _end_reprocess(self, event: Reprocessed) -> None:
-        if self.reprocessing.pop(event.window_id, None) is None:
+        done = self.reprocessing.pop(event.window_id, None)
+        if done is None:
             raise ValueError(f"the reprocessing of window {event.window_id} ends without having begun")
+        listed = set(self.left_out.newest)
+        # Two windows of a replay may have left out the same.
+        self.left_out = self.left_out.after((), [each for each in done.intent.recovered if each in listed])
         self.held.withdrawn.pop(event.window_id, None)
         self.reprocessed[event.window_id] = event.name
 

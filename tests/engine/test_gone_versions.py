@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from dagflow.api.context import Skipped
-from dagflow.engine.gone_versions import require_gone
+from dagflow.engine.gone_versions import recovered_by_replay, require_gone
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import StorageError
+from dagflow.journal.left_out import LeftOut
+from dagflow.journal.windows import WindowIntent
 from dagflow.plan.load import load_app
 from dagflow.report.manifest import tracked_files, window_manifest
 from dagflow.report.status import status
@@ -109,3 +111,20 @@ def test_files_that_are_named_by_a_query_can_be_read_anew(server: WebServer, tmp
     run(load_app(str(tmp_path / "app.yaml")), RunOptions(), runtime=InlineRuntime)
     again = run(load_app(str(tmp_path / "app.yaml")), RunOptions(fresh=True), runtime=InlineRuntime)
     assert again.windows == 1
+
+
+def test_a_replay_recovers_older_versions_that_could_not_be_read_either() -> None:
+    """Not newer ones, nor what was gone, nor what lies behind what it has read, nor what it has left out again."""
+
+    def unreadable(start: int, end: int, size: int, mtime_ns: int) -> Skipped:
+        return Skipped("/in/a", start, end, "storage: denied", "unreadable", size, mtime_ns)
+
+    old, newer = [unreadable(0, 8, 20, 1), unreadable(16, 20, 20, 1)], [unreadable(0, 8, 20, 3)]
+    lost = Skipped("/in/a", 0, 8, "missing", "deleted", 20, 1)
+    own = [unreadable(0, 8, 24, 2), unreadable(16, 24, 24, 2)]
+    left_out = LeftOut().after([*old, lost, *own, *newer], [])
+    before = WindowIntent(2, skipped=own)
+    assert recovered_by_replay(left_out, before, []) == [*old, *own]
+    assert recovered_by_replay(left_out, before, own[1:]) == [old[0], own[0]]
+    unfinished = WindowIntent(2, skipped=own[1:], recovered=[old[0], own[0]])
+    assert recovered_by_replay(left_out, unfinished, []) == [*old, *own]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gzip
 import json
+import os
 from collections.abc import Iterator
 from concurrent.futures import CancelledError, Future
 from pathlib import Path
@@ -169,6 +170,37 @@ def test_a_replay_leaves_out_what_its_window_has_left_out(folder: Path) -> None:
     assert len(window_manifest("journal", 4, STORAGE).skipped) == 1
     assert [window.changes for window in again(4, change=("max_readers: 1", "max_readers: 1, on_error: skip"))] == [()]
     assert published(folder) == before
+
+
+SKIPPING = ("max_readers: 1", "max_readers: 1, on_error: skip")
+
+
+def listed() -> list[tuple[str, str]]:
+    """The name of each range that is listed as left out, and why it was; their number and bytes agree."""
+    found = status("journal", STORAGE).left_out
+    assert (found.ranges, found.bytes) == (len(found.newest), sum(each.lost_bytes for each in found.newest))
+    return [(Path(each.url).name, each.cause) for each in found.newest]
+
+
+def test_a_replay_takes_what_it_reads_off_the_list(folder: Path) -> None:
+    """The version that could not be read; not while it cannot be, nor while it is away."""
+    good, path = gzip.compress(b"d1\n"), folder / "in" / "d.gz"
+    path.write_bytes(good[:-4] + b"\xff" * 4)
+    planned = path.stat()
+    Path("app.yaml").write_text(APP.replace(*SKIPPING))
+    run(load_app("app.yaml"), RunOptions(), runtime=InlineRuntime)
+    again(4, change=SKIPPING)
+    path.rename(folder / "away")
+    again(4, change=SKIPPING)
+    assert listed() == [("d.gz", "unreadable")]
+    (folder / "away").rename(path)
+    path.write_bytes(good)
+    os.utime(path, ns=(planned.st_atime_ns, planned.st_mtime_ns))
+    for _ in range(2):
+        again(4, change=SKIPPING)
+        assert listed() == [] == list(window_manifest("journal", 4, STORAGE).skipped)
+        summary = run(load_app("app.yaml"), RunOptions(), runtime=InlineRuntime)
+        assert (summary.windows, sorted(published(folder).values())[-1]) == (0, "d1\n")
 
 
 def test_a_replay_from_another_working_directory_moves_no_output(folder: Path) -> None:

@@ -10,9 +10,20 @@ from hypothesis import strategies as st
 from dagflow.api.context import Skipped
 from dagflow.errors import JournalError
 from dagflow.journal.app_facts import OperatorFacts
-from dagflow.journal.events import Done, Event, Outputs, Record, Repair, Replan, Reprocess, Reprocessed
+from dagflow.journal.events import (
+    Done,
+    Event,
+    Outputs,
+    Record,
+    Repair,
+    Replan,
+    Reprocess,
+    ReprocessCancelled,
+    Reprocessed,
+)
 from dagflow.journal.frames import compressed, decode, encode
 from dagflow.journal.journal import Journal
+from dagflow.journal.left_out import LeftOut
 from dagflow.journal.reader import read_state
 from dagflow.journal.retention import JournalRetention, all_windows, published_urls
 from dagflow.journal.saved_state import (
@@ -267,6 +278,23 @@ def test_a_repair_undoes_a_commit(steps: list[str], retention: JournalRetention)
     journal.mark_done(w)
     assert not journal.state.repaired
     require_legal(store, journal.state)
+
+
+def test_what_two_windows_of_a_replay_read_is_taken_off_the_list_once() -> None:
+    """When the replay is done; one that is taken back changes nothing."""
+    state, lost, other = JournalState(), Skipped("in/a", 0, 9, "denied"), Skipped("in/b", 0, 5, "denied")
+    for window_id, skipped in ((1, [lost, other]), (2, [])):
+        for event in (WindowPlan(window_id), WindowIntent(window_id, skipped=skipped), Done(window_id)):
+            state.apply(event)
+    before = state.left_out
+    replays = [Reprocess(WindowIntent(window_id, recovered=[lost]), [], Counters()) for window_id in (1, 2)]
+    events: list[Event] = [replays[0], ReprocessCancelled(1, Counters()), *replays]
+    for each in events:
+        state.apply(each)
+        assert state.left_out == before
+    for window_id in (1, 2):
+        state.apply(Reprocessed(window_id, "x"))
+        assert state.left_out == LeftOut(1, 5, [other])
 
 
 def test_a_state_knows_the_range_of_partition_counts() -> None:
