@@ -311,8 +311,8 @@ class OperatorContext:
         prescan: What the operator's pre-scan kept when the window was planned; None for nothing.
         is_reprocessed: Whether what the window makes replaces what it has published before.
         may_hold: Whether files may be held back for a later window; see HoldsFiles.
-        gone: Versions of files that an earlier attempt at the window found gone when it had read a part of them; they
-            are left out whole.
+        gone: Versions of files that an earlier attempt at the window found gone when it had read a part of them, or
+            that a window which is replayed has left out as gone; they are left out whole.
         read_in_part: Takes the versions of which a part was read; see gone.
         decided: What the target of the operator has decided for the window; "" for nothing. See Target.decide.
         side_input: The version of its side input that the window sees; None where it has none. See SideInput.

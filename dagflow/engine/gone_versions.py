@@ -71,6 +71,18 @@ def recovered(left_out: LeftOut, planned: WindowPlan, results: Sequence[TaskResu
     return [each for each in left_out.newest if each in read or _is_within(each, moved)]
 
 
+def gone_before_replay(skipped: Iterable[Skipped], storage: StorageContext) -> dict[VersionKey, Skipped]:
+    """The versions that a replay leaves out again because they were gone: put back, they are read by the next run.
+
+    An object that is put back is not, see docs/following.md: there only a replay can read it.
+
+    Args:
+        skipped: What the window has left out.
+        storage: Tells local files.
+    """
+    return {each.version: each for each in skipped if each.is_gone and storage.backend(each.url).is_local}
+
+
 def as_left_out_before(before: Sequence[Skipped], skipped: Sequence[Skipped]) -> list[Skipped]:
     """What a replay has left out; a version that could not be read stays one, though it is gone now; so the reverse.
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from concurrent.futures import wait
 from dataclasses import dataclass, replace
 
+from dagflow.api.context import Skipped, VersionKey
 from dagflow.api.transactions import targets_of
 from dagflow.engine.control_graph import waits_for_results
 from dagflow.engine.file_changes import ReprocessedWindow, file_changes
-from dagflow.engine.gone_versions import as_left_out_before, recovered_by_replay
+from dagflow.engine.gone_versions import as_left_out_before, gone_before_replay, recovered_by_replay
 from dagflow.engine.operator_state import is_stateful
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.recovery import finish_reprocess
@@ -230,7 +231,8 @@ class Reprocessor:
         if not is_again:
             return _Rerun(window, replace(window.intent, files=files, produced=produced, recovered=[]), kept)
         own = {name: given for name, given in planned.inputs.items() if name.rpartition(".")[0] not in mergers}
-        results = self._run_to_fit(replace(planned, inputs=own), earlier)
+        gone = gone_before_replay(window.intent.skipped, self._storage)
+        results = self._run_to_fit(replace(planned, inputs=own), gone, earlier)
         did = intent_of(planned.window_id, self._plan, results)
         failure = _failure_of(results, window)
         if failure is not None:
@@ -241,19 +243,21 @@ class Reprocessor:
         skipped = as_left_out_before(window.intent.skipped, did.skipped)
         return _Rerun(window, replace(did, files=files, produced=produced, skipped=skipped, recovered=read), kept)
 
-    def _run_to_fit(self, planned: WindowPlan, earlier: Sequence[PendingFile]) -> list[TaskResult]:
+    def _run_to_fit(
+        self, planned: WindowPlan, gone: Mapping[VersionKey, Skipped], earlier: Sequence[PendingFile]
+    ) -> list[TaskResult]:
         """Run a window, and run it once more where a target does not take its files as they are."""
         made_by = dict(self._decisions.texts)
-        results = self._run(planned)
+        results = self._run(planned, gone)
         files = [file for result in results for file in result.files]
         if any(result.error is not None for result in results):
             return results
         if self._decisions.are_fitted(made_by, self._targets.decide(earlier, files)):
             return results
         discard_all(self._storage, files)
-        return self._run(planned)
+        return self._run(planned, gone)
 
-    def _run(self, planned: WindowPlan) -> list[TaskResult]:
+    def _run(self, planned: WindowPlan, gone: Mapping[VersionKey, Skipped]) -> list[TaskResult]:
         heads = {stage.head for stage in self._plan.stages}
         require_takers(planned, taking_ports(self._plan))
         if not planned.inputs:
@@ -265,7 +269,8 @@ class Reprocessor:
         side_inputs = self._side_inputs.data_of(self._side_inputs.current())
         runtime = self._runtime()
         self._raise_if_stopped()
-        job = replace(job, is_reprocessed=True, side_inputs=side_inputs, decided=dict(self._decisions.texts))
+        decided = dict(self._decisions.texts)
+        job = replace(job, is_reprocessed=True, side_inputs=side_inputs, decided=decided, gone=gone)
         running = runtime.submit(job)
         while wait([running], timeout=TICK_S).not_done:
             if self._stop.is_requested:

@@ -73,6 +73,19 @@ class SmallFileBatchReader:
         Raises:
             DagflowError: A file cannot be read, and such files fail the run.
         """
+        for part in self._without_gone(small_files):
+            yield from self._read(part)
+
+    def _without_gone(self, small_files: SmallFileBatch) -> Iterator[SmallFileBatch]:
+        """The parts of a batch between files whose versions were gone before."""
+        start = 0
+        for index in range(len(small_files)) if self._context.gone else ():
+            if self._errors.left_out_before(small_files.block(index)):
+                yield small_files.slice(start, index)
+                start = index + 1
+        yield small_files.slice(start, len(small_files)) if start else small_files
+
+    def _read(self, small_files: SmallFileBatch) -> Iterator[ReadStep]:
         start, buffer_bytes = 0, self._storage.backend(small_files.base).files.batch_bytes
         while start < len(small_files):
             end = start + _count_that_fits(small_files.sizes[start : start + BUFFER_FILES], buffer_bytes)

@@ -28,7 +28,7 @@ from dagflow.execution.messages import TaskResult, WindowJob
 from dagflow.execution.program import Program
 from dagflow.journal.journal import Journal
 from dagflow.plan.load import load_app
-from dagflow.report.manifest import tracked_files, window_manifest
+from dagflow.report.manifest import manifests, tracked_files, window_manifest
 from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
@@ -201,6 +201,37 @@ def test_a_replay_takes_what_it_reads_off_the_list(folder: Path) -> None:
         assert listed() == [] == list(window_manifest("journal", 4, STORAGE).skipped)
         summary = run(load_app("app.yaml"), RunOptions(), runtime=InlineRuntime)
         assert (summary.windows, sorted(published(folder).values())[-1]) == (0, "d1\n")
+
+
+class Losing(InlineRuntime):
+    """A runtime before which a file vanishes when its window begins."""
+
+    def submit(self, job: WindowJob) -> Future[list[TaskResult]]:
+        with contextlib.suppress(FileNotFoundError):
+            Path("in/d").rename("away")
+        return super().submit(job)
+
+
+@pytest.mark.parametrize("packing", [", pack_bytes: 0", ""])
+@pytest.mark.parametrize("steps", ["replay, run, replay", "run, replay"])
+def test_a_replay_leaves_what_was_put_back_to_the_next_run(folder: Path, packing: str, steps: str) -> None:
+    """The next run reads it by itself; each record comes once, whichever is first."""
+    (folder / "in" / "d").write_text("d1\nd2\n")
+    (folder / "in" / "e").write_text("e1\n")
+    change = (", pack_bytes: 0", packing)
+    Path("app.yaml").write_text(APP.replace(*change))
+    run(load_app("app.yaml"), RunOptions(), runtime=Losing)
+    before = published(folder)
+    assert listed() == [("d", "deleted")]
+    Path("away").rename("in/d")
+    windows = [each.window_id for each in manifests("journal", STORAGE) if each.skipped]
+    for step in steps.split(", "):
+        if step == "run":
+            run(load_app("app.yaml"), RunOptions(), runtime=InlineRuntime)
+        else:
+            again(*windows, change=change)
+    assert sorted(published(folder).values()) == sorted([*before.values(), "d1\nd2\n"])
+    assert listed() == []
 
 
 def test_a_replay_from_another_working_directory_moves_no_output(folder: Path) -> None:
