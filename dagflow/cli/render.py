@@ -158,4 +158,11 @@ def left_out_lines(snapshot: RunSnapshot, most: int = 5) -> list[str]:
     newest = [f"    {described_range(each)}" for each in left_out.newest[-most:]]
     rest = left_out.ranges - len(newest)
     lines = [f"left out of the input, in all runs: {count(left_out.ranges, 'range')}, {size(left_out.bytes)}", *newest]
-    return [*lines, f"    and {rest:,} more: `dagflow status CHECKPOINT --files '*'` shows all"] if rest else lines
+    if rest:
+        lines.append(f"    and {rest:,} more: `dagflow status CHECKPOINT --files '*'` shows all")
+    if not all(each.is_gone for each in left_out.newest):
+        # The splitter does not learn of it: where such a file grows, it is read on from where nothing was read before.
+        lines.append(
+            "    `dagflow replay CHECKPOINT --files GLOB` reads what can be read by now, of files that grow no more"
+        )
+    return lines

@@ -57,6 +57,15 @@ def test_what_was_left_out_is_told_at_the_end(capsys: pytest.CaptureFixture[str]
         told = capsys.readouterr().err
         assert "\n    left out of the input, in all runs: 8 ranges, 2.0 KiB\n        /in/3 [0, 256): missing: " in told
         assert "\n        and 3 more: `dagflow status CHECKPOINT --files '*'` shows all" in told
+        assert "dagflow replay" not in told
+
+
+def test_files_that_could_not_be_read_are_told_with_what_reads_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """No run looks at the same version again; of what was gone, the next run reads what is put back."""
+    left_out = LeftOut().after([Skipped("/in/a", 0, 9, "storage: denied"), Skipped("/in/b", 0, 9, "", "deleted")], [])
+    LineDisplay(APP).finish(replace(summary(8.0, state="completed"), left_out=left_out))
+    advice = "`dagflow replay CHECKPOINT --files GLOB` reads what can be read by now, of files that grow no more"
+    assert f"\n        {advice}\n" in capsys.readouterr().err
 
 
 def test_the_end_names_where_the_output_is(capsys: pytest.CaptureFixture[str]) -> None:
