@@ -70,7 +70,8 @@ class ErrorPolicy:
         self._report(skipped_block_fingerprint(block, self._context.storage))
 
     def _leave_out_gone(self, block: BlockMetadata, error: GoneError) -> None:
-        if not self._skips_gone:
+        # A replay leaves out again what its window has left out, whatever the app says today.
+        if not self._skips_gone and version_key(block) not in self._context.gone:
             if not error.hint:
                 error.hint = _HINT
             raise error

@@ -234,6 +234,18 @@ def test_a_replay_leaves_what_was_put_back_to_the_next_run(folder: Path, packing
     assert listed() == []
 
 
+def test_a_replay_is_not_failed_by_what_its_window_left_out(folder: Path) -> None:
+    """Also if gone files fail today's runs: the file is back, and the next run reads it."""
+    (folder / "in" / "d").write_text("d1\nd2\n")
+    run(load_app("app.yaml"), RunOptions(), runtime=Losing)
+    before = published(folder)
+    Path("away").rename("in/d")
+    again(4, change=("max_readers: 1}", "max_readers: 1, on_vanished: fail}"))
+    assert published(folder) == before
+    run(load_app("app.yaml"), RunOptions(), runtime=InlineRuntime)
+    assert sorted(published(folder).values()) == sorted([*before.values(), "d1\nd2\n"])
+
+
 def test_a_replay_from_another_working_directory_moves_no_output(folder: Path) -> None:
     """Relative to it the app's output would lie elsewhere: that is refused. What is named by its path is the same."""
     before = published(folder)
