@@ -33,9 +33,10 @@ def rescued_text(values: Mapping[str, Any], file: str | None, offset: int | None
     return json.dumps({**json.loads(before or "{}"), **named, **place}, ensure_ascii=False, default=_as_text)
 
 
-def rescued_count(text: str) -> int:
-    """How many values a text of rescued_text() holds."""
-    return len(json.loads(text).keys() - {FILE, OFFSET})
+def rescued_values(text: str) -> dict[str, Any]:
+    """The values by name that a text of rescued_text() holds, as JSON has them."""
+    named = {name: value for name, value in json.loads(text).items() if name not in (FILE, OFFSET)}
+    return {name[1:] if _LIKE_A_PLACE.fullmatch(name) else name: value for name, value in named.items()}
 
 
 def _as_text(value: Any) -> str:

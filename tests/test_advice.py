@@ -187,6 +187,8 @@ FOLLOWED = {
     "say over: window": "engine/test_held_results.py::test_a_new_result_over_windows_is_not_made_of_single_ones",
     "set them back, and change them when": "engine/test_held_results.py::"
     "test_other_properties_do_not_go_on_with_a_held_result",
+    "declare the types of all columns in the reader": f"{TABLES}"
+    "test_a_record_whose_key_is_of_another_type_is_rejected_as_declared",
     "take them into … with on_type_change: rescue": "runs/test_changing_columns.py::"
     "test_values_that_the_reader_has_put_aside_are_treated_alike",
     # tables that records are joined with

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
@@ -24,7 +25,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted, relocated
 from dagflow.storage.pending import PendingFile
 from operators.required_columns import require_names
-from operators.rescued_values import RESCUED, rescued_count, rescued_text
+from operators.rescued_values import RESCUED, rescued_text, rescued_values
 from operators.sink.file_sink import numbered_names, require_own
 from operators.sink.tables.base import Table, TableShape
 from operators.sink.tables.delta_table import DeltaTable
@@ -253,6 +254,8 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
             # Where an app says rescue, the column is there from the beginning; otherwise when the first value needs it.
             if rescued.values or RESCUED in rows.schema.names or "rescue" in (self.on_new_column, self.on_type_change):
                 rows = self._with_rescued(batch, rows, rescued)
+            if self.upsert_by:
+                self._refuse_rescued_keys(batch, rows)
             self._files.write(RecordBatch(rows, origin=batch.origin))
 
     def _require_keys(self, schema: pa.Schema) -> None:
@@ -272,7 +275,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
         """Rows with the values that have no place in other columns, beside those that a reader has put aside."""
         position = rows.schema.get_field_index(RESCUED)
         texts = rows.column(position).to_pylist() if position >= 0 else [None] * len(batch)
-        self._counters[RESCUED_VALUES] += rescued.count + sum(map(rescued_count, filter(None, texts)))
+        self._counters[RESCUED_VALUES] += rescued.count + sum(len(rescued_values(text)) for text in texts if text)
         if rescued.values:
             self._columns.causes.setdefault(RESCUED, self._place(batch, min(rescued.values)))
             files, offsets = self._metadata(batch, "file").to_pylist(), self._metadata(batch, "offset").to_pylist()
@@ -295,6 +298,23 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
                 f"the reader has put values aside that are of another type than most: {first}. "
                 f"take them into {self._table.name} with on_type_change: rescue, or fix the input"
             )
+
+    def _refuse_rescued_keys(self, batch: RecordBatch, rows: pa.RecordBatch) -> None:
+        """End the run where a key was put aside: its row would have none, and be one with all other such rows.
+
+        Raises:
+            ValueError: One was, by the writer or by a reader.
+        """
+        texts = rows.column(RESCUED).to_pylist() if RESCUED in rows.schema.names else []
+        for row, values in ((row, rescued_values(text)) for row, text in enumerate(texts) if text):
+            for name in (name for name in self.upsert_by if name in values):
+                place = self._place(batch, row) or "that an operator upstream has made"
+                raise ValueError(
+                    f"upsert_by: '{name}' of the record {place} is {json.dumps(values[name], ensure_ascii=False)}, and "
+                    f"{rows.schema.field(name).type} in {self._table.name}: without its key the record would take the "
+                    "place of others. declare the types of all columns in the reader and connect its port errors, "
+                    "which then takes such records, or fix the input"
+                )
 
     def _with_metadata(self, batch: RecordBatch) -> pa.RecordBatch:
         rows = batch.to_arrow()

@@ -18,6 +18,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from dagflow.engine import target_access
 from dagflow.engine.run import RuntimeFactory, run
 from dagflow.execution.messages import WindowJob
+from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.faults import Faults, InjectedCrash
 from operators.sink.table_writer import TableWriter
@@ -38,6 +39,19 @@ from tests.engine.table_app import app as words_app
 from tests.operators.sink.test_table_writer import BATCHES, Typed, columns
 from tests.runs.lab import refusal
 
+UPSERTS = """
+name: upserts
+attributes: {{checkpoint: {root}/journal}}
+operators:
+  splitter: {{class: FileSplitterInput, properties: {{files: {root}/in, pack_bytes: 0, max_files_per_window: 1}}}}
+  reader: {{class: BlockReader, properties: {{format: {{type: json_lines, columns: {columns}}}}}}}
+  table: {{class: TableWriter, properties: {{table: "delta:{root}/table", upsert_by: id}}, partition: parallel}}
+{operator}
+streams:
+  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
+  rows: {{from: reader.messages, to: table.input}}{stream}
+"""
+REJECTS = "  rejects: {class: RecordWriter, properties: {path: %s, format: json_lines}, partition: parallel}"
 ONE, TWO = columns(n=[1]), columns(n=[2])
 
 
@@ -251,3 +265,25 @@ def test_a_table_that_is_partitioned_otherwise_says_by_what(tmp_path: Path) -> N
     write(tmp_path, table, first, later)
     assert numbers(table) == [1, 2]
     assert DeltaTable(str(tmp_path / "table")).metadata().partition_columns == ["k"]
+
+
+def test_a_record_whose_key_is_of_another_type_is_rejected_as_declared(tmp_path: Path) -> None:
+    """The table keeps all other records, and none takes the place of another one."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.json").write_text('{"id":1,"n":1}\n{"id":2,"n":2}\n')
+    (tmp_path / "in" / "b.json").write_text('{"id":3,"n":3}\n{"id":"A-7","n":4}\n{"id":"A-8","n":5}\n{"id":4,"n":6}\n')
+
+    def upserted(columns: str, operator: str = "", stream: str = "") -> None:
+        text = UPSERTS.format(root=tmp_path, columns=columns, operator=operator, stream=stream)
+        (tmp_path / "app.yaml").write_text(text)
+        run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime)
+
+    text = refusal(
+        lambda: upserted("as_found"), "declare the types of all columns in the reader and connect its port errors"
+    )
+    assert f"'id' of the record {tmp_path}/in/b.json:15 is \"A-7\", and int64 in table delta:" in text
+    stream = "\n  errors: {from: reader.errors, to: rejects.input}"
+    upserted("{id: int64, n: int64}", REJECTS % (tmp_path / "rejects"), stream)
+    assert numbers(f"delta:{tmp_path / 'table'}") == [1, 2, 3, 6]
+    rejected = [path.read_text() for path in (tmp_path / "rejects").iterdir() if path.is_file()]
+    assert ["A-7" in text and "A-8" in text for text in rejected] == [True]

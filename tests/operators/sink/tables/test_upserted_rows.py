@@ -261,6 +261,34 @@ def test_records_without_a_key_end_the_run(tmp_path: Path, kind: Kind, batch: pa
     assert kind.rows(tmp_path) is None
 
 
+@pytest.mark.parametrize(
+    ("name", "batch", "value"),
+    [
+        ("k", columns(k=["A-7", "A-8"]), "A-7"),
+        ("k", columns(k=[3, None], _rescued=[None, '{"k": "A-7", "_file": "/in/b", "_offset": 9}']), "A-7"),
+        ("_file", columns(_file=[3, None], _rescued=[None, '{"__file": {"a": 1}, "_file": "/in/b"}']), '{"a": 1}'),
+    ],
+    ids=["by the writer", "by the reader", "by the reader, named as the place"],
+)
+def test_a_record_whose_key_is_rescued_ends_the_run(
+    tmp_path: Path, kind: Kind, name: str, batch: pa.RecordBatch, value: str
+) -> None:
+    """All such records would have one key, null, and take each other's place."""
+    first = columns(**{name: [1, 2]})
+    text = value if value.startswith("{") else f'"{value}"'
+    with pytest.raises(DagflowError, match=f"upsert_by: '{name}' of the record .* is {text}, and int64 in table "):
+        kind.write(tmp_path, first, batch, upsert_by=name)
+    assert kind.sorted_rows(tmp_path) == [(1,), (2,)]
+
+
+def test_rescued_values_of_other_columns_are_upserted(tmp_path: Path, kind: Kind) -> None:
+    """Also those of a record whose key is null."""
+    first = columns(k=[1, 2], n=[1, 2])
+    found = kind.write(tmp_path, first, columns(k=[2, None], n=["x", "y"]), upsert_by="k")
+    rescued = '{"n": "%s", "_file": null, "_offset": null}'
+    assert found == [(1, 1, None), (2, None, rescued % "x"), (None, None, rescued % "y")]
+
+
 def test_keys_that_a_table_lacks_are_told_before_a_run(tmp_path: Path, kind: Kind) -> None:
     """With the columns that it has."""
     kind.make(tmp_path, pa.table({"k": ["a"], "day": ["x"]}))
