@@ -5,24 +5,21 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Sequence
-from typing import Any
 
-import msgspec
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Schema, Transaction
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 
 from dagflow.api.transactions import DecidedReplay, DecidedWindow, ReplayableState
 from dagflow.errors import DagflowError, StorageError
-from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.location import join, redacted
 from dagflow.storage.pending import PendingFile
 from operators.sink.tables.base import Table
 from operators.sink.tables.delta_log import CONFIGURATION, DeltaLog, columns_of, refusals
 from operators.sink.tables.delta_replays import missing_in, removals, replays_of
+from operators.sink.tables.delta_statistics import statistics_text
 from operators.sink.tables.delta_upserts import upsert
 from operators.sink.tables.merged_columns import facts_of_file, merged_columns
-from operators.sink.tables.table_columns import schema_of_text
 from operators.sink.tables.upserted_rows import newest_rows, remove
 
 logger = logging.getLogger(__name__)
@@ -89,7 +86,7 @@ class DeltaState(ReplayableState):
         known = pa.schema([]) if self._handle is None else columns_of(self._handle)
         # What was decided is done, also where the app has changed since.
         columns = merged_columns(table, files, known, may_grow=True)
-        actions = [_add_action(table, file) for file in files]
+        actions = [_add_action(table, file, columns) for file in files]
         partition_by = list(facts_of_file(files[0]).partition)
         if self._handle is None and keys:
             with refusals(table):
@@ -167,7 +164,7 @@ class DeltaState(ReplayableState):
                 raise StorageError("another program has changed it meanwhile", url=table.name)
             partition_by = self._require_partitioning(handle, files)
             actions: list[AddAction | RemoveAction] = [*removals(table, replay.removed)]
-            actions += [_add_action(table, file) for file in files]
+            actions += [_add_action(table, file, columns) for file in files]
             properties = CommitProperties(
                 app_transactions=[Transaction(replays_of(self._writer), replay.number)],
                 custom_metadata={"dagflow.writer": self._writer, "dagflow.replay": str(replay.number)},
@@ -212,8 +209,8 @@ def _append(
     )
 
 
-def _add_action(table: Table, file: PendingFile) -> AddAction:
-    """What the log says of a file.
+def _add_action(table: Table, file: PendingFile, columns: pa.Schema) -> AddAction:
+    """What the log says of a file of a table with these columns.
 
     Raises:
         DagflowError: It lies outside the table.
@@ -226,22 +223,5 @@ def _add_action(table: Table, file: PendingFile) -> AddAction:
         )
     path = file.final_url.removeprefix(root)  # deltalake escapes the escapes of names
     return AddAction(
-        path, file.size_bytes, facts.partition, time.time_ns() // 1_000_000, True, _statistics(file, facts)
+        path, file.size_bytes, facts.partition, time.time_ns() // 1_000_000, True, statistics_text(file, facts, columns)
     )
-
-
-def _statistics(file: PendingFile, facts: FileFacts) -> str:
-    columns = schema_of_text(facts.schema)
-
-    def bounds(values: dict[str, Any]) -> dict[str, Any]:
-        decimals = {name for name in values if pa.types.is_decimal(columns.field(name).type)}
-        # A number with all its digits; a float would have some of them.
-        return {name: msgspec.Raw(value.encode()) if name in decimals else value for name, value in values.items()}
-
-    statistics = {
-        "numRecords": file.records,
-        "minValues": bounds(facts.least),
-        "maxValues": bounds(facts.greatest),
-        "nullCount": facts.nulls,
-    }
-    return msgspec.json.encode(statistics).decode()

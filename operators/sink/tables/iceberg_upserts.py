@@ -36,7 +36,7 @@ from operators.sink.tables.iceberg_scan import WholeScan
 from operators.sink.tables.nested_types import with_types
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_partitions import PartitionRows, partitions_of
-from operators.sink.tables.table_statistics import facts_of
+from operators.sink.tables.table_statistics import facts_of, names_with_nan
 from operators.sink.tables.upserted_rows import rows_of_other_keys
 
 _HELD_BYTES = 128 << 20
@@ -191,5 +191,5 @@ class _NewFiles:
                 writer.write_batch(rows)
             size_bytes = stream.tell()
         values = {str(field): text for field, text in part.values.items()}
-        facts = facts_of("", rows.schema, rows.schema, footers[0], values, {})
+        facts = facts_of("", rows.schema, rows.schema, footers[0], values, {}, names_with_nan(rows))
         return data_file(self._metadata, PendingFile(url, "", size_bytes, len(rows), facts=facts), url)

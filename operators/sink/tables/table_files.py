@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -17,7 +17,7 @@ from operators.sink.formats.base import FileStream
 from operators.sink.formats.parquet import ParquetEncoder, ParquetSink
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_partitions import PartitionRows, partitions_of
-from operators.sink.tables.table_statistics import facts_of
+from operators.sink.tables.table_statistics import facts_of, names_with_nan
 
 _MAX_OPEN = 64
 """Files that a task writes at the same time, of different partitions."""
@@ -140,10 +140,10 @@ class _DataFileFormat(ParquetSink):
         format._causes, format._keys = causes, keys
         return format
 
-    def facts(self, stored: pa.Schema, footer: pq.FileMetaData) -> FileFacts:
+    def facts(self, stored: pa.Schema, footer: pq.FileMetaData, with_nan: Collection[str]) -> FileFacts:
         """The facts of a file with these columns; those of the partition come behind them."""
         columns = pa.schema([*stored, *self._fields])
-        facts = facts_of(self._operator, columns, stored, footer, self._values, self._causes)
+        facts = facts_of(self._operator, columns, stored, footer, self._values, self._causes, with_nan)
         return replace(facts, keys=[*self._keys])
 
     def start(self, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> _DataFileEncoder:
@@ -157,8 +157,14 @@ class _DataFileEncoder(ParquetEncoder):
     def __init__(self, format: _DataFileFormat, stream: FileStream, schema: pa.Schema, max_bytes: int | None) -> None:
         super().__init__(format, stream, schema, max_bytes)
         self._format = format
+        self._with_nan: set[str] = set()
+
+    def write_chunk(self, held: list[pa.RecordBatch]) -> None:
+        """Write a row group, and note what its statistics do not say."""
+        self._with_nan.update(*map(names_with_nan, held))
+        super().write_chunk(held)
 
     def finish(self) -> None:
         """End the file, and tell its facts."""
         super().finish()
-        self.stream.facts = self._format.facts(self.schema, self.footers[0])
+        self.stream.facts = self._format.facts(self.schema, self.footers[0], self._with_nan)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import datetime
 import decimal
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dagflow.storage.file_facts import FileFacts
 from operators.sink.tables.table_columns import schema_text
 
 _MAX_TEXT = 64
-"""Characters of a bound; of a longer text the beginning is a lower bound, and with the last character an upper one."""
+"""Characters of a bound, about: of a longer text the beginning is a lower bound, and with the last character an upper
+one."""
 
 _LAST = chr(0x10FFFF)
 
@@ -26,11 +29,12 @@ def facts_of(
     footer: pq.FileMetaData,
     partition: dict[str, str | None],
     causes: Mapping[str, str],
+    with_nan: Collection[str],
 ) -> FileFacts:
     """The facts of a file.
 
-    Floating-point columns have no bounds, because engines order NaN in different ways; nested columns have neither
-    bounds nor counts of nulls.
+    Columns with NaN have no bounds, because engines order it in different ways; nested columns have neither bounds nor
+    counts of nulls.
 
     Args:
         operator: The operator that writes it.
@@ -39,15 +43,22 @@ def facts_of(
         footer: Its footer.
         partition: The values of the partition columns.
         causes: Why columns are new or wider, see FileFacts.
+        with_nan: The columns with NaN, of which the footer says nothing; see names_with_nan().
     """
     told = {name: causes[name] for name in columns.names if name in causes}
     facts = FileFacts(operator, schema_text(columns), partition, causes=told)
     leaf = 0
     for field in stored:
         if not pa.types.is_nested(field.type):
-            _add(facts, field, footer, leaf)
+            _add(facts, field, footer, leaf, has_bounds=has_bounds(field.type) and field.name not in with_nan)
         leaf += _leaves(field.type)
     return facts
+
+
+def names_with_nan(rows: pa.RecordBatch) -> set[str]:
+    """The columns of some rows that have NaN."""
+    named = zip(rows.schema.names, rows.columns, strict=True)
+    return {name for name, column in named if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py()}
 
 
 def _leaves(kind: pa.DataType) -> int:
@@ -56,14 +67,14 @@ def _leaves(kind: pa.DataType) -> int:
     return sum(_leaves(kind.field(index).type) for index in range(kind.num_fields))
 
 
-def _add(facts: FileFacts, field: pa.Field, footer: pq.FileMetaData, leaf: int) -> None:
+def _add(facts: FileFacts, field: pa.Field, footer: pq.FileMetaData, leaf: int, *, has_bounds: bool) -> None:
     found = [footer.row_group(index).column(leaf).statistics for index in range(footer.num_row_groups)]
     if not found or any(each is None or not each.has_null_count for each in found):
         return
     facts.nulls[field.name] = sum(each.null_count for each in found)
     # A row group of nothing but nulls has no bounds, and needs none.
     filled = [each for each in found if each.num_values]
-    if not filled or not all(each.has_min_max for each in filled) or not _has_bounds(field.type):
+    if not filled or not all(each.has_min_max for each in filled) or not has_bounds:
         return
     try:
         least, greatest = min(each.min for each in filled), max(each.max for each in filled)
@@ -75,10 +86,14 @@ def _add(facts: FileFacts, field: pa.Field, footer: pq.FileMetaData, leaf: int) 
         facts.least[field.name], facts.greatest[field.name] = bounds
 
 
-def _has_bounds(kind: pa.DataType) -> bool:
+def has_bounds(kind: pa.DataType) -> bool:
+    """Whether bounds of columns of a type are told."""
     types = pa.types
     return bool(
-        types.is_integer(kind)
+        types.is_boolean(kind)
+        or types.is_integer(kind)
+        or types.is_float32(kind)
+        or types.is_float64(kind)
         or types.is_string(kind)
         or types.is_date(kind)
         or types.is_timestamp(kind)
@@ -90,9 +105,9 @@ def _bound(value: Any, *, up: bool) -> Any:
     """A bound as a JSON value; None for none."""
     match value:
         case str():
-            if len(value) <= _MAX_TEXT or not up:
-                return value[:_MAX_TEXT]
-            return None if value[_MAX_TEXT] == _LAST else value[:_MAX_TEXT] + _LAST
+            return _longer_text(value) if up else value[:_MAX_TEXT]
+        case float():
+            return value if math.isfinite(value) else None  # JSON has no form for others
         case decimal.Decimal():
             return f"{value:f}"
         case datetime.datetime():
@@ -103,12 +118,18 @@ def _bound(value: Any, *, up: bool) -> Any:
             return value
 
 
-def _milliseconds(value: datetime.datetime, *, up: bool) -> str | None:
+def _longer_text(value: str) -> str:
+    """A text that is not less, and short where that can be."""
+    rest = value[_MAX_TEXT:].lstrip(_LAST)
+    return value[: len(value) - len(rest)] + (_LAST if rest else "")
+
+
+def _milliseconds(value: datetime.datetime, *, up: bool) -> str:
     """A time in milliseconds, as readers of tables expect it, on the safe side of the exact one."""
-    rest = value.microsecond % 1000
+    rest, precision = value.microsecond % 1000, "milliseconds"
     try:
         value += datetime.timedelta(microseconds=(1000 - rest) if rest and up else -rest)
     except OverflowError:
-        return None
-    text = value.replace(tzinfo=None).isoformat(timespec="milliseconds")
+        precision = "microseconds"  # the last millisecond that Python has, which no other one is above
+    text = value.replace(tzinfo=None).isoformat(timespec=precision)
     return text if value.tzinfo is None else f"{text}Z"

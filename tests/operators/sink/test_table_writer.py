@@ -259,15 +259,23 @@ def test_a_bad_partitioning_is_an_error(tmp_path: Path, properties: dict[str, An
 
 
 def test_bounds_of_files_are_true(tmp_path: Path) -> None:
-    """No reader that skips files by them misses a row: long texts, microseconds and all digits of decimals."""
+    """No reader that skips files by them misses a row: of long texts, parts of seconds, and any numbers."""
     texts = ["b" * 100, "a", "z" * 65]  # longer than a bound
+    lasts = [chr(0x10FFFF) * 64 + "x", chr(0x10FFFF) * 70, "a"]
+    ends = [dt.datetime.max, dt.datetime.min, NOON]
     times = [dt.datetime(1969, 12, 31, 23, 59, 59, 999_999), dt.datetime(2026, 1, 1, 0, 0, 0, 1), NOON]
     amounts = [Decimal("12345678901234567890123456789012345.678"), Decimal("-0.001"), Decimal(0)]
     batch = columns(
         s=texts,
         t=pa.array(times, pa.timestamp("us")),
         d=pa.array(amounts, pa.decimal128(38, 3)),
-        f=[1.0, float("nan"), 2.0],
+        f=[-0.0, 1e300, -5e-324],
+        r=pa.array([0.1, -0.25, 0.0], pa.float32()),
+        o=[False, None, True],
+        l=lasts,
+        e=pa.array(ends, pa.timestamp("us")),
+        z=pa.array([each.replace(tzinfo=UTC) for each in ends], pa.timestamp("us", "UTC")),
+        n=pa.nulls(3, pa.float64()),
     )
     write(tmp_path, batch)
     [file] = pa.table(DeltaTable(str(tmp_path / "table")).get_add_actions(flatten=True)).to_pylist()
@@ -275,10 +283,24 @@ def test_bounds_of_files_are_true(tmp_path: Path) -> None:
     assert file["max.s"] >= max(texts) and len(file["max.s"]) < 70
     assert file["min.t"] <= min(times) and max(times) <= file["max.t"]
     assert (file["min.d"], file["max.d"]) == (min(amounts), max(amounts))
-    assert file.get("max.f") is None, "NaN is above all numbers for some engines, and nowhere for others"
-    for name, value in itertools.chain(*([(n, row[n]) for n in "std"] for row in batch.to_pylist())):
-        query = DeltaTable(str(tmp_path / "table")).to_pyarrow_table(filters=[(name, "=", value)])
-        assert query.num_rows == 1, f"{name} = {value}"
+    assert (file["min.f"], file["max.f"], file["min.o"], file["max.o"]) == (-5e-324, 1e300, False, True)
+    assert file["max.l"] >= max(lasts) and file["max.e"] >= max(ends) and file["min.e"] <= min(ends)
+    assert file["max.z"] >= ends[0].replace(tzinfo=UTC)
+    rows = DeltaTable(str(tmp_path / "table")).to_pyarrow_dataset()
+    for name, value in itertools.chain(*(row.items() for row in batch.to_pylist())):
+        given = pa.scalar(value, batch.schema.field(name).type)
+        chosen = pc.field(name) == given if given.is_valid else pc.field(name).is_null()
+        assert rows.count_rows(filter=chosen) == (3 if name == "n" else 1), f"{name} = {value}"
+
+
+@pytest.mark.parametrize(("values", "bounds"), [([0.0, 0.0], (-0.0, 0.0)), ([-0.0, 1.0], (-0.0, 1.0))])
+def test_a_bound_of_zero_is_below_or_above_both_zeros(
+    tmp_path: Path, values: list[float], bounds: tuple[float, float]
+) -> None:
+    """Some readers tell -0.0 and 0.0 apart."""
+    write(tmp_path, columns(n=[1, 2], f=values))
+    [file] = pa.table(DeltaTable(str(tmp_path / "table")).get_add_actions(flatten=True)).to_pylist()
+    assert (str(file["min.f"]), str(file["max.f"])) == tuple(map(str, bounds))
 
 
 def test_a_window_ends_files_at_their_size(tmp_path: Path) -> None:
