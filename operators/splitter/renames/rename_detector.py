@@ -31,7 +31,7 @@ class RenameDetector:
 
     A version that was taken is recognised under another name by its inode, whatever the names, where the file has
     the first and last bytes that were taken; and by these bytes alone where the names are those of a log rotation and
-    the file of the old name has lost them.
+    the file of the old name has lost them, or is another one.
 
     Args:
         index: The versions that were taken.

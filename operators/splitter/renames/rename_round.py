@@ -130,10 +130,11 @@ class RenameRound:
 
     def find_source_by_content(self, suspect: Suspect) -> Verdict | None:
         """The same where a file has the content of one whose name it may have got, or may be a copy of it."""
-        is_copy = False
+        # Paths of files that it may be a copy of; the longest version of a path comes first, and tells of the others.
+        copied: set[bytes] = set()
         for source in self._by_name[suspect.name]:
             entry = source.entry
-            if source.taken_name in self._moved or entry.size_bytes <= 0 or source.path == suspect.path:
+            if source.taken_name in self._moved or entry.size_bytes <= 0 or source.path in (suspect.path, *copied):
                 continue
             if entry.fingerprint == UNKNOWN and self._is_pending(source):
                 return Verdict(suspect, "later")
@@ -141,7 +142,7 @@ class RenameRound:
                 continue
             if entry.identity in self._recent and not self._left.was_left_often(suspect):
                 return Verdict(suspect, "again")
-            if suspect.is_behind(source.path) or not self._still_has(source):
+            if suspect.is_behind(source.path) or not self._still_has(source, self._by_name[suspect.name]):
                 if source.taken_name in self._in_flight:
                     return Verdict(suspect, "later")
                 if not suspect.is_exactly_as_listed():
@@ -149,10 +150,10 @@ class RenameRound:
                     return Verdict(suspect, "later" if self._left.was_left_often(suspect) else "again")
                 self._moved.add(source.taken_name)
                 return Verdict(suspect, "moved", source, entry.size_bytes, not found, suspect.is_compressed)
-            is_copy = True
+            copied.add(source.path)
         beginnings = [self._beginning_of(suspect, path) for path in earlier_paths(suspect.path)]
         grace_s = INCOMPLETE_GRACE_S if "incomplete" in beginnings else COPY_GRACE_S
-        is_copy = is_copy or any(beginnings)
+        is_copy = bool(copied) or any(beginnings)
         return Verdict(suspect, "later") if is_copy and self._left.leave_new_copy(suspect, grace_s) else None
 
     def _begins_with(self, suspect: Suspect, source: Source) -> bool | None:
@@ -169,15 +170,23 @@ class RenameRound:
         )
         return size_bytes > entry.size_bytes if is_same else None
 
-    def _still_has(self, source: Source) -> bool:
-        """Whether the file of a version's own name still begins with it."""
+    def _still_has(self, source: Source, known: Sequence[Source]) -> bool:
+        """Whether the file of a version's own name is still the one that was taken, and begins with the version.
+
+        Args:
+            source: The version.
+            known: Versions of the same paths, among them the newest that was taken of this file.
+        """
         entry, now = source.entry, stat_behind_links(source.path)
         if now is None or now.st_size < entry.size_bytes:
             return False
         file_id = file_id_of(now.st_ino)
         if (file_id, now.st_size, now.st_mtime_ns) == (entry.identity, entry.size_bytes, entry.mtime_ns):
             return True
-        return self._evidence.fingerprint(FilePrefix(source.path, entry.size_bytes, file_id)) == entry.fingerprint
+        # The next log may begin with the same lines. What was read before the last tail may have an outdated inode.
+        is_same_file = any(_may_be_of(now, each.entry) for each in known if each.taken_name == source.taken_name)
+        prefix = FilePrefix(source.path, entry.size_bytes, file_id)
+        return is_same_file and self._evidence.fingerprint(prefix) == entry.fingerprint
 
     def _beginning_of(self, suspect: Suspect, path: bytes) -> Literal["", "incomplete", "whole"]:
         """Whether a file may be a copy of another one that is there; "" where it is none."""
@@ -232,6 +241,14 @@ class RenameRound:
         # What the name stood for has been found elsewhere, now or by an earlier scan.
         others = self._by_identity.get(entry.identity, ())
         return "new" if any(_has_gone_to(source, suspect.path, entry) for source in others) else "changed"
+
+
+def _may_be_of(now: os.stat_result, entry: IndexEntry) -> bool:
+    """Whether a file may be the one of a version: a restored one has another inode, and keeps its size and time."""
+    file_id = file_id_of(now.st_ino)
+    if not (file_id and entry.identity) or file_id == entry.identity:
+        return True
+    return (now.st_size, now.st_mtime_ns) == (entry.size_bytes, entry.mtime_ns)
 
 
 def _has_gone_to(source: Source, path: bytes, entry: IndexEntry) -> bool:

@@ -1,0 +1,76 @@
+"""Files that begin like what was taken, and are copies of it, what became of it, or the next log: on real files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.operators.splitter.driving import write
+from tests.operators.splitter.renames.lives import Lives
+from tests.operators.splitter.renames.rotations import compress_at_once, compress_later, rename
+from tests.properties.test_growing_files import append
+
+
+def keep_inode(path: Path) -> None:
+    """Give the inode of a file to no other file, when this has no name any more in the directory that is scanned."""
+    os.link(path, path.parent.with_name(f"kept-{path.stat().st_ino}"))
+
+
+@pytest.mark.parametrize("counts", [(3, 4, 5, 6), (3, 3, 3, 3), (4, 3, 2, 1)], ids=["more", "as many", "fewer"])
+@pytest.mark.parametrize("rotate", [rename, compress_at_once, compress_later], ids=lambda rotate: rotate.__name__)
+def test_logs_that_hold_the_same_lines_come_once(
+    tmp_path: Path, rotate: Callable[[Path], None], counts: Sequence[int]
+) -> None:
+    """What is under the old name begins like the rotated log, and is another file."""
+    log = tmp_path / "in" / "app.log"
+    lives, found = Lives(tmp_path), []
+    for number, count in enumerate(counts):
+        write(log, b"done\n" * count)
+        # Longer than any copy waits.
+        found += lives.scan(12)
+        assert len(found) == sum(counts[: number + 1])
+        keep_inode(log)
+        rotate(log)
+    lives.close()
+
+
+def replace_with_copy(path: Path) -> None:
+    """As where a directory tree is restored: the inode is another one."""
+    keep_inode(path)
+    shutil.copy2(path, path.with_name(".copy"))
+    path.with_name(".copy").replace(path)
+
+
+@pytest.mark.parametrize("scans", [0, 1], ids=["at once", "later"])
+@pytest.mark.parametrize("content", [b"1\n2\n", b"1\n2\n3\n"], ids=["its beginning", "all of it"])
+def test_a_copy_of_a_restored_file_is_a_new_file(tmp_path: Path, content: bytes, scans: int) -> None:
+    """The original is there as it was, with another inode."""
+    log = write(tmp_path / "in" / "app.log", b"1\n2\n")
+    lives = Lives(tmp_path)
+    assert lives.scan() == [b"1", b"2"]
+    append(log, b"3\n")
+    assert lives.scan() == [b"3"]
+    replace_with_copy(log)
+    assert lives.scan(scans) == []
+    write(log.with_name("app.log.bak"), content)
+    assert lives.scan(12) == content.split()
+    append(log, b"4\n")
+    assert lives.scan() == [b"4"]
+    lives.close()
+
+
+def test_a_copy_of_a_file_that_replaced_its_own_beginning_is_a_new_file(tmp_path: Path) -> None:
+    """As rsync does, which puts a longer file in the place of a shorter one: the copy is of the longer one."""
+    log = write(tmp_path / "in" / "app.log", b"1\n2\n")
+    lives = Lives(tmp_path)
+    assert lives.scan() == [b"1", b"2"]
+    keep_inode(log)
+    write(tmp_path / "other", b"1\n2\n3\n").replace(log)
+    assert lives.scan() == [b"1", b"2", b"3"]
+    shutil.copy2(log, log.with_name("app.log.bak"))
+    assert lives.scan(3) == [b"1", b"2", b"3"]
+    lives.close()
