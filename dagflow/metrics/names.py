@@ -63,7 +63,7 @@ IGNORED = "ignored"
 """Files and directories that scans passed over because of their names, counted in each scan."""
 
 UNSETTLED = "unsettled"
-"""Files that scans left for later because they were not complete yet, counted in each scan."""
+"""Files that scans left for later, as they were not complete, or not known to be new or moved; counted in each scan."""
 
 DUPLICATES = "duplicates"
 """Records that were dropped because their key was there before."""

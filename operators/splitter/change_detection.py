@@ -111,6 +111,12 @@ class ChangeDetector:
         Raises:
             StorageError: Something cannot be listed or examined; SourceChangedError where the policy says so.
         """
+        yield from self._scan_once()
+        if not self.has_more:
+            self._count_incomplete()
+
+    def _scan_once(self) -> Generator[ListedFiles]:
+        """The same without counting what is left for later scans: the next one may follow at once."""
         self.has_more = False
         self._lookahead.begin_scan()
         self._renames.begin_scan()
@@ -126,20 +132,28 @@ class ChangeDetector:
 
     def all_changes(self) -> Generator[ListedFiles]:
         """Scan as often as it takes to give everything; see changes()."""
-        yield from self.changes()
+        yield from self._scan_once()
         while self.has_more or self._renames.has_waiting:
             if not self.has_more:
                 with (pause := threading.Condition()):
                     self._clock.wait_until(pause, self._clock.elapsed_s() + COPY_GRACE_S / 4)
-            yield from self.changes()
+            yield from self._scan_once()
+        self._count_incomplete()
 
     def existing(self) -> Generator[ListedFiles]:
         """Scan once, only to note the files that were not taken, however recently they were modified."""
         rules = replace(self._rules, completeness=replace(self._rules.completeness, min_age_millis=0))
         steps = self._compare_scan(rules, holds=False)
-        return self._lookahead.add_fingerprints(
+        yield from self._lookahead.add_fingerprints(
             [replace(files, start=0, is_noted=True) for files in step] for step in steps
         )
+        self._count_incomplete()
+
+    def _count_incomplete(self) -> None:
+        """Count and tell how many files the last scan has left for later ones."""
+        if self._incomplete:
+            self._counters[names.UNSETTLED] += self._incomplete
+            logger.info("files left for later, as they are not complete or not known yet files=%d", self._incomplete)
 
     def _scan_newest(self) -> Generator[ListedFiles]:
         """Scan once, for the MAX_NEWEST newest files."""
@@ -201,9 +215,6 @@ class ChangeDetector:
                 yield [replace(each, discovered_ms=discovered_ms) for each in emitted]
             if self._renames.held_count >= MAX_HELD:
                 yield self._resolve_held()
-        if self._incomplete:
-            self._counters[names.UNSETTLED] += self._incomplete
-            logger.info("files left for later, as they are not complete yet files=%d", self._incomplete)
 
     def _select_changed(
         self,
@@ -320,8 +331,9 @@ class ChangeDetector:
         """What became of the files that were held, each with what the index must know from then on."""
         verdicts = self._renames.resolve_held()
         step = WholeStep()
-        decided = self._still_present([each for each in verdicts if each.outcome not in ("later", "again")])
-        self._incomplete += len(verdicts) - len(decided)
+        known = [each for each in verdicts if each.outcome not in ("later", "again")]
+        self._incomplete += len(verdicts) - len(known)
+        decided = self._still_present(known)
         read = self._find_read_versions(decided)
         index_notes = IndexNotes(decided, read, self._index.find(names_to_know(read)) if read else {})
         discovered_ms = self._clock.now_millis()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
+from dagflow.storage.fingerprint import fingerprint
 from dagflow.storage.roots import Roots
 from dagflow.testing.manual_clock import ManualClock
 from operators.splitter import change_detection
@@ -20,6 +22,7 @@ from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
 from tests.operators.splitter.driving import Follower, each, write
+from tests.operators.splitter.renames.rotations import compress_at_once, rename
 
 
 @pytest.fixture
@@ -30,11 +33,18 @@ def three_held() -> Iterator[None]:
     change_detection.MAX_NEWEST = before
 
 
-def detector_of(scanner: Scanner, index: FileIndex, rules: DetectionRules) -> ChangeDetector:
+def detector_of(
+    scanner: Scanner,
+    index: FileIndex,
+    rules: DetectionRules,
+    counters: Counter[str] | None = None,
+    clock: ManualClock | None = None,
+) -> ChangeDetector:
     """A detector that takes fingerprints in this process."""
-    pending, clock = PendingFingerprints(index), ManualClock()
+    pending, clock = PendingFingerprints(index), clock or ManualClock()
+    counters = Counter() if counters is None else counters
     renames = RenameDetector(index, pending, Roots(), None, clock)
-    return ChangeDetector(scanner, index, rules, Counter(), clock, None, pending, renames)
+    return ChangeDetector(scanner, index, rules, counters, clock, None, pending, renames)
 
 
 @pytest.mark.usefixtures("three_held")
@@ -116,3 +126,48 @@ def test_a_scan_of_known_files_gives_nothing(tmp_path: Path) -> None:
     write(tmp_path / "in" / "9999")
     assert scanned() == ["0500-", "9999"]
     assert scanned() == []
+
+
+@pytest.mark.parametrize("rotate", [rename, compress_at_once])
+def test_a_rotated_file_that_waits_for_a_report_is_counted(tmp_path: Path, rotate: Callable[[Path], None]) -> None:
+    """In each scan that leaves it, and in none after it was found."""
+    log = write(tmp_path / "in" / "app.log", b"1\n")
+    with Follower(files=str(tmp_path / "in")) as follower:
+        follower.scanned()
+        rotate(log)
+        counts = [follower.counters["unsettled"] for _ in range(2) if not follower.next_scan(commits=False).blocks]
+        for _ in range(3):
+            follower.next_scan()
+        assert (counts, follower.counters["unsettled"], follower.counters["files_renamed"]) == ([1, 2], 2, 1)
+
+
+def test_a_copy_is_counted_by_the_scan_that_leaves_it(tmp_path: Path) -> None:
+    """While following it is left until it has not changed for a second."""
+    log = write(tmp_path / "app.log", b"1\n")
+    with Follower(files=str(tmp_path)) as follower:
+        follower.scanned()
+        follower.next_scan()
+        write(log.with_name("app.log.1"), log.read_bytes())
+        assert (follower.next_scan().paths, follower.counters["unsettled"]) == ([], 1)
+        assert (follower.next_scan().paths, follower.counters["unsettled"]) == (["app.log.1"], 1)
+
+
+class HastyClock(ManualClock):
+    """A clock on which time passes where something waits."""
+
+    @override
+    def wait_until(self, condition: threading.Condition, deadline_s: float) -> None:
+        self.advance(round(1000 * (deadline_s - self.elapsed_s())))
+
+
+def test_a_copy_that_a_run_waits_for_is_not_counted(tmp_path: Path) -> None:
+    """Nothing is left for the next run."""
+    log, index, counters = write(tmp_path / "app.log", b"1\n"), FileIndex(), Counter[str]()
+    (listed,) = Scanner([str(tmp_path)], Selection()).scan()
+    stat = listed.stats[0]
+    known = fingerprint(str(log), stat.size_bytes)
+    index.record(listed.index_names[0], IndexEntry(stat.size_bytes, stat.mtime_ns, stat.identity, fingerprint=known))
+    write(log.with_name("app.log.1"), log.read_bytes())
+    detector = detector_of(Scanner([str(tmp_path)], Selection()), index, DetectionRules(), counters, HastyClock())
+    assert [file.relative_path(0) for file in each(detector.all_changes())] == ["app.log.1"]
+    assert counters["unsettled"] == 0
