@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
 from dagflow.errors import DagflowError
-from dagflow.journal.heartbeat import newest_heartbeat
 from dagflow.web.checkpoints import Checkpoint
 
 LOOK_S = 0.4
@@ -69,16 +68,12 @@ class Events:
 
 
 def mark_of(checkpoint: Checkpoint) -> Any:
-    """What differs after each step of a run: the newest record of its journal, and what its heartbeat says.
-
-    Two listings of a few names and one small object: no journal is read.
-    """
+    """What differs after each step of a run: the mark of its journal, and what its heartbeat says."""
     try:
-        mark = checkpoint.mark()
-        heartbeat = newest_heartbeat(checkpoint.storage.objects(checkpoint.url))[1]
+        mark, heartbeat = checkpoint.mark()
     except DagflowError as error:
         return type(error).__name__
-    said = None if heartbeat is None else (heartbeat.nonce, heartbeat.standing(), tuple(heartbeat.stalls))
+    said = None if heartbeat is None else (heartbeat.standing(), tuple(heartbeat.stalls))
     return mark, said
 
 

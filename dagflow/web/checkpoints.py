@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from dagflow.journal.heartbeat import Heartbeat, newest_heartbeat
 from dagflow.journal.log import LOG, SNAPSHOTS
 from dagflow.journal.reader import read_journal
 from dagflow.journal.state import JournalState
@@ -19,18 +20,33 @@ _ODD = re.compile(r"[^a-z0-9]+")
 _ENDINGS = re.compile(r"\.journal$")
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What differs where a journal has grown, or is another one.
+
+    Attributes:
+        run: The nonce of the newest run: a journal that begins anew has the same names, and other runs.
+        record: The name of the newest record.
+        snapshot: The name of the newest snapshot.
+    """
+
+    run: str
+    record: str
+    snapshot: str
+
+
 @dataclass(slots=True)
 class KeptJournal:
     """What a journal amounted to when it was read last; requests only read it.
 
     Attributes:
         lock: Held while it is read again.
-        mark: The newest record and snapshot by then.
+        mark: Its mark before it was read.
         journal: The store and the state; None before the first time.
     """
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    mark: tuple[str, str] = ("", "")
+    mark: Mark | None = None
     journal: tuple[ObjectStore, JournalState] | None = None
 
 
@@ -67,21 +83,26 @@ class Checkpoint:
             StorageError: The store failed.
         """
         with self.kept.lock:
-            mark = self.mark()
+            mark = self.mark()[0]
             # A record that comes while the journal is read shows with the next request, which finds another mark.
             if self.kept.journal is None or self.kept.mark != mark:
                 self.kept.journal = None
                 self.kept.journal, self.kept.mark = read_journal(self.storage, self.url), mark
             return self.kept.journal
 
-    def mark(self) -> tuple[str, str]:
-        """The newest record and the newest snapshot of the journal, which tell whether it has grown.
+    def mark(self) -> tuple[Mark, Heartbeat | None]:
+        """The mark of the journal, and the newest heartbeat, which is a part of it.
+
+        Three listings of a few names and one small object: no journal is read.
 
         Raises:
             StorageError: The store failed.
         """
         store = self.storage.objects(self.url)
-        return max(store.list(LOG), default=""), max(store.list(SNAPSHOTS), default="")
+        # The heartbeat comes first: a new run's nonce beside names of the old journal would fit the new one later.
+        heartbeat = newest_heartbeat(store)[1]
+        run = "" if heartbeat is None else heartbeat.nonce
+        return Mark(run, max(store.list(LOG), default=""), max(store.list(SNAPSHOTS), default="")), heartbeat
 
     @property
     def shown_url(self) -> str:
