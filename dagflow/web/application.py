@@ -65,7 +65,9 @@ def application(checkpoints: Mapping[str, Checkpoint], token: str = "", hosts: I
         Mount("/", StaticFiles(directory=STATIC, html=True, check_dir=False)),
     ]
     guard = Middleware(Guard, hosts=tuple(hosts), token=token)
-    return Starlette(routes=routes, middleware=[guard, Middleware(GZipMiddleware, minimum_size=1024)])
+    app = Starlette(routes=routes, middleware=[guard, Middleware(GZipMiddleware, minimum_size=1024)])
+    app.state.events = events
+    return app
 
 
 def _values_of(request: Request) -> dict[str, str]:
@@ -91,12 +93,25 @@ class _Json(Response):
         return json.dumps(content, default=as_json, ensure_ascii=True, separators=(",", ":")).encode("ascii")
 
 
+class _Server(uvicorn.Server):
+    """Serves an application, and ends the streams of its pages when it is told to end: no page does that itself."""
+
+    def __init__(self, config: uvicorn.Config, events: Events) -> None:
+        super().__init__(config)
+        self._events = events
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End the streams, and wait for what else is being answered."""
+        self._events.end()
+        await super().shutdown(sockets)
+
+
 def server_of(app: Starlette) -> uvicorn.Server:
-    """What serves an application; pages that stay open hold a connection each, and may not hold up the end."""
+    """What serves an application; requests that are slow, or pages that take nothing, may not hold up the end."""
     config = uvicorn.Config(
         app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1, ws="none"
     )
-    return uvicorn.Server(config)
+    return _Server(config, app.state.events)
 
 
 def serve(server: uvicorn.Server, listening: socket.socket) -> None:

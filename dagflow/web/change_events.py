@@ -29,23 +29,31 @@ class Events:
         self._checkpoints = checkpoints
         self._looks = looks
         self._pages: set[asyncio.Queue[str]] = set()
+        self._has_ended = False
         self._looking: asyncio.Task[None] | None = None
 
     async def stream(self) -> AsyncIterator[str]:
-        """The events of one page as server-sent events, until it goes away."""
+        """The events of one page as server-sent events, until it goes away, or the server ends."""
         queue: asyncio.Queue[str] = asyncio.Queue(maxsize=100)
         self._pages.add(queue)
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look())
         try:
-            yield _event({"type": "beat"})
-            while True:
+            event = _event({"type": "beat"})
+            while not self._has_ended:
+                yield event
                 try:
-                    yield await asyncio.wait_for(queue.get(), BEAT_S)
+                    event = await asyncio.wait_for(queue.get(), BEAT_S)
                 except TimeoutError:
-                    yield _event({"type": "beat"})
+                    event = _event({"type": "beat"})
         finally:
             self._pages.discard(queue)
+
+    def end(self) -> None:
+        """End all streams, and those that begin later; for the thread that runs them."""
+        self._has_ended = True
+        # This wakes the streams that wait; it is not told to any page.
+        self._tell("")
 
     async def _look(self) -> None:
         seen = await asyncio.to_thread(self._marks)

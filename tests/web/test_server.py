@@ -135,6 +135,16 @@ def test_a_commit_is_told_to_pages(address: Address, folder: Path) -> None:
         assert events_until(stream, "change")["app"] == "sample"
 
 
+def test_streams_end_with_the_server(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A page that is open is told of the end of its stream, and no error is logged."""
+    with served().running() as address:
+        stream = ask(address, "/api/v1/events")
+        assert events_until(stream, "beat")["type"] == "beat"
+    with stream:
+        assert stream.read() == b"\n"
+    assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []
+
+
 def events_until(stream: HTTPResponse, kind: str) -> Any:
     """The next event of a kind."""
     for line in stream:
