@@ -11,7 +11,7 @@ from dagflow.errors import DagflowError, MissingError
 from dagflow.report.reading import CheckpointReading
 from dagflow.web.app_files import AppFile, app_file_of
 from dagflow.web.checkpoints import Checkpoint
-from dagflow.web.query import Query, RequestError
+from dagflow.web.query import Query, RequestError, is_number
 from dagflow.web.resources.app_resource import app
 from dagflow.web.resources.files_resource import file, files, taken, taken_at
 from dagflow.web.resources.fleet_resource import fleet
@@ -87,7 +87,7 @@ class Api:
         if resource in self._resources:
             return self._resources[resource](checkpoint, query)
         name, _, number = resource.partition("/")
-        if name == "windows" and number.isascii() and number.isdigit():
+        if name == "windows" and is_number(number):
             return window(checkpoint, int(number))
         known = ", ".join(sorted(self._resources))
         raise RequestError(f"there is no resource {resource[:80]!r}", f"there are: {known}, windows/N", 404)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from dagflow.errors import DagflowError
 
 MOST_ROWS = 1000
+_MOST_DIGITS = 18
 
 
 class RequestError(DagflowError):
@@ -20,6 +21,11 @@ class RequestError(DagflowError):
     def __init__(self, message: str, hint: str = "", status: int = 400) -> None:
         super().__init__(message, hint=hint)
         self.status = status
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a whole number that a row may have: Python takes those of many digits for an attack."""
+    return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
 @dataclass(frozen=True)
@@ -58,7 +64,7 @@ class Query:
         text = self.text(name)
         if not text:
             return default
-        if not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text) >= least):
+        if not (is_number(text) and int(text) >= least):
             raise RequestError(f"{name} must be a whole number of at least {least}, not {text[:40]!r}")
         return int(text) if most is None else min(int(text), most)
 

@@ -230,7 +230,7 @@ def test_several_checkpoints_are_named_apart(folder: Path) -> None:
     with pytest.raises(RequestError, match="several checkpoints") as several:
         api.answer("windows", {})
     assert several.value.hint == "name one: ?checkpoint=sample|sample-2"
-    for path in ("apps/third", "apps/sample/nothing", "apps/sample/windows/x"):
+    for path in ("apps/third", "apps/sample/nothing", "apps/sample/windows/x", f"apps/sample/windows/{'9' * 5000}"):
         with pytest.raises(RequestError, match="there is no"):
             api.answer(path, {})
 

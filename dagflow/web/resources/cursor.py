@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dagflow.web.query import RequestError
-
-_MOST_DIGITS = 18
+from dagflow.web.query import RequestError, is_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +29,7 @@ class Cursor:
         if not text:
             return cls()
         parts = text.split(".")
-        if len(parts) != 2 or not all(p.isascii() and p.isdigit() and len(p) <= _MOST_DIGITS for p in parts):
+        if len(parts) != 2 or not all(map(is_number, parts)):
             raise RequestError(f"after must be what an earlier answer calls next, not {text[:40]!r}")
         return cls(*map(int, parts))
 
