@@ -11,6 +11,7 @@ from dagflow.cli import output
 from dagflow.cli.figures import count
 from dagflow.cli.locations import is_app_file, locate, require_journal
 from dagflow.cli.shared_options import Settings, store_option, verbose_option
+from dagflow.errors import JournalError, StorageError
 from dagflow.storage.context import StorageContext
 from dagflow.web import UI_PORT, require_packages
 from dagflow.web.checkpoints import CheckpointLocation
@@ -42,7 +43,7 @@ def command(settings: Settings, checkpoints: tuple[str, ...], host: str, port: i
     for each in checkpoints:
         url, storage = locate(each, app, settings)
         named = app if app is not None else each if is_app_file(each) else ""
-        _note_if_missing(url, storage, each)
+        _note_if_not_shown(url, storage, each)
         places.append(CheckpointLocation(url, storage, named))
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -53,9 +54,14 @@ def command(settings: Settings, checkpoints: tuple[str, ...], host: str, port: i
     return 0
 
 
-def _note_if_missing(url: str, storage: StorageContext, given: str) -> None:
-    """Say where there is no journal: pages may be opened before their run, and a location may be misspelt."""
+def _note_if_not_shown(url: str, storage: StorageContext, given: str) -> None:
+    """Say where there is no journal, or none that can be read; the others are shown, and this one when it is mended.
+
+    Pages may be opened before their run, and a location may be misspelt.
+    """
     try:
         require_journal(url, storage, given)
     except click.UsageError as error:
         output.note(f"{error.message}; the page waits for a run")
+    except (JournalError, StorageError) as error:
+        output.note(f"a checkpoint cannot be read: {error}")

@@ -41,6 +41,22 @@ def test_pages_may_be_opened_before_the_first_run(folder: Path) -> None:
     assert said[1].startswith("1 checkpoint at http://")
 
 
+def test_one_checkpoint_that_cannot_be_read_leaves_the_others(journal: Path, folder: Path) -> None:
+    """A line says which and why, and its row of the fleet says the same."""
+    (folder / "bad.journal" / "log").mkdir(parents=True)
+    (folder / "bad.journal" / "log" / "000000000001").write_bytes(b"no journal")
+    command = [*ENTRY, "ui", str(journal), str(folder / "bad.journal"), "--port", "0"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment()) as process:
+        assert process.stderr is not None
+        assert process.stderr.readline().startswith(f"a checkpoint cannot be read: {folder}/bad.journal/log/0000")
+        address = re.fullmatch(r"2 checkpoints at (http\S+) \(Ctrl-C ends\)\n", process.stderr.readline())
+        assert address is not None
+        with urllib.request.urlopen(f"{address[1]}api/v1/apps", timeout=30) as answer:
+            assert [each["state"] for each in json.load(answer)["apps"]] == ["completed", "unreadable"]
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+
+
 def test_a_report_is_one_file_with_the_data_of_its_moment(journal: Path, folder: Path) -> None:
     """It holds what the server would answer, and names no other file or address."""
     code, _, error = invoke("report", str(journal), "-o", "run.html")
