@@ -158,8 +158,16 @@ class Driver:
         if self._controls.follow_millis is None:
             listed_bytes = self._statistics.read_bytes + sum(size_bytes for _, size_bytes in backlogs.values())
             whole = self._input.whole(listed_bytes, is_complete=self._planner.has_emitted_all)
-        backlog_bytes = sum(size_bytes for _, size_bytes in backlogs.values()) + self._planner.unemitted_bytes()
-        return self._statistics.snapshot(state, self._journal.state, waiting, running, whole, backlog_bytes)
+        unemitted_bytes = self._planner.unemitted_bytes()
+        return self._statistics.snapshot(
+            state,
+            self._journal.state,
+            waiting,
+            running,
+            whole,
+            backlog_bytes=sum(size_bytes for _, size_bytes in backlogs.values()) + unemitted_bytes,
+            backlog_blocks=None if unemitted_bytes else sum(waiting.values()),
+        )
 
     def _process(self) -> None:
         """Emit, plan, run and commit windows until there is no more input, or the run is asked to stop."""

@@ -185,6 +185,11 @@ class JournalState:
         """Bytes of input that splitters have emitted in windows that are not committed."""
         return sum(plan.counters.total(names.BYTES_EMITTED) for plan in self.planned.values())
 
+    @property
+    def unread_blocks(self) -> int:
+        """The blocks that these bytes are in."""
+        return sum(plan.counters.total(names.BLOCKS_EMITTED) for plan in self.planned.values())
+
     def apply(self, event: Event) -> None:
         """Change the state as an event says.
 

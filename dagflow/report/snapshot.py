@@ -173,6 +173,7 @@ class RunSnapshot:
         groups: Windows whose records wait for a later one, by operator.
         backlog_bytes: Bytes of input that are known and not read: of planned windows, and in a live run also what
             waits to be planned.
+        backlog_blocks: The blocks that these bytes are in; None where some are not known to be cut yet.
         oldest_unpublished_ms: Since when the oldest input waits that a window has planned and no reader of the output
             sees, in milliseconds since 1970; 0 where nothing waits.
         phase_s: Seconds that the phases of published windows took together, by phase; see PHASES.
@@ -213,6 +214,7 @@ class RunSnapshot:
     log: str = ""
     groups: dict[str, HeldGroup] = field(default_factory=dict)
     backlog_bytes: int = 0
+    backlog_blocks: int | None = 0
     oldest_unpublished_ms: int = 0
     phase_s: dict[str, float] = field(default_factory=dict)
     last_published: int = 0
@@ -378,6 +380,7 @@ def snapshot_of(journal: JournalState, counters: Counters) -> RunSnapshot:
         targets=dict(journal.receipts),
         groups={name: HeldGroup.of(files) for name, files in journal.held.waiting.items()},
         backlog_bytes=journal.unread_bytes,
+        backlog_blocks=journal.unread_blocks,
         oldest_unpublished_ms=journal.oldest_unpublished_ms,
         phase_s={phase: took_ms / 1000 for phase, took_ms in journal.phase_ms.items()},
         last_published=journal.last_done,

@@ -120,6 +120,7 @@ class RunStatistics:
         running: Iterable[RunningWindow] = (),
         whole: WholeInput | None = None,
         backlog_bytes: int = 0,
+        backlog_blocks: int | None = 0,
     ) -> RunSnapshot:
         """The run as it stands.
 
@@ -130,6 +131,7 @@ class RunStatistics:
             running: Windows whose tasks run, in order.
             whole: How much the run will read, where that is known.
             backlog_bytes: Bytes of input that are known and not read.
+            backlog_blocks: The blocks that these bytes are in; None where some are not known to be cut yet.
         """
         seconds = time.monotonic() - self._started
         windows = tuple(running)
@@ -149,14 +151,17 @@ class RunStatistics:
             published_files=self._published_files,
             whole=whole,
             backlog_bytes=backlog_bytes,
-            all_runs=replace(snapshot_of_all(journal), state=state, backlog_bytes=backlog_bytes),
+            backlog_blocks=backlog_blocks,
+        )
+        all_runs = replace(
+            snapshot_of_all(journal), state=state, backlog_bytes=backlog_bytes, backlog_blocks=backlog_blocks
         )
         self._bytes.update(seconds, snapshot.read_bytes)
         self._records.update(seconds, snapshot.records_read)
         if snapshot.read_bytes or windows:  # what Java takes to start says nothing of the rest
             self._steady.update(seconds, snapshot.read_bytes)
         rates = RunRates(self._bytes.per_second, self._records.per_second, self._remaining_s(snapshot))
-        return replace(snapshot, rates=rates)
+        return replace(snapshot, rates=rates, all_runs=all_runs)
 
     def _remaining_s(self, snapshot: RunSnapshot) -> float | None:
         speed = self._steady.per_second if self._steady.span_s >= MIN_STEADY_S else 0.0

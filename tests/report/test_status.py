@@ -110,18 +110,24 @@ def test_what_a_run_has_listed_and_not_planned_is_known(tmp_path: Path, monkeypa
     for number in range(9):
         (tmp_path / "in" / f"{number}.log").write_text("one\n")
     seen: list[int] = []
+    blocks: set[int | None] = set()
 
     def look(snapshot: RunSnapshot) -> None:
+        assert snapshot.backlog_blocks in (None, snapshot.backlog_bytes // 4)
+        assert snapshot.all_runs is not None and snapshot.all_runs.backlog_blocks == snapshot.backlog_blocks
+        blocks.add(snapshot.backlog_blocks)
         planned_bytes = read_state(StorageContext.default().objects("journal")).unread_bytes
         if planned_bytes < snapshot.backlog_bytes:
             deadline = time.monotonic() + PATIENCE_S
-            while status("journal", StorageContext.default()).backlog_bytes != snapshot.backlog_bytes:
+            while (found := status("journal", StorageContext.default())).backlog_bytes != snapshot.backlog_bytes:
                 assert time.monotonic() < deadline
+            assert found.backlog_blocks is None
             seen.append(planned_bytes)
 
     run(load_app("app.yaml"), RunOptions(), Watcher(look), runtime=InlineRuntime)
-    assert seen
-    assert status("journal", StorageContext.default()).backlog_bytes == 0
+    assert seen and blocks >= {None, 0}
+    over = status("journal", StorageContext.default())
+    assert (over.backlog_bytes, over.backlog_blocks) == (0, 0)
 
 
 def test_a_run_that_has_no_journal_yet_is_running(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def row_of(checkpoint: Checkpoint) -> dict[str, Any]:
         "oldest_unpublished_ms": snapshot.oldest_unpublished_ms or None,
         "last_commit_ms": snapshot.last_committed_ms or None,
         "backlog": {
-            "blocks": sum(snapshot.backlog.values()),
+            "blocks": snapshot.backlog_blocks,
             "bytes": waiting,
             "seconds": round(waiting / per_second, 1) if waiting and per_second else None,
         },
