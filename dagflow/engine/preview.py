@@ -116,6 +116,11 @@ class Preview:
     left_out: tuple[Skipped, ...] = ()
     error: DagflowError | None = None
 
+    def notes(self) -> Iterator[str]:
+        """Why a run would end with what was refused, in words: one for each operator that refused something."""
+        for name in self.ends_run:
+            yield f"operator '{name}': a run ends at the first record that is refused; connect its port errors"
+
     def _repr_html_(self) -> str:
         """The records as a table, in a notebook; and what ended the preview."""
         names = ["", *(f"{name} ({kind})" for name, kind in self.columns.items())]

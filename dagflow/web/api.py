@@ -147,8 +147,10 @@ class Api:
         answer = self._app_of(checkpoint).sample(port)
         if "unknown" in answer:
             raise RequestError(answer["unknown"], answer.get("hint", ""), 404)
-        if "rows" not in answer:
-            raise RequestError(answer.get("error", "no answer"), answer.get("hint", ""), 502)
+        error = answer.get("error", "no answer")
+        # Records that came before an error are shown beside it.
+        if error and not answer.get("rows"):
+            raise RequestError(error, answer.get("hint", ""), 502)
         return answer
 
 

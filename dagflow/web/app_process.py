@@ -30,6 +30,7 @@ from dagflow.plan.description import property_fact
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.report.app_changes import app_changes
+from dagflow.spec.redaction import Redactor
 from dagflow.spec.shown_text import shown_value
 from dagflow.spec.yaml_tree import Mapping
 from dagflow.storage.context import StorageContext
@@ -134,7 +135,7 @@ def _taken_ms(app: LogicalPlan, storage: StorageContext, checkpoint: str, url: s
 
 
 def sample(path: str, port: str) -> dict[str, Any]:
-    """The first records that reach a port; why there are none where it is not a port of records."""
+    """The first records that reach a port, and why there are no more where a run would fail on what was read."""
     app = load_app(path)
     try:
         find_port(app, port)
@@ -147,7 +148,13 @@ def sample(path: str, port: str) -> dict[str, Any]:
         [f"{redacted(each.file)}:{each.offset}" if each.file else "", *(_cell(each.values.get(name)) for name in names)]
         for each in found.records
     ]
-    return {"columns": ["file:offset", *names], "types": dict(found.columns), "rows": rows}
+    why_it_ends = "\n".join([*found.notes(), *([] if found.error is None else [str(found.error)])])
+    return {
+        "columns": ["file:offset", *names],
+        "types": dict(found.columns),
+        "rows": rows,
+        "error": Redactor({} if app.spec is None else app.spec.secrets)(why_it_ends),
+    }
 
 
 def _cell(value: Any) -> str:

@@ -13,11 +13,15 @@ from typing import Any
 
 import pytest
 
+from dagflow.engine.run import RunOptions, run
+from dagflow.errors import DagflowError
+from dagflow.plan.load import load_app
 from dagflow.storage.context import StorageContext
 from dagflow.web.checkpoints import CheckpointLocation
 from dagflow.web.report_data import report_data
 from dagflow.web.server import Server
 from dagflow.web.single_page import single_page
+from tests.engine.test_driver import crashing
 from tests.web.conftest import APP, ROWS, finish, with_table
 from tests.web.following import await_window, following
 
@@ -163,6 +167,21 @@ def test_states_of_apps_are_said_in_words(site: Site, page: Any) -> None:
         == 1
     )
     assert page.locator(".equation").count() == 4
+
+
+def test_a_failed_run_shows_what_waits_and_why_there_are_no_more_records(page: Any, tmp_path: Path) -> None:
+    """What its planned windows hold is not called nothing, and a sample tells what a run ends with."""
+    folder = _prepare(tmp_path / "failed", "failed", ("a.csv",))
+    with contextlib.chdir(folder), pytest.raises(DagflowError, match="the lights went out"):
+        run(load_app("app.yaml"), RunOptions(), runtime=crashing(after=1))
+    lines = (folder / "app.yaml").read_text().splitlines(keepends=True)
+    (folder / "app.yaml").write_text("".join(each for each in lines if not each.startswith(("  refused:", "  bad:"))))
+    with Server([CheckpointLocation(str(folder / "out/failed.journal"), StorageContext.default())]).running() as at:
+        show(page, f"{at.url}#/apps/failed/graph?node=filter")
+        assert "nothing waits" not in page.locator("main").inner_text()
+        page.locator(".panel .tools button").click()
+        page.wait_for_selector("table[aria-label=Sample]")
+        assert "a run ends at the first record that is refused" in page.locator(".panel [role=alert]").inner_text()
 
 
 def test_hostile_names_are_text(site: Site, page: Any) -> None:

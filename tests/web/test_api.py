@@ -193,6 +193,44 @@ def test_records_at_a_port_are_those_of_a_preview(folder: Path) -> None:
     assert unknown.value.status == 404
 
 
+FAILS = """\
+from dagflow import InputPort, Operator, OutputPort, RecordBatch
+
+
+class Fails(Operator):
+    password: str
+    input = InputPort()
+    output = OutputPort()
+
+    @input.batch
+    def fail(self, batch: RecordBatch) -> None:
+        raise ValueError(f"no {self.password}")
+"""
+
+
+def test_a_sample_says_where_an_operator_fails(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a record that came before, the request fails; what it says shows no secret."""
+    monkeypatch.setenv("WORD", "open sesame")
+    (folder / "own.py").write_text(FAILS)
+    text = (folder / "app.yaml").read_text()
+    fails = "class: own.Fails, properties: {password: '${WORD}'}"
+    (folder / "app.yaml").write_text(text.replace('class: Select, properties: {where: "n <> 1"}', fails))
+    with pytest.raises(
+        RequestError, match=r"^operator 'filter': fail\(\) raised ValueError\(no \$\{WORD\}\)"
+    ) as failed:
+        ask("sample", port="filter.output")
+    assert failed.value.status == 502 and "sesame" not in failed.value.message
+
+
+def test_a_sample_of_what_ends_a_run_has_its_records(folder: Path) -> None:
+    """What came is shown, and beside it what a run would end with."""
+    assert ask("sample", port="filter.output")["error"] == ""
+    lines = (folder / "app.yaml").read_text().splitlines(keepends=True)
+    (folder / "app.yaml").write_text("".join(each for each in lines if not each.startswith(("  refused:", "  bad:"))))
+    found = ask("sample", port="filter.output")
+    assert found["rows"] and found["error"].startswith("operator 'reader': a run ends at the first record that is ref")
+
+
 def test_a_name_that_no_file_can_have_is_a_mistake_of_the_request(folder: Path) -> None:
     """No process is asked for it."""
     for resource in ("why", "files/one"):

@@ -90,8 +90,8 @@ def command(
         output.result(settings.redact(shown))
     if offset and found.is_complete and not found.files:
         output.note(f"no record begins at byte {offset:,} of {file}, or behind it")
-    for name in found.ends_run:
-        output.note(f"operator '{name}': a run ends at the first record that is refused; connect its port errors")
+    for note in found.notes():
+        output.note(note)
     if found.error is not None:
         raise found.error
     return 1 if found.ends_run else 0

@@ -23,11 +23,12 @@ function Records({ route, at }) {
     ${(data) =>
       data.rows.length === 0
         ? html`<p class="muted">No record has come to this port.</p>`
-        : html`<div class="scroll">
-            <table aria-label="Sample">
-              <thead><tr>${data.columns.map((name) => html`<th scope="col">${visible(name)}</th>`)}</tr></thead>
-              <tbody>${data.rows.map((row) => html`<tr>${row.map((value) => html`<td><code>${visible(value)}</code></td>`)}</tr>`)}</tbody>
-            </table>
-          </div>`}
+        : html`${data.error && html`<p class="sentence bad" role="alert">${visible(data.error)}</p>`}
+            <div class="scroll">
+              <table aria-label="Sample">
+                <thead><tr>${data.columns.map((name) => html`<th scope="col">${visible(name)}</th>`)}</tr></thead>
+                <tbody>${data.rows.map((row) => html`<tr>${row.map((value) => html`<td><code>${visible(value)}</code></td>`)}</tr>`)}</tbody>
+              </table>
+            </div>`}
   <//>`;
 }
