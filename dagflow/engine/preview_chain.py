@@ -137,7 +137,7 @@ class PreviewChain:
         for edge in [edge for stage in part.plan.stages for edge in (*stage.edges, *stage.outputs)]:
             exchange = exchanges.get(edge)
             split = None if exchange is None else router_of(exchange, 1, 0)
-            self._consumers[edge.source].append(self._passing(edge, split))
+            self._consumers[edge.source] += self._passing(edge, split)
         for ref in port.sources:
             self._consumers[ref].append(self._show)
         for ref, consumers in self._consumers.items():
@@ -182,16 +182,15 @@ class PreviewChain:
 
         return count
 
-    def _passing(self, edge: Edge, split: Callable[[Any], Any] | None) -> Consumer:
-        """Gives what an edge carries to its target; through the router of an exchange, whose keys must be there."""
+    def _passing(self, edge: Edge, split: Callable[[Any], Any] | None) -> list[Consumer]:
+        """Count what an edge carries, and give it to its target; through the router of an exchange, for its keys."""
         consume = self._chain.consumer_of(edge.target)
 
-        def take(payload: Any) -> None:
+        def count(payload: Any) -> None:
             self.seen.taken[edge.target.operator] += len(payload)
-            for _, part in ((0, payload),) if split is None else split(payload):
-                consume(part)
 
-        return take
+        # One beside the other: operators in a long chain call each other, and here no deeper than in a task.
+        return [count, consume if split is None else _through(split, consume)]
 
     def _hold(self, ref: PortRef) -> Consumer:
         """Keeps what a head emits until it is passed on."""
@@ -314,3 +313,13 @@ class PreviewChain:
             DagflowError: An operator failed to end, and nothing had failed before.
         """
         tear_down(self._chain, failed=failed)
+
+
+def _through(split: Callable[[Any], Any], consume: Consumer) -> Consumer:
+    """Gives on the parts that a router makes of what comes."""
+
+    def take(payload: Any) -> None:
+        for _, part in split(payload):
+            consume(part)
+
+    return take

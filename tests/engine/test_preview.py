@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +212,19 @@ def test_an_error_of_an_operator_comes_with_the_records_before_it() -> None:
     assert found.error is not None
     place = f"operator 'middle': take() raised ValueError(twelve) on the record at offset 36 of {Path.cwd()}/in/a.txt"
     assert str(found.error).startswith(place)
+
+
+def test_a_preview_goes_through_as_many_operators_as_a_run() -> None:
+    """In a long chain operators call each other, in a preview no deeper than in a task."""
+    Path("in/a.txt").write_text("one\n#two\n")
+    names = ["middle", *(f"more{number}" for number in range(144))]
+    operators = "\n  ".join(FILTER.replace("middle", name) for name in names)
+    streams = [f"  {target}: {{from: {source}.output, to: {target}.input}}\n" for source, target in pairwise(names)]
+    text = Path(app(middle=operators)).read_text().replace("from: middle.output", f"from: {names[-1]}.output")
+    Path("app.yaml").write_text(text + "".join(streams))
+    found = seen("app.yaml")
+    assert (found.error, values(found)) == (None, [b"one"])
+    assert [row["record"] for row in written()] == ["one"]
 
 
 def test_columns_are_inferred_by_the_first_file_with_records() -> None:
