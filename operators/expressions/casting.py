@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.expressions.bound import Bound, CallSite, applied, attempted, typed
+from operators.expressions.exact_decimals import WIDE_DIGITS, rescaled, whole_part
 from operators.expressions.sql_types import (
     BOOLEAN,
     DATE,
@@ -23,9 +24,8 @@ from operators.expressions.vectors import Rows, Vector
 from operators.reader.columns.literals import values_of, why_not
 from operators.reader.columns.types import ColumnType
 
-_WIDE_DIGITS = 76
 _WIDE_SCALE = 37
-_WIDE = ColumnType("decimal", pa.decimal256(_WIDE_DIGITS, _WIDE_SCALE))
+_WIDE = ColumnType("decimal", pa.decimal256(WIDE_DIGITS, _WIDE_SCALE))
 _SMALLEST = 1e-20
 """Doubles nearer to zero are zero in a decimal: their digits would not fit into _WIDE_SCALE."""
 
@@ -131,7 +131,7 @@ def _decimal_of_bool(target: pa.DataType) -> Callable[[Any], Any] | None:
 
 def _from_number(source: pa.DataType, target: pa.DataType) -> Callable[[Any], Any] | None:
     if target == BOOLEAN:
-        zero = pa.scalar(0, pa.int8()).cast(source)
+        zero = pa.scalar(0, source)
         return lambda values: pc.not_equal(values, zero)
     if pa.types.is_decimal(target):
         if pa.types.is_floating(source):
@@ -145,35 +145,16 @@ def _from_number(source: pa.DataType, target: pa.DataType) -> Callable[[Any], An
     if is_whole(target):
         if is_whole(source):
             return _plain(target)
-        return lambda values: pc.cast(pc.trunc(values), target)
+        cut = whole_part if pa.types.is_decimal(source) else pc.trunc
+        return lambda values: pc.cast(cut(values), target)
     return None
 
 
 def _decimal_of_double(values: Any, target: pa.DataType) -> Any:
     """Round what the shortest text of a number says, half away from zero, as Spark does."""
     large = pc.if_else(pc.less(pc.abs(values), _SMALLEST), 0.0, values)
-    wide = pc.cast(pc.cast(large, TEXT), pa.decimal256(_WIDE_DIGITS, _WIDE_SCALE))
+    wide = pc.cast(pc.cast(large, TEXT), pa.decimal256(WIDE_DIGITS, _WIDE_SCALE))
     return rescaled(wide, target)
-
-
-def rescaled(values: Any, target: pa.DataType) -> Any:
-    """Decimals with another number of digits, rounded half away from zero.
-
-    Raises:
-        pyarrow.ArrowInvalid: One has too many digits before the point.
-    """
-    source = values.type
-    if source == target:
-        return values
-    if source.scale > target.scale:
-        # One digit more, for what is rounded up to a longer number.
-        roomy = min(source.precision + 1, _WIDE_DIGITS)
-        values = pc.cast(values, pa.decimal256(roomy, source.scale))
-        values = pc.round(values, ndigits=target.scale, round_mode="half_towards_infinity")
-        values = pc.cast(values, pa.decimal256(_WIDE_DIGITS, target.scale))
-    else:
-        values = pc.cast(values, pa.decimal256(_WIDE_DIGITS, source.scale))
-    return pc.cast(values, target)
 
 
 def _from_text(target: pa.DataType) -> Callable[[Any], Any] | None:
@@ -219,10 +200,11 @@ def _text_of_decimal(values: Any) -> Any:
     kind = values.type
     if not kind.scale:
         return pc.cast(values, TEXT)
-    wide = pc.abs(pc.cast(values, pa.decimal256(kind.precision, kind.scale)))
-    whole = pc.cast(pc.cast(pc.trunc(wide), pa.decimal256(kind.precision, 0)), TEXT)
+    signed = pc.cast(values, pa.decimal256(kind.precision, kind.scale))
+    wide = pc.abs(signed)
+    whole = whole_part(wide)
     # With a one before the point, which is taken away again from the text.
-    fraction = pc.subtract(wide, pc.trunc(wide))
+    fraction = pc.subtract(wide, whole)
     digits = pc.cast(pc.add(fraction, pa.scalar(1, pa.decimal256(1, 0))), TEXT)
-    sign = pc.if_else(pc.less(values, pa.scalar(0, pa.decimal128(1, 0))), "-", "")
-    return pc.binary_join_element_wise(sign, whole, pc.utf8_slice_codeunits(digits, 1), "")
+    sign = pc.if_else(pc.less(signed, pa.scalar(0, pa.decimal256(1, 0))), "-", "")
+    return pc.binary_join_element_wise(sign, pc.cast(whole, TEXT), pc.utf8_slice_codeunits(digits, 1), "")

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from operators.expressions import exact_decimals
 from operators.expressions.bound import Bound, CallSite, applied, attempted
-from operators.expressions.casting import cast, rescaled
+from operators.expressions.casting import cast
+from operators.expressions.exact_decimals import WIDE_DIGITS, quotient, rescaled
+from operators.expressions.expression_error import ExpressionError
 from operators.expressions.functions.moments import moved, subtracted
 from operators.expressions.sql_types import (
     BIGINT,
     DOUBLE,
     INTEGER,
+    MAX_DIGITS,
     MIN_SCALE,
     as_decimal,
     common_type,
@@ -27,9 +32,6 @@ from operators.expressions.sql_types import (
 )
 from operators.expressions.syntax import Constant
 
-_WIDE_DIGITS = 76
-_HALF_UP = "half_towards_infinity"
-
 
 def _overflow(kind: pa.DataType, sign: str) -> Callable[..., str]:
     return lambda left, right: f"{left} {sign} {right} does not fit {name_of(kind)}"
@@ -37,6 +39,12 @@ def _overflow(kind: pa.DataType, sign: str) -> Callable[..., str]:
 
 def _no_division(left: Any, right: Any) -> str:
     return f"{left} is divided by 0" if not right else f"{left} / {right} does not fit"
+
+
+def _too_long(site: CallSite, where: Bound, left: pa.DataType, sign: str, right: pa.DataType) -> ExpressionError:
+    return site.error(
+        f"{name_of(left)} {sign} {name_of(right)} has too many digits; cast one to a decimal with fewer", where
+    )
 
 
 def _number(site: CallSite, argument: Bound) -> Bound:
@@ -89,6 +97,8 @@ def _sum(site: CallSite, left: Bound, right: Bound, kernel: Callable[..., Any], 
         first, second = _digits(left), _digits(right)
         scale = max(first.scale, second.scale)
         whole = max(first.precision - first.scale, second.precision - second.scale)
+        if whole + scale + 1 > WIDE_DIGITS:
+            raise _too_long(site, left, first, sign, second)
         kind = decimal(whole + scale + 1, scale)
         return _of_decimals(site, kind, kernel, sign, cast(site, left, first), cast(site, right, second))
     return _of_equals(site, left, right, kernel, sign)
@@ -123,10 +133,8 @@ def multiply(site: CallSite, left: Bound, right: Bound) -> Bound:
         return _of_equals(site, left, right, pc.multiply_checked, "*")
     first, second = _digits(left), _digits(right)
     digits = first.precision + second.precision + 1
-    if digits > _WIDE_DIGITS:
-        raise site.error(
-            f"{name_of(first)} * {name_of(second)} has too many digits; cast one to a decimal with fewer", left
-        )
+    if digits > WIDE_DIGITS:
+        raise _too_long(site, left, first, "*", second)
     kind = decimal(digits, first.scale + second.scale)
     return _of_decimals(site, kind, pc.multiply_checked, "*", cast(site, left, first), cast(site, right, second))
 
@@ -144,15 +152,13 @@ def divide(site: CallSite, left: Bound, right: Bound) -> Bound:
     # Arrow's quotient has the scale s1 + p2 - s2 + 1: a dividend with more zeros gives one digit more than is kept.
     padded = max(first.scale, kind.scale + second.scale - second.precision)
     digits = first.precision - first.scale + padded
-    if digits + second.precision + 1 > _WIDE_DIGITS:
-        raise site.error(
-            f"{name_of(first)} / {name_of(second)} has too many digits; cast one to a decimal with fewer", left
-        )
+    if digits + second.precision + 1 > WIDE_DIGITS:
+        raise _too_long(site, left, first, "/", second)
 
     def compute(dividend: Any, divisor: Any) -> Any:
         dividend = pc.cast(dividend, pa.decimal256(digits, padded))
         divisor = pc.cast(divisor, pa.decimal256(second.precision, second.scale))
-        return rescaled(pc.divide_checked(dividend, divisor), kind)
+        return quotient(dividend, divisor, kind)
 
     return attempted(site, kind, compute, _no_division, cast(site, left, first), cast(site, right, second))
 
@@ -222,25 +228,25 @@ def sign(site: CallSite, value: Bound) -> Bound:
 
 def floor(site: CallSite, value: Bound) -> Bound:
     """The largest whole number that is not larger."""
-    return _whole(site, value, pc.floor)
+    return _whole(site, value, pc.floor, exact_decimals.floor)
 
 
 def ceil(site: CallSite, value: Bound) -> Bound:
     """The smallest whole number that is not smaller."""
-    return _whole(site, value, pc.ceil)
+    return _whole(site, value, pc.ceil, exact_decimals.ceil)
 
 
-def _whole(site: CallSite, value: Bound, kernel: Callable[[Any], Any]) -> Bound:
+def _whole(site: CallSite, value: Bound, of_doubles: Callable[[Any], Any], of_decimals: Callable[[Any], Any]) -> Bound:
     value = _number(site, value)
     if is_whole(value.type):
         return cast(site, value, BIGINT)
     if not pa.types.is_decimal(value.type):
-        return cast(site, applied(site, DOUBLE, kernel, cast(site, value, DOUBLE)), BIGINT)
+        return cast(site, applied(site, DOUBLE, of_doubles, cast(site, value, DOUBLE)), BIGINT)
     source = value.type
     kind = pa.decimal128(min(source.precision - source.scale + (1 if source.scale else 0), 38), 0)
 
     def compute(values: Any) -> Any:
-        return rescaled(kernel(pc.cast(values, pa.decimal256(_WIDE_DIGITS, source.scale))), kind)
+        return rescaled(of_decimals(values), kind)
 
     return attempted(site, kind, compute, lambda given: f"{given} does not fit {name_of(kind)}", value)
 
@@ -249,25 +255,22 @@ def round_to(site: CallSite, value: Bound, digits: Bound | None = None) -> Bound
     """round(value, digits): half away from zero; to whole numbers without digits, to tens with -1."""
     value = _number(site, value)
     places = 0 if digits is None else site.written_number(digits, "the number of digits")
-    source = value.type
-    if pa.types.is_decimal(source):
-        scale = min(source.scale, max(places, 0))
-        kind = pa.decimal128(max(min(source.precision - source.scale + scale + 1, 38), 1), scale)
-
-        def compute(values: Any) -> Any:
-            wide = pc.cast(values, pa.decimal256(_WIDE_DIGITS, source.scale))
-            return rescaled(pc.round(wide, ndigits=places, round_mode=_HALF_UP), kind)
-
-        return attempted(site, kind, compute, lambda given: f"{given} does not fit {name_of(kind)}", value)
-    if is_whole(source) and places >= 0:
+    if pa.types.is_floating(value.type):
+        kernel = partial(pc.round, ndigits=places, round_mode="half_towards_infinity")
+        return applied(site, value.type, kernel, value)
+    if is_whole(value.type) and places >= 0:
         return value
+    source = as_decimal(value.type)
+    # What is rounded to more than ten times the largest number is 0.
+    kept = max(min(places, source.scale), source.scale - source.precision - 1)
+    scale = max(kept, 0)
+    longest = min(max(source.precision - source.scale + scale + 1, 1 - places), MAX_DIGITS)
+    kind = value.type if is_whole(value.type) else pa.decimal128(longest, scale)
 
-    def kernel(values: Any) -> Any:
-        return pc.cast(pc.round(values, ndigits=places, round_mode=_HALF_UP), source)
+    def compute(values: Any) -> Any:
+        return pc.cast(rescaled(pc.cast(values, source), pa.decimal256(WIDE_DIGITS, kept)), kind)
 
-    if pa.types.is_floating(source):
-        return applied(site, source, kernel, value)
-    return attempted(site, source, kernel, lambda given: f"{given} does not fit {name_of(source)}", value)
+    return attempted(site, kind, compute, lambda given: f"{given} does not fit {name_of(kind)}", value)
 
 
 def of_double(kernel: Callable[..., Any]) -> Callable[[CallSite, Bound], Bound]:

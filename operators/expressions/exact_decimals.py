@@ -1,0 +1,110 @@
+"""Decimals rounded and divided without a wrong digit.
+
+Arrow divides decimals by numbers of 32 bits exactly. By longer ones it errs for a few values of any width: one of its
+guesses of a digit overflows where a part of the dividend begins as the divisor does.
+"""
+
+from __future__ import annotations
+
+from decimal import Context, Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+WIDE_DIGITS = 76
+"""Digits of the widest decimals that Arrow has."""
+
+_STEP = 9
+"""Digits of the longest power of ten that has 32 bits."""
+
+_PYTHONS = Context(prec=200)
+"""With room for the quotient of any two decimals."""
+
+
+def rescaled(values: Any, target: pa.DataType) -> Any:
+    """Decimals with another number of digits, rounded half away from zero.
+
+    Raises:
+        pyarrow.ArrowInvalid: One has too many digits before the point.
+    """
+    source = values.type
+    if source == target:
+        return values
+    if source.scale > target.scale:
+        # Of the digits that go, the first one decides.
+        values = _cut(values, target.scale + 1)
+        values = pc.round(values, ndigits=target.scale, round_mode="half_towards_infinity")
+        values = pc.cast(values, pa.decimal256(WIDE_DIGITS, target.scale))
+    else:
+        values = pc.cast(values, pa.decimal256(WIDE_DIGITS, source.scale))
+    return pc.cast(values, target)
+
+
+def whole_part(values: Any) -> Any:
+    """Decimals without what stands behind the point."""
+    kind = values.type
+    return pc.cast(_cut(values, 0), pa.decimal256(max(kind.precision - kind.scale, 1), 0))
+
+
+def floor(values: Any) -> Any:
+    """The largest whole decimals that are not larger."""
+    whole = whole_part(values)
+    one, zero = (pa.scalar(Decimal(each), pa.decimal256(1, 0)) for each in (1, 0))
+    return pc.subtract(whole, pc.if_else(pc.less(values, whole), one, zero))
+
+
+def ceil(values: Any) -> Any:
+    """The smallest whole decimals that are not smaller."""
+    return pc.negate(floor(pc.negate(values)))
+
+
+def _cut(values: Any, scale: int) -> Any:
+    """Decimals of the widest type without the digits behind the first few after the point."""
+    values = pc.cast(values, pa.decimal256(WIDE_DIGITS, values.type.scale))
+    while values.type.scale > scale:
+        fewer = max(scale, values.type.scale - _STEP)
+        values = pc.cast(values, pa.decimal256(WIDE_DIGITS, fewer), safe=False)
+    return values
+
+
+def quotient(dividend: Any, divisor: Any, kind: pa.DataType) -> Any:
+    """Dividend / divisor, rounded half away from zero.
+
+    Args:
+        dividend: With digits enough that Arrow's quotient has one more behind the point than kind.
+        divisor: An array or a scalar, as the dividend is.
+        kind: A decimal type.
+
+    Raises:
+        pyarrow.ArrowInvalid: One is divided by zero, or has too many digits.
+    """
+    if dividend.type.precision + 2 * divisor.type.precision + 3 <= WIDE_DIGITS:
+        found = pc.divide_checked(dividend, divisor)
+        if _is_exact(found, dividend, divisor):
+            return rescaled(found, kind)
+    return rescaled(_divided_in_python(dividend, divisor, kind.scale + 1), kind)
+
+
+def _is_exact(found: Any, dividend: Any, divisor: Any) -> bool:
+    """Whether what quotients leave of their dividends is less than one more unit of them would take."""
+    product = pc.abs(pc.multiply(found, divisor))
+    rest = pc.subtract(pc.abs(dividend), product)
+    unit = pa.scalar(Decimal((0, (1,), -found.type.scale)), pa.decimal256(1, found.type.scale))
+    is_less = pc.less(rest, pc.multiply(pc.abs(divisor), unit))
+    is_right = pc.and_(is_less, pc.greater_equal(rest, pa.scalar(Decimal(0), rest.type)))
+    return bool(pc.all(is_right, min_count=0).as_py())
+
+
+def _divided_in_python(dividend: Any, divisor: Any, scale: int) -> pa.Array:
+    """Quotients cut off behind some digits, one by one; null where there is none."""
+    count = next(len(each) for each in (dividend, divisor) if isinstance(each, pa.Array))
+    tops, bottoms = (
+        [each.as_py()] * count if isinstance(each, pa.Scalar) else each.to_pylist() for each in (dividend, divisor)
+    )
+    units = [
+        _PYTHONS.divide_int(_PYTHONS.scaleb(top, scale), bottom) if top is not None and bottom else None
+        for top, bottom in zip(tops, bottoms, strict=True)
+    ]
+    found = [None if each is None else _PYTHONS.scaleb(each, -scale) for each in units]
+    return pa.array(found, pa.decimal256(WIDE_DIGITS, scale))
