@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from operators.expressions import exact_decimals
+from operators.expressions import exact_decimals, rounded_doubles
 from operators.expressions.bound import Bound, CallSite, applied, attempted
 from operators.expressions.casting import cast
 from operators.expressions.exact_decimals import WIDE_DIGITS, quotient, rescaled
@@ -256,8 +256,7 @@ def round_to(site: CallSite, value: Bound, digits: Bound | None = None) -> Bound
     value = _number(site, value)
     places = 0 if digits is None else site.written_number(digits, "the number of digits")
     if pa.types.is_floating(value.type):
-        kernel = partial(pc.round, ndigits=places, round_mode="half_towards_infinity")
-        return applied(site, value.type, kernel, value)
+        return applied(site, value.type, partial(rounded_doubles.rounded, places=places), value)
     if is_whole(value.type) and places >= 0:
         return value
     source = as_decimal(value.type)

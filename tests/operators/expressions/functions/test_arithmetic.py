@@ -29,6 +29,8 @@ ONE = pa.RecordBatch.from_pydict(
 @pytest.mark.parametrize(
     ("text", "value"),
     [
+        ("round(1.005e0, 2)", 1.01),
+        ("round(1e306, 3)", 1e306),
         ("round(small, -19)", 0),
         ("round(small, -1)", 10),
         ("round(small, -99)", 0),
