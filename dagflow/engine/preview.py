@@ -11,6 +11,7 @@ from typing import Any
 
 from dagflow.api.column_typing import type_name
 from dagflow.api.context import Skipped
+from dagflow.api.json_values import readable_rows
 from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.api.sources import url_of
 from dagflow.engine.placed_app import PlacedApp
@@ -256,7 +257,7 @@ class _Run:
 
 def _records_of(batch: RecordBatch) -> Iterator[PreviewRecord]:
     """The records of a batch, each with its place."""
-    rows = batch.to_pylist()
+    rows = batch.to_pylist() if batch.is_raw else readable_rows(batch.to_arrow())
     for position, (row, offset) in enumerate(zip(rows, batch.offsets().tolist(), strict=True)):
         url = url_of(batch.block_of(position))
         yield PreviewRecord(redacted(url), offset if url else UNKNOWN, {"record": row} if batch.is_raw else row)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+from dagflow.api.json_values import readable_rows
 from dagflow.api.transactions import targets_of
 from dagflow.engine.preparation import LocationCollector, prepare_operator
 from dagflow.engine.run import RunOptions, run
@@ -220,7 +221,7 @@ class AppFolder:
             return {}
         targets = targets_of(self._plan.instances, self._plan.attributes.storage_context())
         found = ((name, target.rows()) for name, target in targets.items())
-        return {name: [] if rows is None else rows.to_pylist() for name, rows in found}
+        return {name: [] if rows is None else readable_rows(rows) for name, rows in found}
 
 
 class _Loader:

@@ -11,6 +11,7 @@ import msgspec
 from dagflow.api.composite import Composite
 from dagflow.api.context import Counts, OperatorContext, OutputFiles
 from dagflow.api.control import InputOperator
+from dagflow.api.json_values import readable_rows
 from dagflow.api.operator import Operator
 from dagflow.api.ports import unbatched
 from dagflow.api.records import RecordBatch
@@ -114,7 +115,7 @@ class OperatorHarness:
         def collect(payload: Any) -> None:
             if isinstance(payload, RecordBatch):
                 self.batches[port].append(payload)
-                self.emitted[port] += payload.to_pylist()
+                self.emitted[port] += payload.to_pylist() if payload.is_raw else readable_rows(payload.to_arrow())
             else:
                 self.emitted[port] += unbatched(payload)
 

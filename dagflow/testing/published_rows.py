@@ -13,6 +13,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dagflow.api.json_values import readable_rows
+
 _CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 _PARQUET = b"PAR1"
 _CSV = ".csv"
@@ -51,7 +53,7 @@ def _rows_of_file(path: str, data: bytes, place: str) -> Iterator[dict[str, Any]
     data = decompressed(path, data)
     if is_parquet(data):
         values = _partition_values(path, place)
-        yield from ({**row, **values} for row in pq.ParquetFile(pa.BufferReader(data)).read().to_pylist())
+        yield from ({**row, **values} for row in readable_rows(pq.ParquetFile(pa.BufferReader(data)).read()))
         return
     text = data.decode(errors="backslashreplace")
     if _CSV in Path(path).suffixes[-2:]:

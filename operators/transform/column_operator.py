@@ -15,6 +15,7 @@ import pyarrow as pa
 from dagflow.api.column_typing import ColumnTraced, StreamColumns
 from dagflow.api.context import OperatorContext
 from dagflow.api.explained import Explained
+from dagflow.api.json_values import json_values
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import LINE_FEED, UNKNOWN, RecordBatch
 from dagflow.api.sources import UNKNOWN_BLOCK, block_id_of, url_of
@@ -23,7 +24,6 @@ from dagflow.metrics.names import REJECTED
 from operators.expressions.binding import functions_in_duckdb
 from operators.expressions.syntax import Node
 from operators.expressions.vectors import Codes
-from operators.json_values import json_values
 from operators.reader.reject_limit import RejectLimited
 
 Plan = TypeVar("Plan")

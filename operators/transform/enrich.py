@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field
 
 from dagflow.api.column_typing import StreamColumns
 from dagflow.api.context import OperatorContext, RunPreparation
+from dagflow.api.json_values import readable_value
 from dagflow.api.properties import ClientOptions, Location, Size
 from dagflow.api.records import RecordBatch
 from dagflow.api.side_input import SideInput
@@ -21,7 +22,6 @@ from dagflow.storage.context import StorageContext
 from dagflow.suggestions import did_you_mean
 from operators.aggregate.ordering import with_equal_keys
 from operators.expressions.sql_types import MAX_DIGITS, name_of, normal_type
-from operators.json_values import readable_value
 from operators.lookup.compared_keys import compared_keys, compared_type
 from operators.lookup.key_index import ABSENT, KeyIndex, Positions
 from operators.lookup.kinds import lookup_source

@@ -236,6 +236,15 @@ def test_columns_are_inferred_by_the_first_file_with_records() -> None:
     assert (values(found), dict(found.columns)) == ([{"n": 1.0}, {"n": 2.5}], {"n": "double"})
 
 
+def test_a_time_with_nanoseconds_is_shown_as_text() -> None:
+    """Python has no such time, and a run passes it on."""
+    Path("in/a.csv").write_text("at\n2026-03-29T02:30:00.000000001\n")
+    path = app('{type: csv, columns: {at: "timestamp[ns]"}}', PASSING)
+    found = seen(path, at="reader.messages")
+    assert (found.error, values(found)) == (None, [{"at": "2026-03-29T02:30:00.000000001"}])
+    assert written() == values(found)
+
+
 def test_a_named_file_is_read_alone() -> None:
     """It need not be among the app's own, and one that is not there is missed."""
     Path("in/a.txt").write_text("one\n")

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
+from dagflow.api.json_values import json_values
 from dagflow.api.records import RecordBatch
-from operators.json_values import json_values
 from operators.sink.formats.base import require_distinct_columns
 from operators.sink.formats.text_format import TextFormat
 

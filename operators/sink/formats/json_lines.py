@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from dagflow.api.json_values import json_values
 from dagflow.api.records import RecordBatch
-from operators.json_values import json_values
 from operators.sink.formats.base import require_distinct_columns
 from operators.sink.formats.text_format import TextFormat
 

@@ -1,4 +1,4 @@
-"""Values of Arrow columns as JSON has them, for files, rejects and reasons."""
+"""Values of Arrow columns as JSON has them, for files, rejects and reasons, and for what is shown."""
 
 from __future__ import annotations
 
@@ -30,6 +30,12 @@ def readable_value(value: pa.Scalar) -> Any:
         return value.as_py()
     except (ValueError, OverflowError):
         return json_values(pa.repeat(value, 1))[0]
+
+
+def readable_rows(arrow: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
+    """The rows, each a mapping of column to readable_value(); of columns with one name, the last one's value."""
+    columns = [[*map(readable_value, column)] for column in arrow.columns]
+    return [dict(zip(arrow.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _converted(column: pa.Array, is_far: bool) -> list[Any]:

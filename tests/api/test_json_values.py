@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from operators.json_values import readable_value
+from dagflow.api.json_values import readable_rows, readable_value
 
 FIRST = pa.scalar(datetime(1, 1, 1), pa.timestamp("us")).cast(pa.int64())
 """The first moment of the year 1 in UTC, which is in the year before where clocks are behind."""
@@ -31,3 +31,11 @@ FIRST = pa.scalar(datetime(1, 1, 1), pa.timestamp("us")).cast(pa.int64())
 def test_a_value_that_python_has_not_is_text(value: Any, wanted: Any) -> None:
     """Wherever it stands; others are as Python has them."""
     assert readable_value(value) == wanted
+
+
+@pytest.mark.parametrize("kind", [pa.RecordBatch, pa.Table])
+def test_rows_have_the_last_of_columns_with_one_name(kind: Any) -> None:
+    """As the mappings that operators take; of no rows there are none."""
+    rows = kind.from_arrays([pa.array([1, 2]), pa.array(["a", None])], names=["n", "n"])
+    assert readable_rows(rows) == [{"n": "a"}, {"n": None}]
+    assert readable_rows(rows.slice(2)) == []
