@@ -204,7 +204,7 @@ def _raw(batch: RecordBatch, row: int) -> bytes:
         return bytes(batch.record[row].as_py())
     columns = batch.to_arrow().slice(row, 1)
     values = {name: json_values(column)[0] for name, column in zip(columns.schema.names, columns, strict=True)}
-    made: bytes = msgspec.json.encode(values)
+    made: bytes = msgspec.json.format(msgspec.json.encode(values), indent=0)
     return made
 
 

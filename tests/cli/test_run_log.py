@@ -57,7 +57,7 @@ def test_a_run_that_is_asked_for_json_says_only_json(folder: Path) -> None:
 def test_an_error_is_json_too_and_names_operator_and_file(folder: Path) -> None:
     """With the level error, and what to do."""
     app = (folder / "app.yaml").read_text()
-    csv = "{max_readers: 4, format: {type: json_lines, columns: {n: int64}}}"
+    csv = "{max_readers: 4, format: {type: json_lines, columns: as_found}}"
     (folder / "app.yaml").write_text(
         app.replace("{max_readers: 4}", csv).replace('{drop: {prefix: "#"}}', "{keep: {prefix: a}}")
     )
