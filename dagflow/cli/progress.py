@@ -46,7 +46,6 @@ def logging_to(display: Display, *, is_verbose: bool) -> Iterator[None]:
         # What py4j logs about a dying JVM is raised to the driver as well, which says it better. It has loggers of its
         # own, and uses the root logger, too.
         handler.addFilter(lambda record: Path(record.pathname).parent.name != "py4j")
-    if not is_verbose:
         # The log file of a run takes more.
         handler.addFilter(lambda record: record.levelno >= logging.WARNING or record.name == OPERATOR_LOGGER)
     handler.setFormatter(_NoticeFormatter("%(levelname)s %(name)s: %(message)s"))

@@ -161,7 +161,7 @@ def left_out_lines(snapshot: RunSnapshot, most: int = 5) -> list[str]:
     if rest:
         lines.append(f"    and {rest:,} more: `dagflow status CHECKPOINT --files '*'` shows all")
     if not all(each.is_gone for each in left_out.newest):
-        # The splitter does not learn of it: where such a file grows, it is read on from where nothing was read before.
+        # The splitter does not learn of it: a file that grows afterwards is read again from where nothing was read.
         lines.append(
             "    `dagflow replay CHECKPOINT --files GLOB` reads what can be read by now, of files that grow no more"
         )

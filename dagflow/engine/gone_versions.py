@@ -84,7 +84,7 @@ def gone_before_replay(skipped: Iterable[Skipped], storage: StorageContext) -> d
 
 
 def as_left_out_before(before: Sequence[Skipped], skipped: Sequence[Skipped]) -> list[Skipped]:
-    """What a replay has left out; a version that could not be read stays one, though it is gone now; so the reverse.
+    """What a replay has left out; what could not be read keeps this cause, though it is gone now, and the reverse.
 
     Args:
         before: What the window had left out.

@@ -302,11 +302,9 @@ def _batch_of(items: Sequence[Any], delimiters: Delimiters = LINE_FEED, origin: 
         return RecordBatch.from_records(items, delimiters, origin)
     except TypeError as error:
         kinds = [*map(type, items)]
-        others = (at for at, kind in enumerate(kinds) if kind not in (bytes, dict))
         # Where all of them are records, two kinds come together.
-        position = next(others, None)
-        if position is None:
-            position = next(at for at, kind in enumerate(kinds) if kind is not kinds[0])
+        wrong = {*kinds} - {bytes, dict} or {*kinds} - {kinds[0]}
+        position = next(at for at, kind in enumerate(kinds) if kind in wrong)
         raise EmittedKindError(str(error), items[position], position) from error
 
 

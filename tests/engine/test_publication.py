@@ -199,14 +199,21 @@ def test_files_that_a_target_has_taken_may_be_gone(monkeypatch: pytest.MonkeyPat
     assert rows(tmp_path / "db") == words(TEXTS)
 
 
-def test_a_window_whose_files_are_lost_is_repaired(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The error before its transaction names the command; the window's old files go, and new ones are committed."""
+def files_left_of_a_lost_window(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path]:
+    """Die before the transaction of window 2, lose one of its files, and return the others."""
     with_faults(monkeypatch, Faults(2))
     with contextlib.suppress(InjectedCrash):
         work(app(tmp_path, TEXTS))
     with_faults(monkeypatch, Faults())
     lost, *others = (tmp_path / "db.files").glob("[!.]*")
     lost.unlink()
+    assert others
+    return others
+
+
+def test_a_window_whose_files_are_lost_is_repaired(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The error before its transaction names the command; the window's old files go, and new ones are committed."""
+    others = files_left_of_a_lost_window(monkeypatch, tmp_path)
     with pytest.raises(LostOutputError, match=r"output was lost(.*\n)+.*dagflow repair .*journal --window 2"):
         work(app(tmp_path, TEXTS))
     repair(str(tmp_path / "journal"), 2, StorageContext.default())
@@ -217,13 +224,7 @@ def test_a_window_whose_files_are_lost_is_repaired(monkeypatch: pytest.MonkeyPat
 
 def test_a_repaired_window_that_adds_nothing_leaves_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """It needs no transaction; but the app needs the operator of the old files, of which its target may have some."""
-    with_faults(monkeypatch, Faults(2))
-    with contextlib.suppress(InjectedCrash):
-        work(app(tmp_path, TEXTS))
-    with_faults(monkeypatch, Faults())
-    lost, *others = (tmp_path / "db.files").glob("[!.]*")
-    lost.unlink()
-    assert others
+    others = files_left_of_a_lost_window(monkeypatch, tmp_path)
     repair(str(tmp_path / "journal"), 2, StorageContext.default())
     # The words of the plan are read as before, and reach no table.
     monkeypatch.setattr(FaultyTable, "add", FaultyTable.input.each(lambda self, record: None))

@@ -130,7 +130,7 @@ class RenameRound:
 
     def find_source_by_content(self, suspect: Suspect) -> Verdict | None:
         """The same where a file has the content of one whose name it may have got, or may be a copy of it."""
-        # Paths of files that it may be a copy of; the longest version of a path comes first, and tells of the others.
+        # Paths of files that it may be a copy of; the longest version of a path comes first, and decides for all.
         copied: set[bytes] = set()
         for source in self._by_name[suspect.name]:
             entry = source.entry
