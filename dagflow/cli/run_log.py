@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Final
@@ -43,10 +44,9 @@ class RunLog:
     def __init__(self, app: str, redact: Callable[[str], str], path: Path) -> None:
         self.path = path
         self._redact = redact
-        self.handler = RotatingFileHandler(path, maxBytes=MOST_BYTES, backupCount=1, encoding="utf-8", delay=False)
+        self.handler = _PrivateFileHandler(path, maxBytes=MOST_BYTES, backupCount=1, encoding="utf-8", delay=False)
         self.handler.setFormatter(_JsonFormatter(app, redact))
         self.handler.handleError = lambda record: None  # type: ignore[method-assign]  # a full disk ends no run
-        os.chmod(path, 0o600)  # operators may print records
 
     def say(self, level: int, text: str, error: BaseException | None = None) -> None:
         """Write a message that no logger has."""
@@ -78,6 +78,16 @@ def attached(log: RunLog | None) -> Iterator[None]:
         root.removeHandler(log.handler)
         for logger, level in zip(own, levels, strict=True):
             logger.setLevel(level)
+
+
+class _PrivateFileHandler(RotatingFileHandler):
+    """Writes files that only their owner may read: operators may print records."""
+
+    def _open(self) -> TextIOWrapper:
+        def private(path: str, flags: int) -> int:
+            return os.open(path, flags, 0o600)
+
+        return open(self.baseFilename, "a", encoding=self.encoding, errors=self.errors, opener=private)
 
 
 class _JsonFormatter(logging.Formatter):

@@ -97,7 +97,10 @@ def test_the_log_of_a_run_has_what_it_did(folder: Path) -> None:
 
 
 def test_logs_are_bounded_in_size_and_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A long log loses its middle part, and the oldest logs of the app make room; those of another app stay."""
+    """A long log loses its middle part, and the oldest logs of the app make room; those of another app stay.
+
+    Only their owner may read both parts.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(run_log, "MOST_BYTES", 1000)
     logs = tmp_path / ".dagflow" / "logs"
@@ -112,7 +115,9 @@ def test_logs_are_bounded_in_size_and_number(tmp_path: Path, monkeypatch: pytest
         for number in range(100):
             logging.getLogger("dagflow.x").info("window committed with a secret window=%d", number)
     log.end("completed")
-    assert sum(file.stat().st_size for file in (log.path, log.path.with_name(f"{log.path.name}.1"))) <= 2000
+    parts = [file.stat() for file in (log.path, log.path.with_name(f"{log.path.name}.1"))]
+    assert sum(part.st_size for part in parts) <= 2000
+    assert {part.st_mode & 0o777 for part in parts} == {0o600}
     assert "window=99" in log.path.read_text() and "secret" not in log.path.read_text()
     names = [name for name in os.listdir(logs) if name.endswith(".log") and not name.startswith("app-b")]
     assert len(names) == KEPT_RUNS
