@@ -17,7 +17,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 import pyarrow as pa
 from typing_extensions import override
 
-from dagflow.api.transactions import DecidedReplay, DecidedWindow, ReplayableState, Target, TargetState
+from dagflow.api.transactions import DecidedReplay, DecidedWindow, ReplayableState, Target, TargetDecision, TargetState
 from dagflow.errors import TransientStorageError
 from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import PendingFile
@@ -181,6 +181,10 @@ class FaultyTarget(Target):
         if isinstance(state, ReplayableState):
             return _FaultyReplayableState(state, self._faults)
         return _FaultyState(state, self._faults)
+
+    @override
+    def decide(self, waiting: Sequence[PendingFile], files: Sequence[PendingFile]) -> TargetDecision | None:
+        return self._inner.decide(waiting, files)
 
     @override
     def check(self, files: Sequence[PendingFile]) -> None:
