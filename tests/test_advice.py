@@ -157,7 +157,7 @@ FOLLOWED = {
     "raise max_record": LONG,
     "say what shall become of such records with on_bad_bytes": f"{REMEDIES}"
     "test_bytes_that_are_no_text_are_replaced_or_taken_aside",
-    "to take such records aside, connect the reader's port": REJECTS,
+    "to take such records aside, connect …": REJECTS,
     "what was refused in windows before this one": REJECTS,
     # operators that refuse what arrives, or how they are called
     "add a column of … to the records": AGAIN,
@@ -230,8 +230,6 @@ FOLLOWED = {
     "put it back, or read its input again": "runs/test_groups.py::test_a_fragment_that_is_gone_ends_the_run",
     "the counters of the operator tell which expectation failed": "operators/transform/test_check.py::"
     "test_a_run_ends_at_the_first_record_that_fails",
-    "to take such records aside, connect the port errors": "operators/transform/test_select.py::"
-    "test_records_are_taken_aside_when_the_port_is_connected",
     "write into another table, and copy from there": f"{TABLES}"
     "test_records_for_a_table_with_rules_are_copied_from_another_one",
     # nothing to follow

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from base64 import b64decode
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 from dagflow.api.context import Skipped
 from dagflow.api.records import RecordBatch
+from dagflow.api.reject import Reject
 from dagflow.plan.physical import PortRef
 
 
@@ -64,8 +63,7 @@ class PreviewResults:
 def reject_of(record: Any) -> PreviewReject | None:
     """What a reader says of what it refused; None where an author's port of that name says something else."""
     try:
-        facts = json.loads(record)
-        raw = b64decode(facts["raw"])
-        return PreviewReject(facts["url"], int(facts["offset"]), int(facts["length"]), facts["reason"], raw)
-    except (ValueError, TypeError, KeyError):
+        reject = Reject.from_bytes(record)
+    except ValueError:
         return None
+    return PreviewReject(reject.url, reject.offset, reject.length, reject.reason, reject.raw)

@@ -33,9 +33,9 @@ from operators.reader.path_values import PathSetting, PathValues
 from operators.reader.prescan import BlockPreScan, PreScanState
 from operators.reader.rate_limit import RateLimiter
 from operators.reader.refused_block_reader import RefusedBlockReader
-from operators.reader.reject_limit import RejectLimited
 from operators.reader.seeking import blocks_from
 from operators.reader.small_file_batch_reader import SmallFileBatchReader
+from operators.rejects.reject_limit import RejectLimited
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import base64
 import functools
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 
 from dagflow.api.context import OperatorContext
 from dagflow.api.records import LINE_FEED, Origin, RecordBatch
+from dagflow.api.reject import Reject
 from dagflow.errors import RecordError
-from dagflow.metrics.names import CONTENT_BYTES, DELIMITER_BYTES, RECORD_BYTES, REJECTED, REJECTED_BYTES, SKIPPED_BYTES
+from dagflow.metrics.names import CONTENT_BYTES, DELIMITER_BYTES, RECORD_BYTES, REJECTED_BYTES, SKIPPED_BYTES
 from dagflow.storage.location import name_of
 from operators.files.metadata import BlockMetadata
 from operators.reader.formats.base import Parsed, RecordFormat
+from operators.rejects.refusal import RefusedListener, not_taken, refused
 
 RejectListener = Callable[[bytes], object]
-RefusedListener = Callable[[int, int, str, bytes], None]
 
 
 class BlockAccounting:
@@ -66,17 +65,13 @@ class BlockAccounting:
         Raises:
             RecordError: Rejects are not taken in.
         """
+        reject = Reject(self.url, offset, length, reason, raw)
         if self.listener is None:
-            hint = "to take such records aside, connect the reader's port errors, and run again"
-            raise RecordError(reason, url=self.url, offset=offset, length=length, hint=hint)
+            raise not_taken(reject, "the reader's port errors")
         self.covered += length
         self._aside += 1
-        self.counters[REJECTED] += 1
         self.counters[REJECTED_BYTES] += length
-        facts = {"url": self.url, "offset": offset, "length": length, "reason": reason}
-        self.listener(json.dumps({**facts, "raw": base64.b64encode(raw).decode()}).encode())
-        if self._log is not None:
-            self._log(offset, length, reason, raw)
+        self.listener(refused(reject, self.counters, self._log))
 
     def require_rejects(self, error: RecordError) -> None:
         """See ByteAccounting."""

@@ -10,7 +10,7 @@ from dagflow.api.accumulator import Over
 from dagflow.api.composite import Composite, Expansion
 from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import InputPort, OutputPort
-from operators.reader.reject_limit import MaxRejects, RejectLimited
+from operators.rejects.reject_limit import MaxRejects, RejectLimited
 from operators.sql.query_planner import QueryPlanner
 from operators.sql.sql_table import SqlTable
 

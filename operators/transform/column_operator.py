@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import base64
-import json
+import functools
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, TypeVar
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from dagflow.api.column_typing import ColumnTraced, StreamColumns
@@ -18,13 +19,14 @@ from dagflow.api.explained import Explained
 from dagflow.api.json_values import json_values
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import LINE_FEED, UNKNOWN, RecordBatch
+from dagflow.api.reject import Reject
 from dagflow.api.sources import UNKNOWN_BLOCK, block_id_of, url_of
 from dagflow.errors import RecordError
-from dagflow.metrics.names import REJECTED
 from operators.expressions.binding import functions_in_duckdb
 from operators.expressions.syntax import Node
 from operators.expressions.vectors import Codes
-from operators.reader.reject_limit import RejectLimited
+from operators.rejects.refusal import RefusedListener, not_taken, refused
+from operators.rejects.reject_limit import RejectLimited
 
 Plan = TypeVar("Plan")
 
@@ -155,47 +157,48 @@ class ColumnOperator(RejectLimited, ColumnTraced, Explained, Generic[Plan]):
         if not reasons:
             return
         if not self._takes_rejects:
-            hint = "to take such records aside, connect the port errors of this operator, and run again"
-            raise self.error_of(batch, reasons, hint)
+            raise not_taken(_first_reject(batch, reasons), "the port errors of this operator")
         offsets = batch.offsets()
-        refused = [
-            json.dumps(
-                {
-                    "url": url_of(batch.block_of(row)),
-                    "offset": int(offsets[row]),
-                    "length": _length(batch, row),
-                    "reason": reason,
-                    "raw": base64.b64encode(_raw(batch, row)).decode(),
-                }
-            ).encode()
+        counters = Counter[str]() if self._context is None else self._context.counters
+        records = [
+            refused(_reject(batch, offsets, row, reason), counters, self._log_of(batch, row))
             for row, reason in reasons.items()
         ]
-        if self._context is not None:
-            self._context.counters[REJECTED] += len(refused)
-            for row, reason in reasons.items():
-                # Results of groups lie in no block.
-                if (block_id := block_id_of(batch.block_of(row))) != UNKNOWN_BLOCK:
-                    length = max(_length(batch, row), 0)
-                    self._context.refused.add(block_id, int(offsets[row]), length, reason, _raw(batch, row))
         origin = batch.take(np.array(list(reasons), np.int64)).origin
-        self.errors.emit(RecordBatch.from_records(refused, LINE_FEED, origin))
+        self.errors.emit(RecordBatch.from_records(records, LINE_FEED, origin))
 
     def error_of(self, batch: RecordBatch, reasons: Mapping[int, str], hint: str) -> RecordError:
         """The error of the first record that has a reason, with its place."""
-        first = min(reasons)
-        return RecordError(
-            reasons[first],
-            url=url_of(batch.block_of(first)),
-            offset=int(batch.offsets()[first]),
-            length=_length(batch, first),
-            hint=hint,
-        )
+        return _first_reject(batch, reasons).error(hint)
+
+    def _log_of(self, batch: RecordBatch, row: int) -> RefusedListener | None:
+        """Takes down a refused record of a batch; None where it lies in no block, as results of groups do."""
+        block_id = block_id_of(batch.block_of(row))
+        if self._context is None or block_id == UNKNOWN_BLOCK:
+            return None
+        return functools.partial(self._context.refused.add, block_id)
 
     @property
     def _takes_rejects(self) -> bool:
         if self.errors.is_connected:
             return True
         return self._context is not None and "errors" in self._context.connected
+
+
+def _first_reject(batch: RecordBatch, reasons: Mapping[int, str]) -> Reject:
+    first = min(reasons)
+    return _reject(batch, batch.offsets(), first, reasons[first])
+
+
+def _reject(batch: RecordBatch, offsets: npt.NDArray[np.int64], row: int, reason: str) -> Reject:
+    raw = _raw(batch, row)
+    return Reject(
+        url=url_of(batch.block_of(row)),
+        offset=int(offsets[row]),
+        length=len(raw) if batch.is_raw else UNKNOWN,
+        reason=reason,
+        raw=raw,
+    )
 
 
 def _raw(batch: RecordBatch, row: int) -> bytes:
@@ -206,7 +209,3 @@ def _raw(batch: RecordBatch, row: int) -> bytes:
     values = {name: json_values(column)[0] for name, column in zip(columns.schema.names, columns, strict=True)}
     made: bytes = msgspec.json.format(msgspec.json.encode(values), indent=0)
     return made
-
-
-def _length(batch: RecordBatch, row: int) -> int:
-    return len(_raw(batch, row)) if batch.is_raw else UNKNOWN

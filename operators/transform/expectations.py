@@ -18,7 +18,7 @@ from operators.expressions.expression import Expression
 from operators.expressions.expression_error import ExpressionError
 from operators.expressions.parsing import parsed
 from operators.expressions.syntax import ColumnName
-from operators.reader.reject_limit import Share, is_over
+from operators.rejects.reject_limit import Share, is_over
 from operators.transform.column_operator import ColumnOperator, Plan
 
 FAILED = "failed"

@@ -1,0 +1,55 @@
+"""A refused record, as it leaves an operator at the port `errors`."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+
+from dagflow.errors import RecordError
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """A refused record, with its place and the reason.
+
+    Attributes:
+        url: The file that it comes from; "" for none.
+        offset: Its first byte in the content of the file.
+        length: How many bytes it has there; negative where that is not known.
+        reason: Why it was refused.
+        raw: Its bytes, or as many of its first bytes as were kept; of a record with columns, a JSON object.
+    """
+
+    url: str
+    offset: int
+    length: int
+    reason: str
+    raw: bytes
+
+    def error(self, hint: str) -> RecordError:
+        """The error where such a record ends the run.
+
+        Args:
+            hint: What the user can do.
+        """
+        return RecordError(self.reason, url=self.url, offset=self.offset, length=self.length, hint=hint)
+
+    def to_bytes(self) -> bytes:
+        """The reject as one JSON object in UTF-8, with raw in base64."""
+        facts = {"url": self.url, "offset": self.offset, "length": self.length, "reason": self.reason}
+        return json.dumps({**facts, "raw": base64.b64encode(self.raw).decode()}).encode()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Reject:
+        """The reject that to_bytes() was called on.
+
+        Raises:
+            ValueError: The bytes are something else.
+        """
+        try:
+            facts = json.loads(data)
+            raw = base64.b64decode(facts["raw"])
+            return cls(facts["url"], int(facts["offset"]), int(facts["length"]), facts["reason"], raw)
+        except (TypeError, KeyError) as error:
+            raise ValueError(f"no reject: {error}") from error

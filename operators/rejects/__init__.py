@@ -1,0 +1,1 @@
+"""Refused records: what an operator makes of them, and how many are too many."""

@@ -1,0 +1,26 @@
+"""Tests of operators.rejects.refusal."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from dagflow.api.records import UNKNOWN
+from dagflow.api.reject import Reject
+from operators.rejects.refusal import not_taken, refused
+
+REJECT = Reject("in/a", 7, UNKNOWN, "no number", b"x")
+
+
+def test_a_refused_record_is_counted_logged_and_passed_on() -> None:
+    """In the log a record whose length is not known takes no bytes."""
+    counters: Counter[str] = Counter()
+    logged: list[tuple[int, int, str, bytes]] = []
+    assert refused(REJECT, counters, lambda *facts: logged.append(facts)) == REJECT.to_bytes()
+    assert (counters, logged) == ({"rejected": 1}, [(7, 0, "no number", b"x")])
+
+
+def test_the_error_has_the_place_of_the_record_and_names_the_port() -> None:
+    """A run that ends at a refused record says which stream would let it go on."""
+    error = not_taken(REJECT, "the reader's port errors")
+    assert (error.url, error.offset, error.message) == ("in/a", 7, "no number")
+    assert error.hint == "to take such records aside, connect the reader's port errors, and run again"
