@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any, Literal
 
@@ -12,6 +12,8 @@ from dagflow.api.ports import unbatched
 from dagflow.api.sources import block_id_of, decode_sources, discovered_ms_of, is_source_range
 from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.reader import committed_windows, read_state, read_window, with_roots_of_run
+from dagflow.journal.retention import all_windows
+from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowIntent, WindowPlan
 from dagflow.report.input_ranges import InputRange, attributed
 from dagflow.report.version_ranges import PLANNED, VersionRanges
@@ -161,35 +163,42 @@ class TrackedFile:
     """What became of one version of a file.
 
     Attributes:
-        url: The file.
-        size_bytes: Length of the version.
-        mtime_ns: When it was modified.
-        etag: The store's tag of it, or "".
+        part: A range of the version, which says what version it is.
         ranges: Which of its bytes were read, and which left out.
-        windows: The windows that read it.
+        windows: The windows that read it, in the order in which they were added.
         outputs: The files that its records are in; where that is not known, those of the tasks that read it.
-        discovered_ms: When a scan listed the version, in milliseconds since 1970; 0 where that is not known.
     """
 
-    url: str
-    size_bytes: int
-    mtime_ns: int
-    etag: str
+    part: InputRange
     ranges: VersionRanges = field(default_factory=VersionRanges)
     windows: list[int] = field(default_factory=list)
-    outputs: list[str] = field(default_factory=list)
-    discovered_ms: int = 0
+    outputs: dict[str, None] = field(default_factory=dict)
+
+    def add(self, manifest: WindowManifest, part: InputRange, outputs: Iterable[str] = ()) -> None:
+        """Add what a window has to do with the version.
+
+        Args:
+            manifest: The window.
+            part: A range of the version that it read, or is to read.
+            outputs: The files that records of the range are in.
+        """
+        self.ranges.add(part, manifest.skipped, is_planned=manifest.state == PLANNED)
+        if manifest.window_id not in self.windows:
+            self.windows.append(manifest.window_id)
+        self.outputs.update(dict.fromkeys(outputs))
 
     def to_json(self) -> dict[str, Any]:
         """The file as JSON values."""
-        facts = {"url": redacted(self.url), "size_bytes": self.size_bytes, "mtime_ns": self.mtime_ns, "etag": self.etag}
-        read = {"state": self.ranges.state, "read_bytes": self.ranges.read_bytes}
         return {
-            **facts,
-            **read,
+            "url": redacted(self.part.url),
+            "size_bytes": self.part.size_bytes,
+            "mtime_ns": self.part.mtime_ns,
+            "etag": self.part.etag,
+            "state": self.ranges.state,
+            "read_bytes": self.ranges.read_bytes,
             "windows": self.windows,
-            "outputs": self.outputs,
-            "discovered_ms": self.discovered_ms,
+            "outputs": list(self.outputs),
+            "discovered_ms": self.part.discovered_ms,
         }
 
 
@@ -202,15 +211,20 @@ def window_manifest(checkpoint: str, window_id: int, storage: StorageContext) ->
         StorageError: The store failed.
     """
     store = with_roots_of_run(storage, checkpoint)
-    manifest = manifest_of(read_window(store, window_id))
-    return replace(manifest, merged_in=merging_window(store, window_id)) if manifest.held_records else manifest
+    return with_merging_window(manifest_of(read_window(store, window_id)), store, read_state(store))
 
 
-def merging_window(store: ObjectStore, window_id: int) -> int | None:
-    """The first window that has taken what a window has held back."""
-    for window in committed_windows(store, window_id + 1):
+def with_merging_window(manifest: WindowManifest, store: ObjectStore, state: JournalState) -> WindowManifest:
+    """A manifest, with the window that has merged what it has held back."""
+    merging = merging_window(store, state, manifest.window_id) if manifest.held_records else None
+    return manifest if merging is None else replace(manifest, merged_in=merging.plan.window_id)
+
+
+def merging_window(store: ObjectStore, state: JournalState, window_id: int) -> Window | None:
+    """The first committed window that has taken what a window has held back; None as long as that waits."""
+    for window in all_windows(store, state, window_id + 1):
         if any(newest >= window_id for newest in window.plan.takes.values()):
-            return window.plan.window_id
+            return window
     return None
 
 
@@ -302,15 +316,7 @@ def tracked_files(checkpoint: str, pattern: str, storage: StorageContext) -> lis
                 if position in outputs:
                     outputs[position].append(output.url)
         for position, each in chosen.items():
-            tracked = TrackedFile(
-                url=each.url,
-                size_bytes=each.size_bytes,
-                mtime_ns=each.mtime_ns,
-                etag=each.etag,
-                discovered_ms=each.discovered_ms,
-            )
-            file = found.setdefault(each.version, tracked)
-            _add(file, manifest, each, outputs[position])
+            found.setdefault(each.version, TrackedFile(each)).add(manifest, each, outputs[position])
     return list(found.values())
 
 
@@ -338,13 +344,6 @@ def _matcher_of(pattern: str) -> Callable[[str], bool]:
     whole = absolute(pattern)
     shown = redacted(whole)
     return lambda url: redacted(url) == shown or fnmatch.fnmatchcase(redacted(url), shown)
-
-
-def _add(file: TrackedFile, manifest: WindowManifest, part: InputRange, outputs: Sequence[str]) -> None:
-    file.ranges.add(part, manifest.skipped, is_planned=manifest.state == PLANNED)
-    if manifest.window_id not in file.windows:
-        file.windows.append(manifest.window_id)
-    file.outputs += [url for url in outputs if url not in set(file.outputs)]
 
 
 def matching_windows(checkpoint: str, pattern: str, storage: StorageContext) -> Sequence[int]:

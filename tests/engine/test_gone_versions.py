@@ -96,7 +96,7 @@ def test_files_whose_names_differ_in_the_query_are_two_files(server: WebServer, 
     checkpoint = f"{tmp_path}/journal"
     manifest = window_manifest(checkpoint, 1, STORAGE)
     tracked = tracked_files(checkpoint, f"{server.url}/*", STORAGE)
-    assert [(each.url[-3:], each.ranges.state) for each in tracked] == [("f=1", "left out"), ("f=2", "read")]
+    assert [(each.part.url[-3:], each.ranges.state) for each in tracked] == [("f=1", "left out"), ("f=2", "read")]
     told = [manifest.to_json(), status(checkpoint, STORAGE).to_json(), *(each.to_json() for each in tracked)]
     assert "f=" not in json.dumps(told)
     assert run(app, RunOptions(), runtime=InlineRuntime).left_out == summary.left_out

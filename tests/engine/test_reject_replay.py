@@ -249,7 +249,7 @@ def test_the_manifest_tells_which_windows_came_back(two_files: Case) -> None:
     replay()
     assert window_manifest("journal", 2, STORAGE).retries == (1,)
     file = tracked_files("journal", "*/a", STORAGE)[0]
-    assert (file.ranges.read_bytes, file.size_bytes, file.windows) == (37, 37, [1, 2])
+    assert (file.ranges.read_bytes, file.part.size_bytes, file.windows) == (37, 37, [1, 2])
     assert len(file.outputs) == 3
 
 

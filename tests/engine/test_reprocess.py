@@ -106,7 +106,7 @@ def test_files_that_a_replay_no_longer_makes_go_and_new_ones_come(folder: Path) 
     assert sorted(published(folder).values()) == sorted(before.values())
     assert (folder / "out" / f"{1:016x}").read_text() == "a1\na2\n"
     [file] = tracked_files("journal", "in/a", STORAGE)
-    assert file.outputs == [str(folder / "out" / f"{1:016x}")]
+    assert list(file.outputs) == [str(folder / "out" / f"{1:016x}")]
     Path("app.yaml").write_text(APP)
     with (folder / "in" / "a").open("a") as file_a:
         file_a.write("a3\n")

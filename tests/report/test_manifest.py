@@ -91,14 +91,14 @@ def test_files_are_found_with_their_windows_and_outputs(folder: Path) -> None:
     """By pattern; each version of a file by itself."""
     finish(folder)
     [file] = tracked_files("journal", "in/b*", StorageContext.default())
-    assert (file.url, file.ranges.state, file.ranges.read_bytes) == (str(folder / "in" / "b.log"), READ, 8)
+    assert (file.part.url, file.ranges.state, file.ranges.read_bytes) == (str(folder / "in" / "b.log"), READ, 8)
     assert file.windows == [2]
     assert b"".join(Path(url).read_bytes() for url in file.outputs) == b"seven\n8\n"
     with (folder / "in" / "b.log").open("a") as log:
         log.write("9\n")
     finish(folder)
     first, second = tracked_files("journal", "in/b.log", StorageContext.default())
-    assert (first.size_bytes, first.windows, second.size_bytes, second.windows) == (8, [2], 10, [3])
+    assert (first.part.size_bytes, first.windows, second.part.size_bytes, second.windows) == (8, [2], 10, [3])
     assert second.ranges.read_bytes == 2
     assert tracked_files("journal", "*.txt", StorageContext.default()) == []
 
@@ -112,11 +112,11 @@ def test_a_file_that_waits_and_one_that_was_left_out_are_told_apart(folder: Path
     (folder / "in" / "new").rename(folder / "in" / "b.log")
     finish(folder)
     states = [
-        (Path(file.url).name, file.size_bytes, file.ranges.state)
+        (Path(file.part.url).name, file.part.size_bytes, file.ranges.state)
         for file in tracked_files("journal", "in/*", StorageContext.default())
     ]
     assert states == [("a.log", 20, READ), ("b.log", 8, LEFT_OUT), ("b.log", 19, READ)]
-    assert tracked_files("journal", "in/b.log", StorageContext.default())[0].outputs == []
+    assert tracked_files("journal", "in/b.log", StorageContext.default())[0].outputs == {}
 
 
 def test_a_file_that_was_away_and_is_read_later_counts_as_read(folder: Path) -> None:

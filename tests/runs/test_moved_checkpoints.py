@@ -100,7 +100,7 @@ def test_a_moved_tree_is_continued_without_reading_anything_again(
     assert (summary.windows == 0) == (after == 1000)
     assert run(app_at(tmp_path, **AFTER), runtime=InlineRuntime).windows == 0
     files = tracked_files(str(tmp_path / "new/journal"), str(tmp_path / "b/*"), StorageContext.default())
-    assert sorted(Path(file.url).name for file in files) == [f"{number:02d}" for number in range(12)]
+    assert sorted(Path(file.part.url).name for file in files) == [f"{number:02d}" for number in range(12)]
     assert {Path(url).parent for file in files for url in file.outputs} == {tmp_path / "new/out/records"}
 
 

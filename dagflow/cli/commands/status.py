@@ -131,13 +131,13 @@ def _describe_files(files: Sequence[TrackedFile]) -> str:
     lines = []
     for file in files:
         read, planned = file.ranges.read_bytes, file.ranges.planned_bytes
-        amount = f"{count(planned or read)} of {count(file.size_bytes, 'byte')}"
+        amount = f"{count(planned or read)} of {count(file.part.size_bytes, 'byte')}"
         if planned and read:
             amount += f", {count(read)} were read"
         windows = f"{'window' if len(file.windows) == 1 else 'windows'} {', '.join(map(str, file.windows))}"
         lines += [
-            on_one_line(redacted(file.url)),
-            f"    {file.ranges.state}: {amount}, {_version(file)}",
+            on_one_line(redacted(file.part.url)),
+            f"    {file.ranges.state}: {amount}, {_version(file.part)}",
             f"    {windows}",
         ]
         lines += [f"    -> {on_one_line(url)}" for url in file.outputs]
@@ -169,9 +169,9 @@ def _range(source: InputRange) -> str:
     return f" {on_one_line(redacted(source.url))} {extent}, {_version(source)}"
 
 
-def _version(file: TrackedFile | InputRange) -> str:
-    modified = datetime.fromtimestamp(file.mtime_ns / 1e9, UTC).isoformat(timespec="milliseconds")
-    return f"etag {file.etag}" if file.etag else f"modified {modified}"
+def _version(part: InputRange) -> str:
+    modified = datetime.fromtimestamp(part.mtime_ns / 1e9, UTC).isoformat(timespec="milliseconds")
+    return f"etag {part.etag}" if part.etag else f"modified {modified}"
 
 
 def _describe(summary: RunSnapshot) -> str:

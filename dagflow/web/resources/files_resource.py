@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import fnmatch
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ from dagflow.journal.retention import newest_windows
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
 from dagflow.report.input_ranges import InputRange
-from dagflow.report.manifest import WindowManifest, inputs_of, manifest_of
+from dagflow.report.manifest import TrackedFile, WindowManifest, inputs_of, manifest_of, merging_window
 from dagflow.report.open_rejects import rejects_of
 from dagflow.report.version_ranges import PLANNED, VersionRanges
 from dagflow.storage.location import redacted
@@ -39,14 +39,16 @@ _SEARCH_S = 5.0
 class _Version:
     """What the windows that were looked at say of one version of a file."""
 
-    part: InputRange
-    version_ranges: VersionRanges = field(default_factory=VersionRanges)
-    windows: list[int] = field(default_factory=list)
+    tracked: TrackedFile
     times: dict[str, int] = field(default_factory=dict)
     ranges: list[dict[str, Any]] = field(default_factory=list)
     rejects: list[dict[str, Any]] = field(default_factory=list)
     rejected: int = 0
-    outputs: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def part(self) -> InputRange:
+        """A range of the version, which says what version it is."""
+        return self.tracked.part
 
     def to_json(self) -> dict[str, Any]:
         """What every list of versions shows."""
@@ -55,8 +57,8 @@ class _Version:
             "size_bytes": self.part.size_bytes,
             "mtime_ms": self.part.mtime_ns // 1_000_000,
             "etag": self.part.etag,
-            "state": self.version_ranges.state,
-            "windows": sorted(self.windows),
+            "state": self.tracked.ranges.state,
+            "windows": sorted(self.tracked.windows),
             "times": self.times,
             "rejected": self.rejected,
         }
@@ -83,12 +85,12 @@ def files(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
             continue
         manifest = manifest_of(window)
         rows = list(_parts(manifest, search, wanted))
-        for number, (index, part) in enumerate(rows[position:], position):
+        for number, part in enumerate(rows[position:], position):
             key = part.version
             if key not in found and len(found) == limit:
                 following = str(Cursor(window_id + 1, number))
                 break
-            _note(found.setdefault(key, _Version(part)), manifest, index, part)
+            _note(found.setdefault(key, _Version(TrackedFile(part))), manifest, part)
         if following is not None:
             break
         position = 0
@@ -97,13 +99,13 @@ def files(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
     return {"files": [each.to_json() for each in found.values()], "next": following}
 
 
-def _parts(manifest: WindowManifest, search: str, wanted: str) -> Iterator[tuple[int, InputRange]]:
-    for index, part in enumerate(manifest.inputs):
+def _parts(manifest: WindowManifest, search: str, wanted: str) -> Iterator[InputRange]:
+    for part in manifest.inputs:
         if search and not _matches(redacted(part.url), search):
             continue
         if wanted and not _state_of(manifest, part).startswith(wanted):
             continue
-        yield index, part
+        yield part
 
 
 def _matches(url: str, search: str) -> bool:
@@ -120,11 +122,9 @@ def _state_of(manifest: WindowManifest, part: InputRange) -> str:
     return ranges.state
 
 
-def _note(version: _Version, manifest: WindowManifest, index: int, part: InputRange) -> None:
-    version.version_ranges.add(part, manifest.skipped, is_planned=manifest.state == PLANNED)
+def _note(version: _Version, manifest: WindowManifest, part: InputRange, outputs: Iterable[str] = ()) -> None:
+    version.tracked.add(manifest, part, outputs)
     times = manifest.times
-    if manifest.window_id not in version.windows:
-        version.windows.append(manifest.window_id)
     moments = {
         "discovered_ms": part.discovered_ms,
         "planned_ms": times.planned_ms,
@@ -144,7 +144,7 @@ def _count_rejects(window: Window, found: dict[VersionKey, _Version]) -> None:
     for rejects in rejects_of(window):
         for block_id, _, records, *_ in rejects.records.sums():
             for version in versions.get(rejects.blocks[block_id].url, ()):
-                if window.plan.window_id in version.windows:
+                if window.plan.window_id in version.tracked.windows:
                     version.rejected += records
 
 
@@ -230,10 +230,10 @@ def _look_once(
     """Add the newest version of a file below a window; returns the oldest window that was looked at, 0 for all."""
     begun = time.monotonic()
     for window in newest_windows(store, state, before):
-        known = sum(len(each.windows) for each in versions.values())
+        known = sum(len(each.tracked.windows) for each in versions.values())
         _add_window(url, window, versions, {})
         # Windows that read one version stand beside each other.
-        if versions and known == sum(len(each.windows) for each in versions.values()):
+        if versions and known == sum(len(each.tracked.windows) for each in versions.values()):
             break
         if time.monotonic() - begun > (_SEARCH_S if versions else LOOK_S):
             return window.plan.window_id
@@ -253,11 +253,10 @@ def _add_window(
     outputs = [(output.url, set(manifest.positions_of(output))) for output in manifest.outputs]
     for index, part in own:
         key = part.version
-        version = versions.setdefault(key, _Version(part))
-        _note(version, manifest, index, part)
+        version = versions.setdefault(key, _Version(TrackedFile(part)))
+        _note(version, manifest, part, (name for name, positions in outputs if index in positions))
         place = {"start": part.start, "end": part.end, "window": manifest.window_id}
         version.ranges.append({**place, "state": _state_of(manifest, part)})
-        version.outputs.update(dict.fromkeys(name for name, positions in outputs if index in positions))
         for each in rejects:
             ids = {block_id for block_id, block in each.blocks.items() if block.url == part.url}
             for row in each.records.table.select(["block_id", "offset", "length", "reason"]).to_pylist() if ids else ():
@@ -270,7 +269,7 @@ def _detailed(version: _Version) -> dict[str, Any]:
     """A version with its ranges, rejects and outputs."""
     ranges = sorted(version.ranges, key=lambda each: (each["start"], each["window"]))
     rejects = sorted(version.rejects, key=lambda each: int(each["offset"]))
-    lists: dict[str, list[Any]] = {"ranges": ranges, "rejects": rejects, "outputs": list(version.outputs)}
+    lists: dict[str, list[Any]] = {"ranges": ranges, "rejects": rejects, "outputs": list(version.tracked.outputs)}
     return {
         **version.to_json(),
         **{name: values[:MANY_PLACES] for name, values in lists.items()},
@@ -330,7 +329,7 @@ def _way_of(
     if manifest.state == PLANNED:
         told = f"Window {window_id} is to read it."
     elif manifest.held_records:
-        by = _taker_of(store, state, window_id)
+        by = merging_window(store, state, window_id)
         told = f"Window {window_id} read it; "
         told += (
             "its records wait to be merged." if by is None else f"window {by.plan.window_id} merged and published it."
@@ -354,17 +353,6 @@ def _one_of(outputs: list[str]) -> str:
     if not outputs:
         return "no output file"
     return "one output file" if len(outputs) == 1 else f"one of {len(outputs):,} output files"
-
-
-def _taker_of(store: ObjectStore, state: JournalState, window_id: int) -> Window | None:
-    """The first window that has taken what a window held back; None as long as it waits."""
-    taker = None
-    for window in newest_windows(store, state):
-        if window.plan.window_id <= window_id:
-            break
-        if any(newest >= window_id for newest in window.plan.takes.values()):
-            taker = window
-    return taker
 
 
 def _offset_of_line(checkpoint: Checkpoint, part: InputRange, line: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from dagflow.api.column_typing import type_name
@@ -15,7 +15,7 @@ from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowIntent
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
-from dagflow.report.manifest import WindowTimes, manifest_of, merging_window
+from dagflow.report.manifest import WindowTimes, manifest_of, with_merging_window
 from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.query import Query
 
@@ -48,9 +48,8 @@ def windows(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
 def window(checkpoint: Checkpoint, window_id: int) -> dict[str, Any]:
     """What one window read and wrote, as `dagflow status --window N --json` tells it; of long lists the beginning."""
     store, state = checkpoint.journal()
-    found = manifest_of(find_window(store, state, window_id))
-    merged = merging_window(store, window_id) if found.held_records else None
-    manifest = replace(found, merged_in=merged).to_json()
+    found = with_merging_window(manifest_of(find_window(store, state, window_id)), store, state)
+    manifest = found.to_json()
     pair = list(itertools.islice(newest_windows(store, state, window_id + 1), 2))
     counts = {name: len(manifest[name]) for name in ("inputs", "outputs", "skipped")}
     cut = {name: manifest[name][:MANY_RANGES] for name in counts}

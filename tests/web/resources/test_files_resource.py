@@ -6,8 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from dagflow.engine.run import run
+from dagflow.execution.messages import WindowJob
 from dagflow.journal.windows import Window
+from dagflow.plan.groups import merger_name
+from dagflow.plan.load import load_app
 from dagflow.report.manifest import WindowManifest, manifest_of
+from dagflow.runtime.inline import InlineRuntime
+from dagflow.testing.faults import InjectedCrash
 from dagflow.web.app_files import AppFile
 from dagflow.web.query import RequestError
 from dagflow.web.resources import files_resource
@@ -60,6 +66,23 @@ def test_a_line_is_followed_to_the_window_that_merged_it(tmp_path: Path, monkeyp
     row, part = found["outputs"]
     assert b"ant" in Path(row).read_bytes() and [part] == list(map(str, (tmp_path / "out" / "t").glob("*.parquet")))
     assert found["tables"] == {"table": "version 0"}
+
+
+def test_a_line_waits_as_long_as_its_merge_is_planned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A window that is to merge it, and died before its commit, has published nothing."""
+    monkeypatch.chdir(tmp_path)
+    Path("app.yaml").write_text(with_table(APP))
+    Path("in").mkdir()
+    Path("in/a.csv").write_bytes(ROWS)
+
+    def die(window: WindowJob) -> None:
+        if any(window.assigned[merger_name("table")]):
+            raise InjectedCrash("died")
+
+    with pytest.raises(InjectedCrash, match="died"):
+        run(load_app("app.yaml"), runtime=lambda program: InlineRuntime(program, before=die))
+    sentence = ask("files/one", url=str(tmp_path / "in" / "a.csv"), line="2")["found"]["sentence"]
+    assert "its records wait to be merged" in sentence
 
 
 def test_why_says_how_far_it_has_looked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
