@@ -7,34 +7,15 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import MappingProxyType
 
 from dagflow.api.partitioning import MAX_PARTITIONS, BacklogStats, Partitioner, StatsListener
 from dagflow.engine.window_sizing import PartitionSpeeds
 from dagflow.errors import OperatorError, text_of
+from dagflow.journal.windows import PartitionDecision
 from dagflow.plan.physical import PhysicalPlan
 
 IN_PARALLEL = "tasks that run at the same time"
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """A change in the number of partitions.
-
-    Attributes:
-        stage: The stage's head.
-        backlog: Tuples that waited.
-        before: The old count, 0 at the start.
-        after: The new count.
-        reason: Why it was changed.
-    """
-
-    stage: str
-    backlog: int
-    before: int
-    after: int
-    reason: str
 
 
 @contextmanager
@@ -112,7 +93,7 @@ class Scaling:
         fixed: Mapping[str, int | None] = MappingProxyType({}),
     ) -> None:
         self._deciders = deciders
-        self._decisions: list[Decision] = []
+        self._decisions: list[PartitionDecision] = []
         self._elastic: list[str] = []
         self._undecided: list[str] = []
         self.counts: dict[str, int] = {}
@@ -136,7 +117,7 @@ class Scaling:
         before = self.counts.get(stage, 0)
         if count != before:
             self.counts[stage] = count
-            self._decisions.append(Decision(stage, backlog, before, count, reason))
+            self._decisions.append(PartitionDecision(0, stage, backlog, before, count, reason))
 
     def widen(self, parallelism: int) -> None:
         """Let stages for which no policy decides use a cluster that is larger than was known, or has grown.
@@ -176,8 +157,8 @@ class Scaling:
             if change is not None:
                 self._set(stage, backlog, *change)
 
-    def take_decisions(self) -> list[Decision]:
-        """The decisions since the last call."""
+    def take_decisions(self) -> list[PartitionDecision]:
+        """The decisions since the last call, for the plan of the next window."""
         decisions, self._decisions = self._decisions, []
         return decisions
 

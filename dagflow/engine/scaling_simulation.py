@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dagflow.api.partitioning import BacklogStats, Partitioner
-from dagflow.engine.scaling import Decision, defined, repartitioned
+from dagflow.engine.scaling import defined, repartitioned
 from dagflow.errors import AppError, Problem
+from dagflow.journal.windows import PartitionDecision
 
 _NEEDED = ("millis", "backlog", "bytes")
 _RATE = "bytes_per_second"
@@ -50,7 +51,7 @@ class SimulationStep:
 
     millis: int
     partitions: int
-    decision: Decision | None = None
+    decision: PartitionDecision | None = None
 
 
 def simulate(stage: str, decider: Partitioner, trace: Sequence[Sample]) -> list[SimulationStep]:
@@ -66,7 +67,7 @@ def simulate(stage: str, decider: Partitioner, trace: Sequence[Sample]) -> list[
     """
     first = trace[0]
     current = defined(stage, decider, BacklogStats(first.millis, 0, 0))
-    steps = [SimulationStep(first.millis, current, Decision(stage, 0, 0, current, "start"))]
+    steps = [SimulationStep(first.millis, current, PartitionDecision(0, stage, 0, 0, current, "start"))]
     processed = 0
     for index, sample in enumerate(trace):
         # A trace does not tell what was processed while more arrived; what it shows to go has been.
@@ -82,7 +83,7 @@ def simulate(stage: str, decider: Partitioner, trace: Sequence[Sample]) -> list[
         change = repartitioned(stage, decider, stats)
         decision = None
         if change is not None and change[0] != current:
-            decision = Decision(stage, sample.backlog, current, *change)
+            decision = PartitionDecision(0, stage, sample.backlog, current, *change)
             current = change[0]
         if decision is not None or index:
             steps.append(SimulationStep(sample.millis, current, decision))

@@ -6,13 +6,12 @@ import itertools
 import pickle
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import replace
 from typing import Any
 
 from dagflow.api.operator import Operator
 from dagflow.api.sources import discovered_ms_of
 from dagflow.engine.control_graph import Emission
-from dagflow.engine.scaling import Decision
 from dagflow.errors import DagflowError, JournalError, OperatorError
 from dagflow.execution.messages import WindowJob
 from dagflow.execution.routing import assigned_shares
@@ -56,7 +55,7 @@ class WindowCodec:
         prescans: Mapping[str, SavedState],
         operator_index: Mapping[str, int],
         counts: Mapping[str, int],
-        decisions: Sequence[Decision],
+        decisions: Sequence[PartitionDecision],
         holds: Collection[str] = (),
         closes: Collection[str] = (),
         *,
@@ -82,7 +81,7 @@ class WindowCodec:
             config_hash=self._fingerprint,
             inputs=self._inputs_of(emission, counts),
             partitions=dict(counts),
-            decisions=[PartitionDecision(emission.window_id, *astuple(decision)) for decision in decisions],
+            decisions=[replace(decision, window=emission.window_id) for decision in decisions],
             control_state=ControlState(
                 operators=dict(emission.states),
                 prescans=dict(prescans),

@@ -36,7 +36,16 @@ class PlannedTuples:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDecision:
-    """A change of an operator's partition count: in which window, at which backlog, from what to what, and why."""
+    """A change of a stage's partition count.
+
+    Attributes:
+        window: The window whose plan has it; 0 before it is planned.
+        stage: The stage's head.
+        backlog: Tuples that waited.
+        before: The old count, 0 at the start.
+        after: The new count.
+        reason: Why it was changed.
+    """
 
     window: int
     stage: str
