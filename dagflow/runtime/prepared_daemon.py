@@ -7,7 +7,6 @@ socket, hands it everything that Spark gave it, and waits for its end. Where the
 from __future__ import annotations
 
 import contextlib
-import gc
 import importlib
 import json
 import os
@@ -20,6 +19,8 @@ from collections.abc import Mapping, Sequence
 from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
+
+from dagflow.runtime.shared_imports import shared_imports
 
 ADDRESS = "DAGFLOW_PREPARED_DAEMON"
 """The environment variable that names the socket."""
@@ -108,13 +109,9 @@ def main() -> None:
 
 def import_for_tasks(worker: str) -> None:
     """Import what every task needs; what is imported stays shared between all processes that are forked later."""
-    # Nearly all of it stays: garbage collections find little, and take a sixth of the time. They would write to the
-    # pages of what is not frozen.
-    gc.disable()
-    for module in (worker, "dagflow.execution.task"):
-        importlib.import_module(module)
-    gc.freeze()
-    gc.enable()
+    with shared_imports():
+        for module in (worker, "dagflow.execution.task"):
+            importlib.import_module(module)
 
 
 def handed_over(path: Sequence[str]) -> bool:

@@ -7,7 +7,6 @@ at the other one: where that closes, the server ends, and all of its processes w
 from __future__ import annotations
 
 import contextlib
-import gc
 import importlib
 import os
 import pickle
@@ -26,6 +25,7 @@ from dagflow.execution.program import Program
 from dagflow.execution.task_progress import TaskMessage
 from dagflow.execution.task_watch import TaskHost
 from dagflow.execution.warm_worker import warm
+from dagflow.runtime.shared_imports import shared_imports
 from dagflow.runtime.task_server import SIZE_BYTES
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -83,17 +83,13 @@ def main() -> None:
         signal.signal(number, lambda *_: None)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     control = socket.socket(fileno=int(sys.argv[-1]))
-    # Nearly all that is imported stays: garbage collections find little, and take a sixth of the time.
-    gc.disable()
-    # Before the driver knows its app, which it gives as soon as it does.
-    _import("dagflow.execution.task")
-    setup: ServerSetup = pickle.loads(_received(control))
-    sys.path[:] = setup.path
-    for module in setup.modules:
-        _import(module)
-    # Frozen objects stay shared between all forked processes; a garbage collection would write to their pages.
-    gc.freeze()
-    gc.enable()
+    with shared_imports():
+        # Before the driver knows its app, which it gives as soon as it does.
+        _import("dagflow.execution.task")
+        setup: ServerSetup = pickle.loads(_received(control))
+        sys.path[:] = setup.path
+        for module in setup.modules:
+            _import(module)
     while True:
         _, descriptors, _, _ = socket.recv_fds(control, 1, 1)
         if not descriptors:
