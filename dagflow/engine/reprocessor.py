@@ -156,7 +156,7 @@ class Reprocessor:
         self._counts = Scaling(app.plan, app.deciders, parallelism).counts
         self._operators = app.operators
         self._targets = TargetReplays(app.operators, journal, app.storage)
-        self._decisions = TargetDecisions()
+        self._decisions = TargetDecisions(app.storage)
 
     def reprocess(self, windows: ReplayedWindows) -> list[ReprocessedWindow]:
         """Run windows again, then replace the files of all of them.
@@ -249,13 +249,13 @@ class Reprocessor:
         """Run a window, and run it once more where a target does not take its files as they are."""
         made_by = dict(self._decisions.texts)
         results = self._run(planned, gone)
-        files = [file for result in results for file in result.files]
         if any(result.error is not None for result in results):
             return results
-        if self._decisions.are_fitted(made_by, self._targets.decide(earlier, files)):
-            return results
-        discard_all(self._storage, files)
-        return self._run(planned, gone)
+        decisions = self._targets.decide(earlier, [file for result in results for file in result.files])
+        again = self._decisions.rerun_to_fit(
+            planned.window_id, made_by, results, decisions, lambda: self._run(planned, gone)
+        )
+        return results if again is None else again
 
     def _run(self, planned: WindowPlan, gone: Mapping[VersionKey, Skipped]) -> list[TaskResult]:
         heads = {stage.head for stage in self._plan.stages}

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from dagflow.api.transactions import ReplayableState, Target, TargetDecision, TargetState
 from dagflow.errors import ANOTHER_TABLE, JournalError, StorageError
 from dagflow.execution.failures import located
+from dagflow.execution.messages import TaskResult
 from dagflow.journal.journal import Journal
 from dagflow.journal.state import JournalState
+from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
+from dagflow.storage.publishing import discard_all
 
 logger = logging.getLogger(__name__)
+
+Attempt = TypeVar("Attempt")
 
 ATTEMPTS = 7
 FIRST_PAUSE_S = 0.05
@@ -129,19 +135,40 @@ def why_not_in_targets(state: JournalState, targets: Mapping[str, Target], first
 class TargetDecisions:
     """The decisions of transactional targets about the columns of files; tasks of later windows write by them.
 
+    Args:
+        storage: Reaches the files.
+
     Attributes:
         texts: The decisions by operator, as tasks are given them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, storage: StorageContext) -> None:
+        self._storage = storage
         self.texts: dict[str, str] = {}
 
-    def are_fitted(self, made_by: Mapping[str, str], decisions: Mapping[str, TargetDecision]) -> bool:
-        """Take decisions about files; whether these are as targets take them.
+    def rerun_to_fit(
+        self,
+        window_id: int,
+        made_by: Mapping[str, str],
+        results: Sequence[TaskResult],
+        decisions: Mapping[str, TargetDecision],
+        run_again: Callable[[], Attempt],
+    ) -> Attempt | None:
+        """Run a window again where a target does not take its files as they are; later windows know what it decided.
 
         Args:
-            made_by: The decisions by which the files were made.
-            decisions: Those about the files.
+            window_id: The window.
+            made_by: The decisions by which its files were made, by operator.
+            results: What its tasks did; their files are dropped where it runs again.
+            decisions: What targets say of the files, by operator.
+            run_again: Runs the window.
+
+        Returns:
+            What run_again gives; None where the files fit, or were made by the same decision.
         """
         self.texts.update((operator, each.text) for operator, each in decisions.items())
-        return all(each.fits or made_by.get(operator) == each.text for operator, each in decisions.items())
+        if all(each.fits or made_by.get(operator) == each.text for operator, each in decisions.items()):
+            return None
+        logger.info("window runs again to fit its targets window=%d", window_id)
+        discard_all(self._storage, [file for result in results for file in result.files])
+        return run_again()

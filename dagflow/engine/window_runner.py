@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -26,8 +25,6 @@ from dagflow.journal.windows import WindowPlan
 from dagflow.report.snapshot import RunningWindow
 from dagflow.runtime.base import LazyRuntime, Runtime
 from dagflow.storage.publishing import discard_all
-
-logger = logging.getLogger(__name__)
 
 WINDOWS_IN_FLIGHT = 3
 """One being committed, one running, one ready to take its free slots."""
@@ -94,7 +91,7 @@ class WindowRunner:
         self._sizing = sizing
         self._held = held
         self._side_inputs = side_inputs
-        self._decisions = TargetDecisions()
+        self._decisions = TargetDecisions(app.storage)
         # By version: what committed windows say of it, and the last window that was emitted by then.
         self._gone: dict[VersionKey, tuple[Skipped, int]] = {}
         self._has_rate_limit = any(operator.rate_limit() is not None for operator in app.operators.values())
@@ -155,21 +152,14 @@ class WindowRunner:
     def rerun_to_fit_targets(
         self, window: InFlight, results: Sequence[TaskResult], decisions: Mapping[str, TargetDecision]
     ) -> InFlight | None:
-        """Begin a window anew where a target does not take its files as they are; later windows know what it decided.
-
-        Args:
-            window: The window.
-            results: What its tasks did.
-            decisions: What targets say, by operator.
-
-        Returns:
-            The window's new attempt; None where its files fit, or were made by the same decision.
-        """
-        if self._decisions.are_fitted(window.decided, decisions):
-            return None
-        logger.info("window runs again to fit its targets window=%d", window.planned.window_id)
-        discard_all(self._storage, [file for result in results for file in result.files])
-        return self.submit(window.planned, window.gone)
+        """Begin a window anew where a target does not take its files as they are; see TargetDecisions."""
+        return self._decisions.rerun_to_fit(
+            window.planned.window_id,
+            window.decided,
+            results,
+            decisions,
+            lambda: self.submit(window.planned, window.gone),
+        )
 
     def rerun_without_gone_files(self, window: InFlight, results: Sequence[TaskResult]) -> InFlight | None:
         """Begin a window anew where what it did must not be committed because versions of files were gone.
