@@ -94,6 +94,13 @@ class WindowBudget:
     size_bytes: int
 
 
+OWN_ID_BITS = 48
+"""An id that an operator creates has its operator_index above so many bits. Checkpoints hold ids: it never changes."""
+
+RETRY_ID_BITS = 20
+"""Of these bits so many number the tuples of a window whose refused records are tried again; the others, windows."""
+
+
 class ControlServices(Protocol):
     """What the driver offers to control operators beyond the ordinary context."""
 
@@ -109,7 +116,7 @@ class ControlServices(Protocol):
     def operator_index(self) -> int:
         """A small number that each operator that feeds partitioned ones keeps over all runs.
 
-        Operators that create ids put it into them, so that no two ids are equal.
+        Operators that create ids put it into them, above OWN_ID_BITS, so that no two ids are equal.
         """
 
     @property

@@ -258,7 +258,8 @@ class RejectRetrier(Capability):
             blocks: The tuples of that window in which they lie, by id.
             refused: The records.
             is_tried: Which of them are tried; the others stay refused.
-            first_id: The first of 1,048,576 ids that no other tuple of the checkpoint has.
+            first_id: The first of 2**RETRY_ID_BITS ids (see dagflow.api.context) that no other tuple of the
+                checkpoint has.
         """
 
 

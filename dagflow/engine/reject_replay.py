@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dagflow.api.context import OWN_ID_BITS, RETRY_ID_BITS
 from dagflow.api.operator import RejectRetrier
 from dagflow.api.transactions import targets_of
 from dagflow.engine.control_graph import ControlGraph, Emission, index_operators
@@ -29,8 +30,6 @@ WINDOW_BLOCKS = 100_000
 
 INDEX_NAME = "(rejects)"
 """Stands for this among the operators that give ids; no operator of an app can have this name."""
-
-INDEX_SHIFT, WINDOW_SHIFT, WINDOWS = 48, 20, 1 << 28
 
 
 class RejectReplay:
@@ -81,8 +80,8 @@ class RejectReplay:
         """The next refused records; None where there are no more."""
         # Not before: a window that was planned takes over some when it is committed.
         self._windows = self._windows or _by_window(rejects_in(self._store))
-        index = self.operator_index[INDEX_NAME] << INDEX_SHIFT
-        first_id = 1 + index + (window_id % WINDOWS << WINDOW_SHIFT)
+        index = self.operator_index[INDEX_NAME] << OWN_ID_BITS
+        first_id = 1 + index + (window_id % (1 << OWN_ID_BITS - RETRY_ID_BITS) << RETRY_ID_BITS)
         tuples: dict[PortRef, list[Any]] = defaultdict(list)
         retries: list[int] = []
         records = blocks = 0

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dagflow.api.context import OperatorContext
+from dagflow.api.context import OWN_ID_BITS, OperatorContext
 from dagflow.api.control import InputEstimate, WindowLimits
 from dagflow.api.ports import Emitter
 from dagflow.metrics import names
@@ -23,9 +23,6 @@ from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.window_quota import DEFAULT_BUDGET, WindowQuota
 
 logger = logging.getLogger(__name__)
-
-SPLITTER_SHIFT = 48
-"""Each splitter of an app numbers its blocks in a range of its own, of so many bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +175,7 @@ class BlockCutter:
         self.announces = files.port.name in context.connected if context.connected else files.is_connected
         # Several splitters of an app may feed one reader, whose output is named by the ids of blocks.
         operator_index = 0 if context.control is None else context.control.operator_index
-        self._next_block_id = 1 + (operator_index << SPLITTER_SHIFT)
+        self._next_block_id = 1 + (operator_index << OWN_ID_BITS)
         self._open: OpenFile | None = None
         self._control = context.control
         self._quota = WindowQuota(DEFAULT_BUDGET)
