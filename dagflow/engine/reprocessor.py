@@ -22,7 +22,7 @@ from dagflow.engine.stop_request import TICK_S, StopRequest, abandon
 from dagflow.engine.target_access import TargetDecisions
 from dagflow.engine.target_replays import TargetReplays
 from dagflow.engine.window_codec import WindowCodec, require_names_apart, require_takers, taking_ports
-from dagflow.engine.window_committer import intent_of
+from dagflow.engine.window_intent import intent_of
 from dagflow.errors import (
     ANOTHER_TABLE,
     START_OVER,

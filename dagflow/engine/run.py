@@ -33,6 +33,7 @@ from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.signing import pickles_state
 from dagflow.engine.spark_start import SparkStart
 from dagflow.engine.stop_request import StopRequest
+from dagflow.engine.window_codec import WindowCodec
 from dagflow.engine.window_committer import WindowCommitter
 from dagflow.engine.window_planner import WindowPlanner, WindowSource
 from dagflow.engine.window_runner import WindowRunner
@@ -325,17 +326,18 @@ def _drive(
         side_inputs = SideInputs(app.operators, store, app.storage, journal.epoch)
         side_inputs.sweep(journal.state.planned.values())
         tag = pending_tag(journal.state.app_uuid, journal.epoch)
-        runner = WindowRunner(app, states, runtime, sizing, tag, held, side_inputs)
+        codec = WindowCodec(app.plan, app.operators, tag, app.facts.fingerprint)
+        runner = WindowRunner(app, states, runtime, sizing, codec, held, side_inputs)
         emitter: WindowSource = control
         if options.rejects is not None:
             emitter = RejectReplay(control, app, store, lambda: journal.state, options.rejects, held)
-        planner = WindowPlanner(app, journal, emitter, states, runner, sizing, held, side_inputs)
+        planner = WindowPlanner(app, journal, emitter, states, runner, codec, sizing, held, side_inputs)
         journal.note_operators(app.operators)
         if options.rejects is None:
             for notice in change_notices(app, journal, options.replay_command):
                 controls.observer.notice(notice)
             journal.note_app(app.facts)
-        committer = WindowCommitter(app, journal, control, states, runner.codec, held, segments, side_inputs)
+        committer = WindowCommitter(app, journal, control, states, codec, held, segments, side_inputs)
         statistics = RunStatistics(app.plan, app.operators)
         thread = None if options.owns_process else threading.get_ident()
         printed = captured("stdout", take=_printing(control), thread=thread)

@@ -10,7 +10,7 @@ from dataclasses import replace
 from dagflow.api.context import UNKNOWN_SUM
 from dagflow.api.operator import LimitChecker
 from dagflow.api.ports import unbatched
-from dagflow.api.sources import encode_sources, is_source_range
+from dagflow.api.sources import is_source_range
 from dagflow.api.transactions import TargetDecision
 from dagflow.engine.control_graph import ControlGraph, ControlResult
 from dagflow.engine.gone_versions import log_left_out, recovered
@@ -22,15 +22,15 @@ from dagflow.engine.publication import Publication
 from dagflow.engine.segments import SegmentStore
 from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.window_codec import WindowCodec, require_names_apart
+from dagflow.engine.window_intent import busy_s, intent_of, ran_ms
 from dagflow.errors import START_OVER, DagflowError, RecordError
 from dagflow.execution.failures import located
 from dagflow.execution.messages import TaskResult
 from dagflow.journal.journal import Journal, now_ms
 from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.saved_state import CommittedState, SavedState
-from dagflow.journal.windows import ProducedFiles, RefusedPart, WindowIntent, WindowPlan
+from dagflow.journal.windows import WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters, OperatorCounters
-from dagflow.plan.physical import PhysicalPlan
 from dagflow.storage.location import redacted
 from dagflow.storage.pending import PendingFile
 from dagflow.storage.publishing import discard_all
@@ -127,7 +127,7 @@ class WindowCommitter:
         log_left_out(window_id, did.skipped)
         did.counters.add(control.counters)
         self._check_limits(did.counters)
-        started_ms, finished_ms = _ran_ms(planned, results)
+        started_ms, finished_ms = ran_ms(planned, results)
         intent = replace(
             did,
             files=files,
@@ -140,7 +140,7 @@ class WindowCommitter:
                 held_results=self._held.after(window_id, results),
                 byte_accounting=self._accounting_after(results),
             ),
-            busy_s=_busy_s(self._control.take_busy_s(), results),
+            busy_s=busy_s(self._control.take_busy_s(), results),
             started_ms=started_ms,
             finished_ms=finished_ms,
             committed_ms=now_ms(),
@@ -251,69 +251,3 @@ def _tell_what_mending_doubles(error: DagflowError, planned: WindowPlan) -> None
             hint="if this file is changed or replaced, it is read again from its beginning, and what earlier windows "
             f"have published of it is there twice; to have it once, {START_OVER}"
         )
-
-
-def intent_of(window_id: int, plan: PhysicalPlan, results: Sequence[TaskResult]) -> WindowIntent:
-    """What the tasks of a window did: their files, where these come from, what they counted and left out."""
-    heads = {stage.index: stage.head for stage in plan.stages}
-    counters = Counters()
-    for result in results:
-        counters.add(result.counters)
-    files: list[PendingFile] = []
-    produced: list[ProducedFiles] = []
-    for result in results:
-        own = [(file, each) for file, each in zip(result.files, result.sources, strict=True) if not is_held(file)]
-        if own:
-            sources = encode_sources([each for _, each in own])
-            produced.append(ProducedFiles(heads[result.stage], result.partition, len(own), sources))
-            files += [file for file, _ in own]
-    return WindowIntent(
-        window_id=window_id,
-        files=files,
-        counters=counters,
-        skipped=[skipped for result in results for skipped in result.skipped],
-        produced=produced,
-        refused=[RefusedPart(name, records) for r in results for name, records in r.refused.items()],
-        held=[file for result in results for file in result.files if is_held(file)],
-        task_ms=_task_ms(heads, results),
-    )
-
-
-def _task_ms(heads: Mapping[int, str], results: Sequence[TaskResult]) -> dict[str, list[int]]:
-    """How long each task took, in milliseconds, by head of its stage and then by partition; 0 where there was none."""
-    task_ms: dict[str, list[int]] = {}
-    for result in sorted(results, key=lambda result: (result.stage, result.partition)):
-        own = task_ms.setdefault(heads[result.stage], [])
-        own += [0] * (result.partition - len(own))
-        own.append(round(result.busy_s * 1000))
-    return task_ms
-
-
-def is_held(file: PendingFile) -> bool:
-    """Whether a file waits for a later window, and is not published with its own."""
-    return file.facts is not None and file.facts.held is not None
-
-
-def _busy_s(control: Mapping[str, float], results: Sequence[TaskResult]) -> dict[str, float]:
-    """Seconds that each operator worked, by operator.
-
-    Args:
-        control: Seconds of the control operators since the window before was committed.
-        results: What the tasks of the window did.
-    """
-    busy_s = dict(control)
-    for result in results:
-        for name, seconds in result.operator_busy_s.items():
-            busy_s[name] = busy_s.get(name, 0.0) + seconds
-    return busy_s
-
-
-def _ran_ms(planned: WindowPlan, results: Sequence[TaskResult]) -> tuple[int, int]:
-    """When the first task of a window began and the last one ended, in milliseconds since 1970.
-
-    Tasks tell their times by the clocks of their hosts; what differs from the driver's clock is cut off.
-    """
-    now = now_ms()
-    started = min((result.started_ms for result in results), default=now)
-    finished = max((result.started_ms + int(result.busy_s * 1000) for result in results), default=now)
-    return min(max(started, planned.planned_ms), now), min(max(finished, planned.planned_ms), now)

@@ -15,6 +15,7 @@ from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.prescan import PreScans
 from dagflow.engine.scaling import Scaling
 from dagflow.engine.side_inputs import SideInputs
+from dagflow.engine.window_codec import WindowCodec
 from dagflow.engine.window_runner import WindowRunner
 from dagflow.engine.window_sizing import Load, WindowSizing, load_of
 from dagflow.execution.messages import TaskResult
@@ -57,6 +58,7 @@ class WindowPlanner:
         control: Gives the windows.
         states: States of the partitioned operators, which may fix a stage's partition count.
         runner: Runs pre-scans, and knows how many tasks run at the same time.
+        codec: Makes plans.
         sizing: How large windows are, and how fast partitions.
         held: Results that operators hold back.
         side_inputs: Gives the versions of side inputs.
@@ -76,6 +78,7 @@ class WindowPlanner:
         control: WindowSource,
         states: OperatorStates,
         runner: WindowRunner,
+        codec: WindowCodec,
         sizing: WindowSizing,
         held: HeldResults,
         side_inputs: SideInputs,
@@ -85,13 +88,14 @@ class WindowPlanner:
         self._control = control
         self._states = states
         self._runner = runner
+        self._codec = codec
         self._sizing = sizing
         self._held = held
         self._side_inputs = side_inputs
         self._emitted: deque[tuple[Emission, Load]] = deque()
         self.has_emitted_all = False
         self._next_window = journal.state.next_window_id
-        fixed = states.fixed_counts(filter(runner.codec.is_current, journal.state.planned.values()))
+        fixed = states.fixed_counts(filter(codec.is_current, journal.state.planned.values()))
         self._scaling = Scaling(app.plan, app.deciders, sizing.parallelism, fixed)
         sizing.size_by_speed(self._scaling.scaled_by_speed)
         states.require_counts(self._scaling.counts)
@@ -132,7 +136,7 @@ class WindowPlanner:
         emission = self._prescans.complete(self._emitted.popleft()[0])
         # A plan that the journal has must be able to run, in every run to come.
         self._states.require_counts(self._scaling.counts)
-        planned = self._runner.codec.plan_of(
+        planned = self._codec.plan_of(
             emission,
             self._prescans.state(),
             self._control.operator_index,
@@ -148,7 +152,7 @@ class WindowPlanner:
         """The windows to plan again: the first one that was planned before the app was changed, and all later ones."""
         planned = self._journal.state.planned
         windows = [planned[window_id] for window_id in sorted(planned)]
-        return list(itertools.dropwhile(self._runner.codec.is_current, windows))
+        return list(itertools.dropwhile(self._codec.is_current, windows))
 
     def plan_again(self, windows: Sequence[WindowPlan]) -> None:
         """Plan windows that are not committed with the app as it is now: the same tuples, assigned to partitions anew.
@@ -161,8 +165,7 @@ class WindowPlanner:
         Raises:
             JournalError: The app has no input port for some of the tuples; nothing was changed.
         """
-        codec = self._runner.codec
-        emissions = [_without_groups(codec.emission_of(planned)) for planned in windows]
+        emissions = [_without_groups(self._codec.emission_of(planned)) for planned in windows]
         self._scaling.observe(
             self.backlogs(load_of(self._plan, each.tuples) for each in emissions), self._sizing.speeds, {}
         )
@@ -170,7 +173,7 @@ class WindowPlanner:
         plans = []
         for emission, before in zip(self._prescans.complete_again(emissions), windows, strict=True):
             plans.append(
-                codec.plan_of(
+                self._codec.plan_of(
                     emission,
                     self._prescans.state(),
                     self._control.operator_index,
@@ -203,7 +206,7 @@ class WindowPlanner:
     def _plan_apart(self, emission: Emission, closes: Collection[str] = ()) -> WindowPlan:
         """Plan a window in which control operators with state take no part: their states stay as they were planned."""
         state = self._journal.state.control_state
-        planned = self._runner.codec.plan_of(
+        planned = self._codec.plan_of(
             replace(
                 emission,
                 states=state.operators,

@@ -64,12 +64,9 @@ class WindowRunner:
         states: States of the partitioned operators, which a window begins with.
         runtime: Where tasks run.
         sizing: Learns how many tasks run at the same time.
-        tag: Unique to this driver; part of the name of every pending file.
+        codec: Makes tasks of plans.
         held: Results that operators hold back.
         side_inputs: Gives tasks the side inputs that plans name.
-
-    Attributes:
-        codec: Makes plans, and tasks of plans.
     """
 
     def __init__(
@@ -78,11 +75,11 @@ class WindowRunner:
         states: OperatorStates,
         runtime: LazyRuntime,
         sizing: WindowSizing,
-        tag: str,
+        codec: WindowCodec,
         held: HeldResults,
         side_inputs: SideInputs,
     ) -> None:
-        self.codec = WindowCodec(app.plan, app.operators, tag, app.facts.fingerprint)
+        self._codec = codec
         self._plan = app.plan
         self._storage = app.storage
         self._states = states
@@ -125,8 +122,8 @@ class WindowRunner:
             planned: The window.
             gone: Versions of files to be left out, as an earlier attempt found.
         """
-        states = self._states.for_window(self.codec.partitions_of(planned))
-        job = self.codec.job_of(planned, states, self._held.for_window(planned))
+        states = self._states.for_window(self._codec.partitions_of(planned))
+        job = self._codec.job_of(planned, states, self._held.for_window(planned))
         side_inputs = self._side_inputs.data_of(planned.side_inputs)
         job = replace(job, gone=gone or {}, decided=dict(self._decisions.texts), side_inputs=side_inputs)
         load = load_of_job(self._plan, planned, job)

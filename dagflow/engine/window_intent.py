@@ -1,0 +1,79 @@
+"""What a window did, as its tasks tell it: its files, what it counted and left out, and how long it took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from dagflow.api.sources import encode_sources
+from dagflow.execution.messages import TaskResult
+from dagflow.journal.journal import now_ms
+from dagflow.journal.windows import ProducedFiles, RefusedPart, WindowIntent, WindowPlan
+from dagflow.metrics.counters import Counters
+from dagflow.plan.physical import PhysicalPlan
+from dagflow.storage.pending import PendingFile
+
+
+def intent_of(window_id: int, plan: PhysicalPlan, results: Sequence[TaskResult]) -> WindowIntent:
+    """What the tasks of a window did: their files, where these come from, what they counted and left out."""
+    heads = {stage.index: stage.head for stage in plan.stages}
+    counters = Counters()
+    for result in results:
+        counters.add(result.counters)
+    files: list[PendingFile] = []
+    produced: list[ProducedFiles] = []
+    for result in results:
+        own = [(file, each) for file, each in zip(result.files, result.sources, strict=True) if not _is_held(file)]
+        if own:
+            sources = encode_sources([each for _, each in own])
+            produced.append(ProducedFiles(heads[result.stage], result.partition, len(own), sources))
+            files += [file for file, _ in own]
+    return WindowIntent(
+        window_id=window_id,
+        files=files,
+        counters=counters,
+        skipped=[skipped for result in results for skipped in result.skipped],
+        produced=produced,
+        refused=[RefusedPart(name, records) for r in results for name, records in r.refused.items()],
+        held=[file for result in results for file in result.files if _is_held(file)],
+        task_ms=_task_ms(heads, results),
+    )
+
+
+def _task_ms(heads: Mapping[int, str], results: Sequence[TaskResult]) -> dict[str, list[int]]:
+    """How long each task took, in milliseconds, by head of its stage and then by partition; 0 where there was none."""
+    task_ms: dict[str, list[int]] = {}
+    for result in sorted(results, key=lambda result: (result.stage, result.partition)):
+        own = task_ms.setdefault(heads[result.stage], [])
+        own += [0] * (result.partition - len(own))
+        own.append(round(result.busy_s * 1000))
+    return task_ms
+
+
+def _is_held(file: PendingFile) -> bool:
+    """Whether a file waits for a later window, and is not published with its own."""
+    return file.facts is not None and file.facts.held is not None
+
+
+def busy_s(control: Mapping[str, float], results: Sequence[TaskResult]) -> dict[str, float]:
+    """Seconds that each operator worked, by operator.
+
+    Args:
+        control: Seconds of the control operators since the window before was committed.
+        results: What the tasks of the window did.
+    """
+    sums = dict(control)
+    for result in results:
+        for name, seconds in result.operator_busy_s.items():
+            sums[name] = sums.get(name, 0.0) + seconds
+    return sums
+
+
+def ran_ms(planned: WindowPlan, results: Sequence[TaskResult]) -> tuple[int, int]:
+    """When the first task of a window began and the last one ended, in milliseconds since 1970.
+
+    Tasks tell their times by the clocks of their hosts; what differs from the driver's clock is cut off.
+    """
+    now = now_ms()
+    started = min((result.started_ms for result in results), default=now)
+    finished = max((result.started_ms + int(result.busy_s * 1000) for result in results), default=now)
+    return min(max(started, planned.planned_ms), now), min(max(finished, planned.planned_ms), now)
