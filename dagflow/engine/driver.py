@@ -18,6 +18,7 @@ from typing import Protocol
 from dagflow.api.transactions import TargetDecision
 from dagflow.engine.driver_memory import FreeMemory
 from dagflow.engine.driver_watch import DriverWatch
+from dagflow.engine.gone_versions import GoneVersions
 from dagflow.engine.held_results import HeldResults
 from dagflow.engine.input_count import InputCount
 from dagflow.engine.live_run import LiveRun
@@ -87,6 +88,7 @@ class Driver:
         controls: How the run is watched, and asked to do things.
         held: Results that operators hold back.
         input_count: How much there is to be read.
+        gone: Versions that were gone for committed windows.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class Driver:
         controls: RunControls,
         held: HeldResults,
         input_count: InputCount,
+        gone: GoneVersions,
     ) -> None:
         self._journal = journal
         self._planner = planner
@@ -108,6 +111,7 @@ class Driver:
         self._controls = controls
         self._held = held
         self._input = input_count
+        self._gone = gone
         self._stop = controls.stop
         self._live = controls.live
         self._require_journal_s = time.monotonic() + BEAT_EVERY_S
@@ -224,7 +228,7 @@ class Driver:
                 why = " was planned with the app as it was and" if window.config_hash else ""
                 self._observer.notice(f"window {window.window_id}{why} is planned again")
         planned = self._journal.state.planned
-        self._restore_gone(planned)
+        self._gone.restore(planned, self._journal)
         for window_id in sorted(planned):
             if self._stop.is_requested:
                 return
@@ -240,19 +244,6 @@ class Driver:
                 self._commit_oldest(max_in_flight=0)
         # What operators emit next depends on what these windows could read of their files.
         self._commit_all()
-
-    def _restore_gone(self, planned: Mapping[int, WindowPlan]) -> None:
-        """Let planned windows leave out the versions that were gone for others by the time that they were emitted.
-
-        A version that was planned again since, because it was back, is read.
-        """
-        if not planned:
-            return
-        since = min(plan.emitted_after for plan in planned.values())
-        for window in self._journal.windows(since + 1):
-            window_id = window.plan.window_id
-            emitted = max((each for each, plan in planned.items() if plan.emitted_after < window_id), default=window_id)
-            self._runner.committed(window_id, window.intent.skipped if window.intent else (), emitted)
 
     def _commit_all(self) -> bool:
         """Commit what is in flight; return whether nothing is, because the run shall not stop."""
@@ -301,7 +292,7 @@ class Driver:
         window_id = flight.planned.window_id
         with self._controls.watch.doing(lambda: f"{self._planner.at_work()}, at the commit of window {window_id}"):
             intent = self._committer.commit(flight.planned, results, decisions)
-        self._runner.committed(window_id, intent.skipped, self._planner.last_emitted)
+        self._gone.committed(window_id, intent.skipped, self._planner.last_emitted)
         if not flight.planned.closes:
             self._planner.committed(flight.load, results)
         self._statistics.committed(flight.planned, intent)

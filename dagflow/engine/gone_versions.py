@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
-from dagflow.api.context import MovedRange, Skipped, VersionKey
-from dagflow.api.ports import unbatched
-from dagflow.api.sources import SourceRange, is_source_range, moved_from_of
+from dagflow.api.context import Skipped, VersionKey
 from dagflow.errors import StorageError
 from dagflow.execution.messages import TaskResult
-from dagflow.journal.frames import decompressed
-from dagflow.journal.left_out import LeftOut
-from dagflow.journal.planned_tuples import planned_tuples
-from dagflow.journal.windows import WindowIntent, WindowPlan
+from dagflow.journal.journal import Journal
+from dagflow.journal.windows import WindowPlan
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_stat import FileStat
-from dagflow.storage.location import name_of, redacted
+from dagflow.storage.location import redacted
 
 logger = logging.getLogger(__name__)
 
@@ -25,13 +20,68 @@ CHECKED_RANGES = 100
 """How many ranges of a window the driver checks: where hosts see different files, the first range shows it."""
 
 
-def gone_after_part(results: Iterable[TaskResult]) -> dict[VersionKey, Skipped]:
-    """The versions that a task of the window found gone, after a task of the window had read a part of them."""
-    read = {version for result in results for version in result.read_in_part}
-    return {each.version: each for each in gone_in(results) if each.version in read}
+class GoneVersions:
+    """Versions of which committed windows have left out a part because they were gone.
+
+    Windows that were emitted by then leave out the rest: a version may be back, or be held open by a task, and what the
+    committed window lacks would be missing in the middle.
+
+    Args:
+        storage: Tells which versions the driver sees.
+    """
+
+    def __init__(self, storage: StorageContext) -> None:
+        self._storage = storage
+        # By version: what a committed window says of it, and the last window that was emitted by then.
+        self._known: dict[VersionKey, tuple[Skipped, int]] = {}
+
+    def restore(self, planned: Mapping[int, WindowPlan], journal: Journal) -> None:
+        """Let planned windows leave out the versions that were gone for others by the time that they were emitted.
+
+        A version that was planned again since, because it was back, is read.
+
+        Args:
+            planned: The windows that are not committed, by id.
+            journal: Knows the others.
+        """
+        if not planned:
+            return
+        since = min(plan.emitted_after for plan in planned.values())
+        for window in journal.windows(since + 1):
+            window_id = window.plan.window_id
+            emitted = max((each for each, plan in planned.items() if plan.emitted_after < window_id), default=window_id)
+            self.committed(window_id, window.intent.skipped if window.intent else (), emitted)
+
+    def committed(self, window_id: int, skipped: Iterable[Skipped], last_emitted: int) -> None:
+        """Let later windows leave out what this one has left out in part.
+
+        Args:
+            window_id: The window that was committed.
+            skipped: What it has left out.
+            last_emitted: The last window that may have more of these versions because it was emitted before.
+        """
+        self._known = {version: each for version, each in self._known.items() if each[1] > window_id}
+        self._known.update((each.version, (each, last_emitted)) for each in skipped if each.is_gone)
+
+    def read_in_part(self, window_id: int, results: Sequence[TaskResult]) -> dict[VersionKey, Skipped]:
+        """The versions of which a window has read a part, and that were gone for another task or an earlier window."""
+        read = {version for result in results for version in result.read_in_part}
+        return {each.version: each for each in [*_gone_in(results), *self._before(window_id)] if each.version in read}
+
+    def require_gone(self, window_id: int, results: Sequence[TaskResult]) -> None:
+        """Refuse to leave out what only the hosts of a window's tasks do not see; what was gone before is left out.
+
+        Raises:
+            StorageError: The driver sees the very version that a task did not find, or cannot tell.
+        """
+        before = {each.version for each in self._before(window_id)}
+        require_gone([each for each in _gone_in(results) if each.version not in before], self._storage)
+
+    def _before(self, window_id: int) -> list[Skipped]:
+        return [each for each, last_emitted in self._known.values() if window_id <= last_emitted]
 
 
-def gone_in(results: Iterable[TaskResult]) -> list[Skipped]:
+def _gone_in(results: Iterable[TaskResult]) -> list[Skipped]:
     """The ranges that tasks of a window left out because their version was gone."""
     return [skipped for result in results for skipped in result.skipped if skipped.is_gone]
 
@@ -55,22 +105,6 @@ def require_gone(gone: Sequence[Skipped], storage: StorageContext) -> None:
             )
 
 
-def recovered(left_out: LeftOut, planned: WindowPlan, results: Sequence[TaskResult]) -> list[Skipped]:
-    """The ranges that are listed as left out, and that a window has now read.
-
-    A version that was gone counts as read when it was put back, or was read under another name. A version that could
-    not be read counts as read also when another version of its file was: the file was mended, or has grown to its end.
-
-    Args:
-        left_out: What is listed.
-        planned: The window.
-        results: What its tasks did.
-    """
-    moved = _joined(each for result in results for each in result.moved)
-    read = set(_read_under_their_names(left_out, planned, [each for result in results for each in result.skipped]))
-    return [each for each in left_out.newest if each in read or _is_within(each, moved)]
-
-
 def gone_before_replay(skipped: Iterable[Skipped], storage: StorageContext) -> dict[VersionKey, Skipped]:
     """The versions that a replay leaves out again because they were gone: put back, they are read by the next run.
 
@@ -92,88 +126,6 @@ def as_left_out_before(before: Sequence[Skipped], skipped: Sequence[Skipped]) ->
     """
     known = {(each.version_range, not each.is_gone): each for each in before}
     return [known.get((each.version_range, each.is_gone), each) for each in skipped]
-
-
-def recovered_by_replay(left_out: LeftOut, before: WindowIntent, skipped: Sequence[Skipped]) -> list[Skipped]:
-    """The ranges that are listed as left out, and that a window which had left them out itself has read in a replay.
-
-    Args:
-        left_out: What is listed.
-        before: What the window did before; of an unfinished replay, what that did.
-        skipped: What it has left out now.
-    """
-    again = {each.version_range for each in skipped}
-    read = [each for each in [*before.skipped, *before.recovered] if each.version_range not in again]
-    return [each for each in left_out.newest if any(_is_read_with(each, part) for part in read)]
-
-
-def _is_read_with(each: Skipped, part: Skipped) -> bool:
-    """Whether what is listed is read where a range is that was left out, too: the same one, or of a newer version."""
-    if each.version_range == part.version_range and each.is_gone == part.is_gone:
-        return True
-    is_newer = each.url == part.url and each.mtime_ns < part.mtime_ns and not each.is_gone
-    return is_newer and part.start <= each.start and part.end >= min(each.end, part.size_bytes)
-
-
-def _joined(moved: Iterable[MovedRange]) -> list[MovedRange]:
-    """Ranges, of which those that touch each other are made one: blocks may have been cut elsewhere before."""
-    joined: list[MovedRange] = []
-    for each in sorted(moved):
-        if joined and (joined[-1].url, joined[-1].end) == (each.url, each.start):
-            joined[-1] = joined[-1]._replace(end=each.end)
-        else:
-            joined.append(each)
-    return joined
-
-
-def _is_within(each: Skipped, moved: Sequence[MovedRange]) -> bool:
-    return any(part.url == each.url and part.start <= each.start and each.end <= part.end for part in moved)
-
-
-def _read_under_their_names(left_out: LeftOut, planned: WindowPlan, skipped: Sequence[Skipped]) -> list[Skipped]:
-    listed = {each.url for each in left_out.newest}
-    if not listed or not any(_mentions(decompressed(given.tuples), listed) for given in planned.inputs.values()):
-        return []
-    again = {(each.version, each.start) for each in skipped}
-    read: dict[str, list[SourceRange]] = {}
-    for _, _, item in planned_tuples(planned):
-        for block in unbatched((item,)):
-            if not is_source_range(block):
-                continue
-            url, version = block.url, block.version
-            if ((url, version.size_bytes, version.mtime_ns, version.etag), block.start) not in again:
-                for name in {url, moved_from_of(block) or url}:
-                    read.setdefault(name, []).append(block)
-    return [each for each in left_out.newest if any(_is_read_by(each, block) for block in read.get(each.url, ()))]
-
-
-def _is_read_by(each: Skipped, block: SourceRange) -> bool:
-    """Whether a block that was read has what was left out; both are of the same file."""
-    version, size = block.version, block.version.size_bytes
-    is_end = block.end >= each.end
-    if each.is_gone:
-        is_same = each.version[1:] == (size, version.mtime_ns, version.etag) and each.file_id == version.file_id
-    else:
-        # A mended file may be shorter than the damaged one.
-        is_same, is_end = True, is_end or block.end == size
-    return is_same and block.start <= each.start and is_end
-
-
-def _mentions(value: Any, urls: set[str]) -> bool:
-    """Whether JSON values hold one of these URLs, or the last part of one."""
-    names = {name_of(url) for url in urls}
-    return any(name in text for text in _texts(value) for name in names)
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for each in value:
-            yield from _texts(each)
-    elif isinstance(value, dict):
-        for each in value.values():
-            yield from _texts(each)
 
 
 def log_left_out(window_id: int, skipped: Sequence[Skipped]) -> None:

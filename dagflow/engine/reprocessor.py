@@ -11,9 +11,10 @@ from dagflow.api.context import Skipped, VersionKey
 from dagflow.api.transactions import targets_of
 from dagflow.engine.control_graph import waits_for_results
 from dagflow.engine.file_changes import ReprocessedWindow, file_changes
-from dagflow.engine.gone_versions import as_left_out_before, gone_before_replay, recovered_by_replay
+from dagflow.engine.gone_versions import as_left_out_before, gone_before_replay
 from dagflow.engine.operator_state import is_stateful
 from dagflow.engine.placed_app import PlacedApp
+from dagflow.engine.recovered_ranges import recovered_by_replay
 from dagflow.engine.recovery import finish_reprocess
 from dagflow.engine.replayed_groups import ReplayedWindows
 from dagflow.engine.scaling import Scaling

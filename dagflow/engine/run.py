@@ -17,6 +17,7 @@ from dagflow.engine.control_graph import ControlGraph, index_operators
 from dagflow.engine.driver import Driver, Observer, RunControls
 from dagflow.engine.driver_memory import limited_memory, memory_for_tasks
 from dagflow.engine.driver_watch import DriverWatch
+from dagflow.engine.gone_versions import GoneVersions
 from dagflow.engine.held_results import HeldResults
 from dagflow.engine.input_count import InputCount
 from dagflow.engine.live_run import LiveRun, app_url_of, live_run
@@ -327,7 +328,8 @@ def _drive(
         side_inputs.sweep(journal.state.planned.values())
         tag = pending_tag(journal.state.app_uuid, journal.epoch)
         codec = WindowCodec(app.plan, app.operators, tag, app.facts.fingerprint)
-        runner = WindowRunner(app, states, runtime, sizing, codec, held, side_inputs)
+        gone = GoneVersions(app.storage)
+        runner = WindowRunner(app, states, runtime, sizing, codec, held, side_inputs, gone)
         emitter: WindowSource = control
         if options.rejects is not None:
             emitter = RejectReplay(control, app, store, lambda: journal.state, options.rejects, held)
@@ -343,7 +345,7 @@ def _drive(
         printed = captured("stdout", take=_printing(control), thread=thread)
         with named_records(control.at_work), printed:
             input_count = InputCount(app.operators.values(), app.storage, is_first=not journal.state.last_planned)
-            done = Driver(journal, planner, runner, committer, statistics, controls, held, input_count).run()
+            done = Driver(journal, planner, runner, committer, statistics, controls, held, input_count, gone).run()
             side_inputs.sweep(journal.state.planned.values())
             start_s = runtime.start_s if runtime.is_local_spark else 0.0
             return replace(done, spark_start_s=start_s, log=runtime.log if runtime.start_s else "")

@@ -13,12 +13,13 @@ from dagflow.api.ports import unbatched
 from dagflow.api.sources import is_source_range
 from dagflow.api.transactions import TargetDecision
 from dagflow.engine.control_graph import ControlGraph, ControlResult
-from dagflow.engine.gone_versions import log_left_out, recovered
+from dagflow.engine.gone_versions import log_left_out
 from dagflow.engine.held_results import HeldResults
 from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.output_directories import OutputDirectories
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.publication import Publication
+from dagflow.engine.recovered_ranges import recovered
 from dagflow.engine.segments import SegmentStore
 from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.window_codec import WindowCodec, require_names_apart

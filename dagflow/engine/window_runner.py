@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 
 from dagflow.api.context import Skipped, VersionKey
 from dagflow.api.transactions import TargetDecision
-from dagflow.engine.gone_versions import gone_after_part, gone_in, require_gone
+from dagflow.engine.gone_versions import GoneVersions
 from dagflow.engine.held_results import HeldResults
 from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.placed_app import PlacedApp
@@ -67,6 +67,7 @@ class WindowRunner:
         codec: Makes tasks of plans.
         held: Results that operators hold back.
         side_inputs: Gives tasks the side inputs that plans name.
+        gone: Versions that were gone for committed windows.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class WindowRunner:
         codec: WindowCodec,
         held: HeldResults,
         side_inputs: SideInputs,
+        gone: GoneVersions,
     ) -> None:
         self._codec = codec
         self._plan = app.plan
@@ -89,8 +91,7 @@ class WindowRunner:
         self._held = held
         self._side_inputs = side_inputs
         self._decisions = TargetDecisions(app.storage)
-        # By version: what committed windows say of it, and the last window that was emitted by then.
-        self._gone: dict[VersionKey, tuple[Skipped, int]] = {}
+        self._gone = gone
         self._has_rate_limit = any(operator.rate_limit() is not None for operator in app.operators.values())
 
     @property
@@ -173,13 +174,10 @@ class WindowRunner:
         Raises:
             StorageError: The driver sees a version that the tasks did not find, twice.
         """
-        gone, is_repeated = gone_after_part(results), window.is_repeated
-        before = self._gone_before(window.planned)
-        read = {version for result in results for version in result.read_in_part}
-        gone |= {version: skipped for version, skipped in before.items() if version in read}
+        gone, is_repeated = self._gone.read_in_part(window.planned.window_id, results), window.is_repeated
         if not gone:
             try:
-                require_gone([each for each in gone_in(results) if each.version not in before], self._storage)
+                self._gone.require_gone(window.planned.window_id, results)
                 return None
             except StorageError:
                 # It may have come back since.
@@ -188,22 +186,6 @@ class WindowRunner:
                 is_repeated = True
         discard_all(self._storage, [file for result in results for file in result.files])
         return replace(self.submit(window.planned, {**window.gone, **gone}), is_repeated=is_repeated)
-
-    def committed(self, window_id: int, skipped: Iterable[Skipped], last_emitted: int) -> None:
-        """Let later windows leave out versions of which this one has left out a part because they were gone.
-
-        They may be back, or be held open by a task. Then what this window lacks would be missing in the middle.
-
-        Args:
-            window_id: The window that was committed.
-            skipped: What it has left out.
-            last_emitted: The last window that may have more of these versions because it was emitted before.
-        """
-        self._gone = {version: each for version, each in self._gone.items() if each[1] > window_id}
-        self._gone.update((each.version, (each, last_emitted)) for each in skipped if each.is_gone)
-
-    def _gone_before(self, planned: WindowPlan) -> dict[VersionKey, Skipped]:
-        return {version: each for version, (each, until) in self._gone.items() if planned.window_id <= until}
 
     def running_window(self, window: InFlight) -> RunningWindow:
         """How far a window is; for display only."""

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from dagflow.api.context import Skipped
-from dagflow.engine.gone_versions import recovered_by_replay, require_gone
+from dagflow.engine.gone_versions import GoneVersions, require_gone
 from dagflow.engine.run import RunOptions, run
 from dagflow.errors import StorageError
-from dagflow.journal.left_out import LeftOut
-from dagflow.journal.windows import WindowIntent
+from dagflow.execution.messages import TaskResult
+from dagflow.metrics.counters import Counters
 from dagflow.plan.load import load_app
 from dagflow.report.manifest import tracked_files, window_manifest
 from dagflow.report.status import status
@@ -113,18 +113,13 @@ def test_files_that_are_named_by_a_query_can_be_read_anew(server: WebServer, tmp
     assert again.windows == 1
 
 
-def test_a_replay_recovers_older_versions_that_could_not_be_read_either() -> None:
-    """Not newer ones, nor what was gone, nor what lies behind what it has read, nor what it has left out again."""
-
-    def unreadable(start: int, end: int, size: int, mtime_ns: int) -> Skipped:
-        return Skipped("/in/a", start, end, "storage: denied", "unreadable", size, mtime_ns)
-
-    old, newer = [unreadable(0, 8, 20, 1), unreadable(16, 20, 20, 1)], [unreadable(0, 8, 20, 3)]
-    lost = Skipped("/in/a", 0, 8, "missing", "deleted", 20, 1)
-    own = [unreadable(0, 8, 24, 2), unreadable(16, 24, 24, 2)]
-    left_out = LeftOut().after([*old, lost, *own, *newer], [])
-    before = WindowIntent(2, skipped=own)
-    assert recovered_by_replay(left_out, before, []) == [*old, *own]
-    assert recovered_by_replay(left_out, before, own[1:]) == [old[0], own[0]]
-    unfinished = WindowIntent(2, skipped=own[1:], recovered=[old[0], own[0]])
-    assert recovered_by_replay(left_out, unfinished, []) == [*old, *own]
+def test_windows_that_were_emitted_by_then_leave_out_the_rest() -> None:
+    """Windows that were emitted later read the version again, which may be back."""
+    versions, lost = GoneVersions(STORAGE), gone("/in/a", 5)
+    versions.committed(3, [lost, gone("/in/b", 5)], last_emitted=5)
+    task = TaskResult(0, 0, Counters(), (), (), {}, {}, 0.0, read_in_part=frozenset({lost.version}))
+    assert [versions.read_in_part(window_id, [task]) for window_id in (4, 5, 6)] == [{lost.version: lost}] * 2 + [{}]
+    versions.committed(4, [], last_emitted=6)
+    assert versions.read_in_part(5, [task]) == {lost.version: lost}
+    versions.committed(5, [], last_emitted=6)
+    assert versions.read_in_part(5, [task]) == {}

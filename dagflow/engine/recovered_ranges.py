@@ -1,0 +1,114 @@
+"""Ranges that are listed as left out, and that a later window or a replay has read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from dagflow.api.context import MovedRange, Skipped
+from dagflow.api.ports import unbatched
+from dagflow.api.sources import SourceRange, is_source_range, moved_from_of
+from dagflow.execution.messages import TaskResult
+from dagflow.journal.frames import decompressed
+from dagflow.journal.left_out import LeftOut
+from dagflow.journal.planned_tuples import planned_tuples
+from dagflow.journal.windows import WindowIntent, WindowPlan
+from dagflow.storage.location import name_of
+
+
+def recovered(left_out: LeftOut, planned: WindowPlan, results: Sequence[TaskResult]) -> list[Skipped]:
+    """The ranges that are listed as left out, and that a window has now read.
+
+    A version that was gone counts as read when it was put back, or was read under another name. A version that could
+    not be read counts as read also when another version of its file was: the file was mended, or has grown to its end.
+
+    Args:
+        left_out: What is listed.
+        planned: The window.
+        results: What its tasks did.
+    """
+    moved = _joined(each for result in results for each in result.moved)
+    read = set(_read_under_their_names(left_out, planned, [each for result in results for each in result.skipped]))
+    return [each for each in left_out.newest if each in read or _is_within(each, moved)]
+
+
+def recovered_by_replay(left_out: LeftOut, before: WindowIntent, skipped: Sequence[Skipped]) -> list[Skipped]:
+    """The ranges that are listed as left out, and that a window which had left them out itself has read in a replay.
+
+    Args:
+        left_out: What is listed.
+        before: What the window did before; of an unfinished replay, what that did.
+        skipped: What it has left out now.
+    """
+    again = {each.version_range for each in skipped}
+    read = [each for each in [*before.skipped, *before.recovered] if each.version_range not in again]
+    return [each for each in left_out.newest if any(_is_read_with(each, part) for part in read)]
+
+
+def _is_read_with(each: Skipped, part: Skipped) -> bool:
+    """Whether what is listed is read where a range is that was left out, too: the same one, or of a newer version."""
+    if each.version_range == part.version_range and each.is_gone == part.is_gone:
+        return True
+    is_newer = each.url == part.url and each.mtime_ns < part.mtime_ns and not each.is_gone
+    return is_newer and part.start <= each.start and part.end >= min(each.end, part.size_bytes)
+
+
+def _joined(moved: Iterable[MovedRange]) -> list[MovedRange]:
+    """Ranges, of which those that touch each other are made one: blocks may have been cut elsewhere before."""
+    joined: list[MovedRange] = []
+    for each in sorted(moved):
+        if joined and (joined[-1].url, joined[-1].end) == (each.url, each.start):
+            joined[-1] = joined[-1]._replace(end=each.end)
+        else:
+            joined.append(each)
+    return joined
+
+
+def _is_within(each: Skipped, moved: Sequence[MovedRange]) -> bool:
+    return any(part.url == each.url and part.start <= each.start and each.end <= part.end for part in moved)
+
+
+def _read_under_their_names(left_out: LeftOut, planned: WindowPlan, skipped: Sequence[Skipped]) -> list[Skipped]:
+    listed = {each.url for each in left_out.newest}
+    if not listed or not any(_mentions(decompressed(given.tuples), listed) for given in planned.inputs.values()):
+        return []
+    again = {(each.version, each.start) for each in skipped}
+    read: dict[str, list[SourceRange]] = {}
+    for _, _, item in planned_tuples(planned):
+        for block in unbatched((item,)):
+            if not is_source_range(block):
+                continue
+            url, version = block.url, block.version
+            if ((url, version.size_bytes, version.mtime_ns, version.etag), block.start) not in again:
+                for name in {url, moved_from_of(block) or url}:
+                    read.setdefault(name, []).append(block)
+    return [each for each in left_out.newest if any(_is_read_by(each, block) for block in read.get(each.url, ()))]
+
+
+def _is_read_by(each: Skipped, block: SourceRange) -> bool:
+    """Whether a block that was read has what was left out; both are of the same file."""
+    version, size = block.version, block.version.size_bytes
+    is_end = block.end >= each.end
+    if each.is_gone:
+        is_same = each.version[1:] == (size, version.mtime_ns, version.etag) and each.file_id == version.file_id
+    else:
+        # A mended file may be shorter than the damaged one.
+        is_same, is_end = True, is_end or block.end == size
+    return is_same and block.start <= each.start and is_end
+
+
+def _mentions(value: Any, urls: set[str]) -> bool:
+    """Whether JSON values hold one of these URLs, or the last part of one."""
+    names = {name_of(url) for url in urls}
+    return any(name in text for text in _texts(value) for name in names)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for each in value:
+            yield from _texts(each)
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _texts(each)
