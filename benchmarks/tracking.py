@@ -100,11 +100,11 @@ def track(directory: Path, entries: int, order: str, first: int) -> dict[str, An
         begin = time.perf_counter()
         ends.begin_window(ends.window_id + 1)
         ends.add(index.record_all(paths, *columns, 1_700_000_000_000, [0] * len(taken)))
-        ends.note_snapshot()
+        ends.reports.note_snapshot(ends.window_id)
         state = index.snapshot()
         while len(unread) > (0 if numbers.stop == last else WINDOWS_UNREAD):
             ends.report(ends.window_id - len(unread) + 1, [unread.popleft()])
-            ends.state()
+            ends.reports.state()
         windows_ms.append((time.perf_counter() - begin) * 1000)
     state = index.snapshot()
     index.close()

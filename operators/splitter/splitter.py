@@ -32,7 +32,7 @@ from operators.splitter.change_detection import ChangeDetector
 from operators.splitter.detection_rules import CompletenessRules, DetectionRules, OnChange
 from operators.splitter.explanation import InputExplanation
 from operators.splitter.index.file_index import FileIndex
-from operators.splitter.index.pending_fingerprints import FingerprintState
+from operators.splitter.index.report_log import FingerprintState
 from operators.splitter.index.taken_files import TakenFiles, TakenState
 from operators.splitter.renames.rename_detector import RenameDetector
 from operators.splitter.scan.clock import Clock
@@ -310,11 +310,11 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
 
     def event_state(self) -> FingerprintState:
         """Reported fingerprints that no snapshot may have yet."""
-        return self._taken.pending.state()
+        return self._taken.pending.reports.state()
 
     def restore_event_state(self, state: FingerprintState) -> None:
         """Take back what event_state() gave."""
-        self._taken.pending.restore(state)
+        self._taken.pending.reports.restore(state)
 
     def _started(self) -> ScanSource:
         # Not in setup: what was taken before is known only after restore.

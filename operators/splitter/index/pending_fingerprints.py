@@ -7,7 +7,6 @@ import os
 import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -31,23 +30,9 @@ from operators.splitter.index.entries import (
     newest,
     without,
 )
-from operators.splitter.index.file_index import FileIndex, LateEntries
+from operators.splitter.index.file_index import FileIndex
+from operators.splitter.index.report_log import ReportLog
 from operators.splitter.index.version_slots import PART
-
-
-@dataclass(frozen=True, slots=True)
-class FingerprintState:
-    """Fingerprints that readers reported, and that no durable snapshot of the index may have yet.
-
-    Attributes:
-        late: The completed entries, by report.
-    """
-
-    late: list[LateEntries] = field(default_factory=list)
-
-    def __len__(self) -> int:
-        """Number of reports; an empty state is nothing that an app could lose."""
-        return len(self.late)
 
 
 class _PendingWindow(NamedTuple):
@@ -102,7 +87,6 @@ class InFlightFiles:
 class PendingFingerprints:
     """Completes entries of the index when readers report what the files begin and end with.
 
-    Reports that came after the newest snapshot are kept here until a later one has them; see SourceEventListener.
     A fingerprint that is never reported is taken by a later scan. What is reported of a window that an earlier run
     planned belongs to entries that the index has.
 
@@ -113,24 +97,22 @@ class PendingFingerprints:
 
     Attributes:
         window_id: The window that is being emitted.
+        reports: What reports have completed, as long as no durable snapshot of the index has it.
     """
 
     def __init__(self, index: FileIndex, roots: Roots | None = None, max_late: int = 20_000) -> None:
         self._index = index
+        self.reports = ReportLog(index)
         self._roots = roots or Roots()
         self._max_late = max_late
         # A scan asks from its own thread.
         self._lock = threading.Lock()
         self.window_id = self._earlier_runs_window = 0
-        # Windows that a run has emitted ahead, and dropped, have given their ids to others: reports are counted.
-        self._reports = 0
-        self._snapshots: deque[tuple[int, int]] = deque()
         # By window, each sorted by path; entries of the newest window that came singly are encoded together.
         self._pending: deque[_PendingWindow] = deque()
         self._single: list[tuple[bytes, IndexEntry]] = []
         self._may_be_gone = False
         self._unfinished = self._late = NO_ENTRIES
-        self._reported: deque[LateEntries] = deque()
 
     def begin_window(self, window_id: int) -> None:
         """Entries that are added from now on belong to that window.
@@ -226,11 +208,6 @@ class PendingFingerprints:
             known = self._index.find(self._unfinished.column("path").to_pylist())
         return {path for path, entry in known.items() if is_gone(entry.fingerprint)}
 
-    def note_snapshot(self) -> int:
-        """Remember how many reports are in the snapshot of the window that is being emitted, and return that."""
-        self._snapshots.append((self.window_id, self._reports))
-        return self._reports
-
     def report(self, window_id: int, events: Sequence[FileFingerprints], parts: Sequence[ReadPart] = ()) -> None:
         """Complete the entries of the files that were read in a window; a call counts as one report.
 
@@ -239,8 +216,7 @@ class PendingFingerprints:
             events: What its tasks say of files that they have read to their ends, or left out.
             parts: How far they have read the others.
         """
-        self._forget_reports_before(window_id)
-        self._reports += 1
+        self.reports.begin(window_id)
         with self._lock:
             self._encode_singles()
             reported = self._with_first_marks(_entries_in(events, self._roots))
@@ -250,19 +226,7 @@ class PendingFingerprints:
                 completed = self._completed_by(reported, self._take_due(window_id))
             completed = merged([completed, self._parts_of(window_id, parts)])
             # Recorded under the lock: a scan that does not find them in flight finds them in the index.
-            if completed.num_rows:
-                self._reported.append(self._index.record_late(completed, self._reports))
-
-    def _forget_reports_before(self, window_id: int) -> None:
-        """Drop the reports that are in the snapshot of a window which is about to be committed.
-
-        Later runs restore this snapshot, or a newer one.
-        """
-        has = 0
-        while self._snapshots and self._snapshots[0][0] <= window_id:
-            has = self._snapshots.popleft()[1]
-        while self._reported and self._reported[0].report <= has:
-            self._reported.popleft()
+            self.reports.record(completed)
 
     def _with_first_marks(self, reported: pa.Table) -> pa.Table:
         """Reports, in which a version that was found gone before keeps its first mark.
@@ -339,17 +303,6 @@ class PendingFingerprints:
             if (completed := _completed(_with_content(entries), reported)[0]).num_rows
         ]
 
-    def state(self) -> FingerprintState:
-        """The reports that no durable snapshot of the index may have yet."""
-        return FingerprintState(list(self._reported))
-
-    def restore(self, state: FingerprintState) -> None:
-        """Take back what state() gave, after resume(): what the snapshot does not have."""
-        self._reported = deque(late for late in state.late if late.report > self._reports)
-        for late in self._reported:
-            self._index.restore_late(late)
-            self._reports = late.report
-
     def resume(self, window_id: int, reports: int, unfinished: Sequence[str]) -> None:
         """Continue after the windows that earlier runs planned; called when the index was restored.
 
@@ -359,8 +312,7 @@ class PendingFingerprints:
             unfinished: See end_window().
         """
         self._earlier_runs_window = window_id
-        self._reports = reports
-        self._snapshots.clear()
+        self.reports.resume(reports)
         paths = sorted(os.fsencode(self._roots.shorten(url)) for url in unfinished)
         self._unfinished = self._index.entries_of(binary_column(paths))
         self._may_be_gone = bool(paths)

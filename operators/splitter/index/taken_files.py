@@ -91,7 +91,7 @@ class TakenFiles:
         Raises:
             StorageError: The index cannot be written.
         """
-        reports = self.pending.note_snapshot()
+        reports = self.pending.reports.note_snapshot(self.pending.window_id)
         return TakenState(self.index.snapshot(), self._locations, self.pending.window_id, reports)
 
     def restore(self, state: TakenState, unfinished: Sequence[str]) -> None:

@@ -23,7 +23,8 @@ from operators.files.source_events import FileFingerprints
 from operators.splitter import change_detection
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex
-from operators.splitter.index.pending_fingerprints import FingerprintState, PendingFingerprints
+from operators.splitter.index.pending_fingerprints import PendingFingerprints
+from operators.splitter.index.report_log import FingerprintState
 from tests.memory import in_own_process, peak_bytes
 from tests.operators.splitter.driving import Driver, Follower, write
 from tests.properties.test_growing_files import append, read
@@ -210,19 +211,19 @@ def test_reports_that_a_later_snapshot_has_are_not_restored(tmp_path: Path, inde
     path = write(tmp_path / "a", b"1\n", mtime_s=1000)
     pending.begin_window(1)
     take(index, pending, path)
-    pending.note_snapshot()
+    pending.reports.note_snapshot(pending.window_id)
     pending.report(1, [report_of(path)])
-    kept = pending.state()
+    kept = pending.reports.state()
     for reports, is_held in ((0, False), (1, True), (2, True)):
         later = FileIndex()
         after = PendingFingerprints(later)
         after.resume(1, reports, [])
-        after.restore(kept)
+        after.reports.restore(kept)
         assert (known(later, path) is None) == is_held
     pending.begin_window(2)
-    assert pending.note_snapshot() == 1
+    assert pending.reports.note_snapshot(pending.window_id) == 1
     pending.report(2, [])
-    assert pending.state() == FingerprintState()
+    assert pending.reports.state() == FingerprintState()
 
 
 def test_windows_that_were_emitted_and_dropped_let_no_older_version_back(tmp_path: Path, index: FileIndex) -> None:
@@ -234,23 +235,23 @@ def test_windows_that_were_emitted_and_dropped_let_no_older_version_back(tmp_pat
     planned = index.snapshot()
     for window_id in (1, 2, 3, 4):
         stopped.begin_window(window_id)
-        stopped.note_snapshot()
+        stopped.reports.note_snapshot(stopped.window_id)
     stopped.report(1, [report_of(path)])
-    committed = stopped.state()
+    committed = stopped.reports.state()
     # The next run takes what was appended, and dies before it commits that.
     killed = PendingFingerprints(index)
     index.restore(planned)
     killed.resume(1, 0, [])
-    killed.restore(committed)
+    killed.reports.restore(committed)
     append(path, b"2\n")
     killed.begin_window(2)
     take(index, killed, path)
-    newer, reports = known(index, path), killed.note_snapshot()
+    newer, reports = known(index, path), killed.reports.note_snapshot(killed.window_id)
     planned = index.snapshot()
     last = PendingFingerprints(index)
     index.restore(planned)
     last.resume(2, reports, [])
-    last.restore(committed)
+    last.reports.restore(committed)
     assert newer is not None and newer.size_bytes == 4
     assert known(index, path) == newer
 
@@ -284,16 +285,16 @@ def test_reports_outlive_the_index_that_got_them(tmp_path: Path, count: int) -> 
     paths = [write(tmp_path / "in" / f"{number:04}") for number in range(count)]
     for path in paths:
         take(index, pending, path)
-    pending.note_snapshot()
+    pending.reports.note_snapshot(pending.window_id)
     state = index.snapshot()
     pending.report(1, [report_of(*paths)])
-    kept = pending.state()
+    kept = pending.reports.state()
     for _ in range(3):
         later = FileIndex(url)
         later.restore(state)
         after = PendingFingerprints(later)
         after.resume(1, 0, [])
-        after.restore(kept)
+        after.reports.restore(kept)
         names = [os.fsencode(path) for path in paths]
         assert later.view().look_up(names).fingerprint.tolist() == list(report_of(*paths).fingerprints)
         again = FileIndex(url)
