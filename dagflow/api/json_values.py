@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 
 def json_values(column: pa.Array) -> list[Any]:
@@ -16,7 +17,8 @@ def json_values(column: pa.Array) -> list[Any]:
     Numbers and booleans stand as such, decimals as text, which keeps all of their digits. Dates, times, timestamps
     and durations are in ISO 8601, to the nanosecond, and years have as many digits as they need; bytes are text if
     they are UTF-8, and otherwise an object with the one member base64. What is missing is null, and so are the
-    numbers that JSON does not have: infinities and NaN.
+    numbers that JSON does not have: infinities and NaN. A column with a time whose offset from UTC is no whole minute,
+    which ISO 8601 has no form for, is in UTC.
     """
     try:
         return _converted(column, is_far=False)
@@ -39,6 +41,8 @@ def readable_rows(arrow: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
 
 
 def _converted(column: pa.Array, is_far: bool) -> list[Any]:
+    if _has_seconds(column):
+        column = column.cast(_with_leaves(column.type, _in_utc))
     convert = _converter(column.type, is_far)
     kind = _python_type(column.type, is_far)
     values: list[Any] = (column if kind == column.type else column.cast(kind)).to_pylist()
@@ -53,21 +57,54 @@ def _python_type(kind: pa.DataType, is_far: bool) -> pa.DataType:
         is_far: Whether there are times before the year 1 or after 9999.
     """
     types = pa.types
+
+    def converted(kind: pa.DataType) -> pa.DataType:
+        if types.is_duration(kind):
+            return pa.int64() if kind.unit == "ns" else kind
+        if (types.is_timestamp(kind) or types.is_time64(kind)) and kind.unit == "ns":
+            return pa.string()
+        return pa.string() if is_far and (types.is_timestamp(kind) or types.is_date(kind)) else kind
+
+    return _with_leaves(kind, converted)
+
+
+def _with_leaves(kind: pa.DataType, converted: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """A type, in which other types stand for the ones that hold no others."""
+    types = pa.types
     if types.is_dictionary(kind):
-        plain = _python_type(kind.value_type, is_far)
+        plain = _with_leaves(kind.value_type, converted)
         return kind if plain == kind.value_type else plain
     if types.is_map(kind):
-        return pa.map_(_python_type(kind.key_type, is_far), _python_type(kind.item_type, is_far))
+        return pa.map_(_with_leaves(kind.key_type, converted), _with_leaves(kind.item_type, converted))
     if types.is_fixed_size_list(kind):
-        return pa.list_(_python_type(kind.value_type, is_far), kind.list_size)
+        return pa.list_(_with_leaves(kind.value_type, converted), kind.list_size)
     if types.is_list(kind) or types.is_large_list(kind):
-        return (pa.list_ if types.is_list(kind) else pa.large_list)(_python_type(kind.value_type, is_far))
+        return (pa.list_ if types.is_list(kind) else pa.large_list)(_with_leaves(kind.value_type, converted))
     if types.is_struct(kind):
-        return pa.struct([field.with_type(_python_type(field.type, is_far)) for field in kind])
-    if types.is_duration(kind):
-        return pa.int64() if kind.unit == "ns" else kind
-    has_nanoseconds = (types.is_timestamp(kind) or types.is_time64(kind)) and kind.unit == "ns"
-    return pa.string() if has_nanoseconds or (is_far and (types.is_timestamp(kind) or types.is_date(kind))) else kind
+        return pa.struct([field.with_type(_with_leaves(field.type, converted)) for field in kind])
+    return converted(kind)
+
+
+def _in_utc(kind: pa.DataType) -> pa.DataType:
+    return pa.timestamp(kind.unit, "UTC") if pa.types.is_timestamp(kind) and kind.tz else kind
+
+
+def _has_seconds(column: pa.Array) -> bool:
+    """Whether the offset of a time from UTC is no whole minute, as of most zones before 1930; see json_values()."""
+    types, kind = pa.types, column.type
+    if types.is_dictionary(kind):
+        return _has_seconds(column.dictionary)
+    if types.is_map(kind):
+        return _has_seconds(column.keys) or _has_seconds(column.items)
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        return _has_seconds(column.flatten())
+    if types.is_struct(kind):
+        return any(map(_has_seconds, column.flatten()))
+    if not types.is_timestamp(kind) or not kind.tz or _WHOLE_MINUTES.fullmatch(kind.tz):
+        return False
+    local, utc = (each.cast(pa.int64()) for each in (pc.local_timestamp(column), column))
+    offsets = pc.subtract(local, utc).drop_null().to_numpy()
+    return bool((offsets % (60 * _PER_SECOND[kind.unit])).any())
 
 
 def _converter(kind: pa.DataType, is_far: bool) -> Callable[[Any], Any] | None:
@@ -97,6 +134,11 @@ def _moment(value: str) -> str:
     text = _FRACTION.sub(lambda found: f".{found[1]:0<6}" if int(found[1]) else "", value.replace(" ", "T"))
     return f"{text[:-2]}:{text[-2:]}" if _OFFSET.search(text) else text
 
+
+_WHOLE_MINUTES = re.compile(r"UTC|[+-]\d\d:\d\d")
+"""A zone whose offset from UTC always is."""
+
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 _FRACTION = re.compile(r"\.(\d{1,6})(?!\d)")
 """A fraction of a second but for nanoseconds, which keep all their digits."""
