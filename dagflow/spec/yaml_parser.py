@@ -42,6 +42,9 @@ class _UnusableError(Exception):
         self.place = place
 
 
+_PERMISSIONS = "; check the permissions of the file and of the directories above it"
+
+
 def parse_file(path: str, environment: Environment, problems: Problems) -> Node | None:
     """Read a file that holds one YAML document.
 
@@ -58,7 +61,8 @@ def parse_file(path: str, environment: Environment, problems: Problems) -> Node 
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        problems.add(Place(path), f"the app cannot be read: {reason}{_app_nearby(path)}")
+        advice = _PERMISSIONS if isinstance(error, PermissionError) else _app_nearby(path)
+        problems.add(Place(path), f"the app cannot be read: {reason}{advice}")
         return None
     if len(data) > MAX_BYTES:
         problems.add(Place(path), f"the file is longer than {MAX_BYTES >> 20} MiB, which no app is")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,26 @@ def test_a_file_that_cannot_be_opened_is_a_problem(tmp_path: Path, name: str) ->
     problems = Problems()
     assert parse_file(f"{tmp_path}/{name}", Environment({}), problems) is None
     assert "the app cannot be read" in problems.found[0].message
+
+
+def test_a_file_that_may_not_be_read_is_not_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its name is right; its permissions are the problem."""
+    file = tmp_path / "a.yaml"
+    file.write_text("name: a")
+    file.chmod(0)
+    tmp_path.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    problems = Problems()
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        assert parse_file("a.yaml", Environment({}), problems) is None
+    finally:
+        os.seteuid(user)
+    assert problems.found[0].message == (
+        "the app cannot be read: Permission denied; check the permissions of the file and of the directories above it"
+    )
 
 
 def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
