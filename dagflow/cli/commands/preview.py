@@ -117,10 +117,10 @@ def _lines(found: Preview) -> Iterator[str]:
         yield f"refused: {_of(len(found.rejects), found.reject_count, 'record')}"
         for each in found.rejects:
             # Whole, on lines of its own: its end says most, and a table would cut it.
-            yield f"    {place(each.file, each.offset)}: {output.printable(each.reason)}"
+            yield f"    {output.on_one_line(place(each.file, each.offset))}: {output.printable(each.reason)}"
             yield f"        {table([Column('', '', [each.raw])], _MOST_BYTES)[0].strip()}"
     for left in found.left_out:
-        yield f"left out: {place(left.url)} [{left.start}, {left.end}): {left.reason}"
+        yield f"left out: {output.on_one_line(place(left.url))} [{left.start}, {left.end}): {left.reason}"
 
 
 def _what_arrived(found: Preview) -> str:

@@ -68,6 +68,10 @@ def test_what_is_refused_stands_below_the_records(folder: Path) -> None:
     ]
     why = "column 'n' (int64): 'one' is no whole number, in: one,3"
     assert out.endswith(f"refused: 1 record\n    in/a.txt:11: {why}\n        one,3\n")
+    # A new line in a name stays within its line.
+    (folder / "in" / "a.txt").rename(folder / "in" / "a\nb.txt")
+    assert f"\n    in/a\\nb.txt:11: {why}\n" in invoke("preview", "app.yaml", "--at", "reader.messages")[1]
+    (folder / "in" / "a\nb.txt").rename(folder / "in" / "a.txt")
     # The end of a long reason says what there is instead.
     (folder / "in" / "a.txt").write_text("a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p\n")
     found = ", ".join("abcdefghijklmnop")
