@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import re
 from collections.abc import Mapping
 from typing import Any
+
+import pyarrow as pa
 
 RESCUED = "_rescued"
 """The column for values that have no place in others: JSON of name and value, with file and offset."""
@@ -30,13 +33,36 @@ def rescued_text(values: Mapping[str, Any], file: str | None, offset: int | None
     """
     named = {f"_{name}" if _LIKE_A_PLACE.fullmatch(name) else name: value for name, value in values.items()}
     place = {FILE: file, OFFSET: offset}
-    return json.dumps({**json.loads(before or "{}"), **named, **place}, ensure_ascii=False, default=_as_text)
+    return json.dumps({**_members_in(before or "{}"), **named, **place}, ensure_ascii=False, default=_as_text)
 
 
 def rescued_values(text: str) -> dict[str, Any]:
     """The values by name that a text of rescued_text() holds, as JSON has them."""
-    named = {name: value for name, value in json.loads(text).items() if name not in (FILE, OFFSET)}
+    named = {name: value for name, value in _members_in(text).items() if name not in (FILE, OFFSET)}
     return {name[1:] if _LIKE_A_PLACE.fullmatch(name) else name: value for name, value in named.items()}
+
+
+def require_text_of_rescued(schema: pa.Schema) -> None:
+    """Refuse a column that is called as the one of rescued values and holds something else.
+
+    Raises:
+        ValueError: There is one.
+    """
+    kinds = [field.type for field in schema if field.name == RESCUED]
+    for kind in kinds:
+        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_null(kind)):
+            raise ValueError(
+                f"column '{RESCUED}' is {kind}, and a table has rescued values as text in the column of that name; "
+                f"rename it, as with Select: {{rename: {{{RESCUED}: ...}}}}"
+            )
+
+
+def _members_in(text: str) -> dict[str, Any]:
+    """The members of a text; a text of other origin, in a column that is called `_rescued` too, is a value itself."""
+    with contextlib.suppress(ValueError):
+        if isinstance(found := json.loads(text), dict):
+            return found
+    return {RESCUED: text}
 
 
 def _as_text(value: Any) -> str:

@@ -181,6 +181,7 @@ FOLLOWED = {
     "let the method return": "engine/test_driver_watch.py::"
     "test_a_window_that_never_ends_is_refused_before_it_fills_the_memory",
     "put a Parse before this operator": AGAIN,
+    "rename it, as with Select": AGAIN,
     "say file_name: part": AGAIN,
     "say format: json_lines": f"{REMEDIES}test_a_writer_of_raw_records_goes_on_in_another_format",
     "say format: whole_file": "operators/sink/test_merger.py::test_a_merger_of_lines_goes_on_with_whole_files",

@@ -25,7 +25,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted, relocated
 from dagflow.storage.pending import PendingFile
 from operators.required_columns import require_names
-from operators.rescued_values import RESCUED, rescued_text, rescued_values
+from operators.rescued_values import RESCUED, require_text_of_rescued, rescued_text, rescued_values
 from operators.sink.file_sink import numbered_names, require_own
 from operators.sink.tables.base import Table, TableShape
 from operators.sink.tables.delta_table import DeltaTable
@@ -173,6 +173,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
             ValueError: One is of a type that does not fit.
         """
         self._require_keys(arriving.with_names(self.upsert_by))
+        require_text_of_rescued(arriving.schema)
         if self._shape is None or arriving.others is not None:
             return
         names = [field.column for field in self._shape.partition_by]
@@ -248,6 +249,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
         """Append the records of one batch."""
         if len(batch):
             self._require_keys(batch.to_arrow().schema)
+            require_text_of_rescued(batch.to_arrow().schema)
             rows, rescued = self._columns.fit(self._with_metadata(batch), lambda row: self._place(batch, row))
             if self.on_type_change == "fail":
                 self._refuse_rescued(rows)

@@ -25,6 +25,9 @@ from operators.rescued_values import RESCUED, rescued_text
 _MOST_DIGITS = 600
 """Python may refuse to read an int of more digits."""
 
+_NOTHING = ColumnType("null", pa.null())
+"""Of a member without any value: it has no type that would stand against one in another batch."""
+
 _EXACT = 1 << 53
 """Whole numbers below this have a double of their own, which is no other one rounded."""
 
@@ -64,6 +67,8 @@ class FoundMembers:
             return None
         if table.num_rows != len(batch) or not table.num_columns or any(map(_has_no_file_type, schema.types)):
             return None
+        if RESCUED in schema.names:  # such a member is no column, see _types_of()
+            return None
         if not is_sound(table):
             return None
         arrays = [column.combine_chunks() for column in table.columns]
@@ -96,9 +101,12 @@ class FoundMembers:
                 if isinstance(value, str) and not isinstance(value, Number) and value in self._words:
                     continue
                 try:
-                    values[name][row] = value_as(value, types[name], is_exact=True)
+                    found = value_as(value, types.get(name, _NOTHING), is_exact=True)
                 except ValueError:
                     rescued.setdefault(row, {})[name] = _plain_value(value)
+                    continue
+                if found is not None:
+                    values[name][row] = found
         arrays = [pa.array(own, types[name].arrow) for name, own in values.items()]
         names = list(values)
         if rescued or not names:
@@ -113,10 +121,13 @@ class FoundMembers:
         return Parsed(raw, pa.RecordBatch.from_arrays(arrays, names))
 
     def _types_of(self, objects: list[Object]) -> dict[str, ColumnType]:
-        """The type of each member: that of most of its values, of equals the first."""
+        """The type of each member: that of most of its values, of equals the first.
+
+        A member that is called as the column of rescued values has none.
+        """
         shapes: dict[str, dict[str, tuple[int, Shape]]] = {}
         for members in objects:
-            for name, value in members:
+            for name, value in ((name, value) for name, value in members if name != RESCUED):
                 own = shapes.setdefault(name, {})
                 if (shape := shape_of(value, self._words)) is not None:
                     count, before = own.get(_kind(shape), (0, None))
@@ -126,10 +137,8 @@ class FoundMembers:
             counted = [(count, _with_members(shape)) for count, shape in _joined_numbers(own)]
             found = [each for each in counted if each[1] is not None]
             most[name] = max(found, key=lambda each: each[0], default=(0, None))[1]
-        # A member without any value has no type that would stand against one in another batch.
-        nothing = ColumnType("null", pa.null())
         known = types_of({name: shape for name, shape in most.items() if shape is not None})
-        return {name: known.get(name, nothing) for name in most}
+        return {name: known.get(name, _NOTHING) for name in most}
 
 
 def _has_no_file_type(kind: pa.DataType) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import importlib.util
 import itertools
+import json
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -342,6 +343,23 @@ def test_records_without_a_source_have_no_file_and_offset(tmp_path: Path) -> Non
     """An operator upstream made them; their window is known all the same."""
     found = write(tmp_path, columns(n=[1]), metadata_columns=["file", "offset", "window"])
     assert found.to_pylist() == [{"n": 1, "_dagflow_file": None, "_dagflow_offset": None, "_dagflow_window": 1}]
+
+
+@pytest.mark.parametrize("text", ["x", "5", "[1]", "{"])
+def test_a_text_of_other_origin_in_the_rescued_is_kept(tmp_path: Path, text: str) -> None:
+    """As a value of that name, beside what the writer rescues; a column of another type is refused."""
+    given = [
+        columns(n=pa.array([1])),
+        columns(n=pa.array([2]), _rescued=pa.array([text])),
+        columns(n=pa.array(["y"]), _rescued=pa.array([text])),
+    ]
+    found = write(tmp_path / "a", *given)
+    assert {row["n"]: row["_rescued"] for row in found.to_pylist() if row["n"]} == {1: None, 2: text}
+    (rescued,) = (row["_rescued"] for row in found.to_pylist() if row["n"] is None)
+    values = json.loads(rescued)
+    assert (values["n"], values["_rescued"]) == ("y", text)
+    with pytest.raises(DagflowError, match=r"column '_rescued' is int64, .* as text .*; rename it"):
+        write(tmp_path / "b", columns(_rescued=pa.array([5])))
 
 
 def test_a_new_column_stops_the_run_before_its_window_is_committed(tmp_path: Path) -> None:
