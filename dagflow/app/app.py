@@ -18,7 +18,7 @@ from dagflow.app.run_result import RunResult
 from dagflow.app.watching import run_watched
 from dagflow.engine.limited_run import limited_run
 from dagflow.engine.preview import DEFAULT_RECORDS, Preview, PreviewOptions, preview
-from dagflow.engine.run import RunOptions
+from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import AppError, PlanError, Problem, SpecError
 from dagflow.plan.load import logical_plan
 from dagflow.plan.logical import LogicalPlan

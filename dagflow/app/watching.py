@@ -11,8 +11,8 @@ from dagflow.cli.display import Display
 from dagflow.cli.progress import display_for, logging_to
 from dagflow.cli.render import progress_line
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
-from dagflow.engine.run import RunOptions
 from dagflow.engine.run import run as engine_run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import RunSnapshot

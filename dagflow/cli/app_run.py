@@ -22,8 +22,8 @@ from dagflow.cli.run_log import RunLog, attached, open_run_log
 from dagflow.cli.shared_options import LogFormat, Redact, Settings
 from dagflow.cli.signals import on_driver_thread, stop_on_signals
 from dagflow.engine.limited_run import limited_run
-from dagflow.engine.run import RunOptions
 from dagflow.engine.run import run as engine_run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import (
     DagflowError,

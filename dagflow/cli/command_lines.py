@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from dagflow.engine.run import RunOptions
+from dagflow.engine.run_setup import RunOptions
 from dagflow.runtime.cores import usable_cores
 from dagflow.spec.shown_text import shown_value
 from dagflow.storage.location import redacted

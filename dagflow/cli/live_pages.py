@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from dagflow.engine.driver import Observer
 from dagflow.engine.live_run import app_url_of
-from dagflow.engine.run import RunOptions
+from dagflow.engine.run_setup import RunOptions
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.reading import LiveSource
 from dagflow.report.snapshot import RunSnapshot

@@ -6,22 +6,21 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from dagflow.engine.file_changes import ReprocessedWindow
-from dagflow.engine.live_run import live_run
 from dagflow.engine.placed_app import PlacedApp
-from dagflow.engine.preparation import prepare
-from dagflow.engine.recovery import finish_reprocess, pending_files_swept
+from dagflow.engine.recovery import pending_files_swept
 from dagflow.engine.replayed_groups import ReplayedWindows, with_their_groups
 from dagflow.engine.reprocessor import Reprocessor
-from dagflow.engine.run import (
+from dagflow.engine.run_setup import (
     RunOptions,
     RuntimeFactory,
     SilentObserver,
     gate_of,
-    lazy_runtime,
+    open_journal,
+    open_run,
     require_startable,
-    stall_limits,
 )
 from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.stop_request import StopRequest
@@ -29,10 +28,9 @@ from dagflow.errors import JournalError, MissingJournalError
 from dagflow.execution.program import Program
 from dagflow.journal.journal import Journal
 from dagflow.journal.reader import read_state
-from dagflow.journal.retention import JournalRetention, find_window
+from dagflow.journal.retention import find_window
 from dagflow.journal.state import JournalState
 from dagflow.plan.logical import LogicalPlan
-from dagflow.spec.spark_master import SparkMaster
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, join, moved_with, redacted
 from dagflow.storage.objects import ObjectStore
@@ -72,12 +70,6 @@ def _require_same_locations(outputs: Iterable[str], journal: Journal) -> None:
                 url="journal",
                 hint=f"run it in {was}, or let the app name its output by an absolute path",
             )
-
-
-def _open_journal(app: LogicalPlan, store: ObjectStore) -> Journal:
-    located = {name: absolute(url) for name, url in app.attributes.roots.items()}
-    retention = JournalRetention(kept_windows=app.attributes.retain_windows)
-    return Journal.open(store, app=app.name, retention=retention, roots=located)
 
 
 def _require_known(store: ObjectStore, windows: Iterable[int]) -> None:
@@ -136,21 +128,18 @@ def reprocess(
     stop = stop or StopRequest()
     gate = gate_of(storage.objects(checkpoint), replace(options, checkpoint=checkpoint), notice, stop)
     _require_known(gate.store, windows)
-    with live_run(app, gate, "replay") as live, contextlib.closing(_open_journal(app, gate.store)) as journal:
-        live.holds(journal.epoch)
-        live.says("running")
+    with open_run(app, options, gate, "replay", partial(open_journal, app)) as opened:
+        journal, watch = opened.journal, opened.watch
+        opened.live.says("running")
         placed = PlacedApp.of(app, storage)
         chosen = _chosen(journal, windows, notice)
-        finish_reprocess(journal, storage, placed.operators, chosen.all)
-        locations = prepare(app, journal, checkpoint, storage)
-        live.publishes(locations.outputs)
+        locations = opened.prepare(chosen.all)
         _require_same_locations(locations.outputs, journal)
         # Whatever durability the app asks for: a record of the journal says that these files are complete.
-        program = Program.of(app.name, placed.plan, placed.operators, storage, "power", stall_limits(app.attributes))
-        tasks = lazy_runtime(app, program, options, locations, stop, runtime)
-        parallelism = options.workers or SparkMaster.parse(options.master or app.attributes.master).parallelism
+        program = Program.of(app.name, placed.plan, placed.operators, storage, "power", watch.limits)
+        tasks = opened.lazy_runtime(program, locations, runtime)
         side_inputs = SideInputs(placed.operators, gate.store, storage, journal.epoch)
-        reprocessor = Reprocessor(journal, placed, tasks.get, stop, parallelism, side_inputs)
+        reprocessor = Reprocessor(journal, placed, tasks.get, stop, opened.parallelism, side_inputs, watch)
         with pending_files_swept(locations.outputs, journal, storage):
             try:
                 changed = reprocessor.reprocess(chosen)

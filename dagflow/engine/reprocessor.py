@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from dagflow.api.context import Skipped, VersionKey
 from dagflow.api.transactions import targets_of
 from dagflow.engine.control_graph import waits_for_results
+from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.file_changes import ReprocessedWindow, file_changes
 from dagflow.engine.gone_versions import as_left_out_before, gone_before_replay
 from dagflow.engine.operator_state import is_stateful
@@ -130,6 +131,7 @@ class Reprocessor:
         stop: Asks to end early.
         parallelism: Tasks that run at the same time.
         side_inputs: Gives the side inputs, as they are now.
+        watch: Tells where the driver stands still.
 
     Raises:
         JournalError: The app cannot reprocess, because what it publishes depends on more than a window's blocks.
@@ -143,6 +145,7 @@ class Reprocessor:
         stop: StopRequest,
         parallelism: int,
         side_inputs: SideInputs,
+        watch: DriverWatch,
     ) -> None:
         obstacle = why_not_reprocessed(app)
         if obstacle is not None:
@@ -153,6 +156,7 @@ class Reprocessor:
         self._runtime = runtime
         self._stop = stop
         self._side_inputs = side_inputs
+        self._watch = watch
         self._codec = WindowCodec(app.plan, app.operators, pending_tag(journal.state.app_uuid, journal.epoch))
         self._counts = Scaling(app.plan, app.deciders, parallelism).counts
         self._operators = app.operators
@@ -185,8 +189,9 @@ class Reprocessor:
         except DagflowError:
             discard_all(self._storage, [file for rerun in reruns for file in rerun.made])
             raise
-        self._journal.append(*events)
-        finish_reprocess(self._journal, self._storage, self._operators)
+        with self._watch.doing("the commit of the replay"):
+            self._journal.append(*events)
+            finish_reprocess(self._journal, self._storage, self._operators)
         return [
             ReprocessedWindow(rerun.intent.window_id, tuple(file_changes(rerun.published.files, rerun.intent.files)))
             for rerun in reruns

@@ -5,34 +5,41 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from dagflow.api.context import WindowBudget
 from dagflow.engine.app_change_notice import change_notices
 from dagflow.engine.control_graph import ControlGraph, index_operators
 from dagflow.engine.driver import Driver, Observer, RunControls
-from dagflow.engine.driver_memory import limited_memory, memory_for_tasks
 from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.gone_versions import GoneVersions
 from dagflow.engine.held_results import HeldResults
 from dagflow.engine.input_count import InputCount
-from dagflow.engine.live_run import LiveRun, app_url_of, live_run
+from dagflow.engine.live_run import app_url_of
 from dagflow.engine.operator_state import OperatorStates, directory_of_state
 from dagflow.engine.placed_app import PlacedApp
-from dagflow.engine.preparation import dataset_places, prepare
-from dagflow.engine.recovery import finish_reprocess, pending_files_swept
+from dagflow.engine.preparation import dataset_places
+from dagflow.engine.recovery import pending_files_swept
 from dagflow.engine.reject_replay import RejectReplay
 from dagflow.engine.repeatable import require_repeatable
-from dagflow.engine.run_gate import RunGate
+from dagflow.engine.run_setup import (
+    OpenRun,
+    RunOptions,
+    RuntimeFactory,
+    SilentObserver,
+    gate_of,
+    open_journal,
+    open_run,
+    require_startable,
+)
 from dagflow.engine.scan_requests import ScanRequests
 from dagflow.engine.segments import SegmentStore
 from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.signing import pickles_state
-from dagflow.engine.spark_start import SparkStart
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_codec import WindowCodec
 from dagflow.engine.window_committer import WindowCommitter
@@ -44,85 +51,21 @@ from dagflow.execution.forked import end_if_forked
 from dagflow.execution.operator_output import captured, named_records
 from dagflow.execution.output_limit import OperatorOutput
 from dagflow.execution.program import Program
-from dagflow.execution.record_limit import RecordLimit
-from dagflow.execution.stalls import StallLimits
 from dagflow.execution.task_outputs import TaskOutputs
 from dagflow.execution.teardown import torn_down
 from dagflow.journal.journal import Journal
-from dagflow.journal.retention import JournalRetention
 from dagflow.journal.start_over import set_aside
 from dagflow.plan.accumulators import following_notices, require_ends, wants_to_follow
 from dagflow.plan.groups import holder_of
 from dagflow.plan.logical import LogicalPlan
-from dagflow.report.open_rejects import RejectChoice
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.report.statistics import RunStatistics
-from dagflow.runtime.base import LazyRuntime, Runtime
-from dagflow.runtime.local import start_local
-from dagflow.runtime.probe import RunLocations
-from dagflow.runtime.scratch import sweep
-from dagflow.runtime.spark_process import SparkProcess, spark_log
-from dagflow.runtime.start_checks import require_no_context
-from dagflow.runtime.task_server import TaskServer
-from dagflow.spec.app_spec import Attributes
+from dagflow.runtime.base import LazyRuntime
 from dagflow.spec.shown_text import text_to_keep
-from dagflow.spec.spark_master import SparkMaster
-from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute
 from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import HeldFile, pending_tag
-from dagflow.telemetry.run_signals import MetricsAddress, RunSignals
-
-RuntimeFactory = Callable[[Program], Runtime]
-
-
-@dataclass(frozen=True, slots=True)
-class RunOptions:
-    """What a run is given beside its app: choices, and processes that were started for it.
-
-    Attributes:
-        checkpoint: URL of the checkpoint, or None for the app's own.
-        master: Spark master, or None for the app's own.
-        conf: Spark settings that take precedence over the app's.
-        follow: Whether to keep watching for new input.
-        fresh: Whether to set the old journal aside, and remove the files that it published.
-        replay_command: The command line that runs windows again with what this run was given, up to their ids.
-        take_over: Whether to replace a run that is at work on the checkpoint.
-        workers: How many processes of this machine run the tasks, in place of Spark; 1 for this process alone. None
-            for Spark.
-        limit: Ends the reading early, with one worker; None for all input. See limited_run.
-        rejects: Which refused records are read again, in place of new input; None for new input.
-        server: The process that forks those of tasks, where it was started ahead; None for a new one.
-        metrics: Where the run serves its metrics; None for nowhere.
-        java: Spark's Java process, where it was started ahead; None for a new one, when it is needed.
-        owns_process: Whether the process does nothing beside the run, so that what any thread prints while an operator
-            is at work in it is that operator's.
-    """
-
-    checkpoint: str | None = None
-    master: str | None = None
-    conf: Mapping[str, str] = field(default_factory=dict)
-    follow: bool = False
-    fresh: bool = False
-    replay_command: str = "dagflow replay CHECKPOINT"
-    take_over: bool = False
-    workers: int | None = None
-    server: TaskServer | None = None
-    java: SparkProcess | None = None
-    limit: RecordLimit | None = None
-    rejects: RejectChoice | None = None
-    metrics: MetricsAddress | None = None
-    owns_process: bool = False
-
-
-class SilentObserver:
-    """An observer that ignores everything."""
-
-    def progress(self, snapshot: RunSnapshot) -> None:
-        """Ignore."""
-
-    def notice(self, text: str) -> None:
-        """Ignore."""
+from dagflow.telemetry.run_signals import RunSignals
 
 
 class _RunServices:
@@ -169,7 +112,7 @@ class _RunServices:
 
 def run(
     app: LogicalPlan,
-    options: RunOptions = RunOptions(),
+    options: RunOptions = RunOptions(),  # noqa: B008  # frozen
     observer: Observer | None = None,
     stop: StopRequest | None = None,
     runtime: RuntimeFactory | None = None,
@@ -195,38 +138,35 @@ def run(
     require_startable(options, runtime)
     storage = app.attributes.storage_context()
     follows = _follows(app, options)
-    sweep()  # a run that finds nothing to do, and does not start Spark, removes what killed ones have left as well
     observer, stop = observer or SilentObserver(), stop or StopRequest()
     gate = gate_of(storage.objects(checkpoint), options, observer.notice, stop)
-    watch = DriverWatch(stall_limits(app.attributes))
     with (
-        memory_for_tasks() if options.workers == 1 else limited_memory(),
-        watch,
-        live_run(app, gate, "run" if options.rejects is None else "replay") as live,
-        contextlib.closing(_open_journal(app, storage, checkpoint, fresh=options.fresh)) as journal,
-        _signals(app, options, journal, observer.notice, follows=follows) as signals,
+        open_run(
+            app, options, gate, "run" if options.rejects is None else "replay", partial(_journal, app, options)
+        ) as opened,
+        _signals(opened, observer.notice, follows=follows) as signals,
     ):
-        live.asks(watch.stalls)
-        live.holds(journal.epoch)
         placed = PlacedApp.of(app, storage)
-        locations = _prepared(app, journal, checkpoint, storage, live, watch)
+        locations = opened.prepare()
         controls = RunControls(
             observer=observer,
             stop=stop,
-            live=live,
-            scan_requests=ScanRequests(storage.objects(checkpoint)),
+            live=opened.live,
+            scan_requests=ScanRequests(gate.store),
             signals=signals,
             follow_millis=app.attributes.window_millis if follows else None,
-            watch=watch,
+            watch=opened.watch,
             reads_all=not options.rejects and options.limit is None,
             limit=options.limit,
         )
         for notice in following_notices(app) if follows else ():
             controls.observer.notice(notice)
-        with pending_files_swept(locations.outputs, journal, storage):
-            program = replace(_program(app, placed, watch.limits), records=options.limit)
-            tasks = lazy_runtime(app, program, options, locations, stop, runtime, controls)
-            return _drive(placed, options, journal, checkpoint, controls, tasks)
+        with pending_files_swept(locations.outputs, opened.journal, storage):
+            durability = app.attributes.durability
+            program = Program.of(app.name, placed.plan, placed.operators, storage, durability, opened.watch.limits)
+            program = replace(program, records=options.limit)
+            tasks = opened.lazy_runtime(program, locations, runtime, observer)
+            return _drive(placed, opened, controls, tasks)
 
 
 def _follows(app: LogicalPlan, options: RunOptions) -> bool:
@@ -241,79 +181,37 @@ def _follows(app: LogicalPlan, options: RunOptions) -> bool:
     return follows
 
 
-def _prepared(
-    app: LogicalPlan, journal: Journal, checkpoint: str, storage: StorageContext, live: LiveRun, watch: DriverWatch
-) -> RunLocations:
-    finish_reprocess(journal, storage, app.instances)
-    with watch.doing("the preparation of the run"):
-        locations = prepare(app, journal, checkpoint, storage)
-    live.publishes(locations.outputs)
-    return locations
-
-
-def _program(app: LogicalPlan, placed: PlacedApp, limits: StallLimits) -> Program:
-    return Program.of(app.name, placed.plan, placed.operators, placed.storage, app.attributes.durability, limits)
-
-
-def stall_limits(attributes: Attributes) -> StallLimits:
-    """How long work may stand still, as an app says."""
-    return StallLimits(attributes.stall_warning_millis / 1000, (attributes.task_timeout_millis or 0) / 1000)
-
-
-def _signals(
-    app: LogicalPlan, options: RunOptions, journal: Journal, notice: Callable[[str], None], *, follows: bool
-) -> RunSignals:
+def _signals(opened: OpenRun, notice: Callable[[str], None], *, follows: bool) -> RunSignals:
     return RunSignals(
-        app,
-        journal.url,
-        app.attributes.storage_context(),
-        journal.state,
+        opened.app,
+        opened.journal.url,
+        opened.storage,
+        opened.journal.state,
         follows=follows,
-        address=options.metrics,
-        places=lambda: dataset_places(app),
+        address=opened.options.metrics,
+        places=lambda: dataset_places(opened.app),
         notice=notice,
     )
 
 
-def gate_of(store: ObjectStore, options: RunOptions, notice: Callable[[str], None], stop: StopRequest) -> RunGate:
-    """What lets a run with these options onto its checkpoint."""
-    is_chosen = options.checkpoint is not None
-    return RunGate(store, notice, stop, is_chosen=is_chosen, take_over=options.take_over)
-
-
-def _open_journal(app: LogicalPlan, storage: StorageContext, checkpoint: str, *, fresh: bool) -> Journal:
-    store = storage.objects(checkpoint)
-    if fresh:
+def _journal(app: LogicalPlan, options: RunOptions, store: ObjectStore) -> Journal:
+    if options.fresh:
+        storage = app.attributes.storage_context()
         require_repeatable(PlacedApp.of(app, storage), store)
         for url in set_aside(store):
             with contextlib.suppress(MissingError):
                 storage.backend(url).files.remove(url)
-    journal = Journal.open(
-        store,
-        app=app.name,
-        retention=JournalRetention(kept_windows=app.attributes.retain_windows),
-        source=app_url_of(app),
-        text=text_to_keep(app_url_of(app)),
-        roots={name: absolute(url) for name, url in app.attributes.roots.items()},
-    )
+    journal = open_journal(app, store, source=app_url_of(app), text=text_to_keep(app_url_of(app)))
     if any(map(pickles_state, app.instances.values())):
         journal.require_key()
     return journal
 
 
-def _drive(
-    app: PlacedApp,
-    options: RunOptions,
-    journal: Journal,
-    checkpoint: str,
-    controls: RunControls,
-    runtime: LazyRuntime,
-) -> RunSnapshot:
+def _drive(app: PlacedApp, opened: OpenRun, controls: RunControls, runtime: LazyRuntime) -> RunSnapshot:
     """Put the parts of a driver together, give them the states that earlier runs left, and let it run."""
-    controls.live.asks(lambda: [*controls.watch.stalls(), *runtime.stalls()])
-    sizing = WindowSizing(options.workers or SparkMaster.parse(options.master or app.attributes.master).parallelism)
-    with contextlib.closing(runtime), _control_graph(app, journal, checkpoint, controls, sizing, runtime) as control:
-        store = app.storage.objects(checkpoint)
+    options, journal, store = opened.options, opened.journal, opened.gate.store
+    sizing = WindowSizing(opened.parallelism)
+    with contextlib.closing(runtime), _control_graph(app, journal, store.url, controls, sizing, runtime) as control:
         store.require_directory(store.url)
         segments = SegmentStore(store, journal.epoch)
         states = OperatorStates(app.plan, app.operators, segments)
@@ -391,51 +289,3 @@ def _control_graph(
         watch.watch_chain(chain)
     with torn_down(*graph.chains):
         yield graph
-
-
-def require_startable(options: RunOptions, runtime: RuntimeFactory | None) -> None:
-    """Refuse a run on Spark where Spark cannot start, before anything is planned.
-
-    Raises:
-        DagflowError: This process has a SparkContext.
-    """
-    if runtime is None and options.workers is None:
-        require_no_context()
-
-
-def lazy_runtime(
-    app: LogicalPlan,
-    program: Program,
-    options: RunOptions,
-    locations: RunLocations,
-    stop: StopRequest,
-    runtime: RuntimeFactory | None = None,
-    controls: RunControls | None = None,
-) -> LazyRuntime:
-    """The runtime of a program, which starts with the first window that has tasks.
-
-    Without a factory it is Spark, or this machine where the options say so. Where Spark's Java process was started
-    ahead, the rest of Spark starts now, in the background.
-    """
-    if runtime is not None:
-        return LazyRuntime(lambda: runtime(program))
-    if (workers := options.workers) is not None:
-        log = Path(".dagflow") / f"{app.name}.local.log"
-        return LazyRuntime(
-            lambda: start_local(program, workers, log, options.server), log=str(log) if workers > 1 else ""
-        )
-    master = options.master or app.attributes.master
-    conf = {**app.attributes.spark, **options.conf}
-    spark = SparkStart(app, program, master, conf, locations, stop, options.java)
-    if options.java is not None:
-        spark.begin()
-
-    def wait() -> Runtime:
-        if controls is None:
-            return spark.wait()
-        controls.observer.progress(RunSnapshot(app.name, waits_for=f"starting Java for Spark on {master}"))
-        with controls.watch.doing("the start of Spark"):
-            return spark.wait()
-
-    is_local = SparkMaster.parse(master).local_tasks is not None
-    return LazyRuntime(wait, spark.give_up, is_local_spark=is_local, log=str(spark_log(app.name)))

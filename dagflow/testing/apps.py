@@ -14,7 +14,8 @@ from typing import Any, Protocol, Self
 from dagflow.api.json_values import readable_rows
 from dagflow.api.transactions import targets_of
 from dagflow.engine.preparation import LocationCollector, prepare_operator
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import RunSnapshot

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.cli.command_lines import replay_command, resume_command
-from dagflow.engine.run import RunOptions
+from dagflow.engine.run_setup import RunOptions
 
 
 def test_the_command_repeats_what_was_typed_without_fresh() -> None:

@@ -14,7 +14,8 @@ from click.testing import CliRunner
 from dagflow.cli.commands.run import command
 from dagflow.cli.live_pages import live_pages
 from dagflow.cli.shared_options import Settings
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime

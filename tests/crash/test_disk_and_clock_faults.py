@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.engine.run import RuntimeFactory, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RuntimeFactory
 from dagflow.errors import DagflowError, JournalError, StorageError
 from dagflow.execution.messages import WindowJob
 from dagflow.plan.logical import LogicalPlan

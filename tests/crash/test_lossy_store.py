@@ -17,7 +17,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from dagflow.engine import target_access
 from dagflow.engine.reprocess import reprocess
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import JournalError, StorageError
 from dagflow.journal.reader import read_state
 from dagflow.plan.groups import grouped

@@ -14,7 +14,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 
 from dagflow.api.operator import Operator
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.execution.messages import WindowJob
 from dagflow.plan.groups import grouped
 from dagflow.plan.logical import LogicalPlan, OperatorNode

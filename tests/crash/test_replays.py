@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from dagflow.engine.reprocess import reprocess
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import StorageError
 from dagflow.journal.reader import read_state
 from dagflow.plan.load import load_app

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from dagflow import RecordBatch
 from dagflow.engine import target_access
 from dagflow.engine.reprocess import reprocess
-from dagflow.engine.run import RunOptions
+from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError, JournalError, ReplacedFilesGoneError, StorageError
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime

@@ -14,7 +14,8 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 import pytest
 
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from tests.cli.processes import dagflow_command

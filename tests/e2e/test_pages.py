@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
 from dagflow.storage.context import StorageContext

@@ -16,7 +16,8 @@ from pyiceberg.exceptions import NoSuchTableError
 
 from dagflow import Operator
 from dagflow.api.transactions import Target
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.plan.groups import grouped
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime

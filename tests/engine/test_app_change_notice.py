@@ -14,7 +14,8 @@ from deltalake import DeltaTable
 from dagflow.cli.commands import replay
 from dagflow.cli.shared_options import Settings
 from dagflow.engine.reprocess import reprocess
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import JournalError
 from dagflow.journal.reader import read_state
 from dagflow.plan.load import load_app

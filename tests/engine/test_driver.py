@@ -12,7 +12,8 @@ import pytest
 from dagflow import InputPort, Operator, OutputPort
 from dagflow.api.operator import PreScan, PreScanner
 from dagflow.engine import driver
-from dagflow.engine.run import RunOptions, RuntimeFactory, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions, RuntimeFactory
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_runner import WINDOWS_IN_FLIGHT
 from dagflow.errors import DagflowError, OperatorError, StorageError

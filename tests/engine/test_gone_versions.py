@@ -11,7 +11,8 @@ import pytest
 
 from dagflow.api.context import Skipped
 from dagflow.engine.gone_versions import GoneVersions, require_gone
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import StorageError
 from dagflow.execution.messages import TaskResult
 from dagflow.metrics.counters import Counters

@@ -18,7 +18,8 @@ from dagflow import Operator
 from dagflow.engine import held_results, segments
 from dagflow.engine.held_results import HeldResults, parts_to_merge
 from dagflow.engine.reprocess import reprocess
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.segments import SegmentStore
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, JournalError, OperatorError, PlanError

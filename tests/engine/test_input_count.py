@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from dagflow.engine.input_count import InputCount
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot, WholeInput
 from dagflow.runtime.inline import InlineRuntime

@@ -11,7 +11,8 @@ import pytest
 from deltalake import DeltaTable
 
 from dagflow.engine.limited_run import limited_run
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot

@@ -14,9 +14,12 @@ from pathlib import Path
 import pytest
 
 from dagflow import InputPort, Operator, OutputPort
+from dagflow.api.context import RunPreparation
 from dagflow.engine import driver, live_run
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.reprocess import reprocess
+from dagflow.engine.run import run
 from dagflow.engine.run_gate import RunGate
+from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, JournalError, LiveRunError, StorageError
 from dagflow.execution.messages import WindowJob
@@ -87,12 +90,12 @@ class Standing(Operator):
     @input.each
     def take(self, record: bytes) -> None:
         """Wait, and pass it on."""
-        wait_until(lambda: bool(self._told()))
-        self.output.emit(b"; ".join(each.encode() for each in self._told()))
+        wait_until(lambda: bool(self._stalls("in take()")))
+        self.output.emit(b"; ".join(each.encode() for each in self._stalls("in take()")))
 
-    def _told(self) -> tuple[str, ...]:
+    def _stalls(self, place: str) -> list[str]:
         driver = status(self.checkpoint, StorageContext.default()).driver
-        return () if driver is None else driver.stalls
+        return [] if driver is None else [each for each in driver.stalls if place in each]
 
 
 def test_status_names_what_stands_still(tmp_path: Path, quick: None) -> None:
@@ -105,6 +108,30 @@ def test_status_names_what_stands_still(tmp_path: Path, quick: None) -> None:
     driver = status(str(tmp_path / "journal"), StorageContext.default()).driver
     assert driver is not None
     assert driver.to_json()["stalls"] == list(driver.stalls) == []
+
+
+class StandingAtStart(Standing):
+    """Stands still before the first window as well, where it is asked to."""
+
+    is_asked: bool = False
+
+    def prepare(self, run: RunPreparation) -> None:
+        """Wait."""
+        if self.is_asked:
+            wait_until(lambda: bool(self._stalls("the preparation of the replay: no progress")))
+
+
+def test_status_names_what_stands_still_in_a_replay(tmp_path: Path, quick: None) -> None:
+    """Both the driver, before the windows run again, and their tasks."""
+    middle = StandingAtStart(checkpoint=str(tmp_path / "journal"))
+    app = app_of(tmp_path, [b"a"], middle=middle)
+    app = replace(app, attributes=replace(app.attributes, stall_warning_millis=20))
+    run(app, runtime=InlineRuntime)
+    middle.is_asked = True
+    (file,) = (path for path in (tmp_path / "out").iterdir() if path.is_file())
+    file.write_text("")
+    reprocess(app, RunOptions(), [1], runtime=InlineRuntime)
+    assert re.match(r"window 1, operator 'middle' partition 0: no progress for \d s in take\(\)", file.read_text())
 
 
 def test_a_run_that_follows_says_that_it_waits_and_stops(tmp_path: Path, quick: None) -> None:

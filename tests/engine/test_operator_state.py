@@ -19,7 +19,8 @@ from dagflow.api.keyed_state import Rescalable
 from dagflow.api.partitioning import ByName
 from dagflow.engine import operator_state as states
 from dagflow.engine import segments as segment_store
-from dagflow.engine.run import RunOptions, RuntimeFactory, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions, RuntimeFactory
 from dagflow.errors import DagflowError, JournalError, OperatorError, PlanError
 from dagflow.execution.messages import WindowJob
 from dagflow.journal.frames import encode

@@ -12,7 +12,7 @@ import pytest
 from dagflow.api.transactions import Target
 from dagflow.engine import target_access
 from dagflow.engine.reprocess import reprocess
-from dagflow.engine.run import RunOptions
+from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_repair import repair
 from dagflow.errors import DagflowError, FencedError, JournalError, LostOutputError, StorageError
 from dagflow.journal.reader import read_window

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.journal.journal import Journal
 from dagflow.journal.reader import read_state
 from dagflow.journal.retention import JournalRetention

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from dagflow.engine.reprocess import reprocess
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError, JournalError
 from dagflow.plan.load import load_app
 from dagflow.report.manifest import tracked_files, window_manifest

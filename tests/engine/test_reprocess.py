@@ -14,7 +14,8 @@ import pytest
 
 from dagflow.engine.file_changes import ReprocessedWindow
 from dagflow.engine.reprocess import app_file, reprocess
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import (
     DagflowError,

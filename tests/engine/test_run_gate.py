@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
 from dagflow.engine.run_gate import RunGate
+from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_repair import repair
 from dagflow.errors import JournalError, LiveRunError, RunStoppedError

@@ -9,7 +9,8 @@ import pytest
 
 from dagflow import InputPort, Operator, OutputPort
 from dagflow.engine.reprocess import reprocess
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_runner import WINDOWS_IN_FLIGHT
 from dagflow.errors import OperatorError
 from dagflow.execution.messages import WindowJob

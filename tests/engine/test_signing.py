@@ -13,7 +13,8 @@ from click.testing import CliRunner
 
 from dagflow.cli.main import command_line
 from dagflow.engine.live_run import live_run
-from dagflow.engine.run import RunOptions, gate_of, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions, gate_of
 from dagflow.engine.signing import sign
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, JournalError, LiveRunError

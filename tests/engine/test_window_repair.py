@@ -12,7 +12,8 @@ from click.testing import CliRunner
 
 from dagflow.cli.main import command_line
 from dagflow.engine import segments
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_repair import repair
 from dagflow.errors import DagflowError, JournalError, LostOutputError, MissingError, StorageError
 from dagflow.journal.reader import read_state

@@ -20,7 +20,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow import Operator, OperatorContext
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import JournalError, OperatorError
 from dagflow.execution.state_codec import StateCodec
 from dagflow.journal.frames import decode_all, encode

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from backports import zstd
 
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError
 from dagflow.execution.messages import WindowJob
 from dagflow.execution.program import Program

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import RecordBatch
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError
 from dagflow.execution.messages import WindowJob
 from dagflow.execution.program import Program

@@ -12,7 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from dagflow.cli.main import command_line
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError, MissingError
 from dagflow.plan.load import load_app
 from dagflow.report.manifest import tracked_files, window_manifest

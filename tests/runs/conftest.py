@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dagflow.engine import segments
-from dagflow.engine.run import RuntimeFactory
+from dagflow.engine.run_setup import RuntimeFactory
 from dagflow.runtime.inline import InlineRuntime
 from tests.runs.lab import Lab
 

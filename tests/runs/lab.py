@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from dagflow.engine.reprocess import reprocess
-from dagflow.engine.run import RunOptions, RuntimeFactory, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions, RuntimeFactory
 from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
 from dagflow.report.status import status

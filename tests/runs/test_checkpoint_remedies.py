@@ -17,7 +17,8 @@ from dagflow import InputPort, Operator, OutputPort
 from dagflow.api import keyed_state
 from dagflow.cli.main import command_line
 from dagflow.engine import publication
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.signing import sign
 from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app

@@ -11,7 +11,8 @@ import pytest
 from dagflow import InputPort, Operator, OutputPort
 from dagflow.api.context import OperatorContext
 from dagflow.api.partitioning import ByName
-from dagflow.engine.run import RuntimeFactory, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RuntimeFactory
 from dagflow.errors import DagflowError, OperatorError
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.spec.app_spec import KeyedPartition

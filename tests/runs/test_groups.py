@@ -15,7 +15,8 @@ from deltalake import DeltaTable
 from dagflow.api.transactions import Target
 from dagflow.engine import target_access
 from dagflow.engine.reprocess import reprocess
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_repair import repair
 from dagflow.errors import DagflowError, JournalError, LostOutputError

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.plan.load import load_app
 from dagflow.report.open_rejects import RejectChoice, grouped, open_rejects
 from dagflow.runtime.inline import InlineRuntime

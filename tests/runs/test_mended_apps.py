@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError, JournalError
 from dagflow.journal.reader import read_state
 from dagflow.journal.state import JournalState

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.engine import publication
-from dagflow.engine import reprocess as engine_reprocess
-from dagflow.engine import run as engine_run
+from dagflow.engine import publication, run_setup
 from dagflow.engine.reprocess import reprocess
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError, JournalError, StorageError
 from dagflow.journal.frames import decode_all
 from dagflow.journal.retention import JournalRetention
@@ -122,8 +121,7 @@ def test_no_place_below_a_root_is_in_the_journal(tmp_path: Path, monkeypatch: py
     The app's own text, which a fence keeps to show it, is as its author has written it.
     """
     fill(tmp_path)
-    for module in (engine_run, engine_reprocess):
-        monkeypatch.setattr(module, "JournalRetention", partial(JournalRetention, finished_windows=3, records=8))
+    monkeypatch.setattr(run_setup, "JournalRetention", partial(JournalRetention, finished_windows=3, records=8))
     run(app_at(tmp_path, **BEFORE), runtime=InlineRuntime)
     reprocess(app_at(tmp_path, **BEFORE), RunOptions(), [1], runtime=InlineRuntime)
     own = json.dumps((tmp_path / "app.yaml").read_text())[1:-1]

@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.plan.load import load_app
 from dagflow.report.manifest import PublishedFile, WindowManifest, manifests, tracked_files
 from dagflow.runtime.inline import InlineRuntime

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from dagflow.engine.reprocess import reprocess
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.open_rejects import RejectChoice, grouped, open_rejects, shown

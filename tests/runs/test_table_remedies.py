@@ -16,7 +16,8 @@ from deltalake.schema import PrimitiveType
 from pyiceberg.catalog.sql import SqlCatalog
 
 from dagflow.engine import target_access
-from dagflow.engine.run import RuntimeFactory, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RuntimeFactory
 from dagflow.execution.messages import WindowJob
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime

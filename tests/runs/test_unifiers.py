@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from dagflow import InputPort, Operator, OutputPort, RecordBatch
-from dagflow.engine.run import RuntimeFactory, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RuntimeFactory
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.unifiers import unified
 from operators.aggregate.count_by import CountBy

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import StorageError
 from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot

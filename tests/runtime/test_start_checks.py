@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from dagflow.engine.reprocess import reprocess
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError, StorageError
 from dagflow.runtime.spark_context import start_context
 from dagflow.runtime.start_checks import NEEDED_FILES, reason_in, require_space, unwritable_log

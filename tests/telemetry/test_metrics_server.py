@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from dagflow.engine.run import RunOptions, SilentObserver, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions, SilentObserver
 from dagflow.errors import DagflowError
 from dagflow.report.reading import CheckpointReading
 from dagflow.report.snapshot import RunSnapshot

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext

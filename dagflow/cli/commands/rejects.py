@@ -31,8 +31,8 @@ from dagflow.cli.signals import on_driver_thread, stop_requested_by_signals
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.reprocess import app_file
 from dagflow.engine.reprocessor import why_not_reprocessed
-from dagflow.engine.run import RunOptions
 from dagflow.engine.run import run as engine_run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import JournalError, RunStoppedError
 from dagflow.journal.reader import read_state
 from dagflow.plan.description import describe

@@ -24,7 +24,7 @@ from dagflow.cli.shared_options import (
 from dagflow.cli.signals import on_driver_thread, stop_requested_by_signals
 from dagflow.engine.file_changes import ReprocessedWindow
 from dagflow.engine.reprocess import app_file, reprocess
-from dagflow.engine.run import RunOptions
+from dagflow.engine.run_setup import RunOptions
 from dagflow.report.manifest import matching_windows, unmatched
 from dagflow.spec.problems import quoted
 from dagflow.storage.context import StorageContext

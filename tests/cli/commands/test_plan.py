@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from dagflow.api.partitioning import BacklogStats, PartitionPolicy
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.plan.load import load_app
 from dagflow.plan.render.explain import FORMATS
 from dagflow.runtime.inline import InlineRuntime

@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from dagflow.cli.main import command_line
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime

@@ -10,7 +10,8 @@ from click.testing import CliRunner
 from dagflow.cli.commands.replay import describe
 from dagflow.cli.main import command_line
 from dagflow.engine.file_changes import FileChange, ReprocessedWindow
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from tests.cli.commands.test_scan import APP

@@ -8,7 +8,8 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from dagflow.cli.main import command_line
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime

@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dagflow.api.records import RecordBatch
-from dagflow.engine.run import RuntimeFactory, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RuntimeFactory
 from dagflow.errors import AppError, DagflowError
 from dagflow.plan.load import check, load_app
 from dagflow.report.snapshot import RunSnapshot

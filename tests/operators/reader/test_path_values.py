@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import AppError, RecordError
 from dagflow.plan.load import load_app
 from dagflow.report.open_rejects import RejectChoice

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError, OperatorError, StorageError
 from dagflow.execution.messages import WindowJob
 from dagflow.execution.program import Program

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from dagflow.api.operator_log import OPERATOR_LOGGER
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import SourceChangedError
 from dagflow.runtime.inline import InlineRuntime
 from tests.operators.splitter.driving import write

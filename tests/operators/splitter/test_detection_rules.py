@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError, MissingError, SourceChangedError
 from dagflow.execution.messages import WindowJob
 from dagflow.execution.program import Program

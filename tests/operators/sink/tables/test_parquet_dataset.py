@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from dagflow.engine.reprocess import reprocess
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError, StorageError
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext

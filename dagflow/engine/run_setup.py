@@ -1,0 +1,256 @@
+"""Sets up what a run and a replay need alike: the checkpoint for themselves, its journal, a watch, and a runtime."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dagflow.engine.driver import Observer
+from dagflow.engine.driver_memory import limited_memory, memory_for_tasks
+from dagflow.engine.driver_watch import DriverWatch
+from dagflow.engine.live_run import LiveRun, live_run
+from dagflow.engine.preparation import prepare
+from dagflow.engine.recovery import finish_reprocess
+from dagflow.engine.run_gate import RunGate
+from dagflow.engine.spark_start import SparkStart
+from dagflow.engine.stop_request import StopRequest
+from dagflow.execution.program import Program
+from dagflow.execution.record_limit import RecordLimit
+from dagflow.execution.stalls import StallLimits
+from dagflow.journal.journal import Journal
+from dagflow.journal.retention import JournalRetention
+from dagflow.plan.logical import LogicalPlan
+from dagflow.report.open_rejects import RejectChoice
+from dagflow.report.snapshot import RunSnapshot
+from dagflow.runtime.base import LazyRuntime, Runtime
+from dagflow.runtime.local import start_local
+from dagflow.runtime.probe import RunLocations
+from dagflow.runtime.scratch import sweep
+from dagflow.runtime.spark_process import SparkProcess, spark_log
+from dagflow.runtime.start_checks import require_no_context
+from dagflow.runtime.task_server import TaskServer
+from dagflow.spec.app_spec import Attributes
+from dagflow.spec.spark_master import SparkMaster
+from dagflow.storage.context import StorageContext
+from dagflow.storage.location import absolute
+from dagflow.storage.objects import ObjectStore
+from dagflow.telemetry.run_signals import MetricsAddress
+
+RuntimeFactory = Callable[[Program], Runtime]
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """What a run is given beside its app: choices, and processes that were started for it.
+
+    Attributes:
+        checkpoint: URL of the checkpoint, or None for the app's own.
+        master: Spark master, or None for the app's own.
+        conf: Spark settings that take precedence over the app's.
+        follow: Whether to keep watching for new input.
+        fresh: Whether to set the old journal aside, and remove the files that it published.
+        replay_command: The command line that runs windows again with what this run was given, up to their ids.
+        take_over: Whether to replace a run that is at work on the checkpoint.
+        workers: How many processes of this machine run the tasks, in place of Spark; 1 for this process alone. None
+            for Spark.
+        limit: Ends the reading early, with one worker; None for all input. See limited_run.
+        rejects: Which refused records are read again, in place of new input; None for new input.
+        server: The process that forks those of tasks, where it was started ahead; None for a new one.
+        metrics: Where the run serves its metrics; None for nowhere.
+        java: Spark's Java process, where it was started ahead; None for a new one, when it is needed.
+        owns_process: Whether the process does nothing beside the run, so that what any thread prints while an operator
+            is at work in it is that operator's.
+    """
+
+    checkpoint: str | None = None
+    master: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    follow: bool = False
+    fresh: bool = False
+    replay_command: str = "dagflow replay CHECKPOINT"
+    take_over: bool = False
+    workers: int | None = None
+    server: TaskServer | None = None
+    java: SparkProcess | None = None
+    limit: RecordLimit | None = None
+    rejects: RejectChoice | None = None
+    metrics: MetricsAddress | None = None
+    owns_process: bool = False
+
+
+class SilentObserver:
+    """An observer that ignores everything."""
+
+    def progress(self, snapshot: RunSnapshot) -> None:
+        """Ignore."""
+
+    def notice(self, text: str) -> None:
+        """Ignore."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenRun:
+    """A run, or a replay, that has its checkpoint for itself.
+
+    Attributes:
+        app: The app that is run.
+        options: What the run is given beside the app.
+        command: "run" or "replay".
+        storage: Reaches the stores of the app.
+        gate: Has let the run onto its checkpoint.
+        live: Tells others what the run does.
+        journal: Open, with its epoch claimed.
+        watch: Tells where the driver stands still.
+    """
+
+    app: LogicalPlan
+    options: RunOptions
+    command: str
+    storage: StorageContext
+    gate: RunGate
+    live: LiveRun
+    journal: Journal
+    watch: DriverWatch
+
+    @property
+    def parallelism(self) -> int:
+        """How many tasks run at the same time, as far as is known before Spark starts."""
+        options = self.options
+        return options.workers or SparkMaster.parse(options.master or self.app.attributes.master).parallelism
+
+    def prepare(self, again: Collection[int] = ()) -> RunLocations:
+        """Finish the replay that an earlier run has decided, and let operators check the world.
+
+        Args:
+            again: Windows that are about to run again.
+
+        Raises:
+            DagflowError: Why the run must not start.
+        """
+        with self.watch.doing(f"the preparation of the {self.command}"):
+            finish_reprocess(self.journal, self.storage, self.app.instances, again)
+            locations = prepare(self.app, self.journal, self.gate.store.url, self.storage)
+        self.live.publishes(locations.outputs)
+        return locations
+
+    def lazy_runtime(
+        self,
+        program: Program,
+        locations: RunLocations,
+        runtime: RuntimeFactory | None,
+        observer: Observer | None = None,
+    ) -> LazyRuntime:
+        """The runtime of a program, of which the heartbeat says what stands still; see the function of this name."""
+        tasks = lazy_runtime(self.app, program, self.options, locations, self.gate.stop, runtime, observer, self.watch)
+        self.live.asks(lambda: [*self.watch.stalls(), *tasks.stalls()])
+        return tasks
+
+
+@contextlib.contextmanager
+def open_run(
+    app: LogicalPlan, options: RunOptions, gate: RunGate, command: str, journal_of: Callable[[ObjectStore], Journal]
+) -> Iterator[OpenRun]:
+    """Have a checkpoint for a run, or a replay, alone; the driver is watched and the heartbeat beats until the end.
+
+    Args:
+        app: The app, checked.
+        options: What the run is given beside the app.
+        gate: Lets the run onto its checkpoint.
+        command: "run" or "replay".
+        journal_of: Opens the journal of a checkpoint.
+
+    Raises:
+        LiveRunError: Another run is at work on the checkpoint; nothing was done.
+        DagflowError: The journal cannot be opened.
+    """
+    sweep()  # a run that finds nothing to do, and does not start Spark, removes what killed ones have left as well
+    watch = DriverWatch(stall_limits(app.attributes))
+    with (
+        memory_for_tasks() if options.workers == 1 else limited_memory(),
+        watch,
+        live_run(app, gate, command) as live,
+        contextlib.closing(journal_of(gate.store)) as journal,
+    ):
+        live.asks(watch.stalls)
+        live.holds(journal.epoch)
+        yield OpenRun(app, options, command, app.attributes.storage_context(), gate, live, journal, watch)
+
+
+def open_journal(app: LogicalPlan, store: ObjectStore, source: str = "", text: str = "") -> Journal:
+    """Claim the journal of a checkpoint for an app.
+
+    Args:
+        app: The app.
+        store: The checkpoint.
+        source: The app's file, to be noted as that of the newest run; "" keeps what is noted.
+        text: The text of the file, likewise.
+    """
+    return Journal.open(
+        store,
+        app=app.name,
+        retention=JournalRetention(kept_windows=app.attributes.retain_windows),
+        source=source,
+        text=text,
+        roots={name: absolute(url) for name, url in app.attributes.roots.items()},
+    )
+
+
+def stall_limits(attributes: Attributes) -> StallLimits:
+    """How long work may stand still, as an app says."""
+    return StallLimits(attributes.stall_warning_millis / 1000, (attributes.task_timeout_millis or 0) / 1000)
+
+
+def gate_of(store: ObjectStore, options: RunOptions, notice: Callable[[str], None], stop: StopRequest) -> RunGate:
+    """What lets a run with these options onto its checkpoint."""
+    is_chosen = options.checkpoint is not None
+    return RunGate(store, notice, stop, is_chosen=is_chosen, take_over=options.take_over)
+
+
+def require_startable(options: RunOptions, runtime: RuntimeFactory | None) -> None:
+    """Refuse a run on Spark where Spark cannot start, before anything is planned.
+
+    Raises:
+        DagflowError: This process has a SparkContext.
+    """
+    if runtime is None and options.workers is None:
+        require_no_context()
+
+
+def lazy_runtime(
+    app: LogicalPlan,
+    program: Program,
+    options: RunOptions,
+    locations: RunLocations,
+    stop: StopRequest,
+    runtime: RuntimeFactory | None = None,
+    observer: Observer | None = None,
+    watch: DriverWatch | None = None,
+) -> LazyRuntime:
+    """The runtime of a program, which starts with the first window that has tasks.
+
+    Without a factory it is Spark, or this machine where the options say so. Where Spark's Java process was started
+    ahead, the rest of Spark starts now, in the background.
+    """
+    if runtime is not None:
+        return LazyRuntime(lambda: runtime(program))
+    if (workers := options.workers) is not None:
+        log = Path(".dagflow") / f"{app.name}.local.log"
+        return LazyRuntime(
+            lambda: start_local(program, workers, log, options.server), log=str(log) if workers > 1 else ""
+        )
+    master = options.master or app.attributes.master
+    conf = {**app.attributes.spark, **options.conf}
+    spark = SparkStart(app, program, master, conf, locations, stop, options.java)
+    if options.java is not None:
+        spark.begin()
+
+    def wait() -> Runtime:
+        if observer is not None:
+            observer.progress(RunSnapshot(app.name, waits_for=f"starting Java for Spark on {master}"))
+        with (watch or DriverWatch()).doing("the start of Spark"):
+            return spark.wait()
+
+    is_local = SparkMaster.parse(master).local_tasks is not None
+    return LazyRuntime(wait, spark.give_up, is_local_spark=is_local, log=str(spark_log(app.name)))
