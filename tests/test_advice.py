@@ -140,9 +140,9 @@ FOLLOWED = {
     "test_a_file_that_is_named_as_a_directory_is_named_again",
     "a web server cannot be asked for the files of a directory": "operators/splitter/scan/test_scan_roots.py::"
     "test_from_a_web_server_single_files_are_read",
-    "run the app to its end with dagflow run": "engine/test_reject_replay.py::"
+    "run the app to its end with dagflow run": "engine/test_reject_retry.py::"
     "test_a_replay_does_not_end_the_result_of_an_unfinished_run",
-    "call the reader '…' again": "engine/test_reject_replay.py::test_a_reader_of_another_name_is_refused",
+    "call the reader '…' again": "engine/test_reject_retry.py::test_a_reader_of_another_name_is_refused",
     "if this file is changed or replaced, it is read again": f"{REMEDIES}"
     "test_a_file_of_several_windows_that_is_mended_is_read_anew",
     "give the column another type under partition_values": "operators/reader/test_path_values.py::"

@@ -24,7 +24,7 @@ from dagflow.engine.operator_state import OperatorStates, directory_of_state
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import dataset_places
 from dagflow.engine.recovery import pending_files_swept
-from dagflow.engine.reject_replay import RejectReplay
+from dagflow.engine.reject_retry import RejectRetry
 from dagflow.engine.repeatable import require_repeatable
 from dagflow.engine.run_setup import (
     OpenRun,
@@ -230,7 +230,7 @@ def _drive(app: PlacedApp, opened: OpenRun, controls: RunControls, runtime: Lazy
         runner = WindowRunner(app, states, runtime, sizing, codec, held, side_inputs, gone)
         emitter: WindowSource = control
         if options.rejects is not None:
-            emitter = RejectReplay(control, app, store, lambda: journal.state, options.rejects, held)
+            emitter = RejectRetry(control, app, store, lambda: journal.state, options.rejects, held)
         planner = WindowPlanner(app, journal, emitter, states, runner, codec, sizing, held, side_inputs)
         journal.note_operators(app.operators)
         if options.rejects is None:

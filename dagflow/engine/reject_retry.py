@@ -32,7 +32,7 @@ INDEX_NAME = "(rejects)"
 """Stands for this among the operators that give ids; no operator of an app can have this name."""
 
 
-class RejectReplay:
+class RejectRetry:
     """Emits refused records in the place of an app's control operators.
 
     Guarantee: a record that is refused is taken over by one window, and from the commit of that window on it is either
