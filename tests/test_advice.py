@@ -48,7 +48,7 @@ ANOTHER_DIRECTORY = f"{TABLES}test_a_directory_of_other_files_is_left_for_an_emp
 
 FOLLOWED = {
     # journals and state
-    "attributes: {retain_windows: all} keeps": "engine/test_reprocess.py::"
+    "attributes: {retain_windows: all} keeps": "engine/test_window_replay.py::"
     "test_an_app_that_keeps_few_windows_goes_on_in_its_own_directory",
     "chmod 600": KEYS,
     "give each app a checkpoint of its own": f"{CHECKPOINTS}test_an_app_replaces_another_one_whose_file_was_moved_away",
@@ -105,14 +105,14 @@ FOLLOWED = {
     "put the archive where the splitter does not look": f"{CHECKPOINTS}"
     "test_an_archive_that_was_read_as_input_is_put_elsewhere",
     "put the version back that was read": f"{REMEDIES}test_a_replay_goes_on_when_its_input_is_put_back",
-    "run it in …, or let the app name its output": "engine/test_reprocess.py::"
+    "run it in …, or let the app name its output": "engine/test_window_replay.py::"
     "test_a_replay_from_another_working_directory_moves_no_output",
     "the window is decided and its files are kept": "engine/test_publication.py::"
     "test_a_target_that_never_answers_ends_the_run",
     "to plan window … again": "engine/test_window_repair.py::"
     "test_the_advice_of_a_window_that_cannot_be_published_helps",
     "to publish the rest": "engine/test_window_repair.py::test_what_needs_no_repair_is_refused",
-    "to run it again: dagflow replay": "engine/test_reprocess.py::"
+    "to run it again: dagflow replay": "engine/test_window_replay.py::"
     "test_a_replay_replaces_exactly_what_its_window_published",
     "use another checkpoint and another output": FRESH,
     "give the app operator '…' again, as it was, until a run": "runs/test_groups.py::"

@@ -1,4 +1,4 @@
-"""What reprocessing changed in the published files."""
+"""What a replay changed in the published files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dagflow.storage.pending import PendingFile
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """What reprocessing did to one published file.
+    """What a replay did to one published file.
 
     Attributes:
         url: The file.
@@ -31,8 +31,8 @@ class FileChange:
 
 
 @dataclass(frozen=True, slots=True)
-class ReprocessedWindow:
-    """What reprocessing did to one window.
+class ReplayedWindow:
+    """What a replay did to one window.
 
     Attributes:
         window_id: The window.

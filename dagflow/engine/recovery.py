@@ -1,4 +1,4 @@
-"""Finishes what earlier runs of a checkpoint left: decided reprocessing, and pending files that no window publishes.
+"""Finishes what earlier runs of a checkpoint left: decided replays, and pending files that no window publishes.
 
 Windows are left to the driver: it publishes those whose commit was decided, and runs those again that were planned.
 """
@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dagflow.api.operator import Operator
 from dagflow.engine.target_replays import TargetReplays
 from dagflow.errors import FencedError, JournalError, ReplacedFilesGoneError, StorageError
-from dagflow.journal.events import Reprocess, ReprocessCancelled
+from dagflow.journal.events import ReplayCancelled, WindowReplay
 from dagflow.journal.journal import Journal
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
@@ -22,10 +22,10 @@ from dagflow.storage.publishing import discard_all, find_lost, replace_all
 logger = logging.getLogger(__name__)
 
 
-def finish_reprocess(
+def finish_replay(
     journal: Journal, storage: StorageContext, operators: Mapping[str, Operator], again: Collection[int] = ()
 ) -> None:
-    """Replace the files of every window whose reprocessing is decided and not done.
+    """Replace the files of every window whose replay is decided and not done.
 
     May be repeated: where a process dies in between, the next call goes on. All new files are looked for before the
     first published file is replaced. Targets come before files that their names make visible.
@@ -34,7 +34,7 @@ def finish_reprocess(
         journal: Open, with its epoch claimed.
         storage: Reaches the stores of the files.
         operators: The operators of the app.
-        again: Windows that are about to be reprocessed. Lost files are no error where all decided windows are among
+        again: Windows that are about to be replayed. Lost files are no error where all decided windows are among
             them: the files will be made again.
 
     Raises:
@@ -53,7 +53,7 @@ def finish_reprocess(
             return
         windows = " ".join(f"--window {window_id}" for window_id in decided)
         raise StorageError(
-            f"{len(lost)} of the {len(files)} files that reprocessing has made are neither pending nor in their places",
+            f"{len(lost)} of the {len(files)} files that a replay has made are neither pending nor in their places",
             url=redacted(lost[0].final_url),
             hint=f"another program removed them; make them again: dagflow replay {shlex.quote(redacted(journal.url))} "
             f"{windows}",
@@ -67,15 +67,13 @@ def finish_reprocess(
     replace_all(storage, [file for file, _ in files if not file.target], removed, journal.check_epoch)
     for window_id, window in decided.items():
         targets = {file.target for file in [*window.replaced, *window.made]}
-        journal.end_reprocess(window_id, {name: receipts[name] for name in sorted(targets & receipts.keys())})
+        journal.end_replay(window_id, {name: receipts[name] for name in sorted(targets & receipts.keys())})
 
 
-def _cancel(journal: Journal, storage: StorageContext, decided: Mapping[int, Reprocess]) -> None:
+def _cancel(journal: Journal, storage: StorageContext, decided: Mapping[int, WindowReplay]) -> None:
     """Take a decided replay back, nothing of which is visible anywhere."""
     published = {window_id: journal.window(window_id).intent for window_id in decided}
-    journal.append(
-        *(ReprocessCancelled(window_id, intent.counters) for window_id, intent in published.items() if intent)
-    )
+    journal.append(*(ReplayCancelled(window_id, intent.counters) for window_id, intent in published.items() if intent))
     discard_all(storage, [file for window in decided.values() for file in window.made])
 
 

@@ -10,7 +10,7 @@ from dagflow.api.control import ControlOperator
 from dagflow.api.operator import Operator
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.publication import windows_in_targets
-from dagflow.engine.reprocessor import why_not_reprocessed
+from dagflow.engine.replayer import why_not_replayed
 from dagflow.errors import JournalError, MissingError
 from dagflow.journal.reader import committed_windows, read_state
 from dagflow.journal.state import JournalState
@@ -55,7 +55,7 @@ def require_repeatable(app: PlacedApp, store: ObjectStore) -> None:
             f"--fresh would write into {target.name} once more what windows 1 to {newest} have written",
             url=redacted(store.url),
             hint="let the app name another table, or move this one away, and run again with --fresh"
-            + ("" if why_not_reprocessed(app) else f"; or write its rows anew: {command}"),
+            + ("" if why_not_replayed(app) else f"; or write its rows anew: {command}"),
         )
     _require_sources(store, app.storage)
 

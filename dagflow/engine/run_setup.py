@@ -12,7 +12,7 @@ from dagflow.engine.driver_memory import limited_memory, memory_for_tasks
 from dagflow.engine.driver_watch import DriverWatch
 from dagflow.engine.live_run import LiveRun, live_run
 from dagflow.engine.preparation import prepare
-from dagflow.engine.recovery import finish_reprocess
+from dagflow.engine.recovery import finish_replay
 from dagflow.engine.run_gate import RunGate
 from dagflow.engine.spark_start import SparkStart
 from dagflow.engine.stop_request import StopRequest
@@ -130,7 +130,7 @@ class OpenRun:
             DagflowError: Why the run must not start.
         """
         with self.watch.doing(f"the preparation of the {self.command}"):
-            finish_reprocess(self.journal, self.storage, self.app.instances, again)
+            finish_replay(self.journal, self.storage, self.app.instances, again)
             locations = prepare(self.app, self.journal, self.gate.store.url, self.storage)
         self.live.publishes(locations.outputs)
         return locations

@@ -1,4 +1,4 @@
-"""Asks a run, or reprocessing, to end early."""
+"""Asks a run, or a replay, to end early."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from dagflow.api.operator import Operator
 from dagflow.api.transactions import DecidedReplay, TargetDecision, targets_of
 from dagflow.engine.target_access import ATTEMPTS, TargetAccess
 from dagflow.errors import ANOTHER_TABLE, JournalError, ReplacedFilesGoneError, StorageError
-from dagflow.journal.events import Reprocess
+from dagflow.journal.events import WindowReplay
 from dagflow.journal.journal import Journal
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
@@ -83,7 +83,7 @@ class TargetReplays:
         for operator, own in _by_operator(files).items():
             self._access(operator).target.check(own)
 
-    def finish(self, decided: Iterable[Reprocess]) -> dict[str, str]:
+    def finish(self, decided: Iterable[WindowReplay]) -> dict[str, str]:
         """Replace what a decided replay replaces; may be repeated, by any driver that holds the journal.
 
         Returns:
@@ -160,12 +160,12 @@ def _gone(access: TargetAccess, gone: Sequence[PendingFile], so: str) -> Replace
     )
 
 
-def _replays(decided: Iterable[Reprocess]) -> dict[str, DecidedReplay]:
+def _replays(decided: Iterable[WindowReplay]) -> dict[str, DecidedReplay]:
     """What is replaced in each target, by operator."""
-    reprocesses = list(decided)
-    removed = _by_operator(file for each in reprocesses for file in each.replaced)
-    added = _by_operator(file for each in reprocesses for file in each.made)
-    number = max((each.number for each in reprocesses), default=0)
+    replays = list(decided)
+    removed = _by_operator(file for each in replays for file in each.replaced)
+    added = _by_operator(file for each in replays for file in each.made)
+    number = max((each.number for each in replays), default=0)
     return {
         name: DecidedReplay(number, tuple(removed.get(name, ())), tuple(added.get(name, ())))
         for name in {*removed, *added}

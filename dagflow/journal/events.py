@@ -128,12 +128,12 @@ class Repair:
 
 
 @dataclass(frozen=True, slots=True)
-class Reprocess:
+class WindowReplay:
     """A window that was done ran again, and what it made replaces what it had published.
 
     Attributes:
         intent: What it did; without state.
-        removed: Files that the window no longer makes, and no other window that is reprocessed with it.
+        removed: Files that the window no longer makes, and no other window that is replayed with it.
         before: What the window had counted.
         number: Which of the checkpoint's replays it is part of, counted from 1.
         kept: Files of the intent that are in their places, and that targets show, as they are.
@@ -157,8 +157,8 @@ class Reprocess:
 
 
 @dataclass(frozen=True, slots=True)
-class Reprocessed:
-    """All files of a reprocessed window are in their places.
+class ReplayDone:
+    """All files of a replayed window are in their places.
 
     Attributes:
         window_id: The window.
@@ -172,8 +172,8 @@ class Reprocessed:
 
 
 @dataclass(frozen=True, slots=True)
-class ReprocessCancelled:
-    """What was decided about a reprocessed window is taken back, before anything of it was replaced.
+class ReplayCancelled:
+    """What was decided about a replayed window is taken back, before anything of it was replaced.
 
     Attributes:
         window_id: The window.
@@ -241,9 +241,9 @@ Event = (
     | WindowIntent
     | Done
     | Repair
-    | Reprocess
-    | Reprocessed
-    | ReprocessCancelled
+    | WindowReplay
+    | ReplayDone
+    | ReplayCancelled
     | Outputs
     | Operators
     | NewApp

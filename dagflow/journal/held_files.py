@@ -16,7 +16,7 @@ class HeldFiles:
     Attributes:
         waiting: Those that no committed window has taken, oldest first, by operator.
         taken: Those that a committed window has taken that is not published yet, by the window.
-        withdrawn: Those of a window whose reprocessing is decided, which publishes its rows at once, by the window.
+        withdrawn: Those of a window whose replay is decided, which publishes its rows at once, by the window.
     """
 
     waiting: dict[str, list[HeldFile]] = field(default_factory=dict)

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from dagflow.errors import DagflowError, JournalError, StorageError
 from dagflow.journal.app_facts import AppFacts
 from dagflow.journal.compaction import compact_archives
-from dagflow.journal.events import Done, Event, Fence, NewApp, Operators, Outputs, Reprocessed, RunOrigin, Start
+from dagflow.journal.events import Done, Event, Fence, NewApp, Operators, Outputs, ReplayDone, RunOrigin, Start
 from dagflow.journal.log import DIRECTORIES, LoadedLog, Log, SlotTakenError, apply_record, load
 from dagflow.journal.retention import (
     JournalRetention,
@@ -21,7 +21,7 @@ from dagflow.journal.retention import (
     archive_directory,
     find_window,
     forget,
-    keep_reprocessed,
+    keep_replayed,
     published_urls,
     remove_forgotten,
     take_snapshot,
@@ -86,7 +86,7 @@ class Journal:
             store: The checkpoint.
             app: The app's name.
             retention: When the journal is made smaller.
-            source: The app file, which reprocessing windows needs.
+            source: The app file, which a replay needs.
             roots: Where the named roots are, for reading the journal without the app.
             text: The app file without secrets.
 
@@ -175,7 +175,7 @@ class Journal:
         """Make events durable, all of them or none, and what was noted before; writes nothing where there is neither.
 
         A WindowPlan comes before any of its window runs. When the WindowIntent of a window is written, its files may
-        be published, and whatever happens they will be; Reprocess events are the same for files that replace others.
+        be published, and whatever happens they will be; WindowReplay events are the same for files that replace others.
 
         Raises:
             ValueError: The events cannot follow on what the journal says, for example another window is the next one.
@@ -233,8 +233,8 @@ class Journal:
         take_snapshot(self._log, self.state, self._seq)
         return count
 
-    def end_reprocess(self, window_id: int, receipts: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Note that all files of a reprocessed window are in their places.
+    def end_replay(self, window_id: int, receipts: Mapping[str, str] = MappingProxyType({})) -> None:
+        """Note that all files of a replayed window are in their places.
 
         Args:
             window_id: The window.
@@ -247,8 +247,8 @@ class Journal:
         before = find_window(self._store, self.state, window_id)
         intent = self.state.reprocessing[window_id].intent.without_state()
         now = replace(before, intent=intent, published_ms=now_ms(), receipts={**before.receipts, **receipts})
-        name = keep_reprocessed(self._log, self.state, self._seq, now)
-        self.append(Reprocessed(window_id, name))
+        name = keep_replayed(self._log, self.state, self._seq, now)
+        self.append(ReplayDone(window_id, name))
 
     def window(self, window_id: int) -> Window:
         """What the journal knows of a window.

@@ -98,7 +98,7 @@ def trim(log: Log) -> None:
 def forget(state: JournalState, kept_windows: int | None) -> None:
     """Let the state say that windows older than the newest so many are not kept; before a snapshot is taken of it."""
     if kept_windows is not None:
-        # A window that is being reprocessed is needed until it is done.
+        # A window that is being replayed is needed until it is done.
         last = min([state.last_done - kept_windows, *(window_id - 1 for window_id in state.reprocessing)])
         state.forgotten = max(state.forgotten, last)
         kept = {window_id: name for window_id, name in state.reprocessed.items() if window_id > state.forgotten}
@@ -106,7 +106,7 @@ def forget(state: JournalState, kept_windows: int | None) -> None:
 
 
 def remove_forgotten(log: Log, state: JournalState) -> None:
-    """Remove the archives of which every window is forgotten, and what reprocessing left that no longer counts.
+    """Remove the archives of which every window is forgotten, and what replays left that no longer counts.
 
     Raises:
         FencedError: Another driver has taken over; nothing was removed.
@@ -115,7 +115,7 @@ def remove_forgotten(log: Log, state: JournalState) -> None:
     # Archives are in the order of their windows, so that this looks at no more of them than it removes.
     archives = archives_in(log.store, archive_directory(state))
     old = list(takewhile(lambda name: int(name.rpartition("-")[2]) <= state.forgotten, archives))
-    old += set(log.store.list(_reprocessed_directory(state))) - set(state.reprocessed.values())
+    old += set(log.store.list(_replayed_directory(state))) - set(state.reprocessed.values())
     if old:
         log.check_epoch()
         log.store.delete(old)
@@ -171,7 +171,7 @@ def _window(store: ObjectStore, name: str, frame: bytes) -> Window:
 
 
 def all_windows(store: ObjectStore, state: JournalState, window_id: int = 0) -> Iterator[Window]:
-    """All windows that were committed, from window_id on, in their order; reprocessed ones as they were at last.
+    """All windows that were committed, from window_id on, in their order; replayed ones as they were at last.
 
     Raises:
         JournalError: The archive is damaged.
@@ -229,18 +229,18 @@ def _held_window(store: ObjectStore, state: JournalState, window_id: int) -> Win
 
 
 def _as_at_last(store: ObjectStore, state: JournalState, window: Window) -> Window:
-    """A window as it was when it was reprocessed last, where it was."""
+    """A window as it was when it was replayed last, where it was."""
     name = state.reprocessed.get(window.plan.window_id)
     return window if name is None else next(_windows(store, name))
 
 
-def keep_reprocessed(log: Log, state: JournalState, seq: int, window: Window) -> str:
-    """Write down what a window did when it was reprocessed, and return the name of the object.
+def keep_replayed(log: Log, state: JournalState, seq: int, window: Window) -> str:
+    """Write down what a window did when it was replayed, and return the name of the object.
 
     Raises:
         StorageError: The store failed.
     """
-    name = f"{_reprocessed_directory(state)}{window.plan.window_id:012d}-{seq:012d}"
+    name = f"{_replayed_directory(state)}{window.plan.window_id:012d}-{seq:012d}"
     log.create_if_absent(name, encode(to_json(window), log.store.roots))
     return name
 
@@ -295,5 +295,5 @@ def find_window(store: ObjectStore, state: JournalState, window_id: int) -> Wind
     )
 
 
-def _reprocessed_directory(state: JournalState) -> str:
+def _replayed_directory(state: JournalState) -> str:
     return f"reprocessed/{state.generation:06d}/"

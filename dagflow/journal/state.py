@@ -17,11 +17,11 @@ from dagflow.journal.events import (
     Outputs,
     Repair,
     Replan,
-    Reprocess,
-    ReprocessCancelled,
-    Reprocessed,
+    ReplayCancelled,
+    ReplayDone,
     SetAside,
     Start,
+    WindowReplay,
 )
 from dagflow.journal.frames import encode
 from dagflow.journal.held_files import HeldFiles
@@ -108,7 +108,7 @@ class JournalState:
         left_out: What windows have left out.
         reprocessing: Done windows whose files are being replaced, by window id.
         replays: How many replays were decided.
-        reprocessed: The objects that say what windows did when they were reprocessed, by window id.
+        reprocessed: The objects that say what windows did when they were replayed, by window id.
         receipts: What transactional targets have, by operator.
         retried: Windows whose refused records a later window has taken over.
         held: Files that windows have held back.
@@ -149,7 +149,7 @@ class JournalState:
     partitions: dict[str, PartitionCounts] = field(default_factory=dict)
     decisions: list[PartitionDecision] = field(default_factory=list)
     left_out: LeftOut = field(default_factory=LeftOut)
-    reprocessing: dict[int, Reprocess] = field(default_factory=dict)
+    reprocessing: dict[int, WindowReplay] = field(default_factory=dict)
     replays: int = 0
     reprocessed: dict[int, str] = field(default_factory=dict)
     receipts: dict[str, Receipt] = field(default_factory=dict)
@@ -212,12 +212,12 @@ class JournalState:
                 self._finish(event)
             case Repair():
                 self._repair(event.window_id)
-            case Reprocess():
-                self._begin_reprocess(event)
-            case Reprocessed():
-                self._end_reprocess(event)
-            case ReprocessCancelled():
-                self._cancel_reprocess(event)
+            case WindowReplay():
+                self._begin_replay(event)
+            case ReplayDone():
+                self._end_replay(event)
+            case ReplayCancelled():
+                self._cancel_replay(event)
             case Outputs():
                 self.outputs = sorted({*self.outputs, *event.urls})
             case Operators():
@@ -236,7 +236,7 @@ class JournalState:
             self.source = fence.run.source or self.source
             self.directory = fence.run.directory or self.directory
             self.roots = fence.run.roots
-            # What reprocesses windows names no app file, and the one of the newest run stays.
+            # A replay names no app file, and the one of the newest run stays.
             self.text = fence.run.text if fence.run.source else self.text
             self.drivers = [*self.drivers, DriverStart(self.next_window_id, str(fence.holder))][-KEPT_DRIVERS:]
 
@@ -330,11 +330,11 @@ class JournalState:
         for name, seconds in intent.busy_s.items():
             self.busy_s[name] -= seconds
 
-    def _begin_reprocess(self, event: Reprocess) -> None:
+    def _begin_replay(self, event: WindowReplay) -> None:
         window_id = event.intent.window_id
         if not 0 < window_id <= self.last_done:
-            raise ValueError(f"window {window_id} is reprocessed, but windows 1 to {self.last_done} are done")
-        # A window whose new files were lost before they were in their places is reprocessed once more.
+            raise ValueError(f"window {window_id} is replayed, but windows 1 to {self.last_done} are done")
+        # A window whose new files were lost before they were in their places is replayed once more.
         self.reprocessing[window_id] = event
         self.replays = max(self.replays, event.number)
         self.held.withdraw(window_id)
@@ -345,20 +345,20 @@ class JournalState:
         self.totals.subtract(event.before)
         self.totals.add(event.intent.counters)
 
-    def _end_reprocess(self, event: Reprocessed) -> None:
+    def _end_replay(self, event: ReplayDone) -> None:
         done = self.reprocessing.pop(event.window_id, None)
         if done is None:
-            raise ValueError(f"the reprocessing of window {event.window_id} ends without having begun")
+            raise ValueError(f"the replay of window {event.window_id} ends without having begun")
         listed = set(self.left_out.newest)
         # Two windows of a replay may have left out the same.
         self.left_out = self.left_out.after((), [each for each in done.intent.recovered if each in listed])
         self.held.withdrawn.pop(event.window_id, None)
         self.reprocessed[event.window_id] = event.name
 
-    def _cancel_reprocess(self, event: ReprocessCancelled) -> None:
+    def _cancel_replay(self, event: ReplayCancelled) -> None:
         cancelled = self.reprocessing.pop(event.window_id, None)
         if cancelled is None:
-            raise ValueError(f"the reprocessing of window {event.window_id} is taken back without having begun")
+            raise ValueError(f"the replay of window {event.window_id} is taken back without having begun")
         self.held.give_back(event.window_id)
         self.totals.subtract(cancelled.intent.counters)
         self.totals.add(event.before)

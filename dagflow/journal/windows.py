@@ -170,7 +170,7 @@ class WindowIntent:
         started_ms: When its first task began, in milliseconds since 1970.
         finished_ms: When its last task had ended.
         committed_ms: When this was written.
-        recovered: What earlier windows had left out, and this one has read; of a window that was reprocessed, what it
+        recovered: What earlier windows had left out, and this one has read; of a window that was replayed, what it
             had left out itself.
         refused: Where the records lie that operators refused.
         held: Files that the window holds back until a later one takes them.

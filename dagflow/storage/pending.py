@@ -213,7 +213,7 @@ class PendingFiles(ABC):
     def discard_rivals(self, pending: PendingFile) -> None:
         """End the unfinished uploads that dead attempts left for the final name of a published file.
 
-        To be called after publishing a window that was reprocessed or whose tasks were retried. Only stores whose
+        To be called after publishing a window that was replayed or whose tasks were retried. Only stores whose
         unfinished uploads do not show whose they are need it; elsewhere sweep() finds such leftovers.
 
         Raises:

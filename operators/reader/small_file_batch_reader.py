@@ -99,7 +99,7 @@ class SmallFileBatchReader:
 
     def _load(self, small_files: SmallFileBatch, indices: Column) -> BufferedFiles:
         part = small_files.slice(int(indices[0]), int(indices[-1]) + 1)
-        # What is reprocessed must be known to begin with the planned bytes where something was appended to it.
+        # What is replayed must be known to begin with the planned bytes where something was appended to it.
         file_ids = () if self._context.is_reprocessed else part.file_ids.tolist()
         files = SmallFiles(
             base=part.base,

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
+from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import JournalError
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
@@ -86,7 +86,7 @@ def test_a_window_of_a_sum_is_not_processed_again_alone(quick_disk: Path) -> Non
     run(app(quick_disk, 2), runtime=InlineRuntime)
     before = totals(quick_disk)
     with pytest.raises(JournalError, match="gives results over several windows") as caught:
-        reprocess(app(quick_disk, 2), RunOptions(), [1], runtime=InlineRuntime)
+        replay_windows(app(quick_disk, 2), RunOptions(), [1], runtime=InlineRuntime)
     assert "--fresh" in str(caught.value.hint)
     assert totals(quick_disk) == before
     add_input(quick_disk, 2)

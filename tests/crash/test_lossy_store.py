@@ -16,9 +16,9 @@ from deltalake import DeltaTable
 from pyiceberg.catalog.sql import SqlCatalog
 
 from dagflow.engine import target_access
-from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
+from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import JournalError, StorageError
 from dagflow.journal.reader import read_state
 from dagflow.plan.groups import grouped
@@ -101,7 +101,7 @@ def test_a_store_that_loses_answers_has_every_record_once(
         assert (rows(tmp_path, s3_root, kind), lost_answers(address) > 5) == (words(TEXTS), True)
         state = read_state(StorageContext.default().objects(f"{s3_root}/journal"))
         assert state.last_done == (3 if kind == "parquet" else 4), "one more merges what the others hold"
-        until_completed(lambda: reprocess(logical, RunOptions(), [1, 3], runtime=InlineRuntime))
+        until_completed(lambda: replay_windows(logical, RunOptions(), [1, 3], runtime=InlineRuntime))
         until_completed(lambda: run(logical, runtime=InlineRuntime))
     assert rows(tmp_path, s3_root, kind) == words(TEXTS)
     require_no_secret(tmp_path, s3_root)

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
+from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import StorageError
 from dagflow.journal.reader import read_state
 from dagflow.plan.load import load_app
@@ -83,7 +83,7 @@ def shown(root: Path) -> Shown:
 
 def replay_all(app: str, windows: list[int] = WINDOWS) -> None:
     """Replay windows with an app."""
-    reprocess(load_app(app), RunOptions(), windows, runtime=InlineRuntime)
+    replay_windows(load_app(app), RunOptions(), windows, runtime=InlineRuntime)
 
 
 def require_sane(found: Shown, old: Shown, new: Shown) -> None:
@@ -212,7 +212,7 @@ def test_a_replay_without_its_new_files_replaces_nothing(quick_disk: Path, both:
             run(load_app(apps["old"]), runtime=InlineRuntime)
         begun: list[int] = []
         with pytest.raises(StorageError, match="neither pending nor in their places"):
-            reprocess(
+            replay_windows(
                 load_app(apps["new"]),
                 RunOptions(),
                 [1],

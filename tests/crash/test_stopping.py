@@ -102,7 +102,7 @@ def test_a_signal_ends_a_replay_and_nothing_is_replaced(
         replay.destroy()
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()} == before
     log = (tmp_path / "run.log").read_text()
-    assert "reprocessing was asked to stop; nothing was replaced" in log, log
+    assert "the replay was asked to stop; nothing was replaced" in log, log
     assert "Traceback" not in log, log
     require_whole(tmp_path)
 

@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 
 from dagflow import RecordBatch
 from dagflow.engine import target_access
-from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run_setup import RunOptions
+from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import DagflowError, JournalError, ReplacedFilesGoneError, StorageError
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
@@ -76,7 +76,7 @@ def loud(texts: list[bytes]) -> list[bytes]:
 
 def replay(logical: LogicalPlan, windows: list[int]) -> None:
     """Replay windows."""
-    reprocess(logical, RunOptions(), windows, runtime=InlineRuntime)
+    replay_windows(logical, RunOptions(), windows, runtime=InlineRuntime)
 
 
 @pytest.fixture(autouse=True)

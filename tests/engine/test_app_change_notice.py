@@ -13,9 +13,9 @@ from deltalake import DeltaTable
 
 from dagflow.cli.commands import replay
 from dagflow.cli.shared_options import Settings
-from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
+from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import JournalError
 from dagflow.journal.reader import read_state
 from dagflow.plan.load import load_app
@@ -23,7 +23,7 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.engine.test_driver import Watcher
-from tests.engine.test_reprocess import APP, published
+from tests.engine.test_window_replay import APP, published
 
 COMMAND = "dagflow replay journal"
 CHANGED = "the app has changed since the run before: filter.drop: "
@@ -70,10 +70,10 @@ def test_a_changed_app_is_told_with_the_command_that_applies_it(folder: Path, mo
         asked.append(windows)
         return []
 
-    monkeypatch.setattr(replay, "reprocess", remember)
+    monkeypatch.setattr(replay, "replay_windows", remember)
     done = CliRunner().invoke(replay.command, shlex.split(command)[2:], obj=Settings())
     assert (done.exit_code, asked) == (0, [[1, 2, 3]])
-    reprocess(load_app("app.yaml"), RunOptions(), asked[0], runtime=InlineRuntime)
+    replay_windows(load_app("app.yaml"), RunOptions(), asked[0], runtime=InlineRuntime)
     assert sorted(published(folder).values()) == ["a1\n", "b1\n", "c1\n"]
 
 
@@ -81,11 +81,11 @@ def test_a_replay_of_everything_before_the_run_leaves_nothing_to_tell(folder: Pa
     """A replay of a part does."""
     mended = changed("keep: {suffix: '1'}")
     Path("app.yaml").write_text(mended)
-    reprocess(load_app("app.yaml"), RunOptions(), [1, 2], runtime=InlineRuntime)
-    reprocess(load_app("app.yaml"), RunOptions(), [1, 2, 3], runtime=InlineRuntime)
+    replay_windows(load_app("app.yaml"), RunOptions(), [1, 2], runtime=InlineRuntime)
+    replay_windows(load_app("app.yaml"), RunOptions(), [1, 2, 3], runtime=InlineRuntime)
     assert told(mended) == []
     Path("app.yaml").write_text(APP)
-    reprocess(load_app("app.yaml"), RunOptions(), [2], runtime=InlineRuntime)
+    replay_windows(load_app("app.yaml"), RunOptions(), [2], runtime=InlineRuntime)
     assert len(told(APP)) == 2
 
 

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from dagflow import Operator
 from dagflow.engine import held_results, segments
 from dagflow.engine.held_results import HeldResults, parts_to_merge
-from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.segments import SegmentStore
 from dagflow.engine.stop_request import StopRequest
+from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import DagflowError, JournalError, OperatorError, PlanError
 from dagflow.execution.messages import TaskResult
 from dagflow.journal.app_facts import AppFacts
@@ -298,7 +298,7 @@ def test_a_part_of_a_result_is_not_processed_again_alone(tmp_path: Path, window:
     with pytest.raises(
         JournalError, match="part of a result of operator 'counts/unifier' over several windows"
     ) as caught:
-        reprocess(counting(tmp_path, "window"), RunOptions(), [window], runtime=InlineRuntime)
+        replay_windows(counting(tmp_path, "window"), RunOptions(), [window], runtime=InlineRuntime)
     assert "start over with --fresh" in caught.value.hint
     run(counting(tmp_path), RunOptions(fresh=True), runtime=InlineRuntime)
     assert results(tmp_path) == [counted(TEXTS)]
@@ -310,9 +310,9 @@ def test_a_new_result_over_windows_is_not_made_of_single_ones(tmp_path: Path, ov
     run(passing(tmp_path), runtime=InlineRuntime)
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     with pytest.raises(JournalError, match=r"'counts/unifier' gives results over several .*\n.*say over: window"):
-        reprocess(counting(tmp_path, over), RunOptions(), [2, 3], runtime=InlineRuntime)
+        replay_windows(counting(tmp_path, over), RunOptions(), [2, 3], runtime=InlineRuntime)
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
-    reprocess(counting(tmp_path, "window"), RunOptions(), range(1, 7), runtime=InlineRuntime)
+    replay_windows(counting(tmp_path, "window"), RunOptions(), range(1, 7), runtime=InlineRuntime)
     assert results(tmp_path) == [counted(TEXTS[n : n + 2]) for n in range(0, 12, 2)]
 
 

@@ -16,11 +16,11 @@ import pytest
 from dagflow import InputPort, Operator, OutputPort
 from dagflow.api.context import RunPreparation
 from dagflow.engine import driver, live_run
-from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import run
 from dagflow.engine.run_gate import RunGate
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
+from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import DagflowError, JournalError, LiveRunError, StorageError
 from dagflow.execution.messages import WindowJob
 from dagflow.journal.heartbeat import Heartbeat, beating, heartbeat_name, heartbeat_names, newest_heartbeat
@@ -130,7 +130,7 @@ def test_status_names_what_stands_still_in_a_replay(tmp_path: Path, quick: None)
     middle.is_asked = True
     (file,) = (path for path in (tmp_path / "out").iterdir() if path.is_file())
     file.write_text("")
-    reprocess(app, RunOptions(), [1], runtime=InlineRuntime)
+    replay_windows(app, RunOptions(), [1], runtime=InlineRuntime)
     assert re.match(r"window 1, operator 'middle' partition 0: no progress for \d s in take\(\)", file.read_text())
 
 

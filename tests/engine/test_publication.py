@@ -11,9 +11,9 @@ import pytest
 
 from dagflow.api.transactions import Target
 from dagflow.engine import target_access
-from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_repair import repair
+from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import DagflowError, FencedError, JournalError, LostOutputError, StorageError
 from dagflow.journal.reader import read_window
 from dagflow.journal.windows import Receipt
@@ -264,7 +264,7 @@ def test_a_replay_into_a_target_is_refused(tmp_path: Path) -> None:
     """It would add the records once more; another table gets all of them, and this one stays."""
     work(app(tmp_path, TEXTS))
     with pytest.raises(JournalError, match="operator 'table' writes to database"):
-        reprocess(app(tmp_path, TEXTS), RunOptions(), [1], runtime=InlineRuntime)
+        replay_windows(app(tmp_path, TEXTS), RunOptions(), [1], runtime=InlineRuntime)
     other = FaultyTable(database=str(tmp_path / "other"))
     work(app(tmp_path, TEXTS, table=other), RunOptions(fresh=True))
     assert rows(tmp_path / "other") == rows(tmp_path / "db") == words(TEXTS)

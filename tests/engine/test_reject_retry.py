@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
+from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import DagflowError, JournalError
 from dagflow.plan.load import load_app
 from dagflow.report.manifest import tracked_files, window_manifest
@@ -238,8 +238,8 @@ def test_a_window_whose_rejects_came_back_is_not_replayed(two_files: Case) -> No
     replay()
     output = rows()
     with pytest.raises(JournalError, match="has taken over the refused records of window 1"):
-        reprocess(load_app("app.yaml"), RunOptions(), [1], runtime=InlineRuntime)
-    changed = reprocess(load_app("app.yaml"), RunOptions(), [2], runtime=InlineRuntime)
+        replay_windows(load_app("app.yaml"), RunOptions(), [1], runtime=InlineRuntime)
+    changed = replay_windows(load_app("app.yaml"), RunOptions(), [2], runtime=InlineRuntime)
     assert {change.change for change in changed[0].changes} == {"unchanged"}
     assert rows() == output
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from dagflow import InputPort, Operator, OutputPort
-from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
+from dagflow.engine.window_replay import replay_windows
 from dagflow.engine.window_runner import WINDOWS_IN_FLIGHT
 from dagflow.errors import OperatorError
 from dagflow.execution.messages import WindowJob
@@ -111,7 +111,7 @@ def test_windows_that_are_processed_again_see_the_table_as_it_is(tmp_path: Path)
     put_table(tmp_path, "wrong")
     run(app(tmp_path), runtime=InlineRuntime)
     put_table(tmp_path, "right")
-    reprocess(app(tmp_path), RunOptions(), [1], runtime=InlineRuntime)
+    replay_windows(app(tmp_path), RunOptions(), [1], runtime=InlineRuntime)
     assert versions(tmp_path) == {"1": {"right"}}
     assert copies(tmp_path) == []
 

@@ -6,7 +6,7 @@ import pytest
 
 from dagflow.errors import FencedError, MissingError, StorageError
 from dagflow.journal.compaction import COMPACTED_ARCHIVES
-from dagflow.journal.events import Reprocess
+from dagflow.journal.events import WindowReplay
 from dagflow.journal.journal import Journal
 from dagflow.journal.log import EPOCHS_KEPT
 from dagflow.journal.reader import committed_windows, read_state, read_window
@@ -273,14 +273,14 @@ def test_what_replays_leave_is_bounded_too(quick_path: Path) -> None:
     journal = run_windows(store, 1, 8, JournalRetention(finished_windows=4))
     for number in range(3):
         for window_id in (2, 7):
-            journal.append(Reprocess(intent_of(window_id, f"new/{number}"), [], Counters()))
-            journal.end_reprocess(window_id)
-    journal.append(Reprocess(intent_of(6, "late/6"), [], Counters()))
+            journal.append(WindowReplay(intent_of(window_id, f"new/{number}"), [], Counters()))
+            journal.end_replay(window_id)
+    journal.append(WindowReplay(intent_of(6, "late/6"), [], Counters()))
     journal = run_windows(store, 9, 16, JournalRetention(finished_windows=4, kept_windows=6))
     assert journal.state.forgotten == 5
     assert len(list(store.list("reprocessed/000000/"))) == 1
     assert read_window(store, 7).intent == intent_of(7, "new/2").without_state()
-    journal.end_reprocess(6)
+    journal.end_replay(6)
     journal = run_windows(store, 17, 24, JournalRetention(finished_windows=4, kept_windows=6))
     assert journal.state.forgotten == 18
     assert list(store.list("reprocessed/000000/")) == []

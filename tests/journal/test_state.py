@@ -17,9 +17,9 @@ from dagflow.journal.events import (
     Record,
     Repair,
     Replan,
-    Reprocess,
-    ReprocessCancelled,
-    Reprocessed,
+    ReplayCancelled,
+    ReplayDone,
+    WindowReplay,
 )
 from dagflow.journal.frames import compressed, decode, encode
 from dagflow.journal.journal import Journal
@@ -238,7 +238,7 @@ def test_any_state_comes_back_as_it_was_written(plan: WindowPlan, intent: Window
     for event in (plan, intent):
         state.apply(event)
         assert through_json(state) == state
-        replayed = Reprocess(intent, urls, intent.counters), Reprocessed(1, "x")
+        replayed = WindowReplay(intent, urls, intent.counters), ReplayDone(1, "x")
         record = Record(1, 2, "n", (event, Outputs(urls), *replayed, Replan(plan), Repair(1)))
         assert Record.from_json(decode(encode(record.to_json()), "log/1"), "log/1") == record
 
@@ -287,13 +287,13 @@ def test_what_two_windows_of_a_replay_read_is_taken_off_the_list_once() -> None:
         for event in (WindowPlan(window_id), WindowIntent(window_id, skipped=skipped), Done(window_id)):
             state.apply(event)
     before = state.left_out
-    replays = [Reprocess(WindowIntent(window_id, recovered=[lost]), [], Counters()) for window_id in (1, 2)]
-    events: list[Event] = [replays[0], ReprocessCancelled(1, Counters()), *replays]
+    replays = [WindowReplay(WindowIntent(window_id, recovered=[lost]), [], Counters()) for window_id in (1, 2)]
+    events: list[Event] = [replays[0], ReplayCancelled(1, Counters()), *replays]
     for each in events:
         state.apply(each)
         assert state.left_out == before
     for window_id in (1, 2):
-        state.apply(Reprocessed(window_id, "x"))
+        state.apply(ReplayDone(window_id, "x"))
         assert state.left_out == LeftOut(1, 5, [other])
 
 
@@ -328,8 +328,8 @@ BOTH = (WindowPlan, WindowIntent)
         ([WindowIntent(1)], "window 1 is committed after window 0"),
         ([Done(1)], "window 1 is done without an intent"),
         ([*(kind(n) for kind in BOTH for n in (1, 2)), Done(2)], "2 is done before window 1"),
-        ([Reprocess(WindowIntent(1), [], Counters())], "window 1 is reprocessed, but windows 1 to 0 are done"),
-        ([Reprocessed(1, "x")], "the reprocessing of window 1 ends without having begun"),
+        ([WindowReplay(WindowIntent(1), [], Counters())], "window 1 is replayed, but windows 1 to 0 are done"),
+        ([ReplayDone(1, "x")], "the replay of window 1 ends without having begun"),
     ],
 )
 def test_what_no_driver_says_is_refused(events: list[Event], complaint: str) -> None:

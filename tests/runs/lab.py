@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions, RuntimeFactory
+from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
 from dagflow.report.status import status
@@ -71,7 +71,7 @@ class Lab:
     def replay(self, window_id: int, runtime: RuntimeFactory = InlineRuntime) -> None:
         """Run a window again with the app as it is now."""
         (self.folder / "app.yaml").write_text(APP.format(**self.parts))
-        reprocess(load_app("app.yaml"), RunOptions(), [window_id], runtime=runtime)
+        replay_windows(load_app("app.yaml"), RunOptions(), [window_id], runtime=runtime)
 
     def remember(self) -> None:
         """Use an operator with state."""

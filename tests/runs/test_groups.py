@@ -14,11 +14,11 @@ from deltalake import DeltaTable
 
 from dagflow.api.transactions import Target
 from dagflow.engine import target_access
-from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_repair import repair
+from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import DagflowError, JournalError, LostOutputError
 from dagflow.execution.messages import WindowJob
 from dagflow.journal.reader import read_state, read_window
@@ -197,12 +197,12 @@ def test_a_fragment_that_is_gone_ends_the_run(tmp_path: Path, remedy: str) -> No
         for fragment, content in zip(fragments, contents, strict=True):
             fragment.write_bytes(content)
     else:
-        reprocess(group_app(tmp_path, MORE), RunOptions(), [1, 2], runtime=InlineRuntime)
+        replay_windows(group_app(tmp_path, MORE), RunOptions(), [1, 2], runtime=InlineRuntime)
         assert delta_rows(tmp_path / "db") == words(MORE[:4])
     work(group_app(tmp_path, MORE))
     assert delta_rows(tmp_path / "db") == words(MORE)
     assert not list(tmp_path.rglob(".dagflow-pending/*"))
-    reprocess(group_app(tmp_path, MORE), RunOptions(), [1], runtime=InlineRuntime)
+    replay_windows(group_app(tmp_path, MORE), RunOptions(), [1], runtime=InlineRuntime)
     assert delta_rows(tmp_path / "db") == words(MORE)
 
 
@@ -277,13 +277,13 @@ def test_a_group_is_replayed_as_a_whole(tmp_path: Path) -> None:
     work(group_app(tmp_path, MORE[:8]))
     notices: list[str] = []
     app = group_app(tmp_path, MORE[:8])
-    replayed = reprocess(app, RunOptions(), [2], runtime=InlineRuntime, notice=notices.append)
+    replayed = replay_windows(app, RunOptions(), [2], runtime=InlineRuntime, notice=notices.append)
     assert notices == ["2 more windows run again: their rows are in the same files of a table"]
     assert [window.window_id for window in replayed] == [1, 2, 3, 4]
     assert delta_rows(tmp_path / "db") == words(MORE[:8])
     assert [len(manifest_of(tmp_path, n).outputs) for n in (1, 4)] == [2, 0]
-    assert [window.window_id for window in reprocess(app, RunOptions(), [2], runtime=InlineRuntime)] == [2]
-    assert [window.window_id for window in reprocess(app, RunOptions(), [6], runtime=InlineRuntime)] == [5, 6]
+    assert [window.window_id for window in replay_windows(app, RunOptions(), [2], runtime=InlineRuntime)] == [2]
+    assert [window.window_id for window in replay_windows(app, RunOptions(), [6], runtime=InlineRuntime)] == [5, 6]
     assert delta_rows(tmp_path / "db") == words(MORE[:8])
 
 
@@ -296,9 +296,9 @@ def test_a_group_that_is_not_published_yet_is_replayed_behind_that(
         work(group_app(tmp_path, MORE))
     with_faults(monkeypatch, Faults())
     with pytest.raises(JournalError, match="the group of window 2 is not published yet"):
-        reprocess(group_app(tmp_path, MORE), RunOptions(), [2], runtime=InlineRuntime)
+        replay_windows(group_app(tmp_path, MORE), RunOptions(), [2], runtime=InlineRuntime)
     work(group_app(tmp_path, MORE))
-    reprocess(group_app(tmp_path, MORE), RunOptions(), [2], runtime=InlineRuntime)
+    replay_windows(group_app(tmp_path, MORE), RunOptions(), [2], runtime=InlineRuntime)
     assert delta_rows(tmp_path / "db") == words(MORE)
 
 
@@ -309,5 +309,5 @@ def test_a_group_whose_first_windows_are_forgotten_is_not_replayed(tmp_path: Pat
     logical = replace(logical, attributes=replace(logical.attributes, retain_windows=20))
     assert work(logical) == 51
     with pytest.raises(JournalError, match=r"window 40 is part of a group .* before window \d+ are no longer kept"):
-        reprocess(logical, RunOptions(), [40], runtime=InlineRuntime)
+        replay_windows(logical, RunOptions(), [40], runtime=InlineRuntime)
     assert delta_rows(tmp_path / "db") == words(texts)

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run_setup import RunOptions
+from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
@@ -72,7 +72,7 @@ def test_a_restart_and_a_replay_read_by_what_was_decided(tmp_path: Path) -> None
     for _ in range(2):
         records, [(name, offset, reason)] = outcome(tmp_path)
         assert (records, [(name, offset, reason.partition(", in: ")[0])]) == expected
-        reprocess(load_app(str(tmp_path / "app.yaml")), RunOptions(), [1, 2], runtime=InlineRuntime)
+        replay_windows(load_app(str(tmp_path / "app.yaml")), RunOptions(), [1, 2], runtime=InlineRuntime)
 
 
 def test_columns_of_the_app_replace_those_that_were_inferred(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from dagflow.engine import publication, run_setup
-from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
+from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import DagflowError, JournalError, StorageError
 from dagflow.journal.frames import decode_all
 from dagflow.journal.retention import JournalRetention
@@ -109,21 +109,21 @@ def test_what_was_moved_can_be_replayed_and_started_over(tmp_path: Path) -> None
     run(app_at(tmp_path, **BEFORE), runtime=InlineRuntime)
     before = records(tmp_path, "z/out")
     move(tmp_path)
-    windows = reprocess(app_at(tmp_path, **AFTER), RunOptions(), [1, 2], runtime=InlineRuntime)
+    windows = replay_windows(app_at(tmp_path, **AFTER), RunOptions(), [1, 2], runtime=InlineRuntime)
     assert {change.change for window in windows for change in window.changes} == {"unchanged"}
     run(app_at(tmp_path, **AFTER), RunOptions(fresh=True), runtime=InlineRuntime)
     assert records(tmp_path, "new/out") == before
 
 
 def test_no_place_below_a_root_is_in_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Records, archives, snapshots and what was reprocessed name roots; where these were stands in each fence.
+    """Records, archives, snapshots and what was replayed name roots; where these were stands in each fence.
 
     The app's own text, which a fence keeps to show it, is as its author has written it.
     """
     fill(tmp_path)
     monkeypatch.setattr(run_setup, "JournalRetention", partial(JournalRetention, finished_windows=3, records=8))
     run(app_at(tmp_path, **BEFORE), runtime=InlineRuntime)
-    reprocess(app_at(tmp_path, **BEFORE), RunOptions(), [1], runtime=InlineRuntime)
+    replay_windows(app_at(tmp_path, **BEFORE), RunOptions(), [1], runtime=InlineRuntime)
     own = json.dumps((tmp_path / "app.yaml").read_text())[1:-1]
     journal = tmp_path / "z/journal"
     kinds: set[str] = set()

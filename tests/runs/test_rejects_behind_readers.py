@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
+from dagflow.engine.window_replay import replay_windows
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.open_rejects import RejectChoice, grouped, open_rejects, shown
@@ -47,7 +47,7 @@ def test_records_that_select_refuses_are_listed_and_come_back(tmp_path: Path) ->
     of_select = RejectChoice(reasons=("divided",))
     (reject,) = shown(open_rejects(checkpoint, storage), of_select, 0)
     assert (reject.offset, reject.raw, reject.window) == (4, b'{"n": 0}', 1)
-    reprocess(app(tmp_path, "6 div (n + 1)"), RunOptions(), [1], runtime=InlineRuntime)
+    replay_windows(app(tmp_path, "6 div (n + 1)"), RunOptions(), [1], runtime=InlineRuntime)
     left = [group.reason for group in grouped(open_rejects(checkpoint, storage), RejectChoice())]
     assert left == ["column 'n' (int64): … is no whole number"]
     (output,) = (tmp_path / "out").iterdir()

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
+from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import DagflowError, StorageError
 from dagflow.runtime.spark_context import start_context
 from dagflow.runtime.start_checks import NEEDED_FILES, reason_in, require_space, unwritable_log
@@ -44,7 +44,7 @@ def test_a_process_that_has_a_spark_context_is_told_to_stop_it(tmp_path: Path, s
         run(app)
     assert not (tmp_path / "journal").exists()
     with pytest.raises(DagflowError, match="has a SparkContext already"):
-        reprocess(app, RunOptions(), [1])
+        replay_windows(app, RunOptions(), [1])
     assert run(app, RunOptions(workers=1)).state == "completed"
 
 

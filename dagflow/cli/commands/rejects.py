@@ -29,10 +29,10 @@ from dagflow.cli.shared_options import (
 )
 from dagflow.cli.signals import on_driver_thread, stop_requested_by_signals
 from dagflow.engine.placed_app import PlacedApp
-from dagflow.engine.reprocess import app_file
-from dagflow.engine.reprocessor import why_not_reprocessed
+from dagflow.engine.replayer import why_not_replayed
 from dagflow.engine.run import run as engine_run
 from dagflow.engine.run_setup import RunOptions
+from dagflow.engine.window_replay import app_file
 from dagflow.errors import JournalError, RunStoppedError
 from dagflow.journal.reader import read_state
 from dagflow.plan.description import describe
@@ -228,7 +228,7 @@ def _replay(
     logical = load(app or app_file(checkpoint, StorageContext.default()), settings, overrides)
     storage, choice = logical.attributes.storage_context(), options.rejects or RejectChoice()
     before = after = _Counts.of(logical, checkpoint, storage, choice)
-    if before.shared and why_not_reprocessed(PlacedApp.of(logical, storage)) is None:
+    if before.shared and why_not_replayed(PlacedApp.of(logical, storage)) is None:
         raise _both_kinds(before.shared, checkpoint)
     windows, code = 0, 0
     if before.untried:
@@ -244,7 +244,7 @@ def _replay(
             done = on_driver_thread(lambda: engine_run(logical, options, display, stop))
         windows, code = done.windows, RunStoppedError.exit_code if done.state == "stopped" else 0
         after = _Counts.of(logical, checkpoint, storage, choice, unfinished)
-    obstacle = why_not_reprocessed(PlacedApp.of(logical, storage)) if after.behind else None
+    obstacle = why_not_replayed(PlacedApp.of(logical, storage)) if after.behind else None
     for line in _told(before, after, checkpoint, obstacle):
         output.note(settings.redact(line))
     if as_json:

@@ -22,9 +22,9 @@ from dagflow.cli.shared_options import (
     verbose_option,
 )
 from dagflow.cli.signals import on_driver_thread, stop_requested_by_signals
-from dagflow.engine.file_changes import ReprocessedWindow
-from dagflow.engine.reprocess import app_file, reprocess
+from dagflow.engine.file_changes import ReplayedWindow
 from dagflow.engine.run_setup import RunOptions
+from dagflow.engine.window_replay import app_file, replay_windows
 from dagflow.report.manifest import matching_windows, unmatched
 from dagflow.spec.problems import quoted
 from dagflow.storage.context import StorageContext
@@ -92,7 +92,7 @@ def command(
         logical = load(app or app_file(checkpoint, StorageContext.default()), settings, overrides)
         storage = logical.attributes.storage_context()
         chosen = windows if pattern is None else list(matching_windows(checkpoint, pattern, storage))
-    replayed: list[ReprocessedWindow] = []
+    replayed: list[ReplayedWindow] = []
     options = RunOptions(checkpoint=checkpoint, master=master, conf=conf, take_over=take_over, workers=workers)
     if chosen:
 
@@ -100,7 +100,7 @@ def command(
             output.note(settings.redact(text))
 
         with stop_requested_by_signals(STOPPING) as stop:
-            replayed = on_driver_thread(lambda: reprocess(logical, options, chosen, stop, notice=notice))
+            replayed = on_driver_thread(lambda: replay_windows(logical, options, chosen, stop, notice=notice))
         for window in replayed:
             output.note(settings.redact(describe(window)))
     else:
@@ -111,7 +111,7 @@ def command(
     return 0
 
 
-def describe(window: ReprocessedWindow) -> str:
+def describe(window: ReplayedWindow) -> str:
     """What a replay changed: a summary, and a line for each file that is not what it was."""
     kinds = Counter(change.change for change in window.changes)
     if set(kinds) == {"unchanged"}:

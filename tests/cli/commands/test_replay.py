@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from dagflow.cli.commands.replay import describe
 from dagflow.cli.main import command_line
-from dagflow.engine.file_changes import FileChange, ReprocessedWindow
+from dagflow.engine.file_changes import FileChange, ReplayedWindow
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.plan.load import load_app
@@ -58,8 +58,8 @@ def test_files_that_no_window_has_read_need_no_spark(tmp_path: Path) -> None:
 
 def test_only_what_changed_is_told_file_by_file() -> None:
     """With records and bytes before and after."""
-    window = ReprocessedWindow(
+    window = ReplayedWindow(
         7, (FileChange("/out/a", "unchanged", 2, 2, 9, 9), FileChange("/out/b", "replaced", 2, 1, 9, 4))
     )
     assert describe(window) == ("window 7: 1 unchanged, 1 replaced\n    replaced /out/b: 2 -> 1 record, 9 -> 4 bytes")
-    assert describe(ReprocessedWindow(7, window.changes[:1])) == "window 7 was run again; its 1 file came out the same"
+    assert describe(ReplayedWindow(7, window.changes[:1])) == "window 7 was run again; its 1 file came out the same"

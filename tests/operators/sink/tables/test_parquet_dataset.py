@@ -12,9 +12,9 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from dagflow.engine.reprocess import reprocess
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
+from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import DagflowError, StorageError
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
@@ -137,7 +137,7 @@ def test_a_window_is_run_again_and_replaced(tmp_path: Path) -> None:
     run(app(tmp_path, batches, **table), runtime=InlineRuntime)
     name = str(len(BATCHES) - 2)
     BATCHES[name] = columns(n=[1, 20], k=["a", "c"])
-    reprocess(app(tmp_path, batches, **table), RunOptions(), [1], runtime=InlineRuntime)
+    replay_windows(app(tmp_path, batches, **table), RunOptions(), [1], runtime=InlineRuntime)
     assert sorted(read(tmp_path)["n"].to_pylist()) == [1, 3, 20]
     assert [path.partition("/")[0] for path in names(tmp_path)] == ["k=a", "k=a", "k=c"]
 

@@ -1,4 +1,4 @@
-"""Reprocesses windows of a checkpoint: opens its journal, prepares the app as it is now, and starts Spark."""
+"""Replays windows of a checkpoint: opens its journal, prepares the app as it is now, and starts Spark."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from dagflow.engine.file_changes import ReprocessedWindow
+from dagflow.engine.file_changes import ReplayedWindow
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.recovery import pending_files_swept
-from dagflow.engine.replayed_groups import ReplayedWindows, with_their_groups
-from dagflow.engine.reprocessor import Reprocessor
+from dagflow.engine.replay_scope import ReplayScope, with_their_groups
+from dagflow.engine.replayer import Replayer
 from dagflow.engine.run_setup import (
     RunOptions,
     RuntimeFactory,
@@ -88,21 +88,21 @@ def _require_known(store: ObjectStore, windows: Iterable[int]) -> None:
             find_window(store, state, window_id)
 
 
-def _chosen(journal: Journal, windows: Sequence[int], notice: Callable[[str], None]) -> ReplayedWindows:
+def _chosen(journal: Journal, windows: Sequence[int], notice: Callable[[str], None]) -> ReplayScope:
     chosen = with_their_groups(journal, windows)
     if more := len(chosen.again - set(windows)):
         notice(f"{more:,} more windows run again: their rows are in the same files of a table")
     return chosen
 
 
-def reprocess(
+def replay_windows(
     app: LogicalPlan,
     options: RunOptions,
     windows: Sequence[int],
     stop: StopRequest | None = None,
     runtime: RuntimeFactory | None = None,
     notice: Callable[[str], None] = SilentObserver().notice,  # noqa: B008  # it has no state
-) -> list[ReprocessedWindow]:
+) -> list[ReplayedWindow]:
     """Run windows again, one after the other, and replace what they published: all of it, or nothing.
 
     Args:
@@ -119,8 +119,8 @@ def reprocess(
     Raises:
         LiveRunError: A run is at work on the checkpoint; nothing was done.
         RunStoppedError: A stop was requested before anything was replaced.
-        DagflowError: A window could not be reprocessed, and nothing was replaced; or what was decided could not be
-            finished, and the next run or reprocessing does it.
+        DagflowError: A window could not be replayed, and nothing was replaced; or what was decided could not be
+            finished, and the next run or replay does it.
     """
     require_startable(options, runtime)
     checkpoint = absolute(options.checkpoint or app.attributes.checkpoint)
@@ -139,10 +139,10 @@ def reprocess(
         program = Program.of(app.name, placed.plan, placed.operators, storage, "power", watch.limits)
         tasks = opened.lazy_runtime(program, locations, runtime)
         side_inputs = SideInputs(placed.operators, gate.store, storage, journal.epoch)
-        reprocessor = Reprocessor(journal, placed, tasks.get, stop, opened.parallelism, side_inputs, watch)
+        replayer = Replayer(journal, placed, tasks.get, stop, opened.parallelism, side_inputs, watch)
         with pending_files_swept(locations.outputs, journal, storage):
             try:
-                changed = reprocessor.reprocess(chosen)
+                changed = replayer.replay(chosen)
             finally:
                 tasks.close()
                 side_inputs.sweep(journal.state.planned.values())

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.engine.file_changes import ReprocessedWindow
-from dagflow.engine.reprocess import app_file, reprocess
+from dagflow.engine.file_changes import ReplayedWindow
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
+from dagflow.engine.window_replay import app_file, replay_windows
 from dagflow.errors import (
     DagflowError,
     JournalError,
@@ -69,10 +69,10 @@ def published(folder: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in sorted((folder / "out").iterdir())}
 
 
-def again(*windows: int, change: tuple[str, str] = ("", "")) -> list[ReprocessedWindow]:
+def again(*windows: int, change: tuple[str, str] = ("", "")) -> list[ReplayedWindow]:
     """Replay windows with an app in which something was replaced by something else."""
     Path("app.yaml").write_text(APP.replace(*change) if change[0] else APP)
-    return reprocess(load_app(app_file("journal", STORAGE)), RunOptions(), list(windows), runtime=InlineRuntime)
+    return replay_windows(load_app(app_file("journal", STORAGE)), RunOptions(), list(windows), runtime=InlineRuntime)
 
 
 def test_a_replay_with_the_same_app_changes_nothing(folder: Path) -> None:
@@ -252,12 +252,12 @@ def test_a_replay_from_another_working_directory_moves_no_output(folder: Path) -
     before = published(folder)
     (folder / "else" / "where").mkdir(parents=True)
 
-    def replayed() -> list[ReprocessedWindow]:
+    def replayed() -> list[ReplayedWindow]:
         app, options = (
             load_app(app_file(str(folder / "journal"), STORAGE)),
             RunOptions(checkpoint=str(folder / "journal")),
         )
-        return reprocess(app, options, [2], runtime=InlineRuntime)
+        return replay_windows(app, options, [2], runtime=InlineRuntime)
 
     with contextlib.chdir(folder / "else" / "where"):
         with pytest.raises(JournalError, match=f"run published into {folder}/out, .* would into {Path.cwd()}/out"):
@@ -327,7 +327,7 @@ def test_a_replay_that_is_asked_to_stop_replaces_nothing(folder: Path, runtime: 
     Path("app.yaml").write_text(APP.replace('drop: {prefix: "#"}', 'drop: {suffix: "1"}'))
     stop = StopRequest()
     with pytest.raises(RunStoppedError, match="nothing was replaced"):
-        reprocess(
+        replay_windows(
             load_app("app.yaml"),
             RunOptions(),
             [1, 2, 3],
@@ -375,7 +375,7 @@ def test_an_app_that_keeps_few_windows_goes_on_in_its_own_directory(folder: Path
     with pytest.raises(MissingError, match="window 1 is no longer kept"):
         window_manifest("journal", 1, STORAGE)
     with pytest.raises(MissingError, match="window 2 is no longer kept"):
-        reprocess(load_app("app.yaml"), RunOptions(), [2], runtime=InlineRuntime)
+        replay_windows(load_app("app.yaml"), RunOptions(), [2], runtime=InlineRuntime)
     assert window_manifest("journal", 84, STORAGE).outputs[0].records == 1
     for number in range(80):
         (folder / "in" / f"z{number:02d}").write_text("# nothing is published of this\n")

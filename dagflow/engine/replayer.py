@@ -11,13 +11,13 @@ from dagflow.api.context import Skipped, VersionKey
 from dagflow.api.transactions import targets_of
 from dagflow.engine.control_graph import waits_for_results
 from dagflow.engine.driver_watch import DriverWatch
-from dagflow.engine.file_changes import ReprocessedWindow, file_changes
+from dagflow.engine.file_changes import ReplayedWindow, file_changes
 from dagflow.engine.gone_versions import as_left_out_before, gone_before_replay
 from dagflow.engine.operator_state import is_stateful
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.recovered_ranges import recovered_by_replay
-from dagflow.engine.recovery import finish_reprocess
-from dagflow.engine.replayed_groups import ReplayedWindows
+from dagflow.engine.recovery import finish_replay
+from dagflow.engine.replay_scope import ReplayScope
 from dagflow.engine.scaling import Scaling
 from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.stop_request import TICK_S, StopRequest, abandon
@@ -36,7 +36,7 @@ from dagflow.errors import (
     StorageError,
 )
 from dagflow.execution.messages import TaskResult
-from dagflow.journal.events import Reprocess
+from dagflow.journal.events import WindowReplay
 from dagflow.journal.journal import Journal
 from dagflow.journal.saved_state import ControlState
 from dagflow.journal.state import JournalState
@@ -55,14 +55,14 @@ _PUT_BACK = "put the version back that was read; nothing was replaced"
 
 @dataclass(frozen=True, slots=True)
 class _Published:
-    """A window as it is before it is reprocessed.
+    """A window as it is before it is replayed.
 
     Attributes:
         planned: Its plan.
-        intent: Its intent, of the newest reprocessing if that could not be finished.
+        intent: Its intent, of the newest replay if that could not be finished.
         files: The files that it published, or that targets show of it.
         produced: Where these come from, in their order.
-        lost: Files that an earlier reprocessing made, and that were lost before they were in their places.
+        lost: Files that an earlier replay made, and that were lost before they were in their places.
     """
 
     planned: WindowPlan
@@ -97,7 +97,7 @@ class _Rerun:
         """The new files."""
         return [file for file in self.intent.files if file.final_url not in self.kept]
 
-    def as_event(self, number: int, new: Set[str]) -> Reprocess:
+    def as_event(self, number: int, new: Set[str]) -> WindowReplay:
         """What the journal has to know.
 
         Args:
@@ -106,7 +106,7 @@ class _Rerun:
         """
         before = self.published
         replaced = [file for file in before.files if file.target and file.final_url not in self.kept]
-        return Reprocess(
+        return WindowReplay(
             self.intent,
             sorted(before.urls - self.kept - new),
             before.intent.counters,
@@ -116,12 +116,12 @@ class _Rerun:
         )
 
 
-class Reprocessor:
-    """Reprocesses windows of one journal.
+class Replayer:
+    """Replays windows of one journal.
 
     Guarantee: no published file is replaced before all new files, of all windows together, are complete and durable
     and one record of the journal holds their names. From that record on all of them will be replaced, by the next run
-    or reprocessing where this process dies. Each file is replaced at once and as a whole. No file of another window is
+    or replay where this process dies. Each file is replaced at once and as a whole. No file of another window is
     touched.
 
     Args:
@@ -134,7 +134,7 @@ class Reprocessor:
         watch: Tells where the driver stands still.
 
     Raises:
-        JournalError: The app cannot reprocess, because what it publishes depends on more than a window's blocks.
+        JournalError: The app cannot replay windows, because what it publishes depends on more than a window's blocks.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class Reprocessor:
         side_inputs: SideInputs,
         watch: DriverWatch,
     ) -> None:
-        obstacle = why_not_reprocessed(app)
+        obstacle = why_not_replayed(app)
         if obstacle is not None:
             raise obstacle
         self._journal = journal
@@ -163,7 +163,7 @@ class Reprocessor:
         self._targets = TargetReplays(app.operators, journal, app.storage)
         self._decisions = TargetDecisions(app.storage)
 
-    def reprocess(self, windows: ReplayedWindows) -> list[ReprocessedWindow]:
+    def replay(self, windows: ReplayScope) -> list[ReplayedWindow]:
         """Run windows again, then replace the files of all of them.
 
         Raises:
@@ -191,9 +191,9 @@ class Reprocessor:
             raise
         with self._watch.doing("the commit of the replay"):
             self._journal.append(*events)
-            finish_reprocess(self._journal, self._storage, self._operators)
+            finish_replay(self._journal, self._storage, self._operators)
         return [
-            ReprocessedWindow(rerun.intent.window_id, tuple(file_changes(rerun.published.files, rerun.intent.files)))
+            ReplayedWindow(rerun.intent.window_id, tuple(file_changes(rerun.published.files, rerun.intent.files)))
             for rerun in reruns
         ]
 
@@ -208,7 +208,7 @@ class Reprocessor:
             raise JournalError(
                 f"window {window_id} is not published yet", url="journal", hint="finish it first, with dagflow run"
             )
-        # A reprocessing whose files were lost may have replaced some of the published files, and removed some.
+        # A replay whose files were lost may have replaced some of the published files, and removed some.
         unfinished = self._journal.state.reprocessing.get(window_id)
         if unfinished is None:
             return _Published(planned, intent, intent.files, intent.produced, [])
@@ -217,7 +217,7 @@ class Reprocessor:
         shown = unfinished.intent if is_shown else intent
         return _Published(planned, unfinished.intent, shown.files, shown.produced, unfinished.intent.files)
 
-    def _run_again(self, window: _Published, windows: ReplayedWindows, earlier: Sequence[PendingFile]) -> _Rerun:
+    def _run_again(self, window: _Published, windows: ReplayScope, earlier: Sequence[PendingFile]) -> _Rerun:
         """Run one window, where it is to run; its files are pending when this returns.
 
         Raises:
@@ -286,7 +286,7 @@ class Reprocessor:
 
     def _raise_if_stopped(self) -> None:
         if self._stop.is_requested:
-            raise RunStoppedError("reprocessing was asked to stop; nothing was replaced")
+            raise RunStoppedError("the replay was asked to stop; nothing was replaced")
 
 
 def _what_and_where(file: PendingFile) -> FileFacts:
@@ -319,8 +319,8 @@ def why_not_again(state: JournalState, windows: Iterable[int]) -> JournalError |
     )
 
 
-def why_not_reprocessed(app: PlacedApp) -> JournalError | None:
-    """Why an app cannot reprocess windows: output depends on other windows, or is published apart from its window."""
+def why_not_replayed(app: PlacedApp) -> JournalError | None:
+    """Why an app cannot replay windows: output depends on other windows, or is published apart from its window."""
     for stage in app.plan.stages:
         for name in stage.operators:
             if is_stateful(app.operators[name]):
@@ -356,7 +356,7 @@ def _failure_of(results: Sequence[TaskResult], window: _Published) -> DagflowErr
     """
     for result in results:
         if isinstance(result.error, SourceChangedError):
-            # A run may skip such a file; reprocessing must not.
+            # A run may skip such a file; a replay must not.
             return SourceChangedError(result.error.message, url=result.error.url, hint=_PUT_BACK)
         if result.error is not None:
             return result.error

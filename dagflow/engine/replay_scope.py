@@ -11,7 +11,7 @@ from dagflow.journal.journal import Journal
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayedWindows:
+class ReplayScope:
     """What a replay works on.
 
     Attributes:
@@ -45,7 +45,7 @@ class _Group:
     merged_by: int
 
 
-def with_their_groups(journal: Journal, chosen: Iterable[int]) -> ReplayedWindows:
+def with_their_groups(journal: Journal, chosen: Iterable[int]) -> ReplayScope:
     """Windows with all others of their groups: a file of a group holds rows of all of its windows.
 
     Args:
@@ -60,7 +60,7 @@ def with_their_groups(journal: Journal, chosen: Iterable[int]) -> ReplayedWindow
     ids = set(chosen)
     windows = [journal.window(window_id) for window_id in sorted(ids)]
     if not any(window.plan.takes or (window.intent is not None and window.intent.held) for window in windows):
-        return ReplayedWindows(frozenset(ids))
+        return ReplayScope(frozenset(ids))
     groups, holders = _groups(journal)
     merged: dict[int, set[str]] = defaultdict(set)
     waiting = sorted(ids)
@@ -78,7 +78,7 @@ def with_their_groups(journal: Journal, chosen: Iterable[int]) -> ReplayedWindow
                     merged[group.merged_by].add(group.operator)
                 waiting += members - ids
                 ids |= members
-    return ReplayedWindows(frozenset(ids), {key: frozenset(names) for key, names in merged.items()})
+    return ReplayScope(frozenset(ids), {key: frozenset(names) for key, names in merged.items()})
 
 
 def _groups(journal: Journal) -> tuple[list[_Group], set[int]]:
