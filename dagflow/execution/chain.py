@@ -147,7 +147,7 @@ class Chain:
 
     def mark(self) -> Hashable:
         """A mark of what the chain has done: equal as long as it has done nothing; other threads may call this."""
-        return self.steps, tuple(buffer.emitted for buffer in self.buffers.values())
+        return self.steps, tuple(buffer.passed_on for buffer in self.buffers.values())
 
     def mark_of(self, call: ActiveCall, emitted: int) -> Hashable:
         """A mark of the input that a call has taken; other threads may call this.
@@ -167,7 +167,7 @@ class Chain:
 
     def emitted_by(self, operator: str) -> int:
         """How many records and tuples an operator has emitted; other threads may call this."""
-        return sum(buffer.taken for buffer in self._buffers_of(operator))
+        return sum(buffer.emitted for buffer in self._buffers_of(operator))
 
     def _buffers_of(self, operator: str) -> list[PortBuffer]:
         return [buffer for ref, buffer in self.buffers.items() if ref.operator == operator]
@@ -400,8 +400,8 @@ class Chain:
         for ref, buffer in self.buffers.items():
             if buffer.emitter.port.carries_records:
                 operator = counters.operators.setdefault(ref.operator, OperatorCounters())
-                operator.records[ref.port] = buffer.emitted
-                operator.bytes[ref.port] = buffer.emitted_bytes
+                operator.records[ref.port] = buffer.passed_on
+                operator.bytes[ref.port] = buffer.passed_on_bytes
         return counters
 
     def work_done(self) -> dict[str, OperatorReport]:
@@ -409,7 +409,7 @@ class Chain:
         records: dict[str, dict[str, int]] = {name: {} for name in self.operators}
         for ref, buffer in list(self.buffers.items()):
             if buffer.emitter.port.carries_records:
-                records[ref.operator][ref.port] = buffer.emitted
+                records[ref.operator][ref.port] = buffer.passed_on
         return {name: OperatorReport(self.clock.worked_s(name), ports) for name, ports in records.items()}
 
     def take_counts(self) -> Counters:

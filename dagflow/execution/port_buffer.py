@@ -41,8 +41,8 @@ class PortBuffer:
         emitter: The operator's side of the port.
         consumers: Functions that take each RecordBatch, or each list of tuples.
         current: The batch that the operator handles, whose origin an emitted Arrow batch inherits; or None.
-        emitted: Number of records or tuples that were passed on.
-        emitted_bytes: Bytes of the records that were passed on, in memory.
+        passed_on: Number of records or tuples that were passed on.
+        passed_on_bytes: Bytes of the records that were passed on, in memory.
         gathered: Items that wait to be passed on, with END_OF_CALL among them while a batch is handled record by
             record, when it is the operator's emitter, too; always the same, because an operator may keep it.
         gathered_bytes: Bytes of the raw records among them that were emitted outside a per-record method.
@@ -51,22 +51,12 @@ class PortBuffer:
         is_gathering: Whether a batch is handled record by record; all that is emitted waits for the batch's end.
         records: What was emitted for the pieces of this batch that are done; None where no batch is handled so, or
             where no consumer takes it.
-        take: Says how many of some records may be passed on; None for all.
+        admit: Says how many of some records may be passed on; None for all.
     """
 
     __slots__ = (
-        *(
-            "_has_thread_emitted",
-            "_left",
-            "_operator",
-            "_thread",
-            "consumers",
-            "current",
-            "emitted",
-            "emitted_bytes",
-            "emitter",
-        ),
-        *("gathered", "gathered_bytes", "is_gathering", "is_open", "records", "take"),
+        *("_has_thread_emitted", "_left", "_operator", "_thread", "admit", "consumers", "current", "emitter"),
+        *("gathered", "gathered_bytes", "is_gathering", "is_open", "passed_on", "passed_on_bytes", "records"),
     )
 
     def __init__(self, operator: Operator, port: str) -> None:
@@ -76,15 +66,15 @@ class PortBuffer:
         self.gathered = RecordEmitter(self.emitter)
         self.gathered_bytes = 0
         self.current: RecordBatch | None = None
-        self.emitted = 0
-        self.emitted_bytes = 0
+        self.passed_on = 0
+        self.passed_on_bytes = 0
         self.is_open = False
         self.is_gathering = False
         self._thread = threading.get_ident()
         self._has_thread_emitted = False
         self._left = 0
         self.records: EmittedRecords | None = None
-        self.take: Callable[[int], int] | None = None
+        self.admit: Callable[[int], int] | None = None
         self.emitter.emit = self.emit
 
     def connect(self, consumer: Consumer) -> None:
@@ -142,7 +132,7 @@ class PortBuffer:
             raise self._thread_error()
         if not len(self.gathered):
             return
-        items = self._taken()
+        items = self._take_gathered()
         if not self.emitter.port.carries_records:
             wrong = next((item for item in items if not self._carries(item)), None)
             if wrong is not None:
@@ -164,7 +154,7 @@ class PortBuffer:
             what = f"emitted {shown} at port {self.emitter.port.name} ({error})"
             raise BrokenContractError(what, error.source) from error
 
-    def _taken(self) -> list[Any]:
+    def _take_gathered(self) -> list[Any]:
         items = self.gathered.copy()
         self._drop(len(items))
         self.gathered_bytes = 0
@@ -206,8 +196,8 @@ class PortBuffer:
         if self.records is not None:
             self.records.add(PieceOutput(items), piece)
         else:
-            self.emitted += len(items)
-            self.emitted_bytes += sum(len(item) for item in items if isinstance(item, bytes))
+            self.passed_on += len(items)
+            self.passed_on_bytes += sum(len(item) for item in items if isinstance(item, bytes))
         self._drop(len(items))
 
     def end_records(self) -> None:
@@ -239,11 +229,11 @@ class PortBuffer:
             self._send_all(records.batches())
 
     @property
-    def taken(self) -> int:
+    def emitted(self) -> int:
         """How many records or tuples an operator has emitted; other threads may call this."""
         records = self.records
         gathered = sum(item is not END_OF_CALL for item in self.gathered.copy())
-        return self.emitted + gathered + (0 if records is None else records.count)
+        return self.passed_on + gathered + (0 if records is None else records.count)
 
     def _send(self, payload: Any) -> None:
         port = self.emitter.port.name
@@ -256,10 +246,10 @@ class PortBuffer:
                 f"emitted at port {port} raw records that are null, and a file has no bytes for them; emit b'' for an "
                 "empty record, nothing for none, or a column of another name, which may have nulls"
             )
-        if self.take is not None and (taken := self.take(len(payload))) < len(payload):
-            payload = payload.slice(0, taken)
-        self.emitted += len(payload)
+        if self.admit is not None and (admitted := self.admit(len(payload))) < len(payload):
+            payload = payload.slice(0, admitted)
+        self.passed_on += len(payload)
         if isinstance(payload, RecordBatch):
-            self.emitted_bytes += payload.nbytes()
+            self.passed_on_bytes += payload.nbytes()
         for consumer in self.consumers:
             consumer(payload)

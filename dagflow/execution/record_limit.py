@@ -29,14 +29,14 @@ class RecordLimit:
         """Limit the ports of a chain; returns whether it has one of them."""
         ports = self._left.keys() & chain.buffers.keys()
         for port in ports:
-            chain.buffers[port].take = functools.partial(self._take, port)
+            chain.buffers[port].admit = functools.partial(self._admit, port)
         return bool(ports)
 
     def is_reached_in(self, chain: Chain) -> bool:
         """Whether the ports of a chain may emit no more."""
         return not any(self._left[port] for port in self._left.keys() & chain.buffers.keys())
 
-    def _take(self, port: PortRef, count: int) -> int:
-        taken = min(count, self._left[port])
-        self._left[port] -= taken
-        return taken
+    def _admit(self, port: PortRef, count: int) -> int:
+        admitted = min(count, self._left[port])
+        self._left[port] -= admitted
+        return admitted
