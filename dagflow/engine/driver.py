@@ -62,7 +62,7 @@ class RunControls:
         follow_millis: Length of a window while following; None to end when all input is processed.
         watch: Tells where the driver stands still.
         reads_all: Whether a run that completes has read all input, so that its byte accounting adds up.
-        limit: Ends the reading early; None for all input.
+        record_limit: Ends the reading early; None for all input.
     """
 
     observer: Observer
@@ -73,7 +73,7 @@ class RunControls:
     follow_millis: int | None = None
     watch: DriverWatch = field(default_factory=DriverWatch)
     reads_all: bool = True
-    limit: RecordLimit | None = None
+    record_limit: RecordLimit | None = None
 
 
 class Driver:
@@ -209,7 +209,7 @@ class Driver:
         self._emit_ahead(WINDOWS_AHEAD)
 
     def _emit_ahead(self, windows: int) -> None:
-        if self._controls.limit is not None and self._controls.limit.is_reached:
+        if self._controls.record_limit is not None and self._controls.record_limit.is_reached:
             return
         with self._controls.watch.doing(self._planner.at_work):
             self._planner.emit_ahead(windows)

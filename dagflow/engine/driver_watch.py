@@ -45,10 +45,10 @@ class DriverWatch:
     Use it as a context manager, which the watching thread ends with.
 
     Attributes:
-        limits: How long work may stand still.
+        stall_limits: How long work may stand still.
     """
 
-    limits: StallLimits = DEFAULT_LIMITS
+    stall_limits: StallLimits = DEFAULT_LIMITS
     _work: dict[int, _Work] = field(default_factory=dict)
     _chains: list[_Emitting] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
@@ -63,7 +63,7 @@ class DriverWatch:
         """
         number = next(self._numbers)
         say = what if callable(what) else lambda: what
-        work = _Work(say, threading.get_ident(), StallDetector(self.limits.warning_s))
+        work = _Work(say, threading.get_ident(), StallDetector(self.stall_limits.warning_s))
         self._work[number] = work
         try:
             yield
@@ -74,7 +74,7 @@ class DriverWatch:
 
     def watch_chain(self, chain: Chain) -> None:
         """Watch what the operators of a chain emit; called by the thread that will run it."""
-        self._chains.append(_Emitting(EmissionWatch(chain, self.limits.warning_s), threading.get_ident()))
+        self._chains.append(_Emitting(EmissionWatch(chain, self.stall_limits.warning_s), threading.get_ident()))
 
     def stalls(self) -> list[str]:
         """The work that stands still and has been told: what it is and for how long, in words; any thread may call."""
@@ -96,7 +96,7 @@ class DriverWatch:
                 self._tell_chain_end(chain, call)
 
     def _run(self) -> None:
-        while not self._is_over.wait(self.limits.look_every_s):
+        while not self._is_over.wait(self.stall_limits.look_every_s):
             for work in list(self._work.values()):
                 self._look(work)
             for chain in self._chains:

@@ -60,10 +60,10 @@ def limited_run(app: LogicalPlan, options: RunOptions, records: int | None) -> I
     place = absolute(str(directory))
     plan = _below(app, place)
     _require_inside(plan, place)
-    checkpoint, limit = directory / _CHECKPOINT, RecordLimit(records, _record_sources(plan))
+    checkpoint, record_limit = directory / _CHECKPOINT, RecordLimit(records, _record_sources(plan))
     try:
         # In one process: the tasks count together.
-        yield plan, replace(options, checkpoint=str(checkpoint), workers=1, limit=limit)
+        yield plan, replace(options, checkpoint=str(checkpoint), workers=1, record_limit=record_limit)
     finally:
         shutil.rmtree(checkpoint, ignore_errors=True)
 

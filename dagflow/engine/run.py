@@ -156,15 +156,17 @@ def run(
             signals=signals,
             follow_millis=app.attributes.window_millis if follows else None,
             watch=opened.watch,
-            reads_all=not options.rejects and options.limit is None,
-            limit=options.limit,
+            reads_all=not options.rejects and options.record_limit is None,
+            record_limit=options.record_limit,
         )
         for notice in following_notices(app) if follows else ():
             controls.observer.notice(notice)
         with pending_files_swept(locations.outputs, opened.journal, storage):
             durability = app.attributes.durability
-            program = Program.of(app.name, placed.plan, placed.operators, storage, durability, opened.watch.limits)
-            program = replace(program, records=options.limit)
+            program = Program.of(
+                app.name, placed.plan, placed.operators, storage, durability, opened.watch.stall_limits
+            )
+            program = replace(program, record_limit=options.record_limit)
             tasks = opened.lazy_runtime(program, locations, runtime, observer)
             return _drive(placed, opened, controls, tasks)
 

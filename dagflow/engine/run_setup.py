@@ -55,7 +55,7 @@ class RunOptions:
         take_over: Whether to replace a run that is at work on the checkpoint.
         workers: How many processes of this machine run the tasks, in place of Spark; 1 for this process alone. None
             for Spark.
-        limit: Ends the reading early, with one worker; None for all input. See limited_run.
+        record_limit: Ends the reading early, with one worker; None for all input. See limited_run.
         rejects: Which refused records are read again, in place of new input; None for new input.
         server: The process that forks those of tasks, where it was started ahead; None for a new one.
         metrics: Where the run serves its metrics; None for nowhere.
@@ -74,7 +74,7 @@ class RunOptions:
     workers: int | None = None
     server: TaskServer | None = None
     java: SparkProcess | None = None
-    limit: RecordLimit | None = None
+    record_limit: RecordLimit | None = None
     rejects: RejectChoice | None = None
     metrics: MetricsAddress | None = None
     owns_process: bool = False
@@ -166,7 +166,7 @@ def open_run(
         DagflowError: The journal cannot be opened.
     """
     sweep()  # a run that finds nothing to do, and does not start Spark, removes what killed ones have left as well
-    watch = DriverWatch(stall_limits(app.attributes))
+    watch = DriverWatch(stall_limits_of(app.attributes))
     with (
         memory_for_tasks() if options.workers == 1 else limited_memory(),
         watch,
@@ -197,7 +197,7 @@ def open_journal(app: LogicalPlan, store: ObjectStore, source: str = "", text: s
     )
 
 
-def stall_limits(attributes: Attributes) -> StallLimits:
+def stall_limits_of(attributes: Attributes) -> StallLimits:
     """How long work may stand still, as an app says."""
     return StallLimits(attributes.stall_warning_millis / 1000, (attributes.task_timeout_millis or 0) / 1000)
 

@@ -136,7 +136,7 @@ def replay_windows(
         locations = opened.prepare(chosen.all)
         _require_same_locations(locations.outputs, journal)
         # Whatever durability the app asks for: a record of the journal says that these files are complete.
-        program = Program.of(app.name, placed.plan, placed.operators, storage, "power", watch.limits)
+        program = Program.of(app.name, placed.plan, placed.operators, storage, "power", watch.stall_limits)
         tasks = opened.lazy_runtime(program, locations, runtime)
         side_inputs = SideInputs(placed.operators, gate.store, storage, journal.epoch)
         replayer = Replayer(journal, placed, tasks.get, stop, opened.parallelism, side_inputs, watch)

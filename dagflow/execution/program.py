@@ -27,10 +27,10 @@ class Program:
         operators: Pickled operators by name; each task makes instances of its own.
         storage: Reaches the stores of the app.
         durability: What the files that tasks write survive.
+        has_source_listener: Whether a control operator listens to source events.
         progress: Where tasks report their progress; None where it is not shown.
-        listens: Whether a control operator listens to source events.
-        limits: How long tasks may stand still.
-        records: How many records are read; None for all.
+        stall_limits: How long tasks may stand still.
+        record_limit: How many records are read; None for all.
     """
 
     app: str
@@ -38,10 +38,10 @@ class Program:
     operators: Mapping[str, bytes]
     storage: StorageContext = field(default_factory=StorageContext.default)
     durability: Durability = "process"
-    listens: bool = False
+    has_source_listener: bool = False
     progress: ProgressAddress | None = None
-    limits: StallLimits = DEFAULT_LIMITS
-    records: RecordLimit | None = None
+    stall_limits: StallLimits = DEFAULT_LIMITS
+    record_limit: RecordLimit | None = None
 
     @classmethod
     def of(
@@ -51,7 +51,7 @@ class Program:
         operators: Mapping[str, Operator],
         storage: StorageContext | None = None,
         durability: Durability = "process",
-        limits: StallLimits = DEFAULT_LIMITS,
+        stall_limits: StallLimits = DEFAULT_LIMITS,
     ) -> Program:
         """Pickle the partitioned operators of a plan.
 
@@ -62,7 +62,8 @@ class Program:
         pickled = {name: pickled_operator(name, operators[name]) for name in names}
         listeners = (each for each in operators.values() if isinstance(each, SourceEventListener))
         listens = any(each.wants_source_events for each in listeners)
-        return cls(app, plan, pickled, storage or StorageContext.default(), durability, listens, limits=limits)
+        stores = storage or StorageContext.default()
+        return cls(app, plan, pickled, stores, durability, has_source_listener=listens, stall_limits=stall_limits)
 
 
 def pickled_operator(name: str, operator: Operator) -> bytes:

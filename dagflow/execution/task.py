@@ -84,15 +84,16 @@ class StageTask:
         self._moved: list[MovedRange] = []
         self._read_in_part: set[VersionKey] = set()
         self._refused: dict[str, RefusedLog] = {}
-        self._source_events: list[Any] | None = [] if program.listens else None
+        self._source_events: list[Any] | None = [] if program.has_source_listener else None
         self._held: dict[str, bytes] = {}
         operators = {name: self._loaded(name) for name in stage.operators}
         self._counters: dict[str, Counts] = {name: Counts() for name in stage.operators}
         own = host.owns_process
         self._chain = Chain(operators, stage.edges, self._counters, partition=partition, owns_process=own)
-        self._records = program.records if program.records is not None and program.records.attach(self._chain) else None
-        watched = ChainWatch(self._chain, lambda: self._progress.bytes_read, program.limits.warning_s)
-        self._watch = TaskWatch(program.limits, host, self._work_in, watched, self._give_sign, send)
+        limit = program.record_limit
+        self._record_limit = limit if limit is not None and limit.attach(self._chain) else None
+        watched = ChainWatch(self._chain, lambda: self._progress.bytes_read, program.stall_limits.warning_s)
+        self._watch = TaskWatch(program.stall_limits, host, self._work_in, watched, self._give_sign, send)
         self._begun: set[str] = set()
         if host.is_retry:
             # An operator that ends its process has ended the one before; the driver gets to know at which input.
@@ -302,17 +303,17 @@ class StageTask:
 
     def _feed(self, target: PortRef, payload: Any) -> Iterator[ShuffleItem]:
         """Give what has arrived to an operator, unless as many records were read as shall be."""
-        if self._records is None:
+        if self._record_limit is None:
             for _ in self._chain.feed(target, payload):
                 yield from self._sent()
         else:
             for item in payload:
-                if self._records.is_reached_in(self._chain):
+                if self._record_limit.is_reached_in(self._chain):
                     break
                 with contextlib.closing(self._chain.feed(target, [item])) as steps:
                     for _ in steps:
                         yield from self._sent()
-                        if self._records.is_reached_in(self._chain):
+                        if self._record_limit.is_reached_in(self._chain):
                             break
         yield from self._sent()
 

@@ -58,7 +58,7 @@ class TaskWatch:
     """Watches the task of the thread that enters this context manager.
 
     Args:
-        limits: How long the task may stand still.
+        stall_limits: How long the task may stand still.
         host: Where it runs.
         work: What it has at hand in a call, None for none; called by the watching thread.
         chain: Finds what makes no progress; used by the watching thread.
@@ -68,14 +68,14 @@ class TaskWatch:
 
     def __init__(
         self,
-        limits: StallLimits,
+        stall_limits: StallLimits,
         host: TaskHost,
         work: Callable[[ActiveCall | None], TaskActivity],
         chain: ChainWatch,
         report: Callable[[], None],
         send: Callable[[TaskMessage], None],
     ) -> None:
-        self._limits = limits
+        self._stall_limits = stall_limits
         self._host = host
         self._work = work
         self._chain = chain
@@ -109,10 +109,10 @@ class TaskWatch:
 
     @property
     def _ends_process(self) -> bool:
-        return self._host.owns_process and self._limits.timeout_s > 0
+        return self._host.owns_process and self._stall_limits.timeout_s > 0
 
     def _run(self) -> None:
-        while not self._is_over.wait(self._limits.look_every_s):
+        while not self._is_over.wait(self._stall_limits.look_every_s):
             try:
                 self._look()
             except Exception:
@@ -126,7 +126,7 @@ class TaskWatch:
         with self._ending:
             # A task that is over has taken it back: it would end the process in a later task.
             if not self._is_over.is_set():
-                faulthandler.dump_traceback_later(self._limits.timeout_s + GRACE_S, exit=True, file=_STDERR)
+                faulthandler.dump_traceback_later(self._stall_limits.timeout_s + GRACE_S, exit=True, file=_STDERR)
 
     def _look(self) -> None:
         if is_debugging():
@@ -141,13 +141,13 @@ class TaskWatch:
                 else:
                     self._told[found.call] = self._tell(found), found
         self._report()
-        longest = self._chain.longest() if self._limits.timeout_s > 0 else None
-        if longest is not None and longest.stall.seconds >= self._limits.timeout_s:
+        longest = self._chain.longest() if self._stall_limits.timeout_s > 0 else None
+        if longest is not None and longest.stall.seconds >= self._stall_limits.timeout_s:
             self._end(longest)
 
     def _tell(self, found: StallNotice, *, is_ended: bool = False) -> StallReport:
         stack, work = stacks_of(self._task, self._is_of_task), self._work(found.call)
-        seconds, timeout_s = found.stall.seconds, self._limits.timeout_s
+        seconds, timeout_s = found.stall.seconds, self._stall_limits.timeout_s
         report = StallReport(work, seconds, stack, False, is_ended, timeout_s, found.emitted)
         self._send(report)
         return report

@@ -28,7 +28,7 @@ class InlineRuntime(Runtime):
     def __init__(
         self, program: Program, *, parallelism: int = 2, before: Callable[[WindowJob], None] | None = None
     ) -> None:
-        super().__init__(ProgressBoard(program.limits))
+        super().__init__(ProgressBoard(program.stall_limits))
         self._program = program
         self._before = before
         self.parallelism = parallelism

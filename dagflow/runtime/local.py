@@ -136,7 +136,7 @@ class LocalRuntime(Runtime):
     """
 
     def __init__(self, program: Program, workers: int, log: Path, server: TaskServer | None = None) -> None:
-        super().__init__(ProgressBoard(program.limits, log=f"in {log}"))
+        super().__init__(ProgressBoard(program.stall_limits, log=f"in {log}"))
         self._program = program
         self._workers = workers
         self._scratch = Scratch(tempfile.gettempdir())

@@ -90,15 +90,18 @@ class ProgressBoard:
     May be used by several threads.
 
     Args:
-        limits: How long tasks may stand still.
+        stall_limits: How long tasks may stand still.
         now: A clock, in seconds.
         log: Where all that operators print is, as the end of a sentence.
     """
 
     def __init__(
-        self, limits: StallLimits = DEFAULT_LIMITS, now: Callable[[], float] = time.monotonic, log: str = "left out"
+        self,
+        stall_limits: StallLimits = DEFAULT_LIMITS,
+        now: Callable[[], float] = time.monotonic,
+        log: str = "left out",
     ) -> None:
-        self._limits = limits
+        self._stall_limits = stall_limits
         self._output = OperatorOutput(log, now)
         self._now = now
         self._lock = threading.Lock()
@@ -202,7 +205,7 @@ class ProgressBoard:
 
     def ends_after(self, silent_s: float) -> bool:
         """Whether a process that was silent for so long before its end was ended because of it."""
-        return 0 < self._limits.timeout_s <= silent_s
+        return 0 < self._stall_limits.timeout_s <= silent_s
 
     def look_for_silence(self) -> None:
         """Warn of tasks whose processes do not answer, and of windows whose tasks do not begin; called now and then."""
@@ -216,7 +219,9 @@ class ProgressBoard:
             for window in self._windows.values():
                 for task in window.values():
                     silent_s = now - task.reported_s
-                    if silent_s >= self._limits.warning_s and not (task.report.is_done or task.is_silent or task.stall):
+                    if silent_s >= self._stall_limits.warning_s and not (
+                        task.report.is_done or task.is_silent or task.stall
+                    ):
                         task.is_silent = True
                         work = task.report.work
                         found.append(
@@ -226,7 +231,7 @@ class ProgressBoard:
                         )
             waiting = [window_id for window_id, tasks in self._windows.items() if not tasks]
             silent_s = now - self._reported_s
-            if waiting and silent_s >= self._limits.warning_s and not self._is_start_told:
+            if waiting and silent_s >= self._stall_limits.warning_s and not self._is_start_told:
                 self._is_start_told = True
                 found.append(
                     f"window {waiting[0]}: none of its tasks has begun for {silent_s:.0f} s: is there a free executor?"

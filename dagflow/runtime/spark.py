@@ -91,7 +91,7 @@ class SparkRuntime(Runtime):
     ) -> None:
         is_cluster = SparkMaster.parse(str(context.master)).local_tasks is None
         log = "in the logs of the executors" if is_cluster else f"in {spark_log(program.app)}"
-        super().__init__(ProgressBoard(program.limits, log=log))
+        super().__init__(ProgressBoard(program.stall_limits, log=log))
         self._context = context
         self._owns_context = owns_context
         self._group = f"dagflow-{program.app}-{id(self)}"

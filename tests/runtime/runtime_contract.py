@@ -248,7 +248,7 @@ class RuntimeContract:
         os.mkfifo(tmp_path / "seen")
         operators = {**operators_of(tmp_path), "lines": Standing(folder=str(tmp_path))}
         limits = StallLimits(warning_s=0.2)
-        runtime = start(Program.of("app", exchanging_plan(), operators, limits=limits))
+        runtime = start(Program.of("app", exchanging_plan(), operators, stall_limits=limits))
         with ThreadPoolExecutor() as pool:
             results = pool.submit(lambda: runtime.submit(window([b"a"])).result())
             while not runtime.progress(7).stalls and not results.done():

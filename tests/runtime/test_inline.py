@@ -38,7 +38,7 @@ class TestInlineRuntime(RuntimeContract):
 def test_an_operator_that_emits_for_ever_is_told_and_ended(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Operator, file and the number of records are told, and the limit of time ends it."""
     operators = {**operators_of(tmp_path), "lines": Endless()}
-    program = Program.of("app", exchanging_plan(), operators, limits=StallLimits(warning_s=0.1, timeout_s=0.3))
+    program = Program.of("app", exchanging_plan(), operators, stall_limits=StallLimits(warning_s=0.1, timeout_s=0.3))
     results = InlineRuntime(program).submit(window([b"a"])).result()
     (error,) = {str(result.error) for result in results if result.error is not None}
     assert "no progress for as long as task_timeout_millis allows" in error

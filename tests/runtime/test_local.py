@@ -88,7 +88,7 @@ def test_native_code_that_holds_the_first_task_is_told(
 ) -> None:
     """It keeps the watch beside the task from saying anything, so the task has said before what it begins with."""
     operators = {**operators_of(tmp_path), "lines": Misbehaving(how="native")}
-    program = Program.of("app", exchanging_plan(), operators, limits=StallLimits(warning_s=1.0))
+    program = Program.of("app", exchanging_plan(), operators, stall_limits=StallLimits(warning_s=1.0))
     assert [result.error for result in start(program).submit(window([b"a b"])).result()] == [None] * 6
     told = " ".join(caplog.messages)
     assert re.search(r"window 7, operator 'lines' .*: its process has not answered for \d s, last in read\(\)", told)

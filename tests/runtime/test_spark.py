@@ -105,7 +105,7 @@ def test_a_task_that_stands_still_too_long_is_ended_and_runs_again(
     """Its process ends with it, which counts as a failed attempt; the next one does the work, and all of it."""
     operators = {**operators_of(tmp_path), "lines": Stopping(folder=str(tmp_path))}
     limits = StallLimits(warning_s=30.0, timeout_s=0.5)
-    runtime = SparkRuntime(Program.of("app", exchanging_plan(), operators, limits=limits), spark_context)
+    runtime = SparkRuntime(Program.of("app", exchanging_plan(), operators, stall_limits=limits), spark_context)
     results = runtime.submit(window([b"a b"])).result()
     assert [result.error for result in results if result.error is not None] == []
     assert sum(result.counters.of("lines").records.get("records", 0) for result in results) == 2
