@@ -131,10 +131,10 @@ class Driver:
             self._recover()
             self._process()
             if self._stop.is_requested:
-                self._live.says("stopping")
+                self._live.set_state("stopping")
                 self._finish_in_grace()
                 state = "stopped"
-                self._live.says(state)
+                self._live.set_state(state)
             elif self._controls.reads_all:
                 self._committer.check_byte_accounting()
             self._journal.flush()
@@ -149,7 +149,7 @@ class Driver:
 
     def _tell_progress(self) -> None:
         snapshot = self.snapshot()
-        self._controls.live.reports_backlog(snapshot.backlog_bytes)
+        self._controls.live.set_backlog_bytes(snapshot.backlog_bytes)
         self._observer.progress(snapshot)
         self._controls.signals.progress(snapshot)
 
@@ -188,7 +188,7 @@ class Driver:
             elif due:
                 self._submit(self._planner.plan_closing(due))
             elif self._controls.follow_millis is not None:
-                self._live.says("waiting")
+                self._live.set_state("waiting")
                 self._journal.flush()
                 self._look_for_other_driver()
                 self._tell_progress()
@@ -256,7 +256,7 @@ class Driver:
             self._submit(self._planner.plan_next([flight.load for flight in self._in_flight]))
 
     def _submit(self, planned: WindowPlan) -> None:
-        self._live.says("running")
+        self._live.set_state("running")
         self._in_flight.append(self._runner.submit(planned))
         self._statistics.planned(planned)
 

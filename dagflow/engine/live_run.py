@@ -53,7 +53,7 @@ class LiveRun:
         self._redact = redact
         self._has_ended = threading.Event()
         self._is_refused = False
-        self._stalls: Callable[[], Sequence[str]] = tuple
+        self._stalls: tuple[Callable[[], Sequence[str]], ...] = ()
         self._thread = threading.Thread(target=self._beat_on, name=thread_name(first.nonce), daemon=True)
         # Before the first beat: other runs of this process look for the thread.
         self._thread.start()
@@ -67,35 +67,35 @@ class LiveRun:
         """What the run has said last that it does."""
         return self._last.state
 
-    def says(self, state: RunState) -> None:
+    def set_state(self, state: RunState) -> None:
         """Note what the run does; the next beat says so."""
         self._last = replace(self._last, state=state)
 
-    def publishes(self, outputs: Sequence[str]) -> None:
+    def set_outputs(self, outputs: Sequence[str]) -> None:
         """Note where the run publishes; the next beat says so."""
         self._last = replace(self._last, outputs=[redacted(url) for url in outputs])
 
-    def reports_backlog(self, backlog_bytes: int) -> None:
+    def set_backlog_bytes(self, backlog_bytes: int) -> None:
         """Note how many bytes of input are known and not read; the next beat says so."""
         self._last = replace(self._last, backlog_bytes=backlog_bytes)
 
-    def asks(self, stalls: Callable[[], Sequence[str]]) -> None:
+    def add_stalls(self, source: Callable[[], Sequence[str]]) -> None:
         """Have each beat say what has made no progress for long.
 
         Args:
-            stalls: Gives it, in words; called by the thread that beats.
+            source: Gives it, in words, beside the sources before; called by the thread that beats.
         """
-        self._stalls = stalls
+        self._stalls = (*self._stalls, source)
 
-    def holds(self, epoch: int) -> None:
-        """Note that the run has taken over the journal: from here on its heartbeat is the one that counts."""
+    def supersede_earlier_runs(self, epoch: int) -> None:
+        """Note that the run has taken over the journal, and remove the heartbeats of other runs."""
         self._last = replace(self._last, epoch=epoch)
         try:
             self._store.delete([name for name in heartbeat_names(self._store) if name != self._name])
         except StorageError as error:
             logger.warning("the heartbeats of earlier runs were not removed error=%s", error)
 
-    def ended(self, state: RunState, error: str = "") -> None:
+    def end(self, state: RunState, error: str = "") -> None:
         """Write how the run ended; a run that never held the journal, or lost it, takes its heartbeat back."""
         self._has_ended.set()
         # A write that hangs in the store must not keep the run from ending.
@@ -138,7 +138,7 @@ class LiveRun:
         said = self._last
         if not said.has_ended:
             # As many as fit: a heartbeat is a small object, which is written every few seconds.
-            found = self._stalls()[:MOST_STALLS]
+            found = [each for source in self._stalls for each in source()][:MOST_STALLS]
             said = replace(said, stalls=[self._redact(cut_text(each, MOST_STALL_CHARACTERS)) for each in found])
         self._store.replace(self._name, beating(said))
 
@@ -178,9 +178,9 @@ def live_run(app: LogicalPlan, gate: RunGate, command: str) -> Iterator[LiveRun]
         live.withdraw()
         raise
     except RunStoppedError:
-        live.ended("stopped")
+        live.end("stopped")
         raise
     except BaseException as error:
-        live.ended("failed", str(error) or type(error).__name__)
+        live.end("failed", str(error) or type(error).__name__)
         raise
-    live.ended(live.state if live.state == "stopped" else "completed")
+    live.end(live.state if live.state == "stopped" else "completed")

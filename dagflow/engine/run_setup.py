@@ -132,7 +132,7 @@ class OpenRun:
         with self.watch.doing(f"the preparation of the {self.command}"):
             finish_replay(self.journal, self.storage, self.app.instances, again)
             locations = prepare(self.app, self.journal, self.gate.store.url, self.storage)
-        self.live.publishes(locations.outputs)
+        self.live.set_outputs(locations.outputs)
         return locations
 
     def lazy_runtime(
@@ -144,7 +144,7 @@ class OpenRun:
     ) -> LazyRuntime:
         """The runtime of a program, of which the heartbeat says what stands still; see the function of this name."""
         tasks = lazy_runtime(self.app, program, self.options, locations, self.gate.stop, runtime, observer, self.watch)
-        self.live.asks(lambda: [*self.watch.stalls(), *tasks.stalls()])
+        self.live.add_stalls(tasks.stalls)
         return tasks
 
 
@@ -173,8 +173,8 @@ def open_run(
         live_run(app, gate, command) as live,
         contextlib.closing(journal_of(gate.store)) as journal,
     ):
-        live.asks(watch.stalls)
-        live.holds(journal.epoch)
+        live.add_stalls(watch.stalls)
+        live.supersede_earlier_runs(journal.epoch)
         yield OpenRun(app, options, command, app.attributes.storage_context(), gate, live, journal, watch)
 
 

@@ -130,7 +130,7 @@ def replay_windows(
     _require_known(gate.store, windows)
     with open_run(app, options, gate, "replay", partial(open_journal, app)) as opened:
         journal, watch = opened.journal, opened.watch
-        opened.live.says("running")
+        opened.live.set_state("running")
         placed = PlacedApp.of(app, storage)
         chosen = _chosen(journal, windows, notice)
         locations = opened.prepare(chosen.all)

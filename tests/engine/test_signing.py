@@ -88,7 +88,7 @@ def test_a_live_run_is_not_signed_under_its_feet(tmp_path: Path) -> None:
     store = StorageContext.default().objects(str(tmp_path / "journal"))
     epochs = list(store.list("epoch/"))
     with live_run(app, gate_of(store, RunOptions(), print, StopRequest()), "run") as live:
-        live.holds(1)
+        live.supersede_earlier_runs(1)
         with pytest.raises(LiveRunError, match=r"another run is at work .*\n    end it first: kill \d+ on "):
             sign(store)
     assert list(store.list("epoch/")) == epochs
