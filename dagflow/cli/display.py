@@ -78,7 +78,7 @@ class LineDisplay(Display):
     def __init__(self, app: str, redact: Redact = str) -> None:
         super().__init__(app, redact)
         self._next_s = LINE_INTERVAL_S
-        self._told: RunSnapshot | None = None
+        self._shown: RunSnapshot | None = None
 
     def progress(self, snapshot: RunSnapshot) -> None:
         """Write a line if the last one is old enough, by the run's own clock."""
@@ -87,10 +87,10 @@ class LineDisplay(Display):
             return
         figures = replace(snapshot, seconds=0.0, rates=RunRates())
         # A run that follows and has nothing to do is silent, one that works on a long window is not.
-        has_news = any(snapshot.backlog.values()) or figures != self._told
+        has_news = any(snapshot.backlog.values()) or figures != self._shown
         if snapshot.seconds >= self._next_s and has_news and not is_debugging():
             self._next_s = snapshot.seconds + LINE_INTERVAL_S
-            self._told = figures
+            self._shown = figures
             self.show(progress_line(snapshot), snapshot)
 
     def show(self, text: str, snapshot: RunSnapshot) -> None:

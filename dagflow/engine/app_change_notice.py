@@ -12,7 +12,7 @@ from dagflow.engine.window_codec import taking_ports, why_not_taken
 from dagflow.journal.journal import Journal
 from dagflow.report.app_changes import app_changes
 
-_TOLD = 4
+_MOST_NAMED = 4
 """Changes that are named; a new app has many."""
 
 
@@ -27,16 +27,16 @@ def change_notices(app: PlacedApp, journal: Journal, replay_command: str) -> lis
     state = journal.state
     if state.facts is None or not (changes := app_changes(state.facts, app.facts)):
         return []
-    named = [change.text for change in changes[:_TOLD]]
-    more = [f"and {len(changes) - _TOLD} more"] if len(changes) > _TOLD else []
-    told = [f"the app has changed since the run before: {'; '.join([*named, *more])}"]
+    named = [change.text for change in changes[:_MOST_NAMED]]
+    more = [f"and {len(changes) - _MOST_NAMED} more"] if len(changes) > _MOST_NAMED else []
+    notices = [f"the app has changed since the run before: {'; '.join([*named, *more])}"]
     first, last = state.forgotten + 1, state.last_committed
     if last < first or not any(change.concerns_output for change in changes):
-        return told
+        return notices
     windows = f"window {last}" if first == last else f"windows {first} to {last}"
     said = f"the output of {windows} is by the app as it was"
     if remover := remover_of(app.operators, state):
-        return [*told, f"{said}; nothing makes it again, because operator '{remover}' has removed the source files"]
+        return [*notices, f"{said}; nothing makes it again, because operator '{remover}' has removed the source files"]
     plans = [journal.window(each).plan for each in sorted({first, last})]
     ports = taking_ports(app.plan)
     obstacle = (
@@ -48,6 +48,6 @@ def change_notices(app: PlacedApp, journal: Journal, replay_command: str) -> lis
     if obstacle is not None:
         occupied = [target.name for target, _ in windows_in_targets(app.operators, state, app.storage)]
         where = f", into another place than {' or '.join(occupied)}," if occupied else ""
-        return [*told, f"{said}; only a run with --fresh{where} makes it again, because {obstacle.message}"]
+        return [*notices, f"{said}; only a run with --fresh{where} makes it again, because {obstacle.message}"]
     ids = str(last) if first == last else f"{first}-{last}"
-    return [*told, f"{said}; to make it again: {replay_command} --window {ids}"]
+    return [*notices, f"{said}; to make it again: {replay_command} --window {ids}"]

@@ -147,7 +147,7 @@ class Driver:
         self._controls.signals.progress(done)
         return done
 
-    def _tell_progress(self) -> None:
+    def _report_progress(self) -> None:
         snapshot = self.snapshot()
         self._controls.live.set_backlog_bytes(snapshot.backlog_bytes)
         self._observer.progress(snapshot)
@@ -191,7 +191,7 @@ class Driver:
                 self._live.set_state("waiting")
                 self._journal.flush()
                 self._look_for_other_driver()
-                self._tell_progress()
+                self._report_progress()
                 self._free_memory.release()
                 self._stop.wait(self._controls.follow_millis / 1000)
             elif is_end:
@@ -297,7 +297,7 @@ class Driver:
             self._planner.committed(flight.load, results)
         self._statistics.committed(flight.planned, intent)
         self._controls.signals.committed(Window(flight.planned, intent, self._journal.state.last_published_ms))
-        self._tell_progress()
+        self._report_progress()
         self._journal.maintain()
         self._free_memory.release()
 
@@ -305,7 +305,7 @@ class Driver:
         """A window's results, or None when the run shall stop first."""
         # Not result() with a timeout, which cannot be told from a window that failed with a TimeoutError.
         while not wait([flight.results], TICK_S).done:
-            self._tell_progress()
+            self._report_progress()
             if self._stop.is_requested:
                 return None
             self._look_for_other_driver()

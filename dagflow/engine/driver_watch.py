@@ -24,7 +24,7 @@ class _Work:
     what: Callable[[], str]
     thread: int
     detector: StallDetector
-    told: str = ""
+    reported: str = ""
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class _Emitting:
 
     watch: EmissionWatch
     thread: int
-    told: dict[ActiveCall | None, StallNotice] = field(default_factory=dict)
+    reported: dict[ActiveCall | None, StallNotice] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -69,19 +69,19 @@ class DriverWatch:
             yield
         finally:
             del self._work[number]
-            if work.told:
-                self._tell_end(work)
+            if work.reported:
+                self._report_end(work)
 
     def watch_chain(self, chain: Chain) -> None:
         """Watch what the operators of a chain emit; called by the thread that will run it."""
         self._chains.append(_Emitting(EmissionWatch(chain, self.stall_limits.warning_s), threading.get_ident()))
 
     def stalls(self) -> list[str]:
-        """The work that stands still and has been told: what it is and for how long, in words; any thread may call."""
-        work = [each for each in list(self._work.values()) if each.told]
-        emitting = [found for chain in self._chains for found in list(chain.told.values())]
+        """The reported work that stands still: what it is and for how long, in words; any thread may call."""
+        work = [each for each in list(self._work.values()) if each.reported]
+        emitting = [found for chain in self._chains for found in list(chain.reported.values())]
         return [
-            *(_line(each.told, each.detector.stood_s) for each in work),
+            *(_line(each.reported, each.detector.stood_s) for each in work),
             *(_line(_place(found), found.watched.detector.stood_s) for found in emitting),
         ]
 
@@ -92,8 +92,8 @@ class DriverWatch:
     def __exit__(self, *_: object) -> None:
         self._is_over.set()
         for chain in self._chains:
-            for call in list(chain.told):
-                self._tell_chain_end(chain, call)
+            for call in list(chain.reported):
+                self._report_chain_end(chain, call)
 
     def _run(self) -> None:
         while not self._is_over.wait(self.stall_limits.look_every_s):
@@ -109,31 +109,31 @@ class DriverWatch:
         if stall is None:
             return
         if stall.is_over:
-            self._tell_end(work)
+            self._report_end(work)
         else:
-            work.told = work.what()
-            logger.warning("%s\n%s", _line(work.told, stall.seconds), stacks_of(work.thread))
+            work.reported = work.what()
+            logger.warning("%s\n%s", _line(work.reported, stall.seconds), stacks_of(work.thread))
 
     def _look_at_chain(self, chain: _Emitting) -> None:
-        if any(work.told and work.thread == chain.thread for work in list(self._work.values())):
-            return  # that it waits has been told
+        if any(work.reported and work.thread == chain.thread for work in list(self._work.values())):
+            return  # that it waits has been reported
         for found in chain.watch.look():
             if not found.stall.is_over:
-                chain.told[found.call] = found
+                chain.reported[found.call] = found
                 line = _line(_place(found), found.stall.seconds)
                 emitted = f"it takes no input, and has emitted {found.emitted} tuples meanwhile"
                 logger.warning("%s; %s\n%s", line, emitted, stacks_of(chain.thread))
             else:
-                self._tell_chain_end(chain, found.call)
+                self._report_chain_end(chain, found.call)
 
-    def _tell_chain_end(self, chain: _Emitting, call: ActiveCall | None) -> None:
-        if (told := chain.told.pop(call, None)) is not None:
-            logger.warning("%s: went on", _place(told))
+    def _report_chain_end(self, chain: _Emitting, call: ActiveCall | None) -> None:
+        if (reported := chain.reported.pop(call, None)) is not None:
+            logger.warning("%s: went on", _place(reported))
 
-    def _tell_end(self, work: _Work) -> None:
-        told, work.told = work.told, ""
-        if told:
-            logger.warning("%s: went on", told)
+    def _report_end(self, work: _Work) -> None:
+        reported, work.reported = work.reported, ""
+        if reported:
+            logger.warning("%s: went on", reported)
 
 
 def _place(found: StallNotice) -> str:

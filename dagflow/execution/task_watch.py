@@ -85,7 +85,7 @@ class TaskWatch:
         # Held while the task is ended: its thread, or process, works for no later task then. And while a stall is
         # told: a task that ends meanwhile has to say that it went on.
         self._ending = threading.Lock()
-        self._told: dict[ActiveCall | None, tuple[StallReport, StallNotice]] = {}
+        self._reported: dict[ActiveCall | None, tuple[StallReport, StallNotice]] = {}
         self._task = 0
         self._threads_before: frozenset[int | None] = frozenset()
 
@@ -104,7 +104,7 @@ class TaskWatch:
             self._is_over.set()
             if self._ends_process:
                 faulthandler.cancel_dump_traceback_later()
-        for report, found in list(self._told.values()):
+        for report, found in list(self._reported.values()):
             self._send_end(report, found.watched.detector.stood_s)
 
     @property
@@ -137,23 +137,23 @@ class TaskWatch:
                 if self._is_over.is_set():
                     return
                 if found.stall.is_over:
-                    self._send_end(self._told.pop(found.call)[0], found.stall.seconds)
+                    self._send_end(self._reported.pop(found.call)[0], found.stall.seconds)
                 else:
-                    self._told[found.call] = self._tell(found), found
+                    self._reported[found.call] = self._send_stall(found), found
         self._report()
         longest = self._chain.longest() if self._stall_limits.timeout_s > 0 else None
         if longest is not None and longest.stall.seconds >= self._stall_limits.timeout_s:
             self._end(longest)
 
-    def _tell(self, found: StallNotice, *, is_ended: bool = False) -> StallReport:
+    def _send_stall(self, found: StallNotice, *, is_ended: bool = False) -> StallReport:
         stack, work = stacks_of(self._task, self._is_of_task), self._work(found.call)
         seconds, timeout_s = found.stall.seconds, self._stall_limits.timeout_s
         report = StallReport(work, seconds, stack, False, is_ended, timeout_s, found.emitted)
         self._send(report)
         return report
 
-    def _send_end(self, told: StallReport, seconds: float) -> None:
-        self._send(structs.replace(told, seconds=seconds, is_over=True, stack=""))
+    def _send_end(self, report: StallReport, seconds: float) -> None:
+        self._send(structs.replace(report, seconds=seconds, is_over=True, stack=""))
 
     def _is_of_task(self, thread: threading.Thread) -> bool:
         return thread.ident not in self._threads_before and thread.ident != threading.get_ident()
@@ -162,8 +162,8 @@ class TaskWatch:
         with self._ending:
             if self._is_over.is_set():
                 return
-            self._tell(found, is_ended=True)
-            self._told.clear()
+            self._send_stall(found, is_ended=True)
+            self._reported.clear()
             if self._host.owns_process:
                 with contextlib.suppress(Exception):
                     sys.stderr.flush()

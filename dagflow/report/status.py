@@ -47,10 +47,12 @@ def status(checkpoint: str, storage: StorageContext) -> RunSnapshot:
         )
     is_unfinished = journal.planned or journal.intents or journal.reprocessing
     is_held = journal.committed_state.held_results or journal.held.waiting
-    told_bytes = heartbeat.backlog_bytes if heartbeat is not None and driver is not None and driver.is_at_work else 0
+    reported_bytes = (
+        heartbeat.backlog_bytes if heartbeat is not None and driver is not None and driver.is_at_work else 0
+    )
     found = snapshot_of_all(journal)
     found = replace(found, state=state_of_all(driver, is_unfinished=bool(is_unfinished or is_held)), driver=driver)
-    # What a run has told may be a few seconds old, and windows were planned since.
-    if told_bytes <= found.backlog_bytes:
+    # What a run has reported may be a few seconds old, and windows were planned since.
+    if reported_bytes <= found.backlog_bytes:
         return found
-    return replace(found, backlog_bytes=told_bytes, backlog_blocks=None)
+    return replace(found, backlog_bytes=reported_bytes, backlog_blocks=None)

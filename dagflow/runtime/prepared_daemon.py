@@ -90,12 +90,12 @@ def main() -> None:
         return
     connection, _ = listener.accept()
     connection.sendall(json.dumps([at_start, _origins(sys.path)]).encode() + b"\n")
-    told, descriptors, _, _ = socket.recv_fds(connection, _MESSAGE_BYTES, 3)
+    message, descriptors, _, _ = socket.recv_fds(connection, _MESSAGE_BYTES, 3)
     if len(descriptors) != 3:
         return  # the two do not fit
-    while not told.endswith(b"\n"):
-        told += connection.recv(_MESSAGE_BYTES)
-    given: dict[str, Any] = json.loads(told)
+    while not message.endswith(b"\n"):
+        message += connection.recv(_MESSAGE_BYTES)
+    given: dict[str, Any] = json.loads(message)
     control.close()
     listener.close()
     for target, descriptor in enumerate(descriptors):
@@ -128,8 +128,8 @@ def handed_over(path: Sequence[str]) -> bool:
         return False
     with socket.socket(socket.AF_UNIX) as connection, contextlib.suppress(OSError, ValueError):
         connection.connect(address)
-        with connection.makefile("rb") as told:
-            if json.loads(told.readline()) != [_read_at_start(os.environ), _origins(path)]:
+        with connection.makefile("rb") as incoming:
+            if json.loads(incoming.readline()) != [_read_at_start(os.environ), _origins(path)]:
                 return False
         given = {"environ": dict(os.environ), "path": list(path), "argv": sys.argv}
         data = json.dumps(given).encode() + b"\n"

@@ -107,7 +107,7 @@ class ProgressBoard:
         self._lock = threading.Lock()
         self._windows: dict[int, dict[tuple[int, int], _Task]] = {}
         self._reported_s = now()
-        self._is_start_told = False
+        self._is_start_reported = False
 
     def open(self, window_id: int) -> None:
         """Take reports of a window from now on."""
@@ -143,7 +143,7 @@ class ProgressBoard:
 
     def _take(self, tasks: dict[tuple[int, int], _Task], message: TaskReport | StallReport) -> None:
         now, key = self._now(), (message.work.stage, message.work.partition)
-        self._reported_s, self._is_start_told = now, False
+        self._reported_s, self._is_start_reported = now, False
         if isinstance(message, TaskReport):
             self._take_report(tasks, key, message, now)
             return
@@ -231,8 +231,8 @@ class ProgressBoard:
                         )
             waiting = [window_id for window_id, tasks in self._windows.items() if not tasks]
             silent_s = now - self._reported_s
-            if waiting and silent_s >= self._stall_limits.warning_s and not self._is_start_told:
-                self._is_start_told = True
+            if waiting and silent_s >= self._stall_limits.warning_s and not self._is_start_reported:
+                self._is_start_reported = True
                 found.append(
                     f"window {waiting[0]}: none of its tasks has begun for {silent_s:.0f} s: is there a free executor?"
                 )

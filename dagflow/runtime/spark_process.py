@@ -158,10 +158,10 @@ class SparkProcess:
             if self._process is None or self._process.poll() is not None:
                 raise JavaEndedError("Java ended at once")
             time.sleep(_LOOK_EVERY_S)
-        told = self._address_file.read_bytes()
+        content = self._address_file.read_bytes()
         self._address_file.unlink()
-        size = int.from_bytes(told[4:8])
-        return int.from_bytes(told[:4]), told[8 : 8 + size].decode()
+        size = int.from_bytes(content[4:8])
+        return int.from_bytes(content[:4]), content[8 : 8 + size].decode()
 
     def _connected(self, port: int, secret: str) -> Any:
         # Heavy: imported while Java starts.

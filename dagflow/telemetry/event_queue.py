@@ -39,7 +39,7 @@ class EventQueue(Generic[Event]):
         self._deliver = deliver
         self._waiting: queue.Queue[Event | None] = queue.Queue(MOST_WAITING)
         self._thread: threading.Thread | None = None
-        self._is_told = False
+        self._has_warned = False
         self._lock = threading.Lock()
         self.added = 0
         self.taken = 0
@@ -53,7 +53,7 @@ class EventQueue(Generic[Event]):
         try:
             self._waiting.put_nowait(event)
         except queue.Full:
-            self._tell(f"{MOST_WAITING} of them wait already")
+            self._warn_once(f"{MOST_WAITING} of them wait already")
 
     def close(self, by_s: float) -> None:
         """Send what waits, as far as time allows, and tell how many events were dropped.
@@ -68,7 +68,7 @@ class EventQueue(Generic[Event]):
             self._thread.join(max(by_s - time.monotonic(), 0))
         except queue.Full:
             pass
-        if (dropped := self.added - self.taken) and (dropped > 1 or not self._is_told):
+        if (dropped := self.added - self.taken) and (dropped > 1 or not self._has_warned):
             logger.warning("%s: %d of %d were not taken by %s", self._what, dropped, self.added, self._receiver)
 
     def _run(self) -> None:
@@ -88,14 +88,14 @@ class EventQueue(Generic[Event]):
         except Exception as error:  # whatever it is, the run does not rest on it
             refused = f"{type(error).__name__}: {error}"
         if refused:
-            self._tell(refused)
+            self._warn_once(refused)
         else:
             self.taken += len(events)
 
-    def _tell(self, reason: str) -> None:
+    def _warn_once(self, reason: str) -> None:
         with self._lock:
-            is_told, self._is_told = self._is_told, True
-        if not is_told:
+            has_warned, self._has_warned = self._has_warned, True
+        if not has_warned:
             logger.warning(
                 "%s are not taken by %s: %s; the run goes on, and such events are dropped",
                 *(self._what, self._receiver, reason),

@@ -172,20 +172,22 @@ def _dataset(dataset: Dataset) -> dict[str, Any]:
 
 def _input(dataset: Dataset, snapshot: RunSnapshot | None) -> dict[str, Any]:
     """A dataset that is read; the only one with what was read of it."""
-    told = _dataset(dataset)
+    described = _dataset(dataset)
     if snapshot is not None:
         read = {"rowCount": snapshot.records_read, "size": snapshot.bytes, "fileCount": snapshot.files}
-        told["inputFacets"] = {"inputStatistics": _facet("1-0-0", "InputStatisticsInputDatasetFacet", **read)}
-    return told
+        described["inputFacets"] = {"inputStatistics": _facet("1-0-0", "InputStatisticsInputDatasetFacet", **read)}
+    return described
 
 
 def _output(dataset: Dataset, snapshot: RunSnapshot | None) -> dict[str, Any]:
     """A dataset that is published into; the only one with how many files."""
-    told = _dataset(dataset)
+    described = _dataset(dataset)
     if snapshot is not None:
         published = {"fileCount": snapshot.published_files}
-        told["outputFacets"] = {"outputStatistics": _facet("1-0-2", "OutputStatisticsOutputDatasetFacet", **published)}
-    return told
+        described["outputFacets"] = {
+            "outputStatistics": _facet("1-0-2", "OutputStatisticsOutputDatasetFacet", **published)
+        }
+    return described
 
 
 def _without_sources(datasets: Sequence[Dataset]) -> list[Dataset]:

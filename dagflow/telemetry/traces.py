@@ -95,8 +95,8 @@ def otlp_request(traces: Sequence[WindowTrace], resource: Sequence[tuple[str, st
     """
     spans = [span for trace in traces for span in trace.spans()]
     scoped = {"scope": {"name": _SCOPE, "version": version}, "spans": spans}
-    told = {"attributes": [_attribute(key, value) for key, value in resource]}
-    return json.dumps({"resourceSpans": [{"resource": told, "scopeSpans": [scoped]}]}).encode()
+    described = {"attributes": [_attribute(key, value) for key, value in resource]}
+    return json.dumps({"resourceSpans": [{"resource": described, "scopeSpans": [scoped]}]}).encode()
 
 
 def trace_queue(target: HttpTarget, app: str, checkpoint: str, run_id: str, version: str) -> EventQueue[WindowTrace]:

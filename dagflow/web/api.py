@@ -126,11 +126,11 @@ class Api:
         if newest is not None:
             windows_text, state = ", ".join(map(str, newest["windows"])), newest["state"]
             word = "window" if len(newest["windows"]) == 1 else "windows"
-            told = {
+            sentence = {
                 "read": f"It was taken: {word} {windows_text} read it.",
                 "planned": f"It was taken: {word} {windows_text} will read it.",
             }.get(state, f"It was taken by {word} {windows_text}, and {state}.")
-            return {"taken": True, "sentence": told, "state": state, "windows": newest["windows"]}
+            return {"taken": True, "sentence": sentence, "state": state, "windows": newest["windows"]}
         if "sentence" not in answer:
             raise RequestError(f"the splitter was asked, and failed: {answer.get('error', 'no answer')}", status=502)
         is_known = answer.pop("taken_ms") is not None

@@ -109,8 +109,8 @@ def why(path: str, checkpoint: str, url: str) -> dict[str, Any]:
         if isinstance(operator, InputExplainer)
     }
     if not explained:
-        told = "No operator of the app lists files, so none can say."
-        return {"taken": False, "sentence": told, "taken_ms": taken_ms}
+        sentence = "No operator of the app lists files, so none can say."
+        return {"taken": False, "sentence": sentence, "taken_ms": taken_ms}
     taken = [name for name, (is_taken, _) in explained.items() if is_taken]
     name = taken[0] if taken else next(iter(explained))
     return {"taken": bool(taken), "operator": name, "sentence": explained[name][1], "taken_ms": taken_ms}

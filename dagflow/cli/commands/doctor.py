@@ -30,13 +30,13 @@ def command(settings: Settings, app: str | None, overrides: tuple[str, ...], sta
     failed = 0
     with operators_silenced(is_verbose=settings.is_verbose):
         for check in machine_checks():
-            failed += _told(check, settings)
+            failed += _show_check(check, settings)
         for check in app_checks(logical, starts_spark=starts_spark) if logical is not None else ():
-            failed += _told(check, settings)
+            failed += _show_check(check, settings)
     return int(failed > 0)
 
 
-def _told(check: MachineCheck, settings: Settings) -> bool:
+def _show_check(check: MachineCheck, settings: Settings) -> bool:
     """Print a check; whether something is wrong."""
     if check.error is None:
         output.result(settings.redact(f"ok     {check.name}: {check.detail}"))

@@ -245,7 +245,7 @@ def _replay(
         windows, code = done.windows, RunStoppedError.exit_code if done.state == "stopped" else 0
         after = _Counts.of(logical, checkpoint, storage, choice, unfinished)
     obstacle = why_not_replayed(PlacedApp.of(logical, storage)) if after.behind else None
-    for line in _told(before, after, checkpoint, obstacle):
+    for line in _summary(before, after, checkpoint, obstacle):
         output.note(settings.redact(line))
     if as_json:
         result = {"accepted": before.all - after.all, "refused": after.all, "unread": after.untried, "windows": windows}
@@ -272,7 +272,7 @@ def _options(windows: tuple[int, ...]) -> str:
     return " ".join(f"--window {own[0]}" if own[0] == own[-1] else f"--window {own[0]}-{own[-1]}" for own in ranges)
 
 
-def _told(before: _Counts, after: _Counts, checkpoint: str, obstacle: JournalError | None) -> Iterator[str]:
+def _summary(before: _Counts, after: _Counts, checkpoint: str, obstacle: JournalError | None) -> Iterator[str]:
     if not before.chosen:
         yield "nothing is refused that was asked for"
     elif not before.untried and not before.behind:

@@ -59,14 +59,14 @@ def command(
     location, storage = locate(checkpoint, app, settings)
     with journal_required(checkpoint):
         if of_tables:
-            told = _told_of_tables(location, storage, as_json=as_json)
+            text = _tables_text(location, storage, as_json=as_json)
         else:
-            told = _told(location, storage, pattern, window_id, as_json=as_json)
-    output.result(told)
+            text = _status_text(location, storage, pattern, window_id, as_json=as_json)
+    output.result(text)
     return 0
 
 
-def _told(
+def _status_text(
     checkpoint: str, storage: StorageContext, pattern: str | None, window_id: int | None, *, as_json: bool
 ) -> str:
     """What was asked for."""
@@ -86,7 +86,7 @@ def _told(
     return json.dumps(manifest.to_json()) if as_json else _describe_window(manifest)
 
 
-def _told_of_tables(checkpoint: str, storage: StorageContext, *, as_json: bool) -> str:
+def _tables_text(checkpoint: str, storage: StorageContext, *, as_json: bool) -> str:
     """What was added to tables."""
     found = tables_status(checkpoint, storage)
     if as_json:

@@ -327,11 +327,11 @@ def _way_of(
     outputs = [each.url for each in manifest.outputs if inside & set(manifest.positions_of(each))]
     tables = {name: version for name, version in manifest.receipts.items()}
     if manifest.state == PLANNED:
-        told = f"Window {window_id} is to read it."
+        outcome = f"Window {window_id} is to read it."
     elif manifest.held_records:
         by = merging_window(store, state, window_id)
-        told = f"Window {window_id} read it; "
-        told += (
+        outcome = f"Window {window_id} read it; "
+        outcome += (
             "its records wait to be merged." if by is None else f"window {by.plan.window_id} merged and published it."
         )
         if by is not None:
@@ -343,9 +343,9 @@ def _way_of(
                 if each.facts is not None and each.facts.operator in by.plan.takes
             ]
     else:
-        told = f"Window {window_id} read it; its record is in {_one_of(outputs)}."
+        outcome = f"Window {window_id} read it; its record is in {_one_of(outputs)}."
     shown = ", ".join(f"{name} since {version}" for name, version in tables.items())
-    sentence = f"{what}. {told}" + (f" Tables show it: {shown}." if shown else "")
+    sentence = f"{what}. {outcome}" + (f" Tables show it: {shown}." if shown else "")
     return {"sentence": sentence, "window": window_id, "outputs": outputs[:MANY_PLACES], "tables": tables}
 
 

@@ -108,11 +108,13 @@ def _run_ms(window: Window) -> int:
 
 
 def _marks(window: Window, earlier: Window | None, state: JournalState, usual_ms: float) -> list[dict[str, str]]:
-    marks = _told(window, earlier, state, usual_ms)
+    marks = _mark_texts(window, earlier, state, usual_ms)
     return [{"kind": kind, "text": text} for kind, text in marks]
 
 
-def _told(window: Window, earlier: Window | None, state: JournalState, usual_ms: float) -> Iterator[tuple[str, str]]:
+def _mark_texts(
+    window: Window, earlier: Window | None, state: JournalState, usual_ms: float
+) -> Iterator[tuple[str, str]]:
     plan, taken_ms = window.plan, _run_ms(window)
     if plan.window_id in state.reprocessed or plan.window_id in state.reprocessing:
         yield "reprocessed", "ran again, and its files were replaced"

@@ -45,8 +45,8 @@ def facts_of(
         causes: Why columns are new or wider, see FileFacts.
         with_nan: The columns with NaN, of which the footer says nothing; see names_with_nan().
     """
-    told = {name: causes[name] for name in columns.names if name in causes}
-    facts = FileFacts(operator, schema_text(columns), partition, causes=told)
+    own_causes = {name: causes[name] for name in columns.names if name in causes}
+    facts = FileFacts(operator, schema_text(columns), partition, causes=own_causes)
     leaf = 0
     for field in stored:
         if not pa.types.is_nested(field.type):
