@@ -214,7 +214,7 @@ class Skipped:
 
     @property
     def version_range(self) -> tuple[VersionKey, int, int]:
-        """Which range of which version, whyever it was left out."""
+        """Which range of which version, regardless of the cause."""
         return self.version, self.start, self.end
 
     def __post_init__(self) -> None:

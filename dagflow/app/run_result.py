@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dagflow.cli.figures import count, duration, size
-from dagflow.cli.render import account
+from dagflow.cli.render import summary
 from dagflow.journal.left_out import LeftOut
 from dagflow.journal.windows import Receipt
 from dagflow.report.snapshot import RunSnapshot
@@ -78,10 +78,10 @@ class RunResult:
         return self.snapshot.to_json()
 
     def __str__(self) -> str:
-        return account(self.snapshot)
+        return summary(self.snapshot)
 
     def __repr__(self) -> str:
-        return account(self.snapshot)
+        return summary(self.snapshot)
 
     def _repr_html_(self) -> str:
         figures = self.snapshot

@@ -1,4 +1,4 @@
-"""Runs an app for the command line: under a display, with signals, and with an account at the end."""
+"""Runs an app for the command line: under a display, with signals, and with a summary at the end."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def run_app(settings: Settings, asked: RunRequest, ahead: Ahead) -> int:
                 summary = watch(part, chosen, display, log, asked.ui_port)
             display.finish(summary)
     except Exception as error:
-        _account_for_failure(error, display, again, as_json=asked.as_json)
+        _explain_failure(error, display, again, as_json=asked.as_json)
         _name_log(log, error)
         raise
     if asked.as_json:
@@ -197,7 +197,7 @@ def watch(
             return on_driver_thread(lambda: engine_run(logical, options, shown, stop))
 
 
-def _account_for_failure(error: Exception, display: Display, again: str, *, as_json: bool) -> None:
+def _explain_failure(error: Exception, display: Display, again: str, *, as_json: bool) -> None:
     if isinstance(error, DagflowError) and error.exit_code == 2:
         return  # nothing was run
     if not isinstance(error, JournalError):  # its hint says what to do; or another driver goes on with the work

@@ -8,7 +8,7 @@ from types import TracebackType
 
 from dagflow.cli import output
 from dagflow.cli.json_log import json_line
-from dagflow.cli.render import account, progress_line
+from dagflow.cli.render import progress_line, summary
 from dagflow.cli.shared_options import Redact
 from dagflow.execution.breakpoints import is_debugging
 from dagflow.report.snapshot import RunRates, RunSnapshot
@@ -110,9 +110,9 @@ class LineDisplay(Display):
         output.at_once(f"{self.app}: {STOPPING}\n")
 
     def finish(self, snapshot: RunSnapshot) -> None:
-        """Write the account."""
+        """Write the summary."""
         super().finish(snapshot)
-        self.show(account(snapshot), snapshot)
+        self.show(summary(snapshot), snapshot)
 
 
 class JsonDisplay(LineDisplay):

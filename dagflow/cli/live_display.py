@@ -18,7 +18,7 @@ from rich.text import Text
 from dagflow.cli import output
 from dagflow.cli.display import Display
 from dagflow.cli.figures import brief, duration, part
-from dagflow.cli.render import account, activity, bottleneck, is_busy, progress_figures, record_rate
+from dagflow.cli.render import activity, bottleneck, is_busy, progress_figures, record_rate, summary
 from dagflow.cli.shared_options import Redact
 from dagflow.report.snapshot import OperatorFigures, RunningWindow, RunSnapshot
 
@@ -30,7 +30,7 @@ MAX_STALLS = 3
 
 
 class LiveDisplay(Display):
-    """A table that redraws itself on a terminal, and is replaced by the account at the end.
+    """A table that redraws itself on a terminal, and is replaced by the summary at the end.
 
     Args:
         app: The app's name.
@@ -92,11 +92,11 @@ class LiveDisplay(Display):
         output.at_once("\x1b[?25h\n")
 
     def finish(self, snapshot: RunSnapshot) -> None:
-        """Replace the table by the account."""
+        """Replace the table by the summary."""
         super().finish(snapshot)
         with suppress(OSError):
             self._live.stop()
-        output.note(account(snapshot))
+        output.note(summary(snapshot))
 
     def _render(self) -> RenderableType:
         status = self._status or activity(self.last)

@@ -1,4 +1,4 @@
-"""A run's figures as lines of text: how far it is, and the account at the end."""
+"""A run's figures as lines of text: how far it is, and the summary at the end."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def bottleneck(snapshot: RunSnapshot) -> str:
     return f"bottleneck: {name} takes {share}"
 
 
-def account(snapshot: RunSnapshot) -> str:
+def summary(snapshot: RunSnapshot) -> str:
     """What a run that is over has done."""
     if snapshot.state == "completed" and not snapshot.windows:
         waiting = f", but for {size(snapshot.waiting_bytes)} of records in progress" if snapshot.waiting_bytes else ""

@@ -129,9 +129,9 @@ class ControlGraph:
         self._services = services
         self.operator_index = operator_index
         plan, operators = app.plan, app.operators
-        sources, sinks = _split(plan, operators)
+        sources, at_commit = _split(plan, operators)
         entries = [exchange.edge for stage in plan.stages for exchange in stage.inputs if exchange.is_assigned]
-        late = [edge for edge in entries if edge.source.operator in sinks]
+        late = [edge for edge in entries if edge.source.operator in at_commit]
         if late:
             raise PlanError(
                 [
@@ -148,21 +148,21 @@ class ControlGraph:
         self._sources = self._chain([name for name in sources if name not in groupers])
         # Apart from the others, which must not take a window for their own that has none of their states.
         self._groups = self._chain(groupers)
-        self._sinks = self._chain(sinks)
-        self.chains = self._sources, self._groups, self._sinks
+        self._commit_chain = self._chain(at_commit)
+        self.chains = self._sources, self._groups, self._commit_chain
         self._entries = entries
         for edge in entries:
             chain = self._groups if edge.source.operator in groupers else self._sources
             chain.connect(edge.source, self._collector(edge.target))
         for edge in plan.control_edges:
-            if edge.source.operator in sources and edge.target.operator in sinks:
+            if edge.source.operator in sources and edge.target.operator in at_commit:
                 self._sources.connect(edge.source, self._keeper(edge.target))
         for buffer in itertools.chain(*(chain.buffers.values() for chain in self.chains)):
             buffer.connect(self._count)
         self._upstream = {stage.head: _upstream_of(plan, stage) for stage in plan.stages if stage.takes_from_driver}
-        heads = self._sources.operators.items()
-        self._inputs = {name: each for name, each in heads if isinstance(each, InputOperator)}
-        self._listeners = {name: each for name, each in heads if isinstance(each, SourceEventListener)}
+        source_items = self._sources.operators.items()
+        self._inputs = {name: each for name, each in source_items if isinstance(each, InputOperator)}
+        self._listeners = {name: each for name, each in source_items if isinstance(each, SourceEventListener)}
         self._groupers = {name: each for name, each in self._groups.operators.items() if isinstance(each, Grouper)}
         try:
             for chain in self.chains:
@@ -189,7 +189,7 @@ class ControlGraph:
                 counters=chain.counters[name],
                 connected=frozenset(ref.port for ref in connected if ref.operator == name),
                 storage=self._app.storage,
-                outputs=self._outputs if chain is self._sinks else None,
+                outputs=self._outputs if chain is self._commit_chain else None,
                 control=self._services[name],
             )
             chain.setup(name, context)
@@ -317,14 +317,14 @@ class ControlGraph:
         Raises:
             DagflowError: An operator failed.
         """
-        if not self._sinks.operators:
+        if not self._commit_chain.operators:
             return ControlResult()
         self._activity = 0
-        self._sinks.begin_window(window_id)
+        self._commit_chain.begin_window(window_id)
         for target, tuples in itertools.chain(late, reports):
-            self._sinks.consumer_of(target)(tuples)
-        self._sinks.end_window()
-        counters, states = self._sinks.take_counts(), self._sinks.snapshots()
+            self._commit_chain.consumer_of(target)(tuples)
+        self._commit_chain.end_window()
+        counters, states = self._commit_chain.take_counts(), self._commit_chain.snapshots()
         return ControlResult(states, self._outputs.take_finished(), counters)
 
     def handle_source_events(self, window_id: int, events: Sequence[Any]) -> dict[str, SavedState]:

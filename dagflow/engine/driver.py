@@ -114,7 +114,7 @@ class Driver:
         self._gone = gone
         self._stop = controls.stop
         self._live = controls.live
-        self._require_journal_s = time.monotonic() + BEAT_EVERY_S
+        self._next_epoch_check_s = time.monotonic() + BEAT_EVERY_S
         self._observer = controls.observer
         self._free_memory = FreeMemory()
         self._in_flight: deque[InFlight] = deque()
@@ -319,9 +319,9 @@ class Driver:
             JournalError: One has, or the checkpoint has gone.
         """
         now = time.monotonic()
-        if now < self._require_journal_s:
+        if now < self._next_epoch_check_s:
             return
-        self._require_journal_s = now + BEAT_EVERY_S
+        self._next_epoch_check_s = now + BEAT_EVERY_S
         # A store that does not answer now is met again by the next record.
         with contextlib.suppress(StorageError):
             self._journal.check_epoch()

@@ -117,9 +117,9 @@ class HeldResults:
         if is_end:
             # What one of them publishes may be input of the next.
             return list(self._over) if self._kept.keys() & self._over.keys() else []
-        return [name for name, held in self._kept.items() if self._is_over(name, held)]
+        return [name for name, held in self._kept.items() if self._is_due(name, held)]
 
-    def _is_over(self, name: str, held: SavedParts) -> bool:
+    def _is_due(self, name: str, held: SavedParts) -> bool:
         over = self._over.get(name)
         if isinstance(over, Interval):
             return self._clock() >= held.since_ms + over.millis
