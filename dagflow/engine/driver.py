@@ -215,11 +215,11 @@ class Driver:
             self._planner.emit_ahead(windows)
 
     def _recover(self) -> None:
-        """Finish what earlier runs left: publish decided windows, run those again that were only planned.
+        """Finish what earlier runs left: publish committed windows, run those again that were only planned.
 
         Where the run shall stop, the rest is left to a later one.
         """
-        for window_id in self._committer.publish_decided():
+        for window_id in self._committer.publish_committed():
             self._observer.notice(f"window {window_id} was decided in an earlier run; its files are published now")
         stale = self._planner.stale()
         if stale and not self._stop.is_requested:
@@ -287,7 +287,7 @@ class Driver:
         if again is not None:
             self._in_flight[0] = again
             return
-        # From the intent on the files of the window are decided, and _abandon must not remove them.
+        # From the intent on the window is committed, and _abandon must not remove its files.
         self._in_flight.popleft()
         window_id = flight.planned.window_id
         with self._controls.watch.doing(lambda: f"{self._planner.at_work()}, at the commit of window {window_id}"):

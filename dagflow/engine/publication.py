@@ -1,4 +1,4 @@
-"""Publishes decided windows: files by their names, and those of transactional targets by the target's transaction."""
+"""Publishes committed windows: files by their names, and those of a transactional target by its transaction."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class FileMover:
 
 
 class Publisher(ABC):
-    """Makes visible what decided windows made for one target.
+    """Makes visible what committed windows made for one target.
 
     Guarantee: publish() may be repeated, by any driver that holds the journal, and changes nothing then.
     """
@@ -116,7 +116,7 @@ class FilePublisher(Publisher):
 
     Args:
         mover: Moves files to their final names.
-        sinks: Operators that look at the files of a window before it is decided, by name.
+        sinks: Operators that look at the files of a window before it is committed, by name.
     """
 
     def __init__(self, mover: FileMover, sinks: Mapping[str, TransactionalSink] | None = None) -> None:
@@ -150,7 +150,7 @@ class TransactionPublisher(Publisher):
     Args:
         access: Opens the target.
         mover: Moves files to their final names.
-        journal: Says which windows are decided, and whether another driver has taken over.
+        journal: Says which windows are committed, and whether another driver has taken over.
         durability: What windows survive.
     """
 
@@ -163,7 +163,7 @@ class TransactionPublisher(Publisher):
         self._durability = durability
 
     def require_not_ahead(self) -> None:
-        """Read the marker, and compare it with the newest decided window; warn of a target that has lost windows."""
+        """Read the marker, compare it with the newest committed window, warn of a target that has lost windows."""
         marker, receipt = self._access.state().marker, self._journal.state.receipts.get(self._operator)
         # Another target than the receipt's has lost nothing: it has what came behind the last change of targets.
         if receipt is not None and receipt.target in ("", self._target.name) and marker < receipt.window_id:
@@ -192,7 +192,7 @@ class TransactionPublisher(Publisher):
 
     def publish(self, window_id: int, files: Sequence[PendingFile]) -> str:
         """Commit the window, unless the target has it."""
-        window = DecidedWindow(window_id, decision_of(files), tuple(files))
+        window = DecidedWindow(window_id, digest_of_names(files), tuple(files))
         failure: StorageError | None = None
         for attempt in range(ATTEMPTS + 1):
             state = self._access.state()
@@ -298,7 +298,7 @@ class Publication:
             self._publishers[operator].check(own)
 
     def publish(self, window_id: int, files: Iterable[PendingFile]) -> dict[str, str]:
-        """Publish a decided window; may be repeated.
+        """Publish a committed window; may be repeated.
 
         Returns:
             What each target calls its state with the window, by operator.
@@ -323,7 +323,7 @@ class Publication:
         return receipts
 
 
-def decision_of(files: Iterable[PendingFile]) -> str:
+def digest_of_names(files: Iterable[PendingFile]) -> str:
     """What tells the decision about a window from others: its files have names that no other attempt gives."""
     names = "\n".join(sorted(name_of(file.final_url) for file in files))
     return hashlib.sha256(names.encode()).hexdigest()[:16]

@@ -37,7 +37,7 @@ class TargetAccess:
     Args:
         operator: The operator.
         target: Its target.
-        journal: Says which windows are decided, and whether another driver has taken over.
+        journal: Says which windows are committed, and whether another driver has taken over.
         wait: Waits for some seconds.
     """
 

@@ -81,8 +81,8 @@ class WindowCommitter:
         self._storage = app.storage
         self._directories = OutputDirectories(journal.state.outputs, app.storage)
 
-    def publish_decided(self) -> Iterator[int]:
-        """Publish the windows that earlier runs decided to commit and did not finish.
+    def publish_committed(self) -> Iterator[int]:
+        """Publish the windows that earlier runs committed and did not finish.
 
         Yields:
             The id of each such window, when its files are published.
@@ -218,7 +218,7 @@ class WindowCommitter:
         return totals
 
     def _publish(self, window_id: int, files: Sequence[PendingFile]) -> None:
-        """Publish a decided window, and note that it is done."""
+        """Publish a committed window, and note that it is done."""
         receipts = self._publication.publish(window_id, files)
         self._directories.published(window_id)
         taken = self._journal.state.held.taken_by(window_id)
