@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from operators.expressions.exact_decimals import as_floating
 from operators.expressions.sql_types import DOUBLE, as_decimal, common_type, is_whole, normal_type
 
 
@@ -42,6 +43,8 @@ def compared_keys(values: pa.Array, kind: pa.DataType) -> Any:
         return values
     if pa.types.is_floating(values.type) and not pa.types.is_floating(kind):
         return _whole(pc.cast(values, DOUBLE), kind)
+    if pa.types.is_decimal(values.type) and pa.types.is_floating(kind):
+        return as_floating(values, kind)
     if not pa.types.is_decimal(kind):
         try:
             return pc.cast(values, kind)
