@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.expressions.bound import Bound, CallSite, applied, attempted, typed
-from operators.expressions.exact_decimals import WIDE_DIGITS, rescaled, whole_part
+from operators.expressions.exact_decimals import WIDE_DIGITS, as_floating, rescaled, whole_part
 from operators.expressions.sql_types import (
     BOOLEAN,
     DATE,
@@ -21,13 +21,15 @@ from operators.expressions.sql_types import (
     name_of,
 )
 from operators.expressions.vectors import Rows, Vector
-from operators.reader.columns.literals import values_of, why_not
+from operators.reader.columns.decimal_texts import decimals_of
+from operators.reader.columns.literals import is_written_as, values_of, why_not
 from operators.reader.columns.types import ColumnType
 
 _WIDE_SCALE = 37
-_WIDE = ColumnType("decimal", pa.decimal256(WIDE_DIGITS, _WIDE_SCALE))
-_SMALLEST = 1e-20
-"""Doubles nearer to zero are zero in a decimal: their digits would not fit into _WIDE_SCALE."""
+"""Digits behind the point that are read of a text before they are rounded: of most texts, these are all."""
+
+_LARGEST = 1e38
+"""No decimal has so many digits before the point."""
 
 
 def cast(site: CallSite, value: Bound, kind: pa.DataType) -> Bound:
@@ -66,8 +68,8 @@ def lenient_cast(site: CallSite, value: Bound, kind: pa.DataType) -> Bound:
 
 def _why_no(text: str, kind: pa.DataType) -> str:
     """Why a text is no value of a type, as a clause behind it."""
-    column = _WIDE if pa.types.is_decimal(kind) else ColumnType(name_of(kind), kind)
-    if values_of(pa.array([text]), column)[0].is_valid:
+    column = ColumnType(name_of(kind), kind)
+    if pa.types.is_decimal(kind) and is_written_as(text, column):
         return f"does not fit {name_of(kind)}"
     return why_not(text, column)
 
@@ -139,8 +141,7 @@ def _from_number(source: pa.DataType, target: pa.DataType) -> Callable[[Any], An
         return lambda values: rescaled(pc.cast(values, as_decimal(source)), target)
     if pa.types.is_floating(target):
         if pa.types.is_decimal(source):
-            # By way of text: Arrow's own way is off by the last digit for many values.
-            return lambda values: pc.cast(pc.cast(values, TEXT), target)
+            return lambda values: as_floating(values, target)
         return lambda values: pc.cast(values, target, safe=False)
     if is_whole(target):
         if is_whole(source):
@@ -152,24 +153,30 @@ def _from_number(source: pa.DataType, target: pa.DataType) -> Callable[[Any], An
 
 def _decimal_of_double(values: Any, target: pa.DataType) -> Any:
     """Round what the shortest text of a number says, half away from zero, as Spark does."""
-    large = pc.if_else(pc.less(pc.abs(values), _SMALLEST), 0.0, values)
-    wide = pc.cast(pc.cast(large, TEXT), pa.decimal256(WIDE_DIGITS, _WIDE_SCALE))
-    return rescaled(wide, target)
+    sizes = pc.abs(values)
+    # Most small ones have an exponent, with which decimals_of is slow.
+    large = pc.if_else(pc.less(sizes, 10.0 ** -(target.scale + 1)), 0.0, values)
+    fitting = pc.if_else(pc.greater_equal(sizes, _LARGEST), None, large)
+    return rescaled(decimals_of(pc.cast(fitting, TEXT), _wide(target), cuts=True), target)
 
 
 def _from_text(target: pa.DataType) -> Callable[[Any], Any] | None:
     if not (is_number(target) or target in (BOOLEAN, DATE) or _is_naive(target)):
         return None
     if pa.types.is_decimal(target):
-        # All digits are read, and those behind the last one are rounded.
-        return lambda texts: rescaled(_read(texts, _WIDE), target)
+        return lambda texts: rescaled(_read(texts, ColumnType("decimal", _wide(target)), cuts=True), target)
     column = ColumnType(name_of(target), target)
     return lambda texts: _read(texts, column)
 
 
-def _read(texts: Any, column: ColumnType) -> Any:
+def _wide(target: pa.DataType) -> pa.DataType:
+    """A type with room for all digits before the point of a decimal, and more than those behind it."""
+    return pa.decimal256(WIDE_DIGITS, max(_WIDE_SCALE, target.scale + 1))
+
+
+def _read(texts: Any, column: ColumnType, *, cuts: bool = False) -> Any:
     """The values of texts, with null for those that are none."""
-    return values_of(pc.utf8_trim_whitespace(texts), column)
+    return values_of(pc.utf8_trim_whitespace(texts), column, cuts=cuts)
 
 
 def _to_text(source: pa.DataType) -> Callable[[Any], Any] | None:

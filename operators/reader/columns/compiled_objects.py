@@ -15,6 +15,7 @@ import pyarrow as pa
 from dagflow.api.records import RecordBatch
 from dagflow.storage.columns import borders_of
 from operators.reader.columns import json_kernels, number_kernels
+from operators.reader.columns.decimal_texts import decimals_of
 from operators.reader.columns.flat_objects import LEAST_LINES, FlatObjects, is_number
 from operators.reader.columns.json_kernels import (
     ABSENT,
@@ -122,7 +123,8 @@ class _Objects:
             doubles = np.empty(len(kinds), np.float64)
             if number_kernels.read_doubles(self._data, starts, stops, doubles):
                 return pa.array(doubles, mask=nulls)
-        return self._texts(kinds, starts, stops, nulls).cast(kind)
+        texts = self._texts(kinds, starts, stops, nulls)
+        return decimals_of(texts, kind) if pa.types.is_decimal(kind) else texts.cast(kind)
 
     def _texts(
         self, kinds: Bytes, starts: Places, stops: Places, nulls: npt.NDArray[np.bool_] | None

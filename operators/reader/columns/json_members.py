@@ -83,12 +83,11 @@ class JsonMembers:
             pyarrow.ArrowInvalid: One is wrong, or must be looked at by itself to know.
         """
         written = pa.schema([(name, as_written(kind.arrow)) for name, kind in self.types.items()])
-        with_room = pa.schema([(field.name, _with_room(field.type)) for field in written])
-        found = read_flat_objects(batch, with_room, takes_others=self.takes_others)
+        found = read_flat_objects(batch, written, takes_others=self.takes_others)
         if found is None:
-            table = self._read_any(batch, with_room, are_json)
+            table = self._read_any(batch, written, are_json)
         elif len(found.left):
-            others = self._read_any(batch.take(found.left), with_room, are_json)
+            others = self._read_any(batch.take(found.left), written, are_json)
             order = np.argsort(np.concatenate((found.rows, found.left)))
             table = pa.concat_tables([found.table, others]).take(pa.array(order))
         else:
@@ -96,24 +95,28 @@ class JsonMembers:
         for column in table.columns:
             if pa.types.is_floating(column.type) and pc.any(pc.is_inf(column)).as_py():
                 raise pa.ArrowInvalid("A number is too large")
-        return table if with_room == written else table.cast(written)
+        return table
 
     def _read_any(self, batch: RecordBatch, schema: pa.Schema, are_json: bool) -> pa.Table:
         """Read objects with Arrow, which refuses all of them, or some that are right, for one that is wrong.
 
         Raises:
-            pyarrow.ArrowInvalid: It does, or it might take what is no JSON.
+            pyarrow.ArrowInvalid: It does, or it might take what is no JSON, or a decimal for another.
         """
         if not are_json and (not are_braced(batch) or _may_be_no_json(batch)):
             raise pa.ArrowInvalid("A line may be no JSON")
+        with_room = pa.schema([(field.name, _with_room(field.type)) for field in schema])
+        if with_room != schema and _may_overflow(batch):
+            raise pa.ArrowInvalid("A decimal may have too many digits for Arrow to read")
         others: Literal["ignore", "error"] = "ignore" if self.takes_others else "error"
-        options = arrow_json.ParseOptions(explicit_schema=schema, unexpected_field_behavior=others)
+        options = arrow_json.ParseOptions(explicit_schema=with_room, unexpected_field_behavior=others)
         table = arrow_json.read_json(pa.BufferReader(joined(batch)), read_options(batch), options)
         if table.num_rows != len(batch):
             raise pa.ArrowInvalid("Not one JSON object")
         if not self.takes_others and _has_empty(batch):
             raise pa.ArrowInvalid("An object has no members")
-        return table.select(schema.names)
+        table = table.select(schema.names)
+        return table if with_room == schema else table.cast(schema)
 
     def _read_one(self, batch: RecordBatch) -> pa.Table | str:
         """Read an object that Arrow refuses: as a table of one row, or why there is none."""
@@ -146,6 +149,14 @@ _OPENING, _CLOSING = b"{}"
 
 _NO_NUMBERS = [np.frombuffer(word, np.uint8) for word in (b"NaN", b"Inf")]
 """Words that Arrow takes for numbers, though JSON has none of them."""
+
+_MANY_DIGITS = (
+    r"[0-9.]{38}"  # With those that a type adds behind the point, they are 76.
+    r"|[0-9.]{19}[eE]"
+    r"""|[0-9.][eE][+-]?0*(?:[2-9][0-9]|[1-9][0-9]{2,})[",}\]\s]"""
+    r"|\\u00(?:2[bBdD]|3[0-9]|[46]5)"
+)
+"""What is in lines with numbers that may have more than 76 digits, with the zeros that an exponent stands for."""
 
 _SHALLOW_BYTES = 1000
 """No line of so many bytes has values that are nested so deeply that a parser refuses them; Arrow takes any depth."""
@@ -180,8 +191,13 @@ def _has_empty(batch: RecordBatch) -> bool:
 
 
 def _with_room(kind: pa.DataType) -> pa.DataType:
-    """The type with all digits that there can be: Arrow does not see that a number has too many before the point."""
-    return _replaced(kind, lambda leaf: pa.decimal128(38, leaf.scale) if pa.types.is_decimal(leaf) else leaf)
+    """The type with room for many digits: Arrow does not see that a number has too many for its decimals."""
+    return _replaced(kind, lambda leaf: pa.decimal256(76, leaf.scale) if pa.types.is_decimal(leaf) else leaf)
+
+
+def _may_overflow(batch: RecordBatch) -> bool:
+    """Whether a number, or a text, may have more digits than the widest decimals have room for."""
+    return bool(pc.any(pc.match_substring_regex(batch.framed(), _MANY_DIGITS)).as_py())
 
 
 def _replaced(kind: pa.DataType, replace: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from operators.reader.columns.decimal_texts import decimals_of
 from operators.reader.columns.types import ColumnType
 
 _CLOCK = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?"
@@ -69,12 +70,13 @@ def _grammar_of(kind: ColumnType) -> _Grammar:
     return _ZONED if kind.has_zone else _NAIVE
 
 
-def values_of(texts: Any, kind: ColumnType) -> Any:
+def values_of(texts: Any, kind: ColumnType, *, cuts: bool = False) -> Any:
     """The values that texts stand for.
 
     Args:
         texts: A string array; null for no value.
         kind: The type.
+        cuts: Whether decimals may have more digits behind the point than the type, as decimals_of takes them.
 
     Returns:
         An array of the type, with null also for each text that is no value of it.
@@ -86,25 +88,29 @@ def values_of(texts: Any, kind: ColumnType) -> Any:
     grammar = _grammar_of(kind)
     if _is_plain(texts, grammar):
         try:
-            return _sound(_cast(texts, kind.arrow), texts)
+            return _sound(_cast(texts, kind.arrow, cuts), texts)
         except pa.ArrowInvalid:
             pass
     matches = pc.match_substring_regex(texts, f"^(?:{grammar.regex})$")
     exact = pc.if_else(matches, texts, pa.scalar(None, pa.string()))
-    return _sound(_cast_each(_normal(exact, kind.arrow), kind.arrow), texts)
+    return _sound(_cast_each(_normal(exact, kind.arrow), kind.arrow, cuts), texts)
+
+
+def is_written_as(text: str, kind: ColumnType) -> bool:
+    """Whether a text is written as the values of a type are, in range or not."""
+    return bool(pc.match_substring_regex(pa.array([text]), f"^(?:{_grammar_of(kind).regex})$")[0].as_py())
 
 
 def why_not(text: str, kind: ColumnType) -> str:
     """Why a text is no value of a type, as a clause behind it."""
-    written = pa.array([text])
+    written = text
     if kind.pattern is not None:
-        iso = kind.pattern.to_iso(written)
-        if not iso[0].is_valid:
+        iso = kind.pattern.to_iso(pa.array([text]))[0]
+        if not iso.is_valid:
             return f"does not match {kind.pattern.text}"
-        written = iso
-    grammar = _grammar_of(kind)
-    if not pc.match_substring_regex(written, f"^(?:{grammar.regex})$")[0].as_py():
-        return f"is {grammar.what}"
+        written = iso.as_py()
+    if not is_written_as(written, kind):
+        return f"is {_grammar_of(kind).what}"
     arrow = kind.arrow
     if pa.types.is_integer(arrow):
         low, high = (0, 2**arrow.bit_width - 1) if pa.types.is_unsigned_integer(arrow) else _signed_range(arrow)
@@ -137,7 +143,9 @@ def _signed_range(arrow: pa.DataType) -> tuple[int, int]:
     return -(2 ** (arrow.bit_width - 1)), 2 ** (arrow.bit_width - 1) - 1
 
 
-def _cast(texts: Any, arrow: pa.DataType) -> Any:
+def _cast(texts: Any, arrow: pa.DataType, cuts: bool) -> Any:
+    if pa.types.is_decimal(arrow):
+        return decimals_of(texts, arrow, cuts=cuts)
     if not pa.types.is_time(arrow):
         return pc.cast(texts, arrow)
     # Arrow reads times of day only behind a date.
@@ -145,15 +153,15 @@ def _cast(texts: Any, arrow: pa.DataType) -> Any:
     return pc.cast(stamps, arrow)
 
 
-def _cast_each(texts: Any, arrow: pa.DataType) -> Any:
+def _cast_each(texts: Any, arrow: pa.DataType, cuts: bool) -> Any:
     """Cast texts, with null for those that cannot be; halves them until these are alone."""
     try:
-        return _cast(texts, arrow)
+        return _cast(texts, arrow, cuts)
     except pa.ArrowInvalid:
         if len(texts) == 1:
             return pa.nulls(1, arrow)
     middle = len(texts) // 2
-    return pa.concat_arrays([_cast_each(texts[:middle], arrow), _cast_each(texts[middle:], arrow)])
+    return pa.concat_arrays([_cast_each(texts[:middle], arrow, cuts), _cast_each(texts[middle:], arrow, cuts)])
 
 
 def _normal(texts: Any, arrow: pa.DataType) -> Any:

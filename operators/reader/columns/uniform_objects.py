@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from dagflow.api.records import RecordBatch
 from dagflow.storage.columns import borders_of
+from operators.reader.columns.decimal_texts import decimals_of
 from operators.reader.columns.flat_objects import LEAST_LINES, FlatObjects, is_number
 from operators.reader.scanning.framing import pieces_of
 from operators.reader.scanning.positions import Positions, contains
@@ -209,7 +210,7 @@ class _Column:
         kind = self._kind or pa.float64()
         if not pa.types.is_integer(kind) and _POINT_ALONE.search(data or b""):
             raise pa.ArrowInvalid("No digit follows a point")
-        return texts.cast(kind)
+        return decimals_of(texts, kind) if pa.types.is_decimal(kind) else texts.cast(kind)
 
     def _are(self, word: bytes, first: npt.NDArray[np.uint8], starts: Positions, stops: Positions) -> Mask:
         """Which values are a word; the first byte of each tells most of those that are not."""

@@ -44,7 +44,13 @@ TABLE: list[tuple[Any, dict[str, Any], list[str]]] = [
         | {"1.230": Decimal("1.23"), "1e2": Decimal(100), "+1": Decimal(1), ".5": Decimal("0.5"), "5.": Decimal(5)},
         ["1.234", "12345678", "1e-3", "1e30", "1e1000000000", "inf", "nan", *NO_NUMBERS],
     ),
-    ("decimal(38, 0)", {"9" * 38: Decimal("9" * 38)}, ["1" + "0" * 38, "0.1"]),
+    ("decimal(38, 0)", {"9" * 38: Decimal("9" * 38), "0e40": Decimal(0)}, ["1" + "0" * 38, "0.1", "1" * 70, "2e38"]),
+    (
+        "decimal(38, 30)",
+        {"12345678.5": Decimal("12345678.5"), "0e400": Decimal(0), "0e-400": Decimal(0), "1e7": Decimal(10_000_000)},
+        ["1400000000000000000000", "14e20", "1e40", "1e56", "1e80", "12e-39", "1e-400", "0." + "0" * 70 + "1"],
+    ),
+    ("decimal(18, 0)", {"12": Decimal(12)}, ["1e-39", "12e-39", "0." + "0" * 40 + "1"]),
     ("date32", {"2024-02-29": date(2024, 2, 29), "0001-01-01": date.min, "9999-12-31": date.max}, NO_DAYS),
     ("date32", {}, ["0000-01-01", "10000-01-01", "2024-01-01T00:00", "2024-01-01Z", "2024-01-01 ", "today"]),
     ({"type": "date32", "format": "%d.%m.%Y"}, {"1.2.2024": date(2024, 2, 1)}, ["31.02.2024", "2024-02-01", "1.2.24"]),
@@ -177,6 +183,16 @@ def test_json_of_another_kind_is_refused_by_itself(kind: str, values: list[str])
     taken, reasons = from_json(kind, mixed)
     assert taken == [None] * len(values)
     assert len(reasons) == len(values)
+
+
+@pytest.mark.parametrize("text", ["1400000000000000000000", "14e20", "1e80", "1e2\\u0030", "12e-39", "1" * 60])
+@pytest.mark.parametrize("lines", [1, 600])
+def test_decimals_that_do_not_fit_are_refused_in_json(text: str, lines: int) -> None:
+    """Alone and behind many others, as a number and in a string."""
+    refused = [f'"{text}"'] if "\\" in text else [text, f'"{text}"']
+    values, reasons = from_json("decimal(38, 30)", ["1"] * lines + refused)
+    assert values == [Decimal(1)] * lines
+    assert len(reasons) == len(refused)
 
 
 def test_words_of_the_app_stand_for_no_value_in_json() -> None:
