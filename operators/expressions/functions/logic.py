@@ -239,6 +239,8 @@ def extreme(wins: Callable[[Any, Any], Any]) -> Callable[..., Bound]:
         options = unified(site, list(values))
         for option in options:
             _require_comparable(site, option)
+        if pa.types.is_null(options[0].type):
+            return typed(options[0], options[0].type)
         return applied(site, options[0].type, lambda *arrays: reduce(better, arrays), *options)
 
     return bind

@@ -65,12 +65,8 @@ def _substring(values: Any, first: int, size: int | None) -> Any:
     if first >= 0:
         begin = max(first - 1, 0)
         return _sliced(values, begin, None if size is None else begin + size)
-    stop = None if size is None or first + size >= 0 else first + size
-    if size is None or stop is None:
-        return _sliced(values, first, None)
     # A start before the first character counts, so that less of the text is left.
-    padded = pc.utf8_lpad(values, -first, "\0")
-    return pc.utf8_ltrim(_sliced(padded, first, stop), characters="\0")
+    return _sliced(values, first, None if size is None or first + size >= 0 else first + size)
 
 
 def _sliced(values: Any, start: int, stop: int | None) -> Any:
@@ -192,13 +188,14 @@ def regexp_extract(site: CallSite, text: Bound, pattern: Bound, group: Bound | N
     """A group of the first match, the first one if none is named; empty where nothing matches."""
     regex = _checked(site, pattern)
     number = 1 if group is None else site.written_number(group, "the group")
-    groups = re.compile(r"(?<!\\)\((?!\?[^P<])").findall(re.sub(r"\[(?:\\.|[^\]])*\]|\\.", "", regex))
+    pieces = _RE2_PIECES.findall(regex)
+    groups = [index for index, piece in enumerate(pieces) if _opens_group(piece)]
     if not 0 <= number <= len(groups):
         raise site.error(
             f"the pattern of {site.name} has {len(groups)} groups, and number {number} is asked for", group
         )
-    # Only named groups are given: the one that is asked for gets a name, around it.
-    named = f"(?P<found>{regex})" if number == 0 else _with_name(regex, number)
+    named = _with_name(pieces, groups, number)
+    _require_valid(site, named, pattern)
 
     def compute(values: Any) -> Any:
         found = pc.struct_field(pc.extract_regex(values, named), "found")
@@ -207,24 +204,43 @@ def regexp_extract(site: CallSite, text: Bound, pattern: Bound, group: Bound | N
     return applied(site, TEXT, compute, site.text_of(text))
 
 
-def _with_name(regex: str, number: int) -> str:
-    """The expression with only its group of this number named, `found`."""
-    count = 0
-    pieces = re.findall(r"\\.|\[\^?\]?(?:\\.|[^\]])*\]|\(\?P?<[A-Za-z0-9_]+>|\(\?|\(|[^\\\[(]+|.", regex, re.DOTALL)
-    for index, piece in enumerate(pieces):
-        if piece == "(" or piece.startswith(("(?P<", "(?<")):
-            count += 1
-            pieces[index] = "(?P<found>" if count == number else "(?:"
-    return "".join(pieces)
+_RE2_PIECES = re.compile(
+    r"\\Q.*?(?:\\E|\Z)|\\."
+    r"|\[\^?\]?(?:\[:\^?[a-z]+:\]|\\.|[^\]\\])*\]"  # A bracket that comes first closes nothing.
+    r"|\(\?P?<[^>]+>|\(\?|\(|[^\\\[(]+|.",
+    re.DOTALL,
+)
+"""What an expression of RE2 is made of: literal text, escapes, character classes, what opens groups, and the rest."""
+
+
+def _opens_group(piece: str) -> bool:
+    return piece == "(" or piece.startswith(("(?P<", "(?<"))
+
+
+def _with_name(pieces: list[str], groups: list[int], number: int) -> str:
+    """The expression of some pieces with only its group of this number named, `found`; 0 is all of it.
+
+    Arrow gives named groups alone.
+    """
+    made = list(pieces)
+    for count, index in enumerate(groups, 1):
+        made[index] = "(?P<found>" if count == number else "(?:"
+    if made and made[-1].startswith("\\Q") and not made[-1].endswith("\\E"):
+        made.append("\\E")
+    return f"(?P<found>{''.join(made)})" if number == 0 else "".join(made)
 
 
 def _checked(site: CallSite, pattern: Bound) -> str:
     regex = site.written_text(pattern, "the pattern")
+    _require_valid(site, regex, pattern)
+    return regex
+
+
+def _require_valid(site: CallSite, regex: str, pattern: Bound) -> None:
     try:
         pc.match_substring_regex(pa.array([""]), regex)
     except pa.ArrowInvalid as error:
         raise site.error(f"{regex!r} is not a valid RE2 expression: {error}", pattern) from None
-    return regex
 
 
 def position(site: CallSite, text: Bound, part: Bound) -> Bound:
