@@ -18,7 +18,8 @@ class KeyCounter(KeyedOperator):
 
     Emits a raw record for each key of the window: the key, the separator, and the count of all its records so far,
     in the order in which the keys first came. The newest record of a key holds its count. 2.0 is the key 2, and
-    written so; true is not 1, and written True.
+    written so; true is not 1, and written True. Null and the empty text are counted apart, but both are written as
+    nothing: where a column has both, replace the nulls in front, as with coalesce in a Select.
 
     Needs all records of a key in one partition: `partition: {by: KEY}`, with the same key, or `partition: 1`.
 

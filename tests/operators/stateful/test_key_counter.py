@@ -35,6 +35,12 @@ def test_keys_of_any_type_are_counted() -> None:
     assert run_operator(KeyCounter(key="key"), rows)["output"] == [b"7\t2", b"\t1"]
 
 
+def test_null_and_the_empty_text_are_counted_apart() -> None:
+    """Though both are written as nothing."""
+    rows = [{"key": ""}, {"key": None}, {"key": ""}]
+    assert run_operator(KeyCounter(key="key"), rows)["output"] == [b"\t2", b"\t1"]
+
+
 def test_numbers_are_counted_whatever_their_batch_makes_of_them() -> None:
     """2 and 2.0 are one key, as are both zeros and all NaNs, also after a restart."""
     harness = OperatorHarness(KeyCounter(key="k"))

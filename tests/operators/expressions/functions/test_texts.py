@@ -72,7 +72,7 @@ def test_groups_are_those_that_duckdb_has(pattern: str, group: int) -> None:
     try:
         wanted = in_duckdb(pattern, group)
     except duckdb.Error:
-        with pytest.raises(ExpressionError, match="not a valid RE2 expression|groups, and number"):
+        with pytest.raises(ExpressionError, match=r"not a valid RE2 expression|groups, and number"):
             extracted(pattern, group)
         return
     try:
@@ -90,6 +90,13 @@ def test_no_character_of_a_text_is_lost(text: str, start: int, count: int) -> No
     first = start - 1 if start > 0 else (len(text) + start if start < 0 else 0)
     wanted = text[max(first, 0) : max(first + max(count, 0), 0)]
     assert computed(f"substring(s, {start}, {count})", pa.RecordBatch.from_pydict({"s": [text]})) == [wanted]
+
+
+def test_each_character_has_a_case_by_itself() -> None:
+    """As the docs say, where Spark looks at the characters beside it, or makes two of one."""
+    table = pa.RecordBatch.from_pydict({"s": ["\u0130\u0391\u03a3", "\ufb01", "\u00df"]})
+    assert computed("lower(s)", table) == ["i\u03b1\u03c3", "\ufb01", "\u00df"]
+    assert computed("upper(s)", table) == ["\u0130\u0391\u03a3", "\ufb01", "\u1e9e"]
 
 
 def test_a_pattern_is_refused_before_any_record_comes() -> None:
