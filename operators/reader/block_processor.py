@@ -22,9 +22,8 @@ from operators.reader.compression.splitting import owned_range
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.content import ContentReader
 from operators.reader.fingerprints import block_fingerprint, part_fingerprint, skipped_block_fingerprint
-from operators.reader.formats.base import HeaderError, with_entry_state
+from operators.reader.formats.base import HeaderError
 from operators.reader.on_error import ErrorPolicy, version_key
-from operators.reader.prescan import UNKNOWN_STATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +85,6 @@ class BlockProcessor:
         except (StorageError, CorruptArchiveError) as error:
             self._errors.leave_out(block, error)
             return
-        if block.entry_state == UNKNOWN_STATE:
-            block = with_entry_state(self._content.format, file, block)
         accounting = self._accounting.of(block)
         begun, reported, is_empty = file.bytes_read, 0, True
         try:

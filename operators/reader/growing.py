@@ -12,7 +12,7 @@ from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.byte_source import ByteSource, SourcePrefix
 from operators.reader.compression.stream import UNKNOWN_SIZE
-from operators.reader.formats.base import RecordFormat
+from operators.reader.formats.base import UNKNOWN_STATE, RecordFormat, with_entry_state
 from operators.reader.path_values import PathProblem
 
 
@@ -88,12 +88,19 @@ class GrowingFileReader:
 def resumed_block(format: RecordFormat, source: ByteSource, block: BlockMetadata) -> BlockMetadata:
     """The block, from the beginning of the record on that was in progress when the file ended where it begins.
 
+    A block that goes on elsewhere is given the state in which it begins, where no pre-scan has found it.
+
+    Args:
+        format: The format that will read it.
+        source: The content of the file: only there are the bytes before a block of a compressed file.
+        block: The block, in bytes of the source.
+
     Raises:
         RecordError: The format does not say where to go on.
         StorageError: The source failed.
     """
     if not block.resumes:
-        return block
+        return with_entry_state(format, source, block) if block.entry_state == UNKNOWN_STATE else block
     start = format.complete_end(SourcePrefix(source, block.start))
     if start is None:
         if not format.has_complete_end:
@@ -107,4 +114,4 @@ def resumed_block(format: RecordFormat, source: ByteSource, block: BlockMetadata
             )
         # A format that cannot be read from the middle on takes the new version as a whole.
         return replace(block, start=0, resumes=False)
-    return replace(block, start=start)
+    return replace(block, start=start, entry_state=0)

@@ -28,7 +28,7 @@ from operators.reader.compression.recognition import CompressionSetting, expecte
 from operators.reader.compression.splitting import CutProgress, assign_range, chains_of
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.content import ContentReader
-from operators.reader.formats.base import RecordFormat
+from operators.reader.formats.base import UNKNOWN_STATE, RecordFormat
 from operators.reader.growing import resumed_block
 from operators.reader.on_error import OnError, OnVanished
 from operators.reader.path_values import inferred_types
@@ -37,9 +37,6 @@ logger = logging.getLogger(__name__)
 
 MOST_FILES = 64
 """Files without records that are looked through together, on the way to one that has some."""
-
-UNKNOWN_STATE = -1
-"""The state of blocks behind one that could not be scanned: where their records begin is not known."""
 
 
 class Unread(Enum):

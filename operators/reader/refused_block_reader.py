@@ -22,7 +22,7 @@ from operators.reader.block_processor import ReadStep
 from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.content import ContentReader
-from operators.reader.formats.base import with_entry_state
+from operators.reader.formats.base import UNKNOWN_STATE
 
 UNREADABLE = StorageError, CorruptArchiveError, RecordError, EOFError
 
@@ -146,10 +146,10 @@ class RefusedBlockReader:
     def _accepted(self, block: BlockMetadata, ranges: _Ranges) -> Iterator[RecordBatch]:
         file = self._files.open(block)
         has_grown = file.has_grown()
-        if block.start and block.decompressed is None:
-            block = with_entry_state(self._content.format, file, block)
         retrial = _Retrial(block, ranges, self._context)
-        for batch in self._content.read(file, replace(block, is_open=False), retrial, has_grown=has_grown):
+        # The format may have other options by now than the one that scanned the block.
+        tried = replace(block, is_open=False, entry_state=UNKNOWN_STATE)
+        for batch in self._content.read(file, tried, retrial, has_grown=has_grown):
             is_inside = ranges.decide(batch.offsets())
             if is_inside.any():
                 parsed = self._content.parse(batch.filter(pa.array(is_inside)), block, retrial)

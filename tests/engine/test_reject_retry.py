@@ -6,7 +6,7 @@ import contextlib
 import gzip
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.engine.test_operator_state import until
+from tests.operators.splitter.renames.rotations import compress_at_once
 
 STORAGE = StorageContext.default()
 
@@ -172,6 +173,45 @@ def places_of_rejects() -> list[tuple[str, int, int]]:
     """Return where the refused records lie."""
     everything = shown(open_rejects("journal", STORAGE), RejectChoice(), 0)
     return sorted((each.file, each.offset, each.length) for each in everything)
+
+
+def in_two_runs_as_it_grows() -> None:
+    """Read a log twice; the first time a row lies across its end."""
+    log, cut = Path("in/app.log"), ROWS.index(b"lines, 30")
+    log.write_bytes(ROWS[:cut])
+    run(load_app("app.yaml"), runtime=InlineRuntime)
+    log.write_bytes(ROWS)
+    run(load_app("app.yaml"), runtime=InlineRuntime)
+
+
+def in_two_runs_as_it_is_rotated() -> None:
+    """Read a log in part, and the rest of it when it is compressed, and put it back; a row lies across the cut."""
+    log = Path("in/app.log")
+    log.write_bytes(ROWS)
+    with pytest.raises(DagflowError, match="the lights went out"):
+        run(load_app("app.yaml"), runtime=until(2))
+    os.link(log, kept := Path("kept"))
+    compress_at_once(log)
+    for _ in range(2):
+        run(load_app("app.yaml"), runtime=InlineRuntime)
+    kept.rename(log)
+
+
+@pytest.mark.parametrize("read", [in_two_runs_as_it_grows, in_two_runs_as_it_is_rotated])
+def test_rejects_behind_the_place_where_a_log_was_read_on_come_back(
+    read: Callable[[], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state there is found in the content of the file, as when they were read first."""
+    monkeypatch.chdir(tmp_path)
+    Path("in").mkdir()
+    case = Case("{type: csv, columns: {id: int64, n: int64}}", "{type: csv, columns: {id: int64}}", {})
+    write_app(case, case.old)
+    Path("app.yaml").write_text(Path("app.yaml").read_text().replace("pack_bytes: 0", "unterminated: wait"))
+    read()
+    assert (refused(), len(rows())) == (12, 48)
+    Path("app.yaml").write_text(Path("app.yaml").read_text().replace(case.old, case.new))
+    assert replay() == 1
+    assert (refused(), sorted(json.loads(row)["id"] for row in rows())) == (0, list(range(60)))
 
 
 @pytest.fixture

@@ -25,7 +25,10 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.operators.splitter.driving import write
 from tests.operators.splitter.renames.rotations import (
+    COMPRESSORS,
     compress_at_once,
+    compress_with_xz,
+    compress_with_zstd,
     copy_and_truncate,
     copy_truncate_and_compress,
     rename,
@@ -48,6 +51,19 @@ streams:
 """
 
 LINES = [b"line %04d " % number + b"x" * (number % 7) for number in range(60)]
+
+
+ROWS = [b'"%d\n%s",%d\n' % (number, b"y" * (number % 50), number) for number in range(40)]
+FORMATS = {
+    "quoted newlines": ("{type: csv, header: false, columns: [a, b]}", ROWS),
+    "quoted cells": ("{type: csv}", [b"a,b\n", *(b'%d,"say ""%s"""\n' % (n, b"y" * (n % 50)) for n in range(40))]),
+    "no quotes": ("{type: csv}", [b"a,b\n", *(b"%d,%s\n" % (number, b"y" * (number % 50)) for number in range(40))]),
+    "one long cell": ("{type: csv}", [b"a,b\n", b'1,"%s"\n' % (b"y\n" * 400), b"2,y\n", b"3,y\n"]),
+    "escaped newlines": ("escaped_lines", [b"%d\\\n%s\n" % (number, b"y" * (number % 50)) for number in range(40)]),
+    "elements": ("{type: xml, tag: r}", [b"<all>\n", *(b"<r><a>%d</a>\n</r>\n" % n for n in range(40)), b"</all>\n"]),
+    "a header": ("{type: lines, skip_header: 1}", [b"head\n", *(b"%d %s\n" % (n, b"y" * (n % 50)) for n in range(40))]),
+    "paragraphs": ("paragraphs", [b"%d\n%s\n\n" % (number, b"y" * (1 + number % 50)) for number in range(40)]),
+}
 
 
 def move_elsewhere(log: Path) -> None:
@@ -144,11 +160,47 @@ def test_a_compressed_file_that_moves_is_read_on_in_its_content(tmp_path: Path, 
 @pytest.mark.parametrize("rotate", [move_elsewhere, copy_and_truncate, compress_at_once])
 def test_rows_with_newlines_are_read_on_from_within(tmp_path: Path, rotate: Callable[[Path], None]) -> None:
     """What begins behind the cut depends on all that lies before it."""
-    rows = [f'"{number}\n{"y" * (number % 50)}",{number}\n'.encode() for number in range(40)]
-    life = Life(tmp_path, b"".join(rows), "{type: csv, header: false, columns: {a: string, b: int64}}")
+    life = Life(tmp_path, b"".join(ROWS), "{type: csv, header: false, columns: {a: string, b: int64}}")
     life.run(lambda: rotate(life.log), at=3)
     life.run()
     found = [int(record.rpartition(b'"b":')[2].rstrip(b"}")) for record in published(tmp_path)]
+    assert sorted(found) == list(range(40))
+
+
+@pytest.mark.parametrize(
+    ("rotate", "at"), [(move_elsewhere, 3), (compress_at_once, 2), (compress_with_xz, 3), (compress_with_zstd, 6)]
+)
+@pytest.mark.parametrize("kind", FORMATS)
+def test_what_is_rotated_midway_gives_what_one_read_gives(
+    tmp_path: Path, kind: str, rotate: Callable[[Path], None], at: int
+) -> None:
+    """Wherever it is cut; of a compressed file the state at the cut is found in its content."""
+    format, parts = FORMATS[kind]
+    other = Life(tmp_path / "other", b"".join(parts), format)
+    other.run()
+    life = Life(tmp_path, b"".join(parts), format)
+    first = life.run(lambda: rotate(life.log), at=at)
+    assert first.left_out.ranges > 0 and published(tmp_path)
+    assert life.run().left_out.ranges == 0
+    assert Counter(published(tmp_path)) == Counter(published(other.folder))
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
+def test_an_archive_that_grows_is_read_on_from_within(tmp_path: Path, suffix: str) -> None:
+    """The file that it has the content of was read in part, and some of its streams come later."""
+    life = Life(tmp_path, b"".join(ROWS), FORMATS["quoted newlines"][0], more=", unterminated: wait")
+    archive = life.log.with_name(f"app.log.1{suffix}")
+    streams = [COMPRESSORS[suffix](b"".join(ROWS[start : start + 20])) for start in (0, 20)]
+
+    def act() -> None:
+        life.log.unlink()
+        write(archive, streams[0])
+
+    life.run(act, at=3)
+    life.run()
+    append(archive, streams[1])
+    life.run()
+    found = [int(record.rpartition(b'"b":"')[2].rstrip(b'"}')) for record in published(tmp_path)]
     assert sorted(found) == list(range(40))
 
 

@@ -255,6 +255,10 @@ class NullAccounting:
         """See ByteAccounting."""
 
 
+UNKNOWN_STATE = -1
+"""The entry state of a block where what lies before it has not been scanned, or could not be."""
+
+
 def with_entry_state(format: RecordFormat, source: ByteSource, block: BlockMetadata) -> BlockMetadata:
     """The block with the state in which it begins, found without a pre-scan of the blocks before it."""
     if block.start == 0 or not format.needs_prescan:
