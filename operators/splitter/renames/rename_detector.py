@@ -126,9 +126,11 @@ class RenameDetector:
         current.add_by_identity(self._find_by_identity(steady))
         current.fetch_evidence(steady)
         found = {id(each): current.find_source(each) for each in steady}
+        found.update(current.leave_copies([each for each in steady if found[id(each)] is None]))
         if strangers := [each for each in steady if found[id(each)] is None and farther_paths(each.path)]:
             self._look_farther(strangers, current)
             found.update((id(each), current.find_source_by_content(each)) for each in strangers)
+            found.update(current.leave_copies([each for each in strangers if found[id(each)] is None]))
         # Whether a file was replaced, or went elsewhere, is known when all others have been looked at.
         return [current.decide(each, found.get(id(each), Verdict(each, "again"))) for each in suspects]
 

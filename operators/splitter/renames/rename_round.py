@@ -42,6 +42,8 @@ class RenameRound:
         self._in_flight: set[bytes] = set()
         # Names of versions that are suspects; nothing else is what had been read before of one of them.
         self._moved: set[bytes] = set()
+        # Names of suspects that begin with a version whose own file still has it.
+        self._copies: set[bytes] = set()
 
     def add_by_name(self, sources: Mapping[bytes, Sequence[Source]], recent: set[int]) -> None:
         """Add versions that suspects may be.
@@ -65,7 +67,7 @@ class RenameRound:
         self._in_flight |= self._in_flight_files.among(source.taken_name for own in sources for source in own)
 
     def fetch_evidence(self, suspects: Sequence[Suspect]) -> None:
-        """Take the fingerprints that are likely to be needed together: directories with all their files are moved."""
+        """Take together what is likely to be needed: many files may have moved, and each request may be a Spark job."""
         prefixes: list[FilePrefix] = []
         contents: list[ContentPrefix] = []
         for suspect in suspects:
@@ -80,6 +82,16 @@ class RenameRound:
             prefixes += [suspect.prefix(entry.size_bytes) for entry in known]
         self._evidence.fetch(prefixes)
         self._evidence.fetch_contents(contents)
+        self._evidence.fetch(each for suspect in suspects for each in self._prefixes_of_known(suspect))
+
+    def _prefixes_of_known(self, suspect: Suspect) -> Iterator[FilePrefix]:
+        """What is asked of the files under the names of the versions with which a file begins."""
+        known = self._by_name[suspect.name]
+        for source in known:
+            if source.entry.size_bytes > 0 and self._begins_with(suspect, source) is not None:
+                still_has = _still_has_by_stat(source, known)
+                if isinstance(still_has, FilePrefix):
+                    yield still_has
 
     def _left_with_inode(self, suspect: Suspect) -> Iterator[Source]:
         """Versions with the inode of a file, longest first, that have left their names, also where they are back."""
@@ -151,10 +163,31 @@ class RenameRound:
                 self._moved.add(source.taken_name)
                 return Verdict(suspect, "moved", source, entry.size_bytes, not found, suspect.is_compressed)
             copied.add(source.path)
-        beginnings = [self._beginning_of(suspect, path) for path in earlier_paths(suspect.path)]
-        grace_s = INCOMPLETE_GRACE_S if "incomplete" in beginnings else COPY_GRACE_S
-        is_copy = bool(copied) or any(beginnings)
-        return Verdict(suspect, "later") if is_copy and self._left.leave_new_copy(suspect, grace_s) else None
+        if copied:
+            self._copies.add(suspect.name)
+        return None
+
+    def leave_copies(self, suspects: Sequence[Suspect]) -> dict[int, Verdict]:
+        """Leave those files for later scans that may be copies in the making; all must have been looked at before.
+
+        Returns:
+            The verdicts by the ids of the suspects; files that are no copies, or have stayed as they are, have none.
+        """
+        others_by_id = {id(each): list(_files_before(each)) for each in suspects}
+        compressed = [each for each in suspects if each.is_compressed]
+        self._evidence.fetch_contents(
+            ContentPrefix(each.path, other.size_bytes) for each in compressed for other in others_by_id[id(each)]
+        )
+        pairs = ((each, other) for each in suspects for other in others_by_id[id(each)])
+        self._evidence.fetch(prefix for pair in pairs for prefix in self._prefixes_of_copy(*pair))
+        left: dict[int, Verdict] = {}
+        for each in suspects:
+            beginnings = [self._beginning_of(each, other) for other in others_by_id[id(each)]]
+            grace_s = INCOMPLETE_GRACE_S if "incomplete" in beginnings else COPY_GRACE_S
+            is_copy = each.name in self._copies or any(beginnings)
+            if is_copy and self._left.leave_new_copy(each, grace_s):
+                left[id(each)] = Verdict(each, "later")
+        return left
 
     def _begins_with(self, suspect: Suspect, source: Source) -> bool | None:
         """Whether a file, or what is compressed in it, goes on behind a version; None where it begins otherwise."""
@@ -177,38 +210,39 @@ class RenameRound:
             source: The version.
             known: Versions of the same paths, among them the newest that was taken of this file.
         """
-        entry, now = source.entry, stat_behind_links(source.path)
-        if now is None or now.st_size < entry.size_bytes:
-            return False
-        file_id = file_id_of(now.st_ino)
-        if (file_id, now.st_size, now.st_mtime_ns) == (entry.identity, entry.size_bytes, entry.mtime_ns):
-            return True
-        # The next log may begin with the same lines. What was read before the last tail may have an outdated inode.
-        is_same_file = any(_may_be_of(now, each.entry) for each in known if each.taken_name == source.taken_name)
-        prefix = FilePrefix(source.path, entry.size_bytes, file_id)
-        return is_same_file and self._evidence.fingerprint(prefix) == entry.fingerprint
+        still_has = _still_has_by_stat(source, known)
+        if isinstance(still_has, FilePrefix):
+            return self._evidence.fingerprint(still_has) == source.entry.fingerprint
+        return still_has
 
-    def _beginning_of(self, suspect: Suspect, path: bytes) -> Literal["", "incomplete", "whole"]:
-        """Whether a file may be a copy of another one that is there; "" where it is none."""
-        now = stat_behind_links(path)
-        if now is None or path == suspect.path or suspect.is_behind(path) or not os.path.isfile(path):
-            return ""
-        size_bytes = suspect.stat.size_bytes
+    def _prefixes_of_copy(self, suspect: Suspect, other: FilePrefix) -> Iterator[FilePrefix]:
+        """What is asked of a file and another one, of which it may be a copy."""
+        size_bytes = self._size_within(suspect, other)
+        if size_bytes is not None:
+            yield other._replace(size_bytes=size_bytes)
+            if not suspect.is_compressed:
+                yield suspect.prefix(size_bytes)
+
+    def _size_within(self, suspect: Suspect, other: FilePrefix) -> int | None:
+        """The size of a file, or of what is compressed in it; None where that is longer than another file."""
         if suspect.is_compressed:
-            content = self._evidence.content(ContentPrefix(suspect.path, now.st_size))
-            if content.has_more:
-                return ""
-            size_bytes, fingerprint = content.size_bytes, content.fingerprint
-        elif size_bytes > now.st_size:
+            content = self._evidence.content(ContentPrefix(suspect.path, other.size_bytes))
+            return None if content.has_more else content.size_bytes
+        size_bytes = suspect.stat.size_bytes
+        return size_bytes if size_bytes <= other.size_bytes else None
+
+    def _beginning_of(self, suspect: Suspect, other: FilePrefix) -> Literal["", "incomplete", "whole"]:
+        """Whether a file may be a copy of another one that is there; "" where it is none."""
+        size_bytes = self._size_within(suspect, other)
+        if size_bytes is None:
             return ""
+        if suspect.is_compressed:
+            fingerprint = self._evidence.content(ContentPrefix(suspect.path, other.size_bytes)).fingerprint
         else:
             fingerprint = self._evidence.fingerprint(suspect.prefix(size_bytes))
-        if (
-            size_bytes
-            and self._evidence.fingerprint(FilePrefix(path, size_bytes, file_id_of(now.st_ino))) != fingerprint
-        ):
+        if size_bytes and self._evidence.fingerprint(other._replace(size_bytes=size_bytes)) != fingerprint:
             return ""
-        return "incomplete" if size_bytes < now.st_size else "whole"
+        return "incomplete" if size_bytes < other.size_bytes else "whole"
 
     def _is_pending(self, source: Source) -> bool:
         return bool(self._pending.are_pending([source.name])[0])
@@ -241,6 +275,27 @@ class RenameRound:
         # What the name stood for has been found elsewhere, now or by an earlier scan.
         others = self._by_identity.get(entry.identity, ())
         return "new" if any(_has_gone_to(source, suspect.path, entry) for source in others) else "changed"
+
+
+def _files_before(suspect: Suspect) -> Iterator[FilePrefix]:
+    """The files that are there under the names that a file may have had, of which it may be a copy."""
+    for path in earlier_paths(suspect.path):
+        now = stat_behind_links(path)
+        if now is not None and path != suspect.path and not suspect.is_behind(path) and os.path.isfile(path):
+            yield FilePrefix(path, now.st_size, file_id_of(now.st_ino))
+
+
+def _still_has_by_stat(source: Source, known: Sequence[Source]) -> bool | FilePrefix:
+    """See RenameRound._still_has; where only the content tells, the bytes that must be those of the version."""
+    entry, now = source.entry, stat_behind_links(source.path)
+    if now is None or now.st_size < entry.size_bytes:
+        return False
+    file_id = file_id_of(now.st_ino)
+    if (file_id, now.st_size, now.st_mtime_ns) == (entry.identity, entry.size_bytes, entry.mtime_ns):
+        return True
+    # The next log may begin with the same lines. What was read before the last tail may have an outdated inode.
+    is_same_file = any(_may_be_of(now, each.entry) for each in known if each.taken_name == source.taken_name)
+    return is_same_file and FilePrefix(source.path, entry.size_bytes, file_id)
 
 
 def _may_be_of(now: os.stat_result, entry: IndexEntry) -> bool:

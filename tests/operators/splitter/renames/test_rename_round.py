@@ -9,10 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.operators.splitter.driving import write
+from tests.operators.splitter.driving import Follower, write
+from tests.operators.splitter.index.test_fingerprinting import Tasks
 from tests.operators.splitter.renames.lives import Lives
-from tests.operators.splitter.renames.rotations import compress_at_once, compress_later, rename
-from tests.properties.test_growing_files import append
+from tests.operators.splitter.renames.rotations import (
+    compress_at_once,
+    compress_later,
+    copy_and_truncate,
+    rename,
+    shift,
+)
+from tests.properties.test_growing_files import append, read
 
 
 def keep_inode(path: Path) -> None:
@@ -74,3 +81,32 @@ def test_a_copy_of_a_file_that_replaced_its_own_beginning_is_a_new_file(tmp_path
     shutil.copy2(log, log.with_name("app.log.bak"))
     assert lives.scan(3) == [b"1", b"2", b"3"]
     lives.close()
+
+
+@pytest.mark.parametrize("rotations", [5, 40])
+@pytest.mark.parametrize("rotate", [rename, copy_and_truncate, compress_at_once], ids=lambda rotate: rotate.__name__)
+def test_many_rotations_between_two_scans_take_few_jobs(
+    tmp_path: Path, rotate: Callable[[Path], None], rotations: int
+) -> None:
+    """Files of different sizes are compared with those that had the names before, all of them at once."""
+    log, logged = tmp_path / "in" / "app.log", 0
+
+    def go_on() -> None:
+        nonlocal logged
+        for number in range(rotations):
+            write(log, b"".join(b"%d\n" % (logged + line) for line in range(number + 1)))
+            logged += number + 1
+            shift(log, keep=2 * rotations)
+            rotate(log)
+
+    go_on()
+    tasks = Tasks(state_url=str(tmp_path / "state"), follow=True)
+    with Follower(tasks, files=str(tmp_path / "in")) as follower:
+        found = read(follower.scanned())
+        before = tasks.asked
+        go_on()
+        for _ in range(12):
+            found += read(follower.next_scan())
+            asked, before = tasks.asked - before, tasks.asked
+            assert asked < 10
+    assert sorted(found, key=int) == [b"%d" % number for number in range(logged)]
