@@ -16,12 +16,20 @@ class JoinedTable(Enrich):
     """Joins records with a table whose columns are called `alias.column`, so that queries can tell them apart."""
 
     alias: Annotated[str, Field(description="what the query calls the table")]
+    further: Annotated[
+        list[tuple[str, str]] | None,
+        Field(description="pairs as those of on, whose columns of the records are in on already"),
+    ] = None
     wanted: Annotated[list[str] | None, Field(description="columns that the query may name; None for all")] = None
     query: Annotated[str, Field(description="the query")] = ""
     named: Annotated[
         dict[str, int],
         Field(description="columns that are the table's for sure, and where"),
     ] = {}  # noqa: RUF012  # a default, which pydantic copies
+
+    def compared(self) -> list[tuple[str, str]]:
+        """All pairs: a query may compare a column of the records with several of the table."""
+        return [*super().compared(), *(self.further or ())]
 
     def _added(self, schema: pa.Schema) -> dict[str, str]:
         """The columns that the query may name."""

@@ -132,7 +132,10 @@ class QueryPlanner:
         if alias in scope.joined or alias in scope.records:
             raise self._error(f"'{alias}' is joined twice; give it another name with as", at)
         scope.joined[alias] = frozenset(each.name for each in join.args.get("using") or ())
-        on = self._on(join, alias, scope, at)
+        pairs = self._on(join, alias, scope, at)
+        on: dict[str, str] = {}
+        for own, other in pairs:
+            on.setdefault(own, other)
         items = found.expressions
         has_star = any(isinstance(each, exp.Star) or isinstance(each.this, exp.Star) for each in items)
         columns = [each for each in found.find_all(exp.Column) if not isinstance(each.this, exp.Star)]
@@ -142,6 +145,7 @@ class QueryPlanner:
             f"join_{alias}" if alias.isidentifier() and alias.isascii() else "join",
             JoinedTable(
                 on=on,
+                further=[(own, other) for own, other in pairs if on[own] != other] or None,
                 alias=alias,
                 wanted=None if has_star else wanted,
                 query=self._text,
@@ -151,14 +155,14 @@ class QueryPlanner:
             ),
         )
 
-    def _on(self, join: Any, alias: str, scope: Scope, at: int) -> dict[str, str]:
-        """The columns that are compared: of the records, and of the table."""
+    def _on(self, join: Any, alias: str, scope: Scope, at: int) -> list[tuple[str, str]]:
+        """The columns that are compared, each pair once: of the records, and of the table."""
         if scope.joined[alias]:
-            return {each.name: each.name for each in join.args["using"]}
+            return [(name, name) for name in dict.fromkeys(each.name for each in join.args["using"])]
         if join.args.get("on") is None:
             raise self._error(f"say which rows belong together: join {alias} using (country)", at)
         converter = QueryConverter(self._text, scope)
-        on: dict[str, str] = {}
+        pairs: list[tuple[str, str]] = []
         for condition in conjuncts(join.args["on"]):
             sides = [condition.this, condition.expression] if isinstance(condition, exp.EQ) else []
             if len(sides) != 2 or not all(isinstance(side, exp.Column) for side in sides):
@@ -173,8 +177,8 @@ class QueryPlanner:
                 raise self._error(reason, position_of(condition))
             column = converter.node(others[0])
             if isinstance(column, ColumnName):
-                on[column.name] = own[0].name
-        return on
+                pairs.append((column.name, own[0].name))
+        return list(dict.fromkeys(pairs))
 
     def _items(self, found: exp.Select, scope: Scope) -> Iterator[Item]:
         """The entries of the select list.

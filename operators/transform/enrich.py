@@ -135,7 +135,7 @@ class Enrich(ColumnOperator[_Join], SideInput):
             DagflowError: The table cannot be read, is too large, or has a key twice.
         """
         schema = self._source.columns(storage)
-        names = list(dict.fromkeys([*self.on.values(), *self._taken(schema).values()]))
+        names = list(dict.fromkeys([*self._table_keys, *self._taken(schema).values()]))
         read: list[pa.RecordBatch] = []
         size_bytes = 0
         for batch in self._source.batches(storage, names):
@@ -154,8 +154,16 @@ class Enrich(ColumnOperator[_Join], SideInput):
             self._require_once(table)
         return as_bytes(table)
 
+    def compared(self) -> list[tuple[str, str]]:
+        """Pairs of columns whose values are equal: of the records, and of the table."""
+        return list(self.on.items())
+
+    @property
+    def _table_keys(self) -> list[str]:
+        return [other for _, other in self.compared()]
+
     def _require_once(self, table: pa.Table) -> None:
-        keys = list(dict.fromkeys(self.on.values()))
+        keys = list(dict.fromkeys(self._table_keys))
         counts = with_equal_keys(table.select(keys).drop_null(), keys).group_by(keys).aggregate([([], "count_all")])
         twice = counts.filter(pc.greater(counts.column("count_all"), 1))
         if twice.num_rows:
@@ -173,7 +181,7 @@ class Enrich(ColumnOperator[_Join], SideInput):
         Raises:
             DagflowError: The table lacks one, or one of the keys, or has several of the name.
         """
-        self._require_columns(schema, "on", self.on.values())
+        self._require_columns(schema, "on", self._table_keys)
         self._require_columns(schema, "columns", (self.columns or {}).values())
         taken = self._added(schema)
         self._require_columns(schema, "columns", taken.values())
@@ -275,9 +283,9 @@ class Enrich(ColumnOperator[_Join], SideInput):
         """
         table = self._table
         kinds = self._key_types(schema, table.columns.schema)
-        index = table.index(list(self.on.values()), kinds)
+        index = table.index(self._table_keys, kinds)
         return _Join(
-            tuple(schema.get_field_index(name) for name in self.on),
+            tuple(schema.get_field_index(name) for name, _ in self.compared()),
             tuple(kinds),
             index,
             self._schema(schema, table.columns.schema),
@@ -285,7 +293,7 @@ class Enrich(ColumnOperator[_Join], SideInput):
 
     def _key_types(self, schema: pa.Schema, table: pa.Schema) -> list[pa.DataType]:
         kinds = []
-        for name, other in self.on.items():
+        for name, other in self.compared():
             if name not in schema.names:
                 hint = did_you_mean(name, schema.names) or f"; there are {', '.join(schema.names)}"
                 raise LookupError(f"on: there is no column '{name}'{hint}")
@@ -324,7 +332,7 @@ class Enrich(ColumnOperator[_Join], SideInput):
         if table is None:
             for name in self.on:
                 if name not in schema.names:
-                    self._key_types(schema, pa.schema([(other, pa.null()) for other in self.on.values()]))
+                    self._key_types(schema, pa.schema([(other, pa.null()) for other in self._table_keys]))
             return None
         self._key_types(schema, table)
         return StreamColumns(self._schema(schema, table), arriving.others)

@@ -49,6 +49,7 @@ streams:
 TABLES = {
     "rates": '{{table: "csv:{root}/rates.csv", csv: {{columns: {{rate: float64}}}}}}',
     "tags": '{{table: "csv:{root}/tags.csv", duplicates: all}}',
+    "places": '{{table: "csv:{root}/places.csv", duplicates: all}}',
 }
 QUERIES = """
 select * from input where qty > 1
@@ -67,6 +68,9 @@ select r.* from input i join rates r using (country)
 select name, sum(price * rate) as total from input join rates using (country) group by name
 select tag, count(*) as n from input join tags on input.country = tags.land group by tag
 select name, tag from input left join rates using (country) left join tags on tags.land = input.country
+select id, place from input join places on input.country = places.land and input.country = places.region
+select id, place from input left join places l on l.land = input.country and input.country = l.region
+select id, place from input i join places p on p.region = i.country and i.country = p.land and p.land = i.country
 select big, count(*) as n from (select *, price > 5 as big from input) as t group by big
 with t as (select country, count(*) as n from input group by country) select max(n) as most, sum(n) as total from t
 select id, price from input order by price desc, id limit 5
@@ -94,6 +98,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / "in" / f"{file}.csv").write_text("id,country,qty,price\n" + "".join(rows))
     (root / "rates.csv").write_text("country,rate,name\nDE,1.5,Germany\nFR,2.5,France\nXX,1,Nowhere\n")
     (root / "tags.csv").write_text("land,tag\nDE,a\nDE,b\nIT,c\n")
+    (root / "places.csv").write_text("land,region,place\nDE,DE,Bonn\nDE,FR,Kehl\nFR,FR,Lyon\nIT,ES,Alghero\nXX,DE,x\n")
     return root
 
 
@@ -126,6 +131,7 @@ def test_a_query_gives_what_duckdb_gives(folder: Path, tmp_path: Path, query: st
     kinds = {"country": "varchar", "rate": "double", "name": "varchar"}
     connection.sql(f"create view rates as select * from read_csv('{folder}/rates.csv', columns = {kinds})")
     connection.sql(f"create view tags as select * from read_csv('{folder}/tags.csv')")
+    connection.sql(f"create view places as select * from read_csv('{folder}/places.csv')")
     expected, found = connection.sql(query), connection.sql(f"select * from read_parquet('{tmp_path}/out/*')")
     assert found.columns == expected.columns
     assert comparable(found.fetchall()) == comparable(expected.fetchall())
