@@ -9,6 +9,7 @@ from typing import Any
 from sqlglot import exp
 
 from dagflow.suggestions import did_you_mean
+from operators.expressions.functions.available import AGGREGATES
 from operators.expressions.parsing import Converter
 from operators.expressions.syntax import ColumnName, Node
 
@@ -38,13 +39,24 @@ class QueryConverter(Converter):
     Args:
         text: The query.
         scope: The tables that names may be of.
-        aliases: What the select list has under a name of its own; looked at first, where a clause sees them.
+        aliases: What the select list has under a name of its own; looked at first, where a clause sees them. The
+            argument of an aggregate function is of single records, and sees none.
     """
 
     def __init__(self, text: str, scope: Scope, aliases: Mapping[str, Node] | None = None) -> None:
         super().__init__(text)
         self._scope = scope
         self._aliases = aliases or {}
+
+    def node(self, found: Any) -> Node:
+        """The node of an expression of sqlglot.
+
+        Raises:
+            ExpressionError: There is none.
+        """
+        if self._aliases and isinstance(found, exp.Anonymous) and found.name.lower() in AGGREGATES:
+            return QueryConverter(self.text, self._scope).node(found)
+        return super().node(found)
 
     def column(self, found: Any, at: int) -> Node:
         """The column of a table, or of the only one that has it.

@@ -80,6 +80,10 @@ select case when qty > 1 then 'many' else 'few' end as what, min(price) as lo fr
 select country || '!' as k, count(*) + 1 as n from input group by country || '!' order by k
 select country from input group by country
 select n, count(*) as m from (select country, count(*) as n from input group by country) group by n
+select country, sum(qty) as qty from input group by country having sum(qty) > 50
+select max(qty) as qty from input having max(qty) > 1
+select country, sum(qty) as qty from input group by country order by sum(qty) desc limit 2
+select country as qty, count(*) as n from input group by country having SUM(qty) + count(*) > 90
 """.strip().splitlines()
 
 
