@@ -246,9 +246,7 @@ class Aggregation:
         allowed = {*keys, *(call.name for call in self.calls)}
         for node in walk(self.tree):
             if isinstance(node, ColumnName) and node.name not in allowed:
-                hint = f"take one, as max({node.name}), or group by it"
-                reason = f"column '{node.name}' has many values in a group; {hint}"
-                raise ExpressionError(reason, self.text, node.position)
+                raise many_values(self.text, node)
 
     def __str__(self) -> str:
         return self.text
@@ -284,6 +282,12 @@ class Aggregation:
             if vector is not None:
                 failures.append(vector.failures)
         return found, Vector(None, merged(*failures))
+
+
+def many_values(text: str, column: ColumnName) -> ExpressionError:
+    """The error of a column that stands outside of functions, and has no single value in a group."""
+    hint = f"take one, as max({column.name}), or group by it"
+    return ExpressionError(f"column '{column.name}' has many values in a group; {hint}", text, column.position)
 
 
 def _check_call(text: str, call: Call) -> None:

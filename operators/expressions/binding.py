@@ -16,7 +16,7 @@ from operators.expressions.functions import logic
 from operators.expressions.functions.available import AGGREGATES, FUNCTIONS, OPERATORS, Function
 from operators.expressions.functions.in_duckdb import is_installed
 from operators.expressions.sql_types import MAX_DIGITS, name_of, normal_type
-from operators.expressions.syntax import Call, Case, Cast, ColumnName, Constant, Node, columns_in, walk
+from operators.expressions.syntax import Alias, Call, Case, Cast, ColumnName, Constant, Node, columns_in, walk
 from operators.expressions.vectors import Rows, Vector
 
 _TOO_LONG = f"it has more than {MAX_DIGITS} digits"
@@ -104,6 +104,7 @@ class Binder:
             Call: self._call,
             Cast: self._cast,
             Case: self._case,
+            Alias: self._alias,
         }
 
     def bind(self, node: Node) -> Bound:
@@ -160,6 +161,14 @@ class Binder:
     def _case(self, node: Case) -> Bound:
         branches = [(self.bind(condition), self.bind(value)) for condition, value in node.branches]
         return logic.case(CallSite(self._text, node, "case"), branches, self.bind(node.default))
+
+    def _alias(self, node: Alias) -> Bound:
+        if found := next((name for name in node.columns if name in self._schema.names), None):
+            reason = (
+                f"'{found}' is a column, which group by means, and an entry of the select list is called so as well"
+            )
+            raise ExpressionError(f"{reason}; give the entry another name with as", self._text, node.position)
+        return self.bind(node.argument)
 
 
 def _constant(node: Constant) -> Bound:

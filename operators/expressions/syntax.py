@@ -109,6 +109,24 @@ class Case(Node):
         return (*(part for branch in self.branches for part in branch), self.default)
 
 
+@dataclass(frozen=True, slots=True)
+class Alias(Node):
+    """An expression that stands under its name in a query, which is right where no column has that name.
+
+    Attributes:
+        argument: The expression.
+        columns: The columns that would have the name; the records must have none of them.
+    """
+
+    argument: Node
+    columns: tuple[str, ...]
+
+    @property
+    def parts(self) -> tuple[Node, ...]:
+        """The argument."""
+        return (self.argument,)
+
+
 def walk(node: Node) -> Iterator[Node]:
     """The node and all below it."""
     yield node
@@ -131,7 +149,7 @@ def with_parts(node: Node, change: Callable[[Node], Node]) -> Node:
     """The node with each part changed."""
     if isinstance(node, Call):
         return replace(node, arguments=tuple(change(part) for part in node.arguments))
-    if isinstance(node, Cast):
+    if isinstance(node, Cast | Alias):
         return replace(node, argument=change(node.argument))
     if isinstance(node, Case):
         branches = tuple((change(condition), change(value)) for condition, value in node.branches)

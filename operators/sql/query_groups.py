@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from operators.aggregate.aggregate_calls import Aggregation
+from dataclasses import replace
+
+from operators.aggregate.aggregate_calls import Aggregation, many_values
 from operators.expressions.expression import Expression
-from operators.expressions.syntax import Call, ColumnName, Node, with_parts
-from operators.sql.clauses import Item, has_aggregates, without_positions
+from operators.expressions.functions.available import AGGREGATES
+from operators.expressions.syntax import Alias, Call, ColumnName, Node, with_parts
+from operators.sql.clauses import Item, without_positions
 
 
 class Groups:
@@ -28,20 +31,27 @@ class Groups:
         self.keys: dict[str, Expression] = {}
         self.columns: dict[str, Aggregation] = {}
         self.sources: dict[str, str] = {}
+        self._mark = "#"
+        while any(item.name.startswith(self._mark) for item in items):
+            self._mark += "#"
         trees = {item.name: without_positions(item.tree) for item in items if item.tree is not None}
         for key in keys:
-            plain = without_positions(key)
+            plain = without_positions(key.argument if isinstance(key, Alias) else key)
             if plain not in self._names:
-                name = next((name for name, tree in trees.items() if tree == plain), f"#key{len(self.keys)}")
-                self._names[plain] = name
+                own = self.hidden_name(f"by{len(self.keys)}")
+                name = self._names[plain] = next((name for name, tree in trees.items() if tree == plain), own)
                 self.keys[name] = Expression(text, key)
+            elif isinstance(key, Alias):
+                # The key is there already if the name is that of the entry, and is another one if a column has it.
+                name = self._names[plain]
+                self.keys[name] = Expression(text, replace(key, argument=self.keys[name].tree))
         for item in items:
             if item.tree is not None:
                 self.sources[item.name] = self.column_of(item.tree, item.name)
 
-    def is_key(self, name: str) -> bool:
-        """Whether a column is one of the keys."""
-        return name in self.keys
+    def hidden_name(self, name: str) -> str:
+        """The name of a column that is no entry of the select list."""
+        return f"{self._mark}{name}"
 
     def column_of(self, tree: Node, name: str) -> str:
         """The column that an expression is; a new one of the given name where there is none."""
@@ -57,15 +67,19 @@ class Groups:
         Raises:
             ExpressionError: An aggregate function is used as it cannot be, or a column has many values in a group.
         """
-        aggregation = Aggregation.of_tree(self._text, self._over_keys(tree), name)
-        aggregation.require_keys(self.keys)
-        self.columns[name] = aggregation
+        self.columns[name] = Aggregation.of_tree(self._text, self._over_keys(tree), name)
 
     def _over_keys(self, tree: Node) -> Node:
-        """The expression with the name of each key in its place."""
-        if isinstance(tree, Call) and has_aggregates(tree) and not any(map(has_aggregates, tree.arguments)):
+        """The expression with the name of each key in its place.
+
+        Raises:
+            ExpressionError: A column has many values in a group, though a key may have its name.
+        """
+        if isinstance(tree, Call) and tree.name in AGGREGATES:
             return tree
         name = self._names.get(without_positions(tree))
         if name in self.keys:
             return ColumnName(tree.position, name)
+        if isinstance(tree, ColumnName):
+            raise many_values(self._text, tree)
         return with_parts(tree, self._over_keys)

@@ -18,8 +18,8 @@ from operators.expressions.binding import check_functions
 from operators.expressions.expression import Expression
 from operators.expressions.expression_error import ExpressionError
 from operators.expressions.parsing import parsed_as, position_of
-from operators.expressions.syntax import Call, ColumnName, Constant, Node
-from operators.sql.clauses import Item, conjuncts, has_aggregates, require_select, without_positions
+from operators.expressions.syntax import Alias, Call, ColumnName, Constant, Node
+from operators.sql.clauses import Item, columns_read, conjuncts, has_aggregates, require_select, without_positions
 from operators.sql.joined_table import JoinedTable
 from operators.sql.query_groups import Groups
 from operators.sql.scope import QueryConverter, Scope
@@ -249,7 +249,7 @@ class QueryPlanner:
             if _named(tree, items) is None:
                 hidden[name] = tree
                 check_functions(self._text, tree)
-            by[name] = direction
+            by.setdefault(name, direction)
         listed = [*items, *(Item(name, tree, tree.position) for name, tree in hidden.items())]
         self._add("select", self._list(scope, listed, where))
         if limit is not None:
@@ -263,20 +263,24 @@ class QueryPlanner:
             raise self._error("groups have no *; name the columns", star.position)
         if where is not None:
             self._add("where", Select(where=where))
-        groups = Groups(self._text, self._keys(found, scope, items), items)
-        having = found.args.get("having")
+        keys = self._keys(found, scope, items)
+        groups = Groups(self._text, keys, items)
+        having, condition_name = found.args.get("having"), groups.hidden_name("condition")
         if having is not None:
-            aliases = {item.name: item.tree for item in items if item.tree is not None and not groups.is_key(item.name)}
+            trees = [key.argument if isinstance(key, Alias) else key for key in keys]
+            grouped = {tree.name for tree in trees if isinstance(tree, ColumnName)}
+            aliases = {item.name: item.tree for item in items if item.tree is not None and item.name not in grouped}
             tree = QueryConverter(self._text, scope, aliases).node(having.this)
             check_functions(self._text, tree, aggregates=True)
-            groups.add("#having", tree)
+            groups.add(condition_name, tree)
         by: dict[str, str] = {}
         for tree, direction in self._order(found, scope, items):
             check_functions(self._text, tree, aggregates=True)
-            by[groups.column_of(tree, f"#order{len(by)}")] = direction
-        columns = groups.columns or {"#n": Aggregation.of_tree(self._text, _COUNT, "#n")}
+            by.setdefault(groups.column_of(tree, groups.hidden_name(f"sort{len(by)}")), direction)
+        count = groups.hidden_name("n")
+        columns = groups.columns or {count: Aggregation.of_tree(self._text, _COUNT, count)}
         self._add("aggregate", Aggregate(by=groups.keys, columns=columns, over=self._over))
-        condition = None if having is None else self._expression(ColumnName(position_of(having), "#having"))
+        condition = None if having is None else self._expression(ColumnName(position_of(having), condition_name))
         limit = self._limit(found)
         if limit is not None and not by:
             reason = "limit needs order by: which groups come first is not known otherwise"
@@ -299,21 +303,26 @@ class QueryPlanner:
             if clause is not None or any(item.tree is not None and has_aggregates(item.tree) for item in items):
                 raise self._error("distinct stands beside no groups; they are distinct by what they are grouped by", 0)
             return [item.tree for item in items if item.tree is not None]
+        read = columns_read(found)
         aliases = {
             item.name: item.tree
             for item in items
-            if item.tree is not None and not has_aggregates(item.tree) and item.name not in _names_in(item.tree)
+            if item.tree is not None
+            and not has_aggregates(item.tree)
+            # A name that the query reads elsewhere is that of a column, which an alias does not hide here.
+            and (item.name not in read or _is_column(item.tree, item.name, scope))
         }
-        converter = QueryConverter(self._text, scope, aliases)
         keys: list[Node] = []
         for each in clause.expressions if clause is not None else ():
+            converter = QueryConverter(self._text, scope, aliases)
             tree = converter.node(each)
-            if isinstance(tree, Constant):
+            if isinstance(tree, Constant) and not isinstance(each, exp.Column):
                 tree = self._numbered(tree, items)
             if has_aggregates(tree):
                 raise self._error("group by takes what each record has, no aggregate", position_of(each))
             check_functions(self._text, tree)
-            keys.append(tree)
+            hidden = tuple(dict.fromkeys(converter.hidden))
+            keys.append(Alias(position_of(each), tree, hidden) if hidden else tree)
         return keys
 
     def _numbered(self, tree: Constant, items: list[Item]) -> Node:
@@ -334,7 +343,7 @@ class QueryPlanner:
             if each.args.get("nulls_first"):
                 raise self._error("nulls come last; nulls first is not available", position_of(each))
             tree = QueryConverter(self._text, scope, aliases).node(each.this)
-            if isinstance(tree, Constant):
+            if isinstance(tree, Constant) and not isinstance(each.this, exp.Column):
                 tree = self._numbered(tree, items)
             order.append((tree, "descending" if each.args.get("desc") else "ascending"))
         return order
@@ -355,12 +364,6 @@ def _named(tree: Node, items: list[Item]) -> str | None:
     return next((i.name for i in items if i.tree is not None and without_positions(i.tree) == plain), None)
 
 
-def _names_in(tree: Node) -> set[str]:
-    parts = [tree]
-    names: set[str] = set()
-    while parts:
-        part = parts.pop()
-        parts += part.parts
-        if isinstance(part, ColumnName):
-            names.add(part.name)
-    return names
+def _is_column(tree: Node, name: str, scope: Scope) -> bool:
+    """Whether an entry of the select list is a column under its own name."""
+    return isinstance(tree, ColumnName) and tree.name in (name, *(f"{table}.{name}" for table in scope.joined))

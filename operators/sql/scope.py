@@ -41,12 +41,16 @@ class QueryConverter(Converter):
         scope: The tables that names may be of.
         aliases: What the select list has under a name of its own; looked at first, where a clause sees them. The
             argument of an aggregate function is of single records, and sees none.
+
+    Attributes:
+        hidden: Columns that names would stand for, were they not those of aliases.
     """
 
     def __init__(self, text: str, scope: Scope, aliases: Mapping[str, Node] | None = None) -> None:
         super().__init__(text)
         self._scope = scope
         self._aliases = aliases or {}
+        self.hidden: list[str] = []
 
     def node(self, found: Any) -> Node:
         """The node of an expression of sqlglot.
@@ -70,10 +74,13 @@ class QueryConverter(Converter):
             raise self.error("a name has a table and a column at most", at)
         name = str(found.this.this)
         if not found.table:
-            if name in self._aliases:
-                return self._aliases[name]
-            base = super().column(found, at)
             others = tuple(f"{each}.{name}" for each, using in self._scope.joined.items() if name not in using)
+            if name in self._aliases:
+                tree = self._aliases[name]
+                own = (tree.name, *tree.others) if isinstance(tree, ColumnName) else ()
+                self.hidden += (each for each in (name, *others) if each not in own)
+                return tree
+            base = super().column(found, at)
             return ColumnName(at, name, others) if isinstance(base, ColumnName) else base
         if found.table in self._scope.records:
             return ColumnName(at, name)
