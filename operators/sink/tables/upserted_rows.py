@@ -18,7 +18,7 @@ from operators.files.python_file import PythonFile
 from operators.sink.tables.base import Table
 from operators.sink.tables.merged_columns import facts_of_file
 from operators.sink.tables.nested_types import nulls_of
-from operators.sink.tables.newest_rows import newest_of
+from operators.sink.tables.newest_rows import newest_of, rows_by_key
 from operators.sink.tables.partition_fields import PartitionField
 
 REPLACED_BY_KEYS = "with upsert_by, later windows may have taken the place of its rows"
@@ -58,8 +58,9 @@ def _read(storage: StorageContext, file: PendingFile) -> pa.Table:
 
 def _as_columns(rows: pa.Table, columns: pa.Schema) -> pa.Table:
     """Rows with all columns of a table, and in their order."""
+    given = {*rows.schema.names}
     found = [
-        rows[field.name].cast(field.type) if field.name in rows.schema.names else nulls_of(len(rows), field.type)
+        rows[field.name].cast(field.type) if field.name in given else nulls_of(len(rows), field.type)
         for field in columns
     ]
     return pa.table(found, schema=pa.schema([field.with_nullable(True) for field in columns]))
@@ -75,11 +76,9 @@ def rows_of_other_keys(there: pa.Table, given: pa.Table) -> npt.NDArray[np.int64
     Returns:
         Indices into `there`, ascending.
     """
-    count, keys = len(there), there.column_names
-    numbers = pa.array(np.concatenate([np.arange(count), np.full(len(given), -1)]))
-    numbered = pa.concat_tables([there.cast(given.schema), given]).append_column("", numbers)
-    groups = numbered.group_by(keys).aggregate([("", "min"), ("", "list")])
-    kept = groups.filter(pc.greater_equal(groups["_min"], 0))["_list"]
+    numbers = np.concatenate([np.arange(len(there)), np.full(len(given), -1)])
+    groups = rows_by_key(pa.concat_tables([there.cast(given.schema), given]), numbers, ["min", "list"])
+    kept = groups.filter(pc.greater_equal(groups["row_min"], 0))["row_list"]
     return np.sort(pc.list_flatten(kept).to_numpy())
 
 

@@ -128,6 +128,15 @@ def test_any_names_and_missing_values_are_keys(tmp_path: Path, kind: Kind, parti
     assert found is not None and sorted(found["n"].to_pylist()) == [1, 20, 30]
 
 
+@pytest.mark.parametrize("names", [["_max"], ["_min", "_list"], ["row", "row_max"], ["key 1", "key 0"]])
+def test_keys_may_be_called_as_anything(tmp_path: Path, kind: Kind, names: list[str]) -> None:
+    """Also as columns of what finds the newest row of each."""
+    first, second = (
+        columns(**dict.fromkeys(names, pa.array(keys)), n=numbers) for keys, numbers in (([1, 2], [1, 2]), ([2], [3]))
+    )
+    assert kind.write(tmp_path, first, second, upsert_by=names) == [(*[1] * len(names), 1), (*[2] * len(names), 3)]
+
+
 @pytest.mark.parametrize(("partition_by", "numbers"), [((), [1, 3, 4]), ("k", [3, 4])])
 def test_an_empty_text_is_null_where_the_table_keeps_it_so(
     tmp_path: Path, kind: Kind, partition_by: str, numbers: list[int]
