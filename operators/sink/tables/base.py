@@ -161,6 +161,21 @@ class Table(ABC):
             ValueError: There is one.
         """
 
+    def require_distinct(  # noqa: B027  # most kinds know columns by their own names alone
+        self, columns: pa.Schema, partition_names: Mapping[str, str], causes: Mapping[str, str]
+    ) -> None:
+        """Refuse columns that the kind of table cannot tell from members of others, or from its partitions.
+
+        Args:
+            columns: The columns of the table.
+            partition_names: What its partition fields are called, each with what it is, as month(placed); without
+                those that are called as their column.
+            causes: Where the first record is that asked for a column, by column; as far as that is known.
+
+        Raises:
+            DagflowError: There is one.
+        """
+
     def require_plain(self, kind: str) -> None:
         """Refuse partitioning by anything but columns.
 

@@ -29,9 +29,13 @@ def require_takes(table: Table, shape: TableShape, expected: pa.Schema) -> None:
     """
     given = [field for field in expected if not pa.types.is_null(field.type)]
     if shape.columns is None or table.may_grow:
-        names = dict.fromkeys([*(shape.columns or pa.schema([])).names, *(field.name for field in given)])
+        # Of a table that is there, the partitions may have other names.
+        partitions = {field.name: str(field) for field in shape.partition_by if shape.columns is None}
+        columns = {field.name: field for field in (*given, *(shape.columns or ()))}
         try:
-            require_columns_apart(table, names, {})
+            require_columns_apart(table, dict.fromkeys([*(shape.columns or pa.schema([])).names, *columns]), {})
+            names = {name: text for name, text in partitions.items() if name != text}
+            table.require_distinct(pa.schema(list(columns.values())), names, {})
         except DagflowError as error:
             raise ValueError(str(error)) from error
     if shape.columns is not None:

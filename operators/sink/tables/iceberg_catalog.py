@@ -39,6 +39,18 @@ def refusals(table: CatalogTable) -> Iterator[None]:
         raise StorageError(f"catalog: {type(error).__name__}: {text}", url=table.name) from error
 
 
+@contextlib.contextmanager
+def refusals_before(table: CatalogTable) -> Iterator[None]:
+    """Turn what pyiceberg raises before it asks a catalog into a DagflowError: it would raise the same each time."""
+    try:
+        yield
+    except DagflowError:
+        raise
+    except Exception as error:  # its checks raise errors of several kinds, without a common base
+        text = str(error).partition("\n")[0]
+        raise DagflowError(f"{table.name} cannot take the window: {type(error).__name__}: {text}") from error
+
+
 class TableCatalog:
     """The catalog of a table.
 

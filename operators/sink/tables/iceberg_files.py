@@ -22,10 +22,12 @@ from pyiceberg.types import (
     IntegerType,
     LongType,
     PrimitiveType,
+    StringType,
     TimestampType,
     TimestamptzType,
+    TimeType,
 )
-from pyiceberg.utils.datetime import date_to_days, datetime_to_micros
+from pyiceberg.utils.datetime import date_to_days, datetime_to_micros, time_to_micros
 
 from dagflow.errors import ANOTHER_TABLE, DagflowError
 from dagflow.storage.location import name_of
@@ -41,10 +43,8 @@ def data_file(metadata: TableMetadata, file: PendingFile, url: str) -> DataFile:
         file: The file, with its facts.
         url: Where it is, as the table names it.
     """
-    facts, schema, spec = facts_of_file(file), metadata.schema(), metadata.spec()
-    kinds = [field.field_type for field in spec.partition_type(schema).fields]
-    values = (_value(kind, text) for kind, text in zip(kinds, facts.partition.values(), strict=True))
-    fields = {field.name: field for field in schema.fields}
+    facts, spec = facts_of_file(file), metadata.spec()
+    fields = {field.name: field for field in metadata.schema().fields}
 
     def bounds(by_name: dict[str, Any]) -> dict[int, bytes]:
         return {fields[name].field_id: _bound(fields[name].field_type, value) for name, value in by_name.items()}
@@ -53,7 +53,7 @@ def data_file(metadata: TableMetadata, file: PendingFile, url: str) -> DataFile:
         content=DataFileContent.DATA,
         file_path=url,
         file_format=FileFormat.PARQUET,
-        partition=Record(*values),
+        partition=partition_record(metadata, facts.partition.values()),
         record_count=file.records,
         file_size_in_bytes=file.size_bytes,
         column_sizes={},
@@ -68,6 +68,20 @@ def data_file(metadata: TableMetadata, file: PendingFile, url: str) -> DataFile:
         sort_order_id=None,
         spec_id=spec.spec_id,
     )
+
+
+def partition_record(metadata: TableMetadata, texts: Iterable[str | None]) -> Record:
+    """The values of a partition as Iceberg keeps them.
+
+    Args:
+        metadata: The table.
+        texts: The values as facts have them, one for each field of its partition spec.
+
+    Raises:
+        ValueError: A table has no partitions of such values.
+    """
+    kinds = [field.field_type for field in metadata.spec().partition_type(metadata.schema()).fields]
+    return Record(*(_value(kind, text) for kind, text in zip(kinds, texts, strict=True)))
 
 
 def shown_files(name: str, handle: Table, files: Iterable[PendingFile]) -> dict[str, DataFile]:
@@ -123,8 +137,12 @@ def _value(kind: IcebergType, text: str | None) -> Any:
             return date_to_days(dt.date.fromisoformat(text))
         case TimestampType() | TimestamptzType():
             return datetime_to_micros(dt.datetime.fromisoformat(text))
-        case _:
+        case TimeType():
+            return time_to_micros(dt.time.fromisoformat(text))
+        case StringType():
             return text
+        case _:
+            raise ValueError(f"{text!r} is no value of {kind} for a partition or a bound")
 
 
 def _bound(kind: IcebergType, value: Any) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import pyarrow as pa
@@ -10,6 +11,7 @@ from dagflow.api.transactions import Target
 from dagflow.storage.context import StorageContext
 from operators.sink.tables.base import TableShape
 from operators.sink.tables.catalog_table import CatalogTable
+from operators.sink.tables.names_apart import require_paths_apart
 from operators.sink.tables.type_widening import common_type_of_readers
 
 
@@ -27,6 +29,12 @@ class IcebergTable(CatalogTable):
         """Iceberg widens int to long, float to double, and decimals to more digits before the point."""
         found = common_type_of_readers(there, given)
         return None if found is not None and pa.types.is_integer(there) and pa.types.is_floating(found) else found
+
+    def require_distinct(
+        self, columns: pa.Schema, partition_names: Mapping[str, str], causes: Mapping[str, str]
+    ) -> None:
+        """Iceberg knows members and partitions by names among those of the columns."""
+        require_paths_apart(self, columns, partition_names, causes)
 
     def shape(self, storage: StorageContext) -> TableShape:
         """Ask the catalog."""

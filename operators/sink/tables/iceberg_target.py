@@ -8,13 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
-from pyiceberg.partitioning import PartitionField as IcebergField
-from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as Handle
 from pyiceberg.table import TableProperties, Transaction
-from pyiceberg.table.name_mapping import MappedField, NameMapping
-from pyiceberg.transforms import parse_transform
 
 from dagflow.api.transactions import DecidedReplay, DecidedWindow, ReplayableState, Target, TargetDecision, TargetState
 from dagflow.errors import DagflowError
@@ -23,11 +19,14 @@ from dagflow.storage.location import absolute, is_local, join, name_of, redacted
 from dagflow.storage.pending import PendingFile
 from operators.sink.tables.base import TableShape
 from operators.sink.tables.catalog_table import DATA, SCHEMES, CatalogTable
-from operators.sink.tables.iceberg_catalog import TableCatalog, is_missing, refusals
-from operators.sink.tables.iceberg_files import data_file, require_no_deletes, shown_files
+from operators.sink.tables.fragments import pieces_of
+from operators.sink.tables.iceberg_catalog import TableCatalog, is_missing, refusals, refusals_before
+from operators.sink.tables.iceberg_files import data_file, partition_record, require_no_deletes, shown_files
+from operators.sink.tables.iceberg_schemas import new_schema, new_spec, new_table, with_names
 from operators.sink.tables.iceberg_upserts import replace_files, upsert
 from operators.sink.tables.merged_columns import (
     ColumnDecider,
+    causes_of,
     facts_of_file,
     merged_columns,
     require_same_partitioning,
@@ -103,13 +102,13 @@ def partition_fields(table: CatalogTable, handle: Handle) -> tuple[PartitionFiel
     Raises:
         DagflowError: By what dagflow does not know.
     """
-    fields = []
+    fields, columns = [], {field.name for field in handle.schema().fields}
     for field in handle.spec().fields:
         column, transform = handle.schema().find_column_name(field.source_id) or "?", str(field.transform)
         kind, _, width = transform.rstrip("]").partition("[")
         text = column if kind == IDENTITY else f"{kind}({width}, {column})" if width else f"{kind}({column})"
         found = PartitionField.parse(text)
-        if (found.transform, found.width) != (kind, int(width or 0)) or column not in columns_of(handle.schema()).names:
+        if (found.transform, found.width) != (kind, int(width or 0)) or column not in columns:
             raise DagflowError(f"{table.name} is partitioned by {transform} of {column}, which dagflow does not write")
         fields.append(found)
     return tuple(fields)
@@ -173,6 +172,30 @@ class IcebergTarget(Target):
             _new_columns(self.table, self._handle, columns)
         require_typed_keys(self.table, files, columns)
         require_typed_partition(self.table, files, columns)
+        if files and columns != known:
+            partition_names = _partition_names(self.table, self._handle, files[-1])
+            self.table.require_distinct(columns, partition_names, {**causes_of(files), **causes})
+        if files:
+            self._require_possible(files, columns, known)
+
+    def _require_possible(self, files: Sequence[PendingFile], columns: pa.Schema, known: pa.Schema | None) -> None:
+        """Refuse files that Iceberg's own checks refuse, which run when a transaction is made.
+
+        Raises:
+            DagflowError: Why.
+        """
+        fields = fields_of_file(files[-1])
+        with refusals_before(self.table):
+            if self._handle is None:
+                metadata = new_table(columns, fields)
+            elif known == columns:
+                metadata = self._handle.metadata
+            else:
+                metadata = _change(self.table, self._handle, columns, files[-1:]).table_metadata
+            # Files that wait may be of another partitioning, as long as there is no table: no file of theirs is in it.
+            for facts in (facts_of_file(file) for file in files if fields_of_file(file) == fields):
+                for texts in (facts.partition.values(), *(piece.values for piece in pieces_of(facts.held or ()))):
+                    partition_record(metadata, texts)
 
     @property
     def why_not_replayed(self) -> str:
@@ -230,8 +253,7 @@ class IcebergState(ReplayableState):
             summary = self._mark(transaction, {"window": str(last.window_id), "decision": last.decision})
             if facts.keys:
                 rows = newest_rows(self._storage, files, facts.keys, columns_of(transaction.table_metadata.schema()))
-                fields = [PartitionField.parse(text) for text in facts.partition]
-                upsert(self._table.name, transaction, rows, facts.keys, fields, summary)
+                upsert(self._table.name, transaction, rows, facts.keys, fields_of_file(last.files[0]), summary)
             else:
                 with transaction.update_snapshot(snapshot_properties=summary).merge_append() as append:
                     for added in _data_files(transaction, files):
@@ -247,7 +269,7 @@ class IcebergState(ReplayableState):
         columns = merged_columns(self._table, files, known, may_grow=True)
         if self._handle is None:
             return self._creation(columns, files)
-        return self._change(self._handle, columns, files)
+        return _change(self._table, self._handle, columns, files)
 
     def _mark(self, transaction: Transaction, properties: Mapping[str, str]) -> dict[str, str]:
         """Set properties of this writer, and return what the snapshot says of them."""
@@ -282,21 +304,10 @@ class IcebergState(ReplayableState):
         catalog.create_namespace_if_not_exists(identifier[:-1])
         self._require_own_place(files[0])
         location = _url("file:", files[0].final_url.rpartition(f"/{DATA}/")[0])
-        draft = catalog.create_table_transaction(identifier, columns, location).table_metadata.schema()
-        fields = [PartitionField.parse(text) for text in facts_of_file(files[0]).partition]
-        spec = PartitionSpec(
-            *(
-                IcebergField(
-                    source_id=draft.find_field(field.column).field_id,
-                    field_id=1000 + number,
-                    transform=parse_transform(f"{field.transform}[{field.width}]" if field.width else field.transform),
-                    name=field.name,
-                )
-                for number, field in enumerate(fields)
-            )
-        )
+        draft = new_schema(columns)
+        spec = new_spec(draft, fields_of_file(files[0]))
         transaction = catalog.create_table_transaction(identifier, draft, location, spec, properties=_NEW_TABLE)
-        return _with_names(transaction)
+        return with_names(transaction)
 
     def _require_own_place(self, file: PendingFile) -> None:
         """Refuse to make a table of the files of another one.
@@ -310,25 +321,40 @@ class IcebergState(ReplayableState):
         if places[0] == places[1] and not file.final_url.startswith(join(places[0], "")):
             raise _foreign(table, file, places[0])
 
-    def _change(self, handle: Handle, columns: pa.Schema, files: Sequence[PendingFile]) -> Transaction:
-        """A transaction that fails where the table's newest snapshot is another one by now."""
-        table, fields = self._table, [str(field) for field in partition_fields(self._table, handle)]
-        root = join(data_location(table, handle), "")
-        for file in files:
-            if not file.final_url.startswith(root):
-                raise _foreign(table, file, root)
-            if (decided := list(facts_of_file(file).partition)) != fields:
-                raise DagflowError(
-                    f"{table.name} is partitioned by {', '.join(fields) or 'nothing'}, and "
-                    f"{redacted(file.final_url)} was decided for {', '.join(decided) or 'nothing'}"
-                )
-        new, there = _new_columns(table, handle, columns), columns_of(handle.schema())
-        wider = [field for field in columns if field.name in there.names and there.field(field.name).type != field.type]
-        transaction = _with_names(OneCommit(_newest(handle)))
-        if new or wider:
-            with transaction.update_schema() as update:
-                update.union_by_name(pa.schema([*wider, *new]))
-        return transaction
+
+def _change(table: CatalogTable, handle: Handle, columns: pa.Schema, files: Sequence[PendingFile]) -> Transaction:
+    """A transaction that fails where the table's newest snapshot is another one by now."""
+    fields = [str(field) for field in partition_fields(table, handle)]
+    root = join(data_location(table, handle), "")
+    for file in files:
+        if not file.final_url.startswith(root):
+            raise _foreign(table, file, root)
+        if (decided := list(facts_of_file(file).partition)) != fields:
+            raise DagflowError(
+                f"{table.name} is partitioned by {', '.join(fields) or 'nothing'}, and "
+                f"{redacted(file.final_url)} was decided for {', '.join(decided) or 'nothing'}"
+            )
+    new, there = _new_columns(table, handle, columns), {field.name: field.type for field in columns_of(handle.schema())}
+    wider = [field for field in columns if there.get(field.name, field.type) != field.type]
+    transaction = with_names(OneCommit(_newest(handle)))
+    if new or wider:
+        with transaction.update_schema() as update:
+            update.union_by_name(pa.schema([*wider, *new]))
+    return transaction
+
+
+def fields_of_file(file: PendingFile) -> list[PartitionField]:
+    """What a file was partitioned by."""
+    return [PartitionField.parse(text) for text in facts_of_file(file).partition]
+
+
+def _partition_names(table: CatalogTable, handle: Handle | None, file: PendingFile) -> dict[str, str]:
+    """What the fields of a table's partitions are called, of those that are not called as their column."""
+    if handle is None:
+        names = {field.name: field for field in fields_of_file(file)}
+    else:
+        names = dict(zip((each.name for each in handle.spec().fields), partition_fields(table, handle), strict=True))
+    return {name: str(field) for name, field in names.items() if name != str(field)}
 
 
 def _foreign(table: CatalogTable, file: PendingFile, root: str) -> DagflowError:
@@ -362,45 +388,18 @@ def _newest(handle: Handle) -> Handle:
     return Handle(handle.name(), metadata, handle.metadata_location, handle.io, handle.catalog, handle.config)
 
 
-def _with_names(transaction: Transaction) -> Transaction:
-    """Let names tell which column is which in files: tasks write them before a column has a number."""
-    metadata = transaction.table_metadata
-    there, wanted = metadata.name_mapping(), metadata.schema().name_mapping
-    if there is not None:
-        # Programs that add columns do not all keep it: what it lacks would be null to readers.
-        wanted = NameMapping(_named(wanted.root, there.root))
-    if there is None or wanted != there:
-        transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: wanted.model_dump_json()})
-    return transaction
-
-
-def _named(columns: list[MappedField], there: list[MappedField]) -> list[MappedField]:
-    """The names of columns as they are now, with the earlier ones that a table knows and that no other column has."""
-    taken = {name for column in columns for name in column.names}
-    earlier = {each.field_id: each for each in there}
-    found = []
-    for column in columns:
-        before = earlier.pop(column.field_id, None)
-        names = [] if before is None else [name for name in before.names if name not in taken]
-        nested = _named(column.fields, [] if before is None else before.fields)
-        found.append(column.model_copy(update={"names": [*column.names, *names], "fields": nested}))
-    for gone in earlier.values():
-        if names := [name for name in gone.names if name not in taken]:
-            found.append(gone.model_copy(update={"names": names}))
-    return found
-
-
 def _new_columns(table: CatalogTable, handle: Handle, columns: pa.Schema) -> list[pa.Field]:
     """The columns that a table lacks.
 
     Raises:
         DagflowError: The table has had one, and files that hold it.
     """
-    new = [field for field in columns if field.name not in {each.name for each in handle.schema().fields}]
-    mapping = handle.name_mapping()
+    there, mapping = {each.name for each in handle.schema().fields}, handle.name_mapping()
+    new = [field for field in columns if field.name not in there]
+    mapped = {name: each for each in (mapping.root if new and mapping is not None else ()) for name in each.names}
     for field in new:
-        if mapping is not None and (found := [each for each in mapping if field.name in each.names]):
-            now = handle.schema().find_column_name(found[0].field_id or -1)
+        if (found := mapped.get(field.name)) is not None:
+            now = handle.schema().find_column_name(found.field_id or -1)
             raise DagflowError(
                 f"{table.name} cannot have a new column '{field.name}': a column of that name was "
                 f"{f'renamed to {now!r}' if now else 'dropped'}, and would come back with its old values",

@@ -94,6 +94,26 @@ def test_names_that_differ_in_case_are_refused_where_they_would_meet(tmp_path: P
     require_takes(grows, TableShape("", one, ()), one)
 
 
+def test_names_of_members_and_partitions_are_refused_by_iceberg(tmp_path: Path) -> None:
+    """In a new table, and names of members also in one that is there and gets more columns."""
+    fields = {"a": pa.struct({"b": pa.int64()}), "a.b": pa.int64(), "at": pa.date32(), "at_day": pa.int64()}
+    grows, stays = (table_of("iceberg", tmp_path, "day(at)", may_grow=may_grow) for may_grow in (True, False))
+
+    def schema(*names: str) -> pa.Schema:
+        return pa.schema([(name, fields[name]) for name in names])
+
+    for table, known, expected, reason in (
+        (grows, None, schema("a", "a.b", "at"), "two fields called 'a.b', .* in columns 'a' and 'a.b'"),
+        (grows, schema("a", "at"), schema("a.b"), "two fields called 'a.b'"),
+        (stays, None, schema("at", "at_day"), r"a column 'at_day' and be partitioned by day\(at\)"),
+    ):
+        with pytest.raises(ValueError, match=rf"cannot have {reason}.*\n    leave (one of them|the column) out, or"):
+            require_takes(table, TableShape("", known, table.partition_by), expected)
+    require_takes(stays, TableShape("", schema("a", "at"), stays.partition_by), schema("a.b", "at_day"))
+    require_takes(grows, TableShape("", None, grows.partition_by), schema("a", "at"))
+    require_takes(table_of("delta", tmp_path), TableShape("", None, ()), schema("a", "a.b"))
+
+
 def test_a_table_that_is_there_need_not_find_its_partition_columns(tmp_path: Path) -> None:
     """Records without one have nulls there, and its own columns are stored."""
     table = table_of("delta", tmp_path, "day")

@@ -1,4 +1,4 @@
-"""Statistics of data files in an Iceberg table: no reader that passes over files by them misses a row."""
+"""Data files in an Iceberg table: no reader that passes over files by bounds or partitions misses a row."""
 
 from __future__ import annotations
 
@@ -39,5 +39,22 @@ def test_numbers_of_every_kind_are_found_by_bounds(tmp_path: Path, keys: str) ->
         ("x is nan", [2]),
         ("i > 5", [3]),
         ("x = 2.0", [3]),
+    ):
+        assert sorted(table.scan(row_filter=chosen).to_arrow()["n"].to_pylist()) == numbers, chosen
+
+
+@pytest.mark.parametrize("keys", [(), "k"], ids=["appended", "upserted"])
+def test_tables_are_partitioned_by_times_of_day(tmp_path: Path, keys: str) -> None:
+    """Each is found by its time, in microseconds, and a missing one by that."""
+    first = columns(k=pa.array([0, 86_399_999_999, 36_000_000_000, None], pa.time64("us")), n=[1, 2, 3, 4])
+    second = columns(k=pa.array([36_000_000_000], pa.time64("us")), n=[5])
+    KINDS["iceberg"].write(tmp_path, first, second, partition_by="k", upsert_by=keys)
+    table = catalog_of(tmp_path).load_table(NAME)
+    for chosen, numbers in (
+        ("k = '00:00:00'", [1]),
+        ("k > '22:00:00'", [2]),
+        ("k = '23:59:59.999999'", [2]),
+        ("k = '10:00:00'", [5] if keys else [3, 5]),
+        ("k is null", [4]),
     ):
         assert sorted(table.scan(row_filter=chosen).to_arrow()["n"].to_pylist()) == numbers, chosen

@@ -235,6 +235,34 @@ def test_a_column_that_was_there_before_does_not_come_back(tmp_path: Path, chang
     assert target.open("w").marker == 2
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("l.element", pa.list_(pa.int64())),
+        ("m.key", pa.map_(pa.string(), pa.int64())),
+        ("m.value", pa.map_(pa.string(), pa.int64())),
+        ("s.a.b", pa.struct({"a": pa.struct({"b": pa.int64()})})),
+        ("l.element.a", pa.list_(pa.struct({"a": pa.int64()}))),
+        ("s.a.b", pa.struct({"a": pa.struct({"b": pa.int64()}), "a.b": pa.int64()})),
+        ("odd", pa.duration("s")),
+    ],
+)
+def test_columns_that_iceberg_refuses_are_refused_before_the_intent(
+    tmp_path: Path, name: str, kind: pa.DataType
+) -> None:
+    """Names of members, and what else its own checks find, of a new table and of one that is there."""
+    nested = pa.schema([(name.partition(".")[0], kind)])
+    both = nested if kind.num_fields > 1 or name == "odd" else nested.append(pa.field(name, pa.int64()))
+    target = table(tmp_path).target(STORAGE)
+    file = data_file(tmp_path, 1)
+    for _ in range(2):
+        facts = FileFacts("orders", schema_text(pa.schema([*ROWS, *both])))
+        with pytest.raises(DagflowError, match=rf"cannot have two fields called '{name}'|cannot take the window: Uns"):
+            target.check([dataclasses.replace(file, facts=facts)])
+        target.open("w").commit([DecidedWindow(1, "d", (file,))])
+        target.open("w")
+
+
 def test_a_table_of_others_is_joined_as_it_is(tmp_path: Path) -> None:
     """With its own place for data files, its names of partition fields, and without names of columns in files."""
     columns = Schema(NestedField(1, "n", LongType(), required=True), NestedField(2, "text", StringType()))
