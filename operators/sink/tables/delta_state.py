@@ -185,7 +185,8 @@ class DeltaState(ReplayableState):
         handle = self._log.opened()
         if handle is None or (handle.transaction_version(self._writer) or 0) != self.marker:
             raise StorageError("another driver has added a window meanwhile", url=self._table.name)
-        if any(columns_of(handle).field(field.name).type != field.type for field in columns):
+        there = columns_of(handle)
+        if any(there.field(field.name).type != field.type for field in columns):
             raise StorageError("another program has added a column of another type", url=self._table.name)
         return handle
 

@@ -339,7 +339,11 @@ def _change(table: CatalogTable, handle: Handle, columns: pa.Schema, files: Sequ
     transaction = with_names(OneCommit(_newest(handle)))
     if new or wider:
         with transaction.update_schema() as update:
-            update.union_by_name(pa.schema([*wider, *new]))
+            # Not union_by_name(), which builds the type of the whole table anew for each column.
+            for field in new_schema(pa.schema(wider)).fields:
+                update.update_column((field.name,), field.field_type)
+            for field in new_schema(pa.schema(new)).fields:
+                update.add_column((field.name,), field.field_type)
     return transaction
 
 

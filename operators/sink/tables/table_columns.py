@@ -112,7 +112,8 @@ class TableColumns:
         self._place_new(typed, rescued)
         known = self._widened(typed, place)
         fields = [field for field in known if field.name in typed or field.name in self._partition_by]
-        new = [pa.field(name, self._type_of(name, typed[name].type)) for name in typed if name not in known.names]
+        names = {*known.names}
+        new = [pa.field(name, self._type_of(name, typed[name].type)) for name in typed if name not in names]
         columns = [
             self._cast(each, typed[each.name], rescued) if each.name in typed else pa.nulls(batch.num_rows, each.type)
             for each in (*fields, *new)
@@ -163,7 +164,8 @@ class TableColumns:
         if self._known is None or self._is_made or self._on_new_column == "add":
             return
         names = self._known.names
-        unknown = [name for name in typed if name not in {*names, *self._partition_by, RESCUED}]
+        places = {*names, *self._partition_by, RESCUED}
+        unknown = [name for name in typed if name not in places]
         if self._on_new_column == "rescue":
             for name in unknown:
                 rescued.add_all(name, typed.pop(name))

@@ -244,6 +244,28 @@ def test_a_table_that_was_made_anew_is_read_anew(tmp_path: Path) -> None:
     assert sorted(Handle(str(table)).to_pyarrow_table()["n"].to_pylist()) == [7, 8, 30, 31]
 
 
+@pytest.mark.parametrize("count", [1, 100])
+def test_many_new_columns_are_added_by_few_looks_at_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """A look takes as long as there are columns, so that one for each would make a wide table slow."""
+    target = DeltaTable(str(tmp_path / "table"), (), may_grow=True).target(STORAGE)
+    target.open("w").commit([DecidedWindow(1, "d", (data_file(tmp_path / "table", 1),))])
+    looks, look = [], Handle.schema
+
+    def noted(handle: Handle) -> Schema:
+        looks.append(1)
+        return look(handle)
+
+    monkeypatch.setattr(Handle, "schema", noted)
+    wide = pa.schema([*ROWS, *((f"c{number}", pa.string()) for number in range(count))])
+    files = (data_file(tmp_path / "table", 2, wide),)
+    state = target.open("w")
+    target.check(files)
+    state.commit([DecidedWindow(2, "d", files)])
+    assert target.open("w").marker == 2 and len(looks) < 80
+
+
 def test_the_log_is_not_read_again_from_its_beginning(tmp_path: Path) -> None:
     """Entries that were seen may be gone: another program has cleaned the log up behind a checkpoint."""
     table = tmp_path / "table"

@@ -23,7 +23,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table as Handle
 from pyiceberg.transforms import BucketTransform, VoidTransform
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.types import LongType, NestedField, StringType, StructType
 
 from dagflow.api.transactions import DecidedWindow, Target
 from dagflow.errors import DagflowError, StorageError
@@ -261,6 +261,27 @@ def test_columns_that_iceberg_refuses_are_refused_before_the_intent(
             target.check([dataclasses.replace(file, facts=facts)])
         target.open("w").commit([DecidedWindow(1, "d", (file,))])
         target.open("w")
+
+
+@pytest.mark.parametrize("count", [1, 100])
+def test_many_new_columns_are_added_by_few_looks_at_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """A look takes as long as there are columns, so that one for each would make a wide table slow."""
+    target = committed(tmp_path)
+    looks, look = [], Schema.as_struct
+
+    def noted(schema: Schema) -> StructType:
+        looks.append(1)
+        return look(schema)
+
+    monkeypatch.setattr(Schema, "as_struct", noted)
+    wide = pa.schema([*ROWS, *((f"c{number}", pa.string()) for number in range(count))])
+    files = (data_file(tmp_path, 2, wide),)
+    state = target.open("w")
+    target.check(files)
+    state.commit([DecidedWindow(2, "d", files)])
+    assert target.open("w").marker == 2 and len(looks) < 80
 
 
 def test_a_table_of_others_is_joined_as_it_is(tmp_path: Path) -> None:
