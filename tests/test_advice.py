@@ -223,6 +223,8 @@ FOLLOWED = {
     "test_a_decided_window_goes_into_the_table_that_it_was_decided_for",
     "leave one of them out, or give it another name": "runs/test_names_that_differ_in_case.py::"
     "test_columns_of_json_that_differ_in_case_are_named_in_the_app",
+    "drop such records upstream": "runs/test_names_of_iceberg.py::"
+    "test_a_record_below_all_multiples_is_dropped_upstream",
     "leave the column out, or give it another name": "runs/test_names_of_iceberg.py::"
     "test_a_column_called_as_a_partition_gets_another_name",
     "leave one of them out: let the columns of a JSON reader": "runs/test_names_that_differ_in_case.py::"

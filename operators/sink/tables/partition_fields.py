@@ -67,7 +67,7 @@ class PartitionField:
         """The values by which rows with these values are partitioned.
 
         Raises:
-            ValueError: The transform does not take such values.
+            ValueError: The transform does not take such values, or its result for one is not of the column's type.
         """
         if self.transform == IDENTITY:
             return column
@@ -75,6 +75,7 @@ class PartitionField:
         if self.transform == "bucket":
             found = _bucket(column, self.width)
         elif self.transform == "truncate":
+            self._require_room(column)
             found, takes = _truncate(column, self.width), "text or whole numbers"
         elif self.transform == "hour":
             found, takes = _hour(column), "a timestamp"
@@ -83,6 +84,22 @@ class PartitionField:
         if found is None:
             raise ValueError(f"partition_by: {self} takes {takes}, and '{self.column}' is of {column.type}")
         return found
+
+    def _require_room(self, column: pa.Array) -> None:
+        """Refuse numbers so low that the next multiple of the width below them is not of their type.
+
+        Raises:
+            ValueError: There is one.
+        """
+        if not pa.types.is_signed_integer(column.type):
+            return
+        least = -(1 << (column.type.bit_width - 1))
+        lowest = pc.min(column).as_py()
+        if lowest is not None and lowest - lowest % self.width < least:
+            raise ValueError(
+                f"partition_by: {self} has no value for {lowest}, which '{self.column}' of {column.type} holds: it "
+                f"would be less than {least}. partition by another column or transform, or drop such records upstream"
+            )
 
 
 def _calendar(column: pa.Array, unit: str) -> pa.Array | None:
