@@ -99,6 +99,14 @@ class Publisher(ABC):
             DagflowError: Why the window must not be committed.
         """
 
+    def taken(self, window_id: int) -> list[PendingFile] | None:
+        """The files of a repaired window that the target has by an earlier decision; None where it has none.
+
+        Raises:
+            DagflowError: The target cannot be reached, or has the window of another checkpoint.
+        """
+        return None
+
     @abstractmethod
     def publish(self, window_id: int, files: Sequence[PendingFile]) -> str:
         """Publish a window.
@@ -184,6 +192,22 @@ class TransactionPublisher(Publisher):
         """Ask the target, also whether they go together with files that wait to be merged."""
         self._target.check([*self._waiting(), *files])
 
+    def taken(self, window_id: int) -> list[PendingFile] | None:
+        """Compare the decision that the target has with those that were taken back."""
+        earlier = [file for file in self._journal.state.repaired.get(window_id, ()) if file.target == self._operator]
+        if not earlier:
+            return None
+        state = self._access.state()
+        decision = state.decision() if state.marker == window_id else None
+        if decision is None:
+            return None
+        # Of each repair there are the files that were decided before it, one behind the other.
+        for end in range(len(earlier), 0, -1):
+            for files in (earlier[:end], earlier[-end:]):
+                if digest_of_names(files) == decision:
+                    return files
+        raise self._foreign(window_id)
+
     def _waiting(self) -> list[PendingFile]:
         """A file of each schema that waits to be merged."""
         waiting = self._journal.state.held.waiting.get(self._operator, ())
@@ -236,12 +260,15 @@ class TransactionPublisher(Publisher):
         """
         # Where the marker is above the window, a driver of this journal has gone on behind it.
         if state.marker == window.window_id and state.decision() not in (None, window.decision):
-            raise JournalError(
-                f"{self._target.name} has another window {window.window_id} of operator '{self._operator}' than this "
-                "checkpoint has decided: two copies of one checkpoint went on",
-                url=redacted(self._journal.url),
-                hint="go on with the copy that has written the table",
-            )
+            raise self._foreign(window.window_id)
+
+    def _foreign(self, window_id: int) -> JournalError:
+        return JournalError(
+            f"{self._target.name} has another window {window_id} of operator '{self._operator}' than this checkpoint "
+            "has decided: two copies of one checkpoint went on",
+            url=redacted(self._journal.url),
+            hint="go on with the copy that has written the table",
+        )
 
 
 class Publication:
@@ -287,6 +314,20 @@ class Publication:
         """What the files of a window must be like, by the operator of their target."""
         asked = [self._publishers[operator].decide(own) for operator, own in _by_operator(files).items()]
         return {name: decision for each in asked for name, decision in each.items() if decision is not None}
+
+    def with_taken(self, window_id: int, files: Sequence[PendingFile]) -> list[PendingFile]:
+        """The files of a window to be decided: of a repaired one, those that a target has for the operator's new ones.
+
+        Raises:
+            DagflowError: A target cannot be reached, or has the window of another checkpoint.
+        """
+        repaired = _by_operator(self._journal.state.repaired.get(window_id, ()))
+        found = {name: self._publishers[name].taken(window_id) for name in repaired if name in self._publishers}
+        taken = {name: own for name, own in found.items() if own is not None}
+        for name in taken:
+            logger.info("target has the repaired window operator=%s window=%d", name, window_id)
+        kept = [file for file in files if file.target not in taken]
+        return [*kept, *(file for own in taken.values() for file in own)]
 
     def check(self, files: Iterable[PendingFile]) -> None:
         """Refuse a window, before its intent is written, that could not be published.

@@ -59,7 +59,8 @@ class TargetAccess:
             StorageError: It cannot be reached.
         """
         state = self._opened()
-        newest = self._journal.state.last_committed
+        # A target may have taken a window whose decision was taken back, as another one's files were lost.
+        newest = max(self._journal.state.last_committed, *self._journal.state.repaired, 0)
         if state.marker > newest:
             raise self._ahead(f"window {state.marker}", f"window {newest}")
         return state

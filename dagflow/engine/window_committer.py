@@ -122,7 +122,8 @@ class WindowCommitter:
         window_id = planned.window_id
         control, event_states = self._control_result(planned, results)
         did = intent_of(window_id, self._plan, results)
-        files = [*did.files, *control.files]
+        made = [*did.files, *control.files]
+        files = self._publication.with_taken(window_id, made)
         require_names_apart(files)
         self._publication.check([*files, *did.held])
         log_left_out(window_id, did.skipped)
@@ -147,6 +148,7 @@ class WindowCommitter:
             committed_ms=now_ms(),
         )
         self._journal.append(intent)
+        discard_all(self._storage, _without(made, files))
         self._publish(window_id, files)
         self._control.committed(self._journal.state.published_through(window_id))
         self._segments.committed(window_id)
@@ -227,6 +229,11 @@ class WindowCommitter:
             # As long as that is not durable, the window may be repaired, which needs them.
             self._journal.flush()
             discard_all(self._storage, taken)
+
+
+def _without(files: Sequence[PendingFile], others: Sequence[PendingFile]) -> list[PendingFile]:
+    names = {file.pending_url for file in others}
+    return [file for file in files if file.pending_url not in names]
 
 
 def raise_first_error(planned: WindowPlan, results: Sequence[TaskResult]) -> None:

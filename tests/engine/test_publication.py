@@ -6,6 +6,7 @@ import contextlib
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,14 +16,17 @@ from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_repair import repair
 from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import DagflowError, FencedError, JournalError, LostOutputError, StorageError
-from dagflow.journal.reader import read_window
+from dagflow.journal.reader import read_state, read_window
 from dagflow.journal.windows import Receipt
+from dagflow.plan.logical import LogicalPlan
 from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import Faults, FaultyTarget, InjectedCrash, InjectedPause, Moment
-from tests.engine.sample_app import words
-from tests.engine.table_app import TABLES, TEXTS, FaultyTable, app, changed_by_others, rows, with_faults, work
+from tests.engine.dags import dag
+from tests.engine.sample_app import Source, words
+from tests.engine.table_app import EDGES, TABLES, TEXTS, FaultyTable, app, changed_by_others, rows, with_faults, work
+from tests.execution.sample_operators import Lines
 from tests.visitors.sqlite_table import SqliteTable
 
 
@@ -220,6 +224,63 @@ def test_a_window_whose_files_are_lost_is_repaired(monkeypatch: pytest.MonkeyPat
     work(app(tmp_path, TEXTS))
     assert rows(tmp_path / "db") == words(TEXTS)
     assert not any(file.exists() for file in others), "a file that no transaction names is left"
+
+
+def two_tables(root: Path, kind: str, texts: list[bytes]) -> LogicalPlan:
+    """Texts, words, rows of two tables."""
+    operators: dict[str, Any] = {"source": Source(texts=texts), "lines": (Lines(), 2)}
+    for name in ("first", "second"):
+        (root / name).mkdir(exist_ok=True)
+        writer = TABLES[kind][0](root / name, texts).operators["table"].operator
+        operators[name] = (writer, "parallel")
+    return dag(root, operators, [EDGES[0], "lines.records first.input", "lines.records second.input"])
+
+
+@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("repairs", [1, 2])
+def test_a_window_that_one_of_two_tables_has_is_repaired(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str, repairs: int
+) -> None:
+    """The table that has it keeps it, and the journal names the files that are in it; the other one gets its part."""
+    faults = 4
+    for _ in range(repairs):
+        with_faults(monkeypatch, Faults(faults))
+        with contextlib.suppress(InjectedCrash):
+            work(two_tables(tmp_path, kind, TEXTS))
+        faults = 1  # of the repaired window, only the second table gets a transaction
+        with_faults(monkeypatch, Faults())
+        state = read_state(StorageContext.default().objects(str(tmp_path / "journal")))
+        names = {
+            name: {f.final_url for f in state.intents[2].files if f.target == name} for name in ("first", "second")
+        }
+        Path(min(names["second"])).unlink()
+        with pytest.raises(LostOutputError, match=r"output was lost(.*\n)+.*dagflow repair .*journal --window 2"):
+            work(two_tables(tmp_path, kind, TEXTS))
+        repair(str(tmp_path / "journal"), 2, StorageContext.default())
+    work(two_tables(tmp_path, kind, [*TEXTS, b"h"]))
+    for name in names:
+        assert TABLES[kind][1](tmp_path / name / "db") == words([*TEXTS, b"h"])
+    window = read_window(StorageContext.default().objects(str(tmp_path / "journal")), 2)
+    assert window.intent is not None
+    told = {file.final_url for file in window.intent.files}
+    assert names["first"] < told and not names["second"] & told
+    assert not list(tmp_path.rglob(".dagflow-pending/*"))
+    assert work(two_tables(tmp_path, kind, [*TEXTS, b"h"])) == 0
+
+
+def test_a_copy_of_a_repaired_checkpoint_does_not_go_on(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The table has the repaired window as the other copy has decided it, and the run ends before its own decision."""
+    files_left_of_a_lost_window(monkeypatch, tmp_path)
+    repair(str(tmp_path / "journal"), 2, StorageContext.default())
+    shutil.copytree(tmp_path / "journal", tmp_path / "copy")
+    work(app(tmp_path, TEXTS))
+    (tmp_path / "journal").rename(tmp_path / "newest")
+    (tmp_path / "copy").rename(tmp_path / "journal")
+    for _ in range(2):
+        with pytest.raises(JournalError, match=r"has another window 2 of operator 'table' than .*\n    go on with"):
+            work(app(tmp_path, TEXTS))
+        assert status(str(tmp_path / "journal"), StorageContext.default()).last_committed == 1
+    assert rows(tmp_path / "db") == words(TEXTS)
 
 
 def test_a_repaired_window_that_adds_nothing_leaves_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
