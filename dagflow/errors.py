@@ -274,6 +274,10 @@ class TransientStorageError(StorageError):
     """The store failed, and may succeed when asked again."""
 
 
+class CredentialsError(StorageError):
+    """The store did not accept the credentials, or there are none: this says nothing of the file that was asked for."""
+
+
 class JournalError(LocationError):
     """The journal at a checkpoint's location cannot be read, continued or written."""
 

@@ -80,6 +80,8 @@ FOLLOWED = {
     "test_writers_of_whole_blocks_are_joined_to_their_reader",
     "another program removed them; make them again": "crash/test_replays.py::"
     "test_a_replay_without_its_new_files_replaces_nothing",
+    "give valid credentials to all hosts that run tasks": "runs/test_refused_credentials.py::"
+    "test_files_that_were_refused_come_with_good_credentials",
     "finish it first, with dagflow run": f"{CHECKPOINTS}test_a_window_is_replayed_when_a_run_has_finished_it",
     "give a directory below that has only sound indices": f"{CHECKPOINTS}"
     "test_a_merged_file_is_found_when_its_index_was_made_again",

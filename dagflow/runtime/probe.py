@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dagflow.errors import DagflowError
+from dagflow.errors import CredentialsError, DagflowError, StorageError
 from dagflow.execution.program import Program
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
@@ -64,7 +64,8 @@ class ExecutorReport:
         directory: Its working directory, which no other executor has.
         python: Its Python's version.
         versions: Versions of the needed packages; None for one that is not there, "" where it does not say.
-        error: Why the app's code cannot be loaded, or an output location not be written to; "" for no reason.
+        error: Why the app's code cannot be loaded, an output location not be written to, or credentials are not
+            accepted; "" for no reason.
         missing: Local inputs that are not there.
         written: Pending files that it wrote, one for each output location.
     """
@@ -140,6 +141,9 @@ def examiner(
     needed, outputs, tag, hold_s = list(NEEDED), list(locations.outputs), locations.tag, HOLD_S
     module = __name__
     inputs = [_sample(url) for url in locations.inputs if storage.backend(url).is_local]
+    # One location tells of the credentials for all of its bucket or server.
+    remote = [url for url in locations.inputs if not storage.backend(url).is_local]
+    inputs += {"/".join(url.split("/", 3)[:3]): url for url in remote}.values()
 
     def examine(_: Iterable[Any]) -> Iterator[dict[str, Any]]:
         # Imported here, and no name of this module used: an executor that lacks packages could not load it otherwise.
@@ -184,21 +188,38 @@ def examine_app(program: Program, inputs: Sequence[str], outputs: Sequence[str],
 
     Args:
         program: The app.
-        inputs: Local files and directories that should be there.
+        inputs: Files and directories: local ones should be there, others be asked for with accepted credentials.
         outputs: URLs of directories to write a pending file into.
         tag: Part of the names of the pending files.
 
     Returns:
         The fields `missing` and `written` of an ExecutorReport, as JSON.
+
+    Raises:
+        CredentialsError: A store does not accept this executor's credentials.
+        Exception: An operator cannot be loaded, or a location not be written to.
     """
     for operator in program.operators.values():
         pickle.loads(operator)
+    local = [url for url in inputs if program.storage.backend(url).is_local]
+    for url in inputs:
+        if url not in local:
+            _require_credentials(program.storage, url)
     written = []
     for url in outputs:
         writer = program.storage.open_pending(f"{url}/probe", tag=tag)
         writer.write(b"?")
         written.append(writer.close(records=0).to_json())
-    return {"missing": [url for url in inputs if not os.path.exists(url)], "written": written}
+    return {"missing": [url for url in local if not os.path.exists(url)], "written": written}
+
+
+def _require_credentials(storage: StorageContext, url: str) -> None:
+    try:
+        storage.stat(url)
+    except CredentialsError:
+        raise
+    except StorageError:
+        return  # the driver finds what it is, and says it once
 
 
 def check_compatibility(answers: Iterable[dict[str, Any]], storage: StorageContext) -> int:

@@ -6,7 +6,7 @@ import logging
 from typing import Literal
 
 from dagflow.api.context import UNKNOWN_SUM, Cause, MovedRange, OperatorContext, Skipped, VersionKey
-from dagflow.errors import DagflowError, MissingError, RecordError, SourceChangedError
+from dagflow.errors import CredentialsError, DagflowError, MissingError, RecordError, SourceChangedError
 from dagflow.metrics.names import LEFT_OUT_BYTES, SKIPPED, SKIPPED_BYTES, VANISHED
 from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
@@ -58,12 +58,13 @@ class ErrorPolicy:
         """Leave out a block that cannot be read.
 
         Raises:
-            DagflowError: The error, where such blocks fail the run.
+            DagflowError: The error, where such blocks fail the run, or where it says nothing of the file.
         """
         if isinstance(error, (SourceChangedError, MissingError)):
             self._leave_out_gone(block, error)
             return
-        if not self.skips:
+        # Credentials fail for one file after the other, and all of the input would be left out.
+        if not self.skips or isinstance(error, CredentialsError):
             raise error
         self._context.counters[SKIPPED] += 1
         self._leave_out(block, error, "unreadable")

@@ -16,7 +16,7 @@ from typing import Any
 
 from dagflow.api.operator import PreScan
 from dagflow.api.ports import unbatched
-from dagflow.errors import MissingError, SourceChangedError, StorageError, TransientStorageError
+from dagflow.errors import CredentialsError, MissingError, SourceChangedError, StorageError, TransientStorageError
 from dagflow.storage.context import StorageContext
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.files.small_file_batch import SmallFileBatch
@@ -175,7 +175,7 @@ class BlockPreScan(PreScan):
         try:
             file = self._opened.open(block)
             return self._decided(file, block) if isinstance(item, DecidingFile) else self._scanned(file, block)
-        except TransientStorageError:
+        except (TransientStorageError, CredentialsError):
             raise
         except (SourceChangedError, MissingError):
             if self._on_vanished == "fail":

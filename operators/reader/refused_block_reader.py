@@ -13,7 +13,7 @@ import pyarrow as pa
 from dagflow.api.context import OperatorContext
 from dagflow.api.records import RecordBatch
 from dagflow.api.refused_records import RefusedRecords
-from dagflow.errors import RecordError, StorageError, TransientStorageError
+from dagflow.errors import CredentialsError, RecordError, StorageError, TransientStorageError
 from dagflow.metrics.names import REJECTED, REJECTED_BYTES
 from operators.files.metadata import BlockMetadata
 from operators.files.refused_blocks import RefusedBlocks
@@ -131,7 +131,7 @@ class RefusedBlockReader:
                 has_emitted = True
                 yield ReadStep([batch], [])
             self._files.require_unchanged(block)
-        except TransientStorageError:
+        except (TransientStorageError, CredentialsError):
             raise
         except UNREADABLE:
             if has_emitted:

@@ -11,9 +11,18 @@ import pytest
 from dagflow.errors import DagflowError
 from dagflow.execution.program import Program
 from dagflow.plan.physical import PhysicalPlan
-from dagflow.runtime.probe import NEEDED, RunLocations, check_compatibility, examiner, incompatibility_of
+from dagflow.runtime.probe import (
+    NEEDED,
+    ExecutorReport,
+    RunLocations,
+    check_compatibility,
+    examiner,
+    incompatibility_of,
+)
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PENDING_DIRECTORY
+from tests.s3_faults import Fault, faulty_store
+from tests.storage.shared import put
 
 DRIVERS_OWN = {"click", "cloudpickle", "networkx", "pyspark", "pyyaml", "rich", "sqlglot"}
 """What no task imports; a test on a real cluster, whose executors do not have it, would notice. Tasks need cloudpickle
@@ -59,6 +68,22 @@ def test_input_that_an_executor_does_not_see_is_refused(tmp_path: Path) -> None:
     (found,) = examiner(RunLocations((), (str(tmp_path / "absent"),)), StorageContext.default(), program)([])
     with pytest.raises(DagflowError, match=r"executor on .*: the input .*/absent is not there"):
         check_compatibility([found], StorageContext.default())
+
+
+@pytest.mark.parametrize("name", ["", "/in", "/in/a"])
+def test_an_executor_without_credentials_is_refused(s3_server: str, s3_root: str, name: str) -> None:
+    """Before the first window; what else keeps an input from being read, the driver says."""
+    put(f"{s3_root}/in/a", b"12")
+    with faulty_store(s3_server) as store:
+        storage = StorageContext({"s3": {"endpoint_url": store.url, "key": "testing", "secret": "testing"}})
+        own = Program("app", PhysicalPlan((), (), ()), {}, storage)
+        places = RunLocations((), (f"{s3_root}/gone", s3_root + name))
+        for code, is_fit in (("AccessDenied", True), ("InvalidAccessKeyId", False)):
+            store.faults = [Fault(".*", "/", 403, code)]
+            (found,) = examiner(places, storage, lambda: own)([])
+            problem = ExecutorReport(**found).problem(storage)
+            assert (problem is None) is is_fit
+        assert re.search(r"executor on .*: CredentialsError: .*InvalidAccessKeyId.*\n *give valid", str(problem))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dagflow.errors import StorageError, TransientStorageError
+from dagflow.errors import CredentialsError, StorageError, TransientStorageError
 from operators.files.compression import Compression
 from operators.files.metadata import BlockMetadata, DecompressedRange
 from operators.reader.byte_source import ByteSource
@@ -58,7 +58,7 @@ def chains_of(
     """The chains of units that may lead out of a block; None where the block cannot be read."""
     try:
         return _Walker(BufferedSource(source), block, UNIT_FINDERS[compression.name], look_back_bytes).chains()
-    except TransientStorageError:
+    except (TransientStorageError, CredentialsError):
         raise
     except (StorageError, EOFError):
         # Reading the block will fail in the same way, and on_error decides there.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import json
 import os
 from pathlib import Path
@@ -9,16 +10,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from dagflow.errors import DagflowError
+from dagflow.errors import CredentialsError, DagflowError
 from dagflow.execution.program import Program, pickled_operator
 from dagflow.execution.task import run_prescan
 from dagflow.plan.physical import PhysicalPlan
+from dagflow.storage.context import StorageContext
 from operators import BlockReader
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.compression.splitting import CutProgress
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.prescan import BlockPreScan, FileEntryState, PreScanState
 from tests.operators.reader.test_block_reader import blocks_of
+from tests.s3_faults import Fault, faulty_store
+from tests.storage.shared import put
 
 
 def block(start: int, end: int, size_bytes: int = 10, url: str = "a.csv") -> BlockMetadata:
@@ -76,6 +80,22 @@ def test_a_task_that_scans_leaves_no_file_open(tmp_path: Path, *, is_there: bool
     assert [isinstance(each, DagflowError) for each in results] == [False, True][: len(blocks)]
     opened = [os.path.realpath(each) for each in Path("/proc/self/fd").iterdir()]
     assert str(path) not in opened
+
+
+@pytest.mark.parametrize(("name", "content"), [("a.csv", b'a\n"b\n\nc"d\n'), ("a.bz2", bz2.compress(b"12"))])
+def test_a_scan_with_refused_credentials_decides_nothing(
+    s3_server: str, s3_root: str, name: str, content: bytes
+) -> None:
+    """The block is not taken for one that cannot be read, and left out."""
+    url = put(f"{s3_root}/{name}", content)
+    with faulty_store(s3_server) as store:
+        storage = StorageContext({"s3": {"endpoint_url": store.url, "key": "testing", "secret": "testing"}})
+        found = storage.stat(url)
+        part = BlockMetadata(0, url, FileVersion(found.size_bytes, found.mtime_ns, found.etag), 0, 8, False)
+        store.faults = [Fault("GET", name, 400, "ExpiredToken")]
+        prescan = BlockPreScan(RECORD_FORMATS.make("csv"), on_error="skip")
+        with pytest.raises(CredentialsError, match="ExpiredToken"):
+            prescan.scan(part, storage)
 
 
 class _Quoted:

@@ -10,7 +10,7 @@ from typing import Any
 import fsspec
 from fsspec.archive import AbstractArchiveFileSystem
 
-from dagflow.errors import AlreadyExistsError, MissingError, StorageError, TransientStorageError
+from dagflow.errors import AlreadyExistsError, CredentialsError, MissingError, StorageError, TransientStorageError
 from dagflow.storage.backends.local.disk import storage_error
 from dagflow.storage.location import redacted, require_no_credentials
 from dagflow.storage.options import StorageOptions, options_of, without_credentials
@@ -36,13 +36,12 @@ for _scheme, _class in (("hdfs", "HdfsFileSystem"), ("viewfs", "ViewfsFileSystem
         _scheme, f"hdfs_native.fsspec.{_class}", clobber=True, errtxt="hdfs-native is not installed"
     )
 
+_TRANSIENT_STATUS = {"429", "500", "502", "503", "504"}
+"""Answers of HTTP that say the same whatever code a store gives beside them: each kind of store has its own codes."""
+
 _TRANSIENT_CODES = {
+    *_TRANSIENT_STATUS,
     "409",
-    "429",
-    "500",
-    "502",
-    "503",
-    "504",
     "ConditionalRequestConflict",
     "InternalError",
     "OperationAborted",
@@ -50,10 +49,51 @@ _TRANSIENT_CODES = {
     "ServiceUnavailable",
     "SlowDown",
 }
+_TRANSIENT_CLASSES = {"ConnectionError", "HTTPClientError", "IncompleteReadError", "ResponseParserError"}
+"""Classes of botocore for an answer that did not come, or not whole; those of timeouts derive from the first two."""
+
+_CREDENTIALS_CODES = {
+    "401",
+    "AuthFailure",
+    "ExpiredToken",
+    "ExpiredTokenException",
+    "InvalidAccessKeyId",
+    "InvalidClientTokenId",
+    "InvalidSecurity",
+    "InvalidToken",
+    "MissingAuthenticationToken",
+    "RequestExpired",
+    "RequestTimeTooSkewed",
+    "SignatureDoesNotMatch",
+    "TokenRefreshRequired",
+    "UnrecognizedClientException",
+}
+_CREDENTIALS_CLASSES = {
+    # botocore
+    "CredentialRetrievalError",
+    "LoginError",
+    "MetadataRetrievalError",
+    "NoAuthTokenError",
+    "NoCredentialsError",
+    "PartialCredentialsError",
+    "ProfileNotFound",
+    "RefreshWithMFAUnsupportedError",
+    "SSOError",
+    "TokenRetrievalError",
+    # google.auth and azure.core
+    "ClientAuthenticationError",
+    "DefaultCredentialsError",
+    "RefreshError",
+}
+_CREDENTIALS_HINT = (
+    "give valid credentials to all hosts that run tasks, or set their clocks right, and run again: nothing was left "
+    "out for lack of them"
+)
 _CACHES = {"blockcache", "cached", "filecache", "simplecache"}
 _QUERY = re.compile(r"(https?://[^\s?'\"]*)\?[^\s'\"]*")
 _PRECONDITION_CODES = {"412", "PreconditionFailed"}
 _MISSING_CODES = {"404", "410", "NoSuchKey", "NoSuchBucket", "NoSuchUpload"}
+_UNSUPPORTED_CODES = {"501", "NotImplemented"}
 
 _NO_LINK = "\0\0"
 """Stands for `::` in a path while fsspec, which would split there, makes a file system: no path has a NUL."""
@@ -61,6 +101,10 @@ _NO_LINK = "\0\0"
 
 class PreconditionError(StorageError):
     """The object is not in the state that the request demanded."""
+
+
+class UnsupportedError(StorageError):
+    """The store does not know what the request demanded."""
 
 
 class FsspecClient:
@@ -82,6 +126,7 @@ class FsspecClient:
         fsspec has a file system for each thread, as some of its clients are not safe for several.
 
         Raises:
+            CredentialsError: As translated() says.
             StorageError: The scheme is unknown, its package is not installed, the URL holds a credential or names a
                 cache, or the client connects at once and fails.
         """
@@ -144,6 +189,8 @@ class FsspecClient:
 
         Raises:
             PreconditionError: A conditional request was refused.
+            UnsupportedError: The store does not know such a request.
+            CredentialsError: The credentials are refused or missing.
             StorageError: As translated() of local disks says.
         """
         try:
@@ -161,20 +208,27 @@ class FsspecClient:
         reason = without_credentials(str(error), self.options).split("\n\tat ")[0].strip()
         reason = _QUERY.sub(r"\1?***", reason)
         message = f"cannot {action}: {reason}"
-        code = _code_of(error)
+        code, status = _answer_of(error)
         if code in _PRECONDITION_CODES:
             return PreconditionError(message, url=url)
         if isinstance(error, FileExistsError):
             return AlreadyExistsError(message, url=url)
         if isinstance(error, FileNotFoundError) or code in _MISSING_CODES:
             return MissingError(message, url=url)
-        if code in _TRANSIENT_CODES or (not code and self.is_transient(error)):
+        if code in _CREDENTIALS_CODES or _classes_of(error) & _CREDENTIALS_CLASSES:
+            what = f"the credentials are refused ({code})" if code else "there are no valid credentials"
+            return CredentialsError(f"cannot {action}: {what}: {reason}", url=url, hint=_CREDENTIALS_HINT)
+        if code in _TRANSIENT_CODES or status in _TRANSIENT_STATUS or (not code and self.is_transient(error)):
             return TransientStorageError(message, url=url)
+        if code in _UNSUPPORTED_CODES or status in _UNSUPPORTED_CODES:
+            return UnsupportedError(message, url=url)
         return storage_error(error, url, action) if isinstance(error, OSError) else StorageError(message, url=url)
 
     def is_transient(self, error: Exception) -> bool:
         """Whether an error says that servers could not be reached, so that the request may succeed later."""
         if isinstance(error, (ConnectionError, TimeoutError)) or "Connect" in type(error).__name__:
+            return True
+        if _classes_of(error) & _TRANSIENT_CLASSES:
             return True
         return type(error).__module__.startswith(("aiohttp", "aiobotocore", "urllib3"))
 
@@ -202,12 +256,19 @@ def _require_no_cache(url: str) -> None:
         )
 
 
-def _code_of(error: BaseException | None) -> str:
+def _classes_of(error: BaseException) -> set[str]:
+    """The names of an error's classes: those of clients cannot be imported where the client is not installed."""
+    return {each.__name__ for each in type(error).__mro__}
+
+
+def _answer_of(error: BaseException | None) -> tuple[str, str]:
+    """The store's code for what is wrong, and the status of HTTP; each "" where it is not told."""
     while error is not None:
         response = getattr(error, "response", None)
         if isinstance(response, dict):
-            return str(response.get("Error", {}).get("Code", ""))
+            status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", "")
+            return str(response.get("Error", {}).get("Code", "")), str(status)
         if isinstance(status := getattr(error, "status", None), int):
-            return str(status)
+            return str(status), str(status)
         error = error.__cause__
-    return ""
+    return "", ""

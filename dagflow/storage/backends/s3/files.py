@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from typing_extensions import override
 
-from dagflow.errors import MissingError, SourceChangedError
+from dagflow.errors import CredentialsError, MissingError, SourceChangedError, StorageError, TransientStorageError
 from dagflow.storage.backends.fsspec.client import PreconditionError
 from dagflow.storage.backends.fsspec.files import THREADS, FsspecFiles, read_each, sort_key, stat_of
 from dagflow.storage.backends.s3.client import CONNECTIONS, S3Client, S3Location
@@ -36,6 +36,32 @@ class S3Files(FsspecFiles):
     @override
     def file_of(self, found: FileStat) -> RangedFile:
         return S3File(self.client, found)
+
+    @override
+    def stat(self, url: str) -> FileStat:
+        try:
+            return super().stat(url)
+        except StorageError as error:
+            if type(error) is StorageError:
+                self._require_credentials(url)
+            raise
+
+    def _require_credentials(self, url: str) -> None:
+        """Find out whether a look at an object or a bucket failed for the credentials.
+
+        An answer to HEAD has no body that could tell so; one to GET has, even where listing is not allowed.
+
+        Raises:
+            CredentialsError: The credentials are refused.
+            TransientStorageError: The store may well succeed if asked again.
+        """
+        location = self.client.location(url)
+        try:
+            location.call("list_objects_v2", "look at", Prefix=location.prefix, MaxKeys=1)
+        except (CredentialsError, TransientStorageError):
+            raise
+        except StorageError:
+            return
 
     @override
     def list(self, url: str) -> Iterator[FileStat]:

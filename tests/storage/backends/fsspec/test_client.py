@@ -11,11 +11,13 @@ from pathlib import Path
 
 import fsspec
 import pytest
+from botocore import exceptions
+from botocore.parsers import ResponseParserError
 
-from dagflow.errors import MissingError, StorageError, TransientStorageError
+from dagflow.errors import CredentialsError, MissingError, StorageError, TransientStorageError
 from dagflow.storage.context import StorageContext
 from tests.serving import serving
-from tests.storage.shared import STORAGE, content, publish, write
+from tests.storage.shared import STORAGE, content, publish, s3_client, write
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -40,7 +42,14 @@ def server() -> Iterator[str]:
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"), [(404, MissingError), (410, MissingError), (403, StorageError), (503, TransientStorageError)]
+    ("status", "kind"),
+    [
+        (404, MissingError),
+        (410, MissingError),
+        (403, StorageError),
+        (401, CredentialsError),
+        (503, TransientStorageError),
+    ],
 )
 def test_only_a_server_says_that_a_file_is_missing(server: str, status: int, kind: type[StorageError]) -> None:
     """What is missing may be left out of a run; what cannot be read now must not be."""
@@ -57,6 +66,35 @@ def test_a_server_that_does_not_answer_is_tried_again() -> None:
         port = closed.getsockname()[1]
     with pytest.raises(TransientStorageError, match="Cannot connect to host"):
         StorageContext.default().stat(f"http://127.0.0.1:{port}/a")
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (exceptions.ReadTimeoutError(endpoint_url="http://store"), TransientStorageError),
+        (exceptions.ResponseStreamingError(error="reset"), TransientStorageError),
+        (exceptions.HTTPClientError(error="reset"), TransientStorageError),
+        (exceptions.ConnectionClosedError(endpoint_url="http://store"), TransientStorageError),
+        (exceptions.SSLError(endpoint_url="http://store", error="reset"), TransientStorageError),
+        (exceptions.IncompleteReadError(actual_bytes=1, expected_bytes=2), TransientStorageError),
+        (ResponseParserError("no XML"), TransientStorageError),
+        (exceptions.NoCredentialsError(), CredentialsError),
+        (exceptions.PartialCredentialsError(provider="env", cred_var="secret"), CredentialsError),
+        (exceptions.CredentialRetrievalError(provider="role", error_msg="none"), CredentialsError),
+        (exceptions.UnauthorizedSSOTokenError(), CredentialsError),
+        (exceptions.ProfileNotFound(profile="work"), CredentialsError),
+        (exceptions.ParamValidationError(report="unknown"), StorageError),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_what_s3s_client_raises_says_nothing_of_the_file(error: Exception, kind: type[StorageError]) -> None:
+    """Where no answer came, or none could be asked for, the file may be as good as any other."""
+    with (
+        pytest.raises(StorageError, match="cannot read at 0: ") as raised,
+        s3_client().translated("s3://b/k", "read at 0"),
+    ):
+        raise error
+    assert type(raised.value) is kind
 
 
 def test_colons_in_a_path_make_no_chain() -> None:

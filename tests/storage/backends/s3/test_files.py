@@ -2,11 +2,74 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
-from dagflow.errors import SourceChangedError
+from dagflow.errors import CredentialsError, SourceChangedError, StorageError, TransientStorageError
+from dagflow.storage.context import StorageContext
 from dagflow.storage.small_files import SmallFiles
+from tests.s3_faults import Fault, FaultyStore, faulty_store
 from tests.storage.shared import STORAGE, content, put, s3_client
+
+
+@pytest.fixture
+def store(s3_server: str) -> Iterator[FaultyStore]:
+    """A proxy before the server."""
+    with faulty_store(s3_server) as store:
+        yield store
+
+
+def behind(store: FaultyStore) -> StorageContext:
+    """A context that asks a proxy, once."""
+    config = {"retries": {"max_attempts": 0}}
+    access = {"endpoint_url": store.url, "key": "testing", "secret": "testing"}
+    return StorageContext({"s3": {**access, "config_kwargs": config}})
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [
+        (503, "Busy", TransientStorageError),
+        (503, "SlowDownRead", TransientStorageError),
+        (429, "TooManyRequests", TransientStorageError),
+        (500, "InternalServerError", TransientStorageError),
+        (502, "BadGateway", TransientStorageError),
+        (504, "GatewayTimeout", TransientStorageError),
+        (400, "RequestTimeout", TransientStorageError),
+        (400, "ExpiredToken", CredentialsError),
+        (400, "InvalidToken", CredentialsError),
+        (403, "InvalidAccessKeyId", CredentialsError),
+        (403, "SignatureDoesNotMatch", CredentialsError),
+        (403, "RequestTimeTooSkewed", CredentialsError),
+        (403, "AccessDenied", StorageError),
+    ],
+)
+def test_a_refusal_of_s3_is_told_by_code_and_status(
+    s3_root: str, store: FaultyStore, status: int, code: str, kind: type[StorageError]
+) -> None:
+    """Also by a look at an object, which has no code, and by reads of small objects together."""
+    url = put(f"{s3_root}/in/a", b"12")
+    storage = behind(store)
+    found = storage.stat(url)
+    planned = storage.backend(url).files.open_planned(found)
+    assert planned is not None
+    small = SmallFiles(f"{s3_root}/in/", ["a"], [2], [found.mtime_ns], [found.etag])
+    store.faults = [Fault(".*", s3_root.removeprefix("s3:/"), status, code)]
+
+    def load() -> None:
+        buffer = memoryview(bytearray(small.buffer_bytes))
+        raise storage.backend(url).files.load(small, buffer, b"").failures[0]
+
+    for ask in (
+        load,
+        lambda: storage.stat(url),
+        lambda: list(storage.list_directory(f"{s3_root}/in")),
+        lambda: planned.fetch(0, 2),
+    ):
+        with pytest.raises(StorageError, match="in") as raised:
+            ask()
+        assert type(raised.value) is kind
 
 
 def test_an_s3_file_that_is_replaced_while_it_is_open_is_noticed(s3_root: str) -> None:
