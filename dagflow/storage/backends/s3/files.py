@@ -78,7 +78,7 @@ class S3Files(FsspecFiles):
                 FileStat(below + entry["Prefix"][len(prefix) : -1], 0, is_directory=True)
                 for entry in page.get("CommonPrefixes", ())
             )
-            is_empty = is_empty and not page.get("KeyCount")
+            is_empty = is_empty and not _has_keys(page)
             yield from heapq.merge(files, directories, key=sort_key)
         if is_empty and prefix:
             raise MissingError("there is no such directory", url=redacted(url))
@@ -86,7 +86,7 @@ class S3Files(FsspecFiles):
     @override
     def is_also_directory(self, url: str) -> bool:
         location = self.client.location(url)
-        return any(page.get("KeyCount") for page in location.list("list", Prefix=location.prefix, MaxKeys=1))
+        return any(map(_has_keys, location.list("list", Prefix=location.prefix, MaxKeys=1)))
 
     @override
     def load(self, files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:
@@ -141,6 +141,11 @@ class S3File(RangedFile):
             )
         except PreconditionError as error:
             raise SourceChangedError("the file was replaced while it was read", url=error.url) from error
+
+
+def _has_keys(page: dict[str, Any]) -> bool:
+    """Whether a page of a listing tells of anything; not every store counts it as Amazon's does, in KeyCount."""
+    return bool(page.get("Contents") or page.get("CommonPrefixes"))
 
 
 def _read_fast(fast: FastObjects, location: S3Location, files: SmallFiles, index: int) -> memoryview | None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
 
-from dagflow.errors import CredentialsError, SourceChangedError, StorageError, TransientStorageError
+from dagflow.errors import CredentialsError, MissingError, SourceChangedError, StorageError, TransientStorageError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.small_files import SmallFiles
 from tests.s3_faults import Fault, FaultyStore, faulty_store
@@ -70,6 +71,19 @@ def test_a_refusal_of_s3_is_told_by_code_and_status(
         with pytest.raises(StorageError, match="in") as raised:
             ask()
         assert type(raised.value) is kind
+
+
+def test_a_listing_need_not_count_its_keys(s3_root: str, store: FaultyStore) -> None:
+    """What it shows is there; a directory of which it shows nothing is not."""
+    put(f"{s3_root}/d/a", b"12")
+    put(f"{s3_root}/d/e/b", b"12")
+    storage = behind(store)
+    store.edit = lambda body: re.sub(rb"<KeyCount>\d+</KeyCount>", b"", body)
+    assert [each.url for each in storage.list_directory(f"{s3_root}/d")] == [f"{s3_root}/d/a", f"{s3_root}/d/e"]
+    assert storage.backend(s3_root).files.is_also_directory(f"{s3_root}/d")
+    assert not storage.backend(s3_root).files.is_also_directory(f"{s3_root}/d/a")
+    with pytest.raises(MissingError, match="no such directory"):
+        list(storage.list_directory(f"{s3_root}/x"))
 
 
 def test_an_s3_file_that_is_replaced_while_it_is_open_is_noticed(s3_root: str) -> None:
