@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 from fsspec.asyn import sync
 from typing_extensions import override
 
-from dagflow.storage.backends.fsspec.client import FsspecClient, PreconditionError
+from dagflow.errors import StorageError
+from dagflow.storage.backends.fsspec.client import FsspecClient, PreconditionError, UnsupportedError
 from dagflow.storage.location import redacted
 
 CONNECTIONS = 128
@@ -104,11 +105,21 @@ class S3Location:
         """Send one request about the bucket; Key must be among the arguments where it takes one.
 
         Raises:
-            StorageError: As FsspecClient.translated says.
+            StorageError: As FsspecClient.translated says; or the store does not know a condition among the arguments.
         """
-        with self._client.translated(self.url, action):
-            answer: dict[str, Any] = self.filesystem.call_s3(method, Bucket=self.bucket, **arguments)
-            return answer
+        try:
+            with self._client.translated(self.url, action):
+                answer: dict[str, Any] = self.filesystem.call_s3(method, Bucket=self.bucket, **arguments)
+                return answer
+        except UnsupportedError as error:
+            if not arguments.keys() & {"IfMatch", "IfNoneMatch"}:
+                raise
+            raise StorageError(
+                f"{error.message}: the store does not know conditional writes, which keep two runs apart",
+                url=error.url,
+                hint="put the checkpoint on a local disk or on an object store with conditional writes, such as "
+                "Amazon S3 or MinIO; output that is published into S3 needs them as well",
+            ) from error
 
     def get(self, action: str, etag: str = "", **arguments: Any) -> bytes:
         """One object's bytes, or a range of them; with an etag those of that version or none.

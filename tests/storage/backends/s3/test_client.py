@@ -1,4 +1,4 @@
-"""What S3's client is spared."""
+"""What S3's client is spared, and what it hands on to others."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ import pytest
 from aiobotocore.session import AioSession
 from botocore.utils import parse_timestamp
 
+from dagflow.errors import StorageError
 from dagflow.storage.backends.s3.client import USER_AGENT, parsed_time
+from dagflow.storage.context import StorageContext
 from dagflow.storage.small_files import SmallFiles
-from tests.storage.shared import STORAGE, filesystem_of
+from tests.s3_faults import Fault, faulty_store
+from tests.storage.shared import STORAGE, filesystem_of, write
 
 TIMES = [
     "2024-02-29T23:59:59.123Z",
@@ -72,3 +75,18 @@ def test_a_profile_is_the_sessions() -> None:
     """An option that s3fs hands on to the session that it makes itself."""
     filesystem, _ = filesystem_of("s3://bucket/key", {"s3": {"profile": "work"}})
     assert filesystem.session.profile == "work"
+
+
+def test_a_store_without_conditional_writes_says_so(s3_server: str, s3_root: str) -> None:
+    """Where a journal begins, and where output is published; other requests that it does not know stay as they are."""
+    told = "told by the store: the store does not know conditional writes.*\n *put the checkpoint on"
+    with faulty_store(s3_server) as store:
+        storage = StorageContext({"s3": {"endpoint_url": store.url, "key": "testing", "secret": "testing"}})
+        store.faults = [Fault("PUT", "/heartbeat/1$|/out$", 501, "NotImplemented")]
+        with pytest.raises(StorageError, match=f"cannot create heartbeat/1: .*{told}"):
+            storage.objects(s3_root).create("heartbeat/1", b"1")
+        empty = write(f"{s3_root}/out", b"")
+        with pytest.raises(StorageError, match=f"cannot publish: .*{told}"):
+            storage.backend(s3_root).pending.publish(empty)
+        with pytest.raises(StorageError, match=r"cannot replace out: .*told by the store$"):
+            storage.objects(s3_root).replace("out", b"1")
