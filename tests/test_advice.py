@@ -258,6 +258,7 @@ FOLLOWED = {
     "install dagflow again": BEFORE,
     "install it with: pip install": BEFORE,
     "let the root be what is read": BEFORE,
+    "leave it out, or write the table as Iceberg": BEFORE,
     "let upsert_by name columns": BEFORE,
     "list the paths with --list": BEFORE,
     "make in setup(), which runs where the operator does": BEFORE,

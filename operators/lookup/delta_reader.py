@@ -27,7 +27,7 @@ class DeltaReader:
 
     def __init__(self, table: DeltaTable, storage: StorageContext) -> None:
         self._table = table
-        options = DeltaLog(table, storage).options
+        options = DeltaLog(table, storage).options()
         with refusals(table):
             if not Handle.is_deltatable(table.location, options):
                 raise DagflowError(

@@ -71,10 +71,19 @@ class DeltaLog:
     def __init__(self, table: Table, storage: StorageContext) -> None:
         self.table = table
         self.storage = storage
-        options = storage.backend(table.location).object_store_options(table.location)
-        if options is None:
-            raise DagflowError(f"{table.name}: deltalake does not reach this store as dagflow does")
-        self.options = options
+        # What keeps a run from starting is told here, and not in the first window.
+        self.options()
+
+    def options(self) -> dict[str, str]:
+        """How deltalake reaches the store, with credentials as they are now: those of a role end within the run.
+
+        Raises:
+            DagflowError: deltalake cannot reach the store.
+        """
+        found = self.storage.backend(self.table.location).object_store_options(self.table.location)
+        if found is None:
+            raise DagflowError(f"{self.table.name}: deltalake does not reach this store as dagflow does")
+        return found
 
     def opened(self) -> DeltaTable | None:
         """The newest version of the table; None where there is no table.
@@ -88,9 +97,10 @@ class DeltaLog:
             # deltalake would make the directory.
             if is_local(location) and not os.path.isdir(join(location, LOG)):
                 return None
-            if not DeltaTable.is_deltatable(location, self.options):
+            options = self.options()
+            if not DeltaTable.is_deltatable(location, options):
                 return None
-            handle = DeltaTable(location, storage_options=self.options)
+            handle = DeltaTable(location, storage_options=options)
         require_writable(self.table, handle)
         return handle
 
@@ -135,7 +145,7 @@ class DeltaLog:
             mode="error",
             partition_by=list(partition_by),
             configuration=CONFIGURATION,
-            storage_options=self.options,
+            storage_options=self.options(),
         )
 
     def sync(self, version: int) -> None:

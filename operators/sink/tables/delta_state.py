@@ -101,7 +101,7 @@ class DeltaState(ReplayableState):
                     mode="error",
                     partition_by=partition_by,
                     configuration=CONFIGURATION,
-                    storage_options=self._log.options,
+                    storage_options=self._log.options(),
                     commit_properties=properties,
                 )
             return
@@ -180,7 +180,7 @@ class DeltaState(ReplayableState):
         """
         with refusals(self._table):
             fields = Schema.from_arrow(pa.schema(list(columns)[known:])).fields
-            DeltaTable(self._table.location, storage_options=self._log.options).alter.add_columns(fields)
+            DeltaTable(self._table.location, storage_options=self._log.options()).alter.add_columns(fields)
         logger.info("columns were added table=%s columns=%s", self._table.name, [field.name for field in fields])
         handle = self._log.opened()
         if handle is None or (handle.transaction_version(self._writer) or 0) != self.marker:

@@ -22,6 +22,20 @@ more than a core asks for."""
 USER_AGENT = "dagflow"
 """Said once: the client's own is put together twice for each request, a tenth of the time that a request takes."""
 
+_KEYS = "aws_access_key_id", "aws_secret_access_key", "aws_session_token"
+
+_SESSIONS = "profile", "session"
+
+_OBJECT_STORE_NAMES = {
+    "ServerSideEncryption": "aws_server_side_encryption",
+    "SSEKMSKeyId": "aws_sse_kms_key_id",
+    "BucketKeyEnabled": "aws_sse_bucket_key_enabled",
+}
+"""What s3_additional_kwargs may hold for clients by Rust's object_store, and its name there."""
+
+_HANDED_ON = {*_KEYS, "endpoint_url", "region_name", "use_ssl", "verify"}
+_NOT_HANDED_ON = {"client_cert", "proxies", "proxies_config"}
+
 
 class S3Client(FsspecClient):
     """Gives the s3fs file system, and the bucket, of a URL."""
@@ -41,14 +55,20 @@ class S3Client(FsspecClient):
         return S3Location(self, url)
 
     def object_store_options(self, url: str) -> dict[str, str]:
-        """Endpoint, region and access, as s3fs uses them.
+        """Endpoint, region, access and encryption, as s3fs uses them.
+
+        Credentials that the app's options lead to are those of this moment, valid for ten minutes at least; others
+        the client finds by itself, and takes new ones before they end.
 
         Raises:
-            StorageError: As locate() says.
+            CredentialsError: The options name credentials that are not there.
+            StorageError: As locate() says, or such clients have no such option.
         """
         filesystem, path = self.locate(url)
+        _require_handed_on(filesystem, url)
         with self.translated(url, "connect to"):
             client = sync(filesystem.loop, filesystem.set_session)
+            credentials = sync(filesystem.loop, frozen_credentials, filesystem) if _names_access(filesystem) else ()
             bucket = path.partition("/")[0]
             signed = sync(filesystem.loop, client.generate_presigned_url, "get_object", {"Bucket": bucket, "Key": "k"})
         endpoint = client.meta.endpoint_url
@@ -61,15 +81,15 @@ class S3Client(FsspecClient):
             "aws_region": client.meta.region_name,
             "aws_allow_http": str(endpoint.startswith("http:")).lower(),
         }
+        if filesystem.client_kwargs.get("verify") is False:
+            options["allow_invalid_certificates"] = "true"
+        if filesystem.requester_pays:
+            options["aws_request_payer"] = "true"
+        for name, value in filesystem.s3_additional_kwargs.items():
+            options[_OBJECT_STORE_NAMES[name]] = str(value).lower() if isinstance(value, bool) else str(value)
         if filesystem.anon:
             return {**options, "aws_skip_signature": "true"}
-        given = {
-            "aws_access_key_id": filesystem.key,
-            "aws_secret_access_key": filesystem.secret,
-            "aws_session_token": filesystem.token,
-        }
-        # Others are found by the client itself, which takes new ones before they end.
-        return {**options, **{name: value for name, value in given.items() if value}}
+        return {**options, **{name: value for name, value in zip(_KEYS, credentials, strict=False) if value}}
 
     @override
     def arguments(self) -> dict[str, Any]:
@@ -157,6 +177,52 @@ class S3Location:
                 return
             arguments["ContinuationToken"] = page["NextContinuationToken"]
             arguments.pop("StartAfter", None)
+
+
+async def frozen_credentials(filesystem: Any) -> tuple[str, str, str | None, bool]:
+    """The credentials that an s3fs file system that has connected uses now, and whether they stay valid.
+
+    Raises:
+        Exception: It has none, or cannot get new ones.
+    """
+    if filesystem.key:
+        return filesystem.key, filesystem.secret, filesystem.token, True
+    given = [filesystem.client_kwargs.get(name) for name in _KEYS]
+    if given[0]:
+        return given[0], given[1], given[2], True
+    credentials = await filesystem.session.get_credentials()
+    if credentials is None:
+        # Imported late: it is optional.
+        from botocore.exceptions import NoCredentialsError
+
+        raise NoCredentialsError
+    frozen = await credentials.get_frozen_credentials()
+    return frozen.access_key, frozen.secret_key, frozen.token, not hasattr(credentials, "refresh_needed")
+
+
+def _names_access(filesystem: Any) -> bool:
+    """Whether the app's options say which credentials to use."""
+    named = filesystem.key, filesystem.client_kwargs.get(_KEYS[0]), *map(filesystem.storage_options.get, _SESSIONS)
+    return not filesystem.anon and any(named)
+
+
+def _require_handed_on(filesystem: Any, url: str) -> None:
+    """Refuse options that clients by Rust's object_store have no name for, as they would do something else.
+
+    Raises:
+        StorageError: There is one.
+    """
+    unknown = [
+        *(filesystem.s3_additional_kwargs.keys() - _OBJECT_STORE_NAMES.keys()),
+        *(filesystem.client_kwargs.keys() - _HANDED_ON),
+        *(filesystem.config_kwargs.keys() & _NOT_HANDED_ON),
+    ]
+    if unknown:
+        raise StorageError(
+            f"the option {min(unknown)} of the storage cannot be handed on to deltalake",
+            url=redacted(url),
+            hint="leave it out, or write the table as Iceberg or as a dataset of Parquet",
+        )
 
 
 def prepare_session(filesystem: Any) -> None:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from fsspec.asyn import sync
 
-from dagflow.storage.backends.s3.client import USER_AGENT
+from dagflow.storage.backends.s3.client import USER_AGENT, frozen_credentials
 from dagflow.storage.options import StorageOptions, without_credentials
 
 if TYPE_CHECKING:
@@ -162,18 +162,10 @@ class _Credentials:
 
     def __call__(self) -> dict[str, Any]:
         """The credentials, and until when they need not be asked for again."""
-        access_key, secret_key, token, is_fixed = sync(self._filesystem.loop, self._current)
+        access_key, secret_key, token, is_fixed = sync(self._filesystem.loop, frozen_credentials, self._filesystem)
         return {
             "access_key_id": access_key,
             "secret_access_key": secret_key,
             "token": token,
             "expires_at": None if is_fixed else datetime.now(UTC) + _VALID,
         }
-
-    async def _current(self) -> tuple[str, str, str | None, bool]:
-        own = self._filesystem
-        if own.key:
-            return own.key, own.secret, own.token, True
-        credentials = await own.session.get_credentials()
-        frozen = await credentials.get_frozen_credentials()
-        return frozen.access_key, frozen.secret_key, frozen.token, not hasattr(credentials, "refresh_needed")

@@ -13,6 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from aiobotocore.credentials import AioCredentials
+from aiobotocore.session import AioSession
 from deltalake import DeltaTable as Handle
 from deltalake import Field, Schema, write_deltalake
 from deltalake.schema import PrimitiveType
@@ -23,6 +25,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.pending import PendingFile
 from dagflow.testing.target_contract import TargetContract
+from operators.sink.tables.delta_log import DeltaLog
 from operators.sink.tables.delta_table import DeltaTable
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_columns import schema_text
@@ -277,3 +280,12 @@ def test_the_log_is_not_read_again_from_its_beginning(tmp_path: Path) -> None:
         (table / "_delta_log" / f"{version:020}.json").unlink()
     state = target.open("w")
     assert (state.marker, state.decision()) == (5, "5")
+
+
+def test_deltalake_is_told_credentials_as_they_are_now(s3_server: str) -> None:
+    """Credentials of a role are others an hour later, and a run may take longer."""
+    session = AioSession()
+    log = DeltaLog(DeltaTable("s3://bucket/table", ()), StorageContext({"s3": {"session": session}}))
+    for key in ("first", "second"):
+        session._credentials = AioCredentials(key, "secret")
+        assert log.options()["aws_access_key_id"] == key

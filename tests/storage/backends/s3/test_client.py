@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from aiobotocore.session import AioSession
 from botocore.utils import parse_timestamp
 
-from dagflow.errors import StorageError
+from dagflow.errors import CredentialsError, StorageError
 from dagflow.storage.backends.s3.client import USER_AGENT, parsed_time
 from dagflow.storage.context import StorageContext
 from dagflow.storage.small_files import SmallFiles
 from tests.s3_faults import Fault, faulty_store
-from tests.storage.shared import STORAGE, filesystem_of, write
+from tests.storage.shared import STORAGE, filesystem_of, s3_client, write
 
 TIMES = [
     "2024-02-29T23:59:59.123Z",
@@ -75,6 +76,80 @@ def test_a_profile_is_the_sessions() -> None:
     """An option that s3fs hands on to the session that it makes itself."""
     filesystem, _ = filesystem_of("s3://bucket/key", {"s3": {"profile": "work"}})
     assert filesystem.session.profile == "work"
+
+
+def handed_on(options: dict[str, Any]) -> dict[str, str]:
+    """What deltalake is told of a bucket."""
+    return s3_client({"s3": options}).object_store_options("s3://bucket/table")
+
+
+def access_in(options: dict[str, str]) -> list[str | None]:
+    """Key, secret and token among what is handed on."""
+    return [options.get(f"aws_{name}") for name in ("access_key_id", "secret_access_key", "session_token")]
+
+
+@pytest.fixture
+def profiles(tmp_path: Path, s3_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file of profiles, of which the environment names none."""
+    (tmp_path / "credentials").write_text(
+        "[default]\naws_access_key_id = other\naws_secret_access_key = no\n"
+        "[work]\naws_access_key_id = AK\naws_secret_access_key = SK\naws_session_token = TK\n"
+    )
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+
+
+@pytest.mark.parametrize(
+    ("options", "access"),
+    [
+        ({"key": "AK", "secret": "SK"}, ["AK", "SK", None]),
+        ({"key": "AK", "secret": "SK", "token": "TK"}, ["AK", "SK", "TK"]),
+        ({"profile": "work"}, ["AK", "SK", "TK"]),
+        ({"client_kwargs": {"aws_access_key_id": "AK", "aws_secret_access_key": "SK"}}, ["AK", "SK", None]),
+        ({}, [None, None, None]),
+        ({"anon": True}, [None, None, None]),
+    ],
+)
+def test_deltalake_is_told_the_credentials_that_options_lead_to(
+    options: dict[str, Any], access: list[str | None], profiles: None
+) -> None:
+    """By whatever option; those of the environment it finds by itself."""
+    assert access_in(handed_on(options)) == access
+
+
+def test_deltalake_is_told_the_credentials_of_a_session(profiles: None) -> None:
+    """An app in Python may bring its own."""
+    assert access_in(handed_on({"session": AioSession(profile="work")})) == ["AK", "SK", "TK"]
+
+
+def test_a_profile_without_credentials_is_told_as_such(profiles: None, tmp_path: Path) -> None:
+    """And not taken for a store that does not answer."""
+    with pytest.raises(CredentialsError, match=r"profile .*absent"):
+        handed_on({"profile": "absent"})
+    (tmp_path / "credentials").write_text("[empty]\nregion = x\n")
+    with pytest.raises(CredentialsError, match="there are no valid credentials: Unable to locate credentials"):
+        handed_on({"session": AioSession(profile="empty")})
+
+
+def test_deltalake_is_told_who_pays_and_how_objects_are_encrypted(s3_server: str) -> None:
+    """An option that it has no name for is refused: it would write otherwise than dagflow does."""
+    encryption = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": "k1", "BucketKeyEnabled": True}
+    found = handed_on({"requester_pays": True, "s3_additional_kwargs": encryption, "client_kwargs": {"verify": False}})
+    told = {
+        "aws_request_payer": "true",
+        "aws_server_side_encryption": "aws:kms",
+        "aws_sse_kms_key_id": "k1",
+        "aws_sse_bucket_key_enabled": "true",
+        "allow_invalid_certificates": "true",
+    }
+    assert {name: found.get(name) for name in told} == told
+    assert not told.keys() & handed_on({}).keys()
+    for options in (
+        {"s3_additional_kwargs": {"ACL": "private"}},
+        {"client_kwargs": {"api_version": "2006-03-01"}},
+        {"config_kwargs": {"proxies": {"http": "http://127.0.0.1:1"}}},
+    ):
+        with pytest.raises(StorageError, match="cannot be handed on to deltalake"):
+            handed_on(options)
 
 
 def test_a_store_without_conditional_writes_says_so(s3_server: str, s3_root: str) -> None:
