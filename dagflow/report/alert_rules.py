@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
@@ -44,20 +44,27 @@ class _WindowRecords(NamedTuple):
         rejected: Those that were refused.
         read: Those that readers have read; None where no operator has read blocks.
         most: The most that left any port.
+        window_id: The window.
+        retries: Windows whose refused records it took over: those that it accepted count as rejected less than 0.
     """
 
     rejected: int
     read: int | None
     most: int
+    window_id: int
+    retries: tuple[int, ...]
 
     @classmethod
-    def of(cls, counters: Counters) -> _WindowRecords:
+    def of(cls, counters: Counters, window_id: int, retries: tuple[int, ...]) -> _WindowRecords:
         """The records that operators have counted."""
+        if retries:
+            # They were read in the windows that refused them.
+            return cls(counters.total(names.REJECTED), None, 0, window_id, retries)
         most = max((n for each in counters.operators.values() for n in each.records.values()), default=0)
         readers = [each for each in counters.operators.values() if each.counts.get(names.BLOCKS)]
         accepted = sum(n for each in readers for port, n in each.records.items() if port != "errors")
         read = accepted + sum(each.counts.get(names.REJECTED, 0) for each in readers)
-        return cls(counters.total(names.REJECTED), read if readers else None, most)
+        return cls(counters.total(names.REJECTED), read if readers else None, most, window_id, retries)
 
 
 class RecentRejects:
@@ -66,9 +73,15 @@ class RecentRejects:
     def __init__(self) -> None:
         self._counts: deque[_WindowRecords] = deque(maxlen=REJECT_WINDOWS)
 
-    def add(self, counters: Counters) -> None:
-        """Take in what the operators of one more window have counted."""
-        self._counts.append(_WindowRecords.of(counters))
+    def add(self, counters: Counters, window_id: int = 0, retries: Iterable[int] = ()) -> None:
+        """Take in what the operators of one more window have counted.
+
+        Args:
+            counters: What they have counted.
+            window_id: The window.
+            retries: Windows whose refused records it took over.
+        """
+        self._counts.append(_WindowRecords.of(counters, window_id, tuple(retries)))
 
     def add_earlier(self, earlier: RecentRejects) -> None:
         """Take in the windows before all of these."""
@@ -76,8 +89,15 @@ class RecentRejects:
 
     @property
     def rejected(self) -> int:
-        """Records that were refused."""
-        return sum(each.rejected for each in self._counts)
+        """Records that were refused in these windows, and that none of them has accepted later."""
+        known: set[int] = set()
+        rejected = 0
+        for each in self._counts:
+            # Records that came back from an older window are not among those that these windows refused.
+            if known.issuperset(each.retries):
+                known.add(each.window_id)
+                rejected += each.rejected
+        return max(rejected, 0)
 
     @property
     def read(self) -> int:
@@ -111,7 +131,7 @@ def recent_rejects(checkpoint: str, storage: StorageContext, last_committed: int
     recent = RecentRejects()
     for window in committed_windows(storage.objects(checkpoint), first) if last_committed else ():
         if window.intent is not None and window.plan.window_id <= last_committed:
-            recent.add(window.intent.counters)
+            recent.add(window.intent.counters, window.plan.window_id, window.plan.retries)
     return recent
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from dagflow.errors import DagflowError, StorageError
+from dagflow.journal.windows import WindowPlan
 from dagflow.metrics.counters import Counters
 from dagflow.report.alert_rules import Finding, RecentRejects, figures_of
 from dagflow.report.reading import CheckpointReading, Source
@@ -67,10 +68,10 @@ class AlertMonitor:
         """Begin to look."""
         self._thread.start()
 
-    def committed(self, counters: Counters) -> None:
+    def committed(self, counters: Counters, plan: WindowPlan) -> None:
         """Take in a window; called from the driver's thread. An earlier failure is over."""
         with self._lock:
-            self._recent.add(counters)
+            self._recent.add(counters, plan.window_id, plan.retries)
         self._is_well = True
 
     def close(self, error: str | None) -> None:

@@ -128,7 +128,7 @@ class RunSignals:
     def committed(self, window: Window) -> None:
         """Take in a window that is published; called from the driver's thread."""
         if self._alerts is not None and window.intent is not None:
-            self._alerts.committed(window.intent.counters)
+            self._alerts.committed(window.intent.counters, window.plan)
         if self._traces is not None:
             self._traces.add(WindowTrace.of(window))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dagflow.journal.windows import WindowPlan
 from dagflow.metrics.counters import Counters, OperatorCounters
 from dagflow.report.alert_rules import REJECT_WINDOWS, RecentRejects, exceeded_limits
 from dagflow.report.driver_report import DriverReport
@@ -91,7 +92,7 @@ def test_a_failed_run_is_told_and_over_when_a_run_works_again(tmp_path: Path) ->
         again = checkpoint.monitor()
         again.look()
         assert len(server.bodies) == 1
-        again.committed(Counters())
+        again.committed(Counters(), WindowPlan(1))
         again.look()
     assert told(server) == [("failure", "raised"), ("failure", "over")]
 
@@ -178,6 +179,27 @@ def test_the_windows_of_earlier_runs_count_before_those_of_this_one() -> None:
     for _ in range(REJECT_WINDOWS - 1):
         recent.add(counted(100, 0))
     assert recent.rejected == 0
+
+
+def came_back(accepted: int) -> Counters:
+    """What a reader has counted in a window that took over refused records."""
+    return Counters({"reader": OperatorCounters({"rejected": -accepted}, {"messages": accepted})})
+
+
+def test_records_that_came_back_offset_only_rejects_of_the_same_windows() -> None:
+    """A replay of rejects lowers the share by those it took from the newest windows, and by no older ones."""
+    recent = RecentRejects()
+    recent.add(counted(0, 1000), 1)
+    for window_id in range(2, REJECT_WINDOWS + 2):
+        recent.add(counted(90, 10), window_id)
+    recent.add(came_back(1000), REJECT_WINDOWS + 2, [1])
+    assert recent.share == 0.1
+    recent.add(came_back(4), REJECT_WINDOWS + 3, [REJECT_WINDOWS + 1])
+    recent.add(came_back(5), REJECT_WINDOWS + 4, [REJECT_WINDOWS + 3])
+    read = 100 * (REJECT_WINDOWS - 3)
+    assert (recent.rejected, recent.read) == (10 * (REJECT_WINDOWS - 3) - 9, read)
+    recent.add(came_back(5), REJECT_WINDOWS + 5, [1, REJECT_WINDOWS])
+    assert recent.rejected == 10 * (REJECT_WINDOWS - 4) - 9
 
 
 def test_limits_are_exceeded_only_above_them() -> None:
