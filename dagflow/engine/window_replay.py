@@ -12,7 +12,7 @@ from dagflow.engine.file_changes import ReplayedWindow
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.recovery import pending_files_swept
 from dagflow.engine.replay_scope import ReplayScope, with_their_groups
-from dagflow.engine.replayer import Replayer
+from dagflow.engine.replayer import Replayer, why_not_again, why_not_replayed
 from dagflow.engine.run_setup import (
     RunOptions,
     RuntimeFactory,
@@ -72,12 +72,13 @@ def _require_same_locations(outputs: Iterable[str], journal: Journal) -> None:
             )
 
 
-def _require_known(store: ObjectStore, windows: Iterable[int]) -> None:
-    """Refuse windows that the journal does not know, before anything says that a replay is at work.
+def _require_possible(app: PlacedApp, store: ObjectStore, windows: Sequence[int]) -> None:
+    """Refuse what is known to be impossible before anything says that a replay is at work: it is no failed run.
 
     Raises:
         MissingError: There is no such window.
-        JournalError: The journal cannot be read.
+        JournalError: The app cannot replay, or a later window has published records of one of the windows; or the
+            journal cannot be read.
         StorageError: The store failed.
     """
     state = JournalState()
@@ -86,6 +87,8 @@ def _require_known(store: ObjectStore, windows: Iterable[int]) -> None:
     for window_id in windows:
         if not state.forgotten < window_id <= state.last_planned:
             find_window(store, state, window_id)
+    if (obstacle := why_not_replayed(app) or why_not_again(state, windows)) is not None:
+        raise obstacle
 
 
 def _chosen(journal: Journal, windows: Sequence[int], notice: Callable[[str], None]) -> ReplayScope:
@@ -127,11 +130,11 @@ def replay_windows(
     storage = app.attributes.storage_context()
     stop = stop or StopRequest()
     gate = gate_of(storage.objects(checkpoint), replace(options, checkpoint=checkpoint), notice, stop)
-    _require_known(gate.store, windows)
+    placed = PlacedApp.of(app, storage)
+    _require_possible(placed, gate.store, windows)
     with open_run(app, options, gate, "replay", partial(open_journal, app)) as opened:
         journal, watch = opened.journal, opened.watch
         opened.live.set_state("running")
-        placed = PlacedApp.of(app, storage)
         chosen = _chosen(journal, windows, notice)
         locations = opened.prepare(chosen.all)
         _require_same_locations(locations.outputs, journal)

@@ -19,6 +19,7 @@ from dagflow.errors import DagflowError, JournalError
 from dagflow.plan.load import load_app
 from dagflow.report.manifest import tracked_files, window_manifest
 from dagflow.report.open_rejects import RejectChoice, grouped, open_rejects, shown
+from dagflow.report.reading import read_checkpoint
 from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
@@ -282,6 +283,17 @@ def test_a_window_whose_rejects_came_back_is_not_replayed(two_files: Case) -> No
     changed = replay_windows(load_app("app.yaml"), RunOptions(), [2], runtime=InlineRuntime)
     assert {change.change for change in changed[0].changes} == {"unchanged"}
     assert rows() == output
+
+
+def test_a_refused_replay_is_no_run(two_files: Case) -> None:
+    """What changes nothing leaves the newest run as it was: the checkpoint does not pass for failed."""
+    write_app(two_files, two_files.new)
+    replay()
+    with pytest.raises(JournalError, match="has taken over the refused records of window 1"):
+        replay_windows(load_app("app.yaml"), RunOptions(), [1], runtime=InlineRuntime)
+    newest = read_checkpoint("journal", STORAGE).snapshot
+    assert newest is not None and newest.driver is not None
+    assert (newest.driver.state, newest.driver.command, newest.driver.error) == ("completed", "replay", "")
 
 
 def test_the_manifest_tells_which_windows_came_back(two_files: Case) -> None:
