@@ -14,7 +14,7 @@ from dagflow.api.context import OperatorContext
 from dagflow.api.records import RecordBatch
 from dagflow.api.refused_records import RefusedRecords
 from dagflow.errors import CredentialsError, RecordError, StorageError, TransientStorageError
-from dagflow.metrics.names import REJECTED, REJECTED_BYTES
+from dagflow.metrics.names import RECORD_BYTES, REJECTED, REJECTED_BYTES, SKIPPED_BYTES
 from operators.files.metadata import BlockMetadata
 from operators.files.refused_blocks import RefusedBlocks
 from operators.reader.block_files import BlockFiles
@@ -35,14 +35,17 @@ class _Ranges:
         starts: Their first bytes, ascending.
         ends: One past their last ones.
         is_decided: Whether a record that begins in it was accepted, refused once more, or passed over.
+        is_passed_over: Whether it is passed over.
     """
 
     starts: npt.NDArray[np.int64]
     ends: npt.NDArray[np.int64]
     is_decided: npt.NDArray[np.bool_] = field(init=False)
+    is_passed_over: npt.NDArray[np.bool_] = field(init=False)
 
     def __post_init__(self) -> None:
         self.is_decided = np.zeros(len(self.starts), bool)
+        self.is_passed_over = np.zeros(len(self.starts), bool)
 
     def decide(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Note that records begin at these offsets; which of them lie in a range."""
@@ -53,7 +56,9 @@ class _Ranges:
 
     def pass_over(self, offset: int, length: int) -> None:
         """Note that bytes are not meant to be records."""
-        self.is_decided |= (self.starts >= offset) & (self.ends <= offset + length)
+        is_inside = (self.starts >= offset) & (self.ends <= offset + length)
+        self.is_decided |= is_inside
+        self.is_passed_over |= is_inside
 
 
 class _Retrial(BlockAccounting):
@@ -63,6 +68,9 @@ class _Retrial(BlockAccounting):
         block: The block.
         ranges: The bytes of the records.
         context: Of the task.
+
+    Attributes:
+        rejected_bytes: Bytes in the records that stay refused.
     """
 
     def __init__(self, block: BlockMetadata, ranges: _Ranges, context: OperatorContext) -> None:
@@ -71,6 +79,7 @@ class _Retrial(BlockAccounting):
         self._block = block
         self._ranges = ranges
         self._context = context
+        self.rejected_bytes = 0
 
     def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:
         """Take down a record that stays refused."""
@@ -78,7 +87,7 @@ class _Retrial(BlockAccounting):
         if self._ranges.decide(np.array([offset], np.int64))[0]:
             self._context.refused.add(self._block.block_id, int(offset), int(length), reason, raw)
             self._context.counters[REJECTED] += 1
-            self._context.counters[REJECTED_BYTES] += length
+            self.rejected_bytes += length
 
     def skip(self, offset: int, length: int, reason: str) -> None:
         """Note that a record is none any more."""
@@ -125,9 +134,10 @@ class RefusedBlockReader:
     def _read_block(self, block: BlockMetadata, records: RefusedRecords) -> Iterator[ReadStep]:
         offsets, lengths = records.numbers("offset"), records.numbers("length")
         ranges = _Ranges(offsets, offsets + np.maximum(lengths, 1))
+        retrial = _Retrial(block, ranges, self._context)
         has_emitted = False
         try:
-            for batch in self._accepted(block, ranges):
+            for batch in self._accepted(block, ranges, retrial):
                 has_emitted = True
                 yield ReadStep([batch], [])
             self._files.require_unchanged(block)
@@ -139,14 +149,19 @@ class RefusedBlockReader:
             # They stay as they were, so that a later retry tries them once more.
             self._context.refused.keep(records)
             return
-        self._context.counters[REJECTED] -= int(ranges.is_decided.sum())
-        self._context.counters[REJECTED_BYTES] -= int(lengths[ranges.is_decided].sum())
+        counters = self._context.counters
+        counters[REJECTED] -= int(ranges.is_decided.sum())
+        # What the input holds stays: the bytes that are refused no more are those of records, or passed over.
+        left_bytes = int(lengths[ranges.is_decided].sum()) - retrial.rejected_bytes
+        skipped_bytes = int(lengths[ranges.is_passed_over].sum())
+        counters[REJECTED_BYTES] -= left_bytes
+        counters[SKIPPED_BYTES] += skipped_bytes
+        counters[RECORD_BYTES] += left_bytes - skipped_bytes
         self._context.refused.keep(records.where(~ranges.is_decided).refused_again())
 
-    def _accepted(self, block: BlockMetadata, ranges: _Ranges) -> Iterator[RecordBatch]:
+    def _accepted(self, block: BlockMetadata, ranges: _Ranges, retrial: _Retrial) -> Iterator[RecordBatch]:
         file = self._files.open(block)
         has_grown = file.has_grown()
-        retrial = _Retrial(block, ranges, self._context)
         # The format may have other options by now than the one that scanned the block.
         tried = replace(block, is_open=False, entry_state=UNKNOWN_STATE)
         for batch in self._content.read(file, tried, retrial, has_grown=has_grown):

@@ -113,6 +113,13 @@ def refused() -> int:
     return sum(group.records for group in grouped(open_rejects("journal", STORAGE), RejectChoice()))
 
 
+def account_of(part: str) -> int:
+    """Return the bytes of one part of the byte accounting, of which all parts are as many bytes as were read."""
+    account = status("journal", STORAGE).account()
+    assert account.pop("bytes") == sum(account.values())
+    return account[part]
+
+
 def comparable(lines: list[str]) -> list[str]:
     """Return records without the types of their values, which the mended app changes."""
     return sorted(json.dumps({k: str(v) for k, v in json.loads(line).items()}) for line in lines)
@@ -153,6 +160,7 @@ def test_records_that_are_accepted_now_come_back_once(case: Case, tmp_path: Path
     assert replay() == 1
     assert comparable(rows()) == expected
     assert (refused(), status("journal", STORAGE).rejected) == (0, 0)
+    assert account_of("rejected") == 0
     assert replay() == 0
     assert comparable(rows()) == expected
     assert rows("refused") == written
@@ -167,7 +175,67 @@ def test_records_that_stay_refused_stay_once(case: Case) -> None:
     assert replay() == 1
     assert (refused(), rows(), places_of_rejects()) == (before, output, places)
     assert status("journal", STORAGE).rejected == before
+    assert account_of("rejected") > 0
     assert replay() == 0
+
+
+@pytest.fixture
+def latin_lines(tmp_path: Path) -> Iterator[Case]:
+    """Lines, of which an app has refused those in another encoding than its own."""
+    chosen = Case("{type: lines, encoding: utf-8, on_bad_bytes: reject}", "", {"a": LATIN})
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").write_bytes(LATIN)
+    with contextlib.chdir(tmp_path):
+        write_app(chosen, chosen.old)
+        run(load_app("app.yaml"), runtime=InlineRuntime)
+        yield chosen
+
+
+def is_short(record: bytes) -> bool:
+    """Whether a line has a number of one digit."""
+    return len(record.split()[1]) == 1
+
+
+def test_the_bytes_of_what_is_no_record_any_more_are_skipped(latin_lines: Case) -> None:
+    """A refused record that the format now leaves out is neither refused nor published; its bytes stay counted."""
+    before, skipped, rejected = len(rows()), account_of("skipped"), account_of("rejected")
+    write_app(latin_lines, f"{{type: lines, encoding: latin-1, validate: {__name__}.is_short}}")
+    assert replay() == 1
+    assert (refused(), len(rows()) - before) == (0, 3)
+    assert (account_of("rejected"), account_of("skipped") - skipped) == (0, rejected - 3 * len(b"line 0 e"))
+
+
+REFINED = """\
+name: refined
+attributes: {checkpoint: journal}
+operators:
+  splitter: {class: FileSplitterInput, properties: {files: [in]}}
+  reader: {class: BlockReader, properties: {format: {type: csv, columns: {n: TYPE}}}}
+  select: {class: Select, properties: {where: 1 / (n - 300) < 9}, partition: parallel}
+  writer: {class: RecordWriter, properties: {path: out, format: json_lines}, partition: parallel}
+  refused: {class: RecordWriter, properties: {path: refused}, partition: parallel}
+streams:
+  blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
+  records: {from: reader.messages, to: select.input}
+  chosen: {from: select.output, to: writer.input}
+  bad: {from: [reader.errors, select.errors], to: refused.input}
+"""
+
+
+def test_bytes_add_up_where_another_operator_refuses_what_came_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An operator behind the reader refuses records, of which the reader's accounting holds the bytes as read."""
+    monkeypatch.chdir(tmp_path)
+    Path("in").mkdir()
+    Path("in/a").write_text("n\n1\n300\n400\nx\n")
+    Path("app.yaml").write_text(REFINED.replace("TYPE", "int8"))
+    run(load_app("app.yaml"), runtime=InlineRuntime)
+    assert (refused(), account_of("rejected")) == (3, len("300400x"))
+    Path("app.yaml").write_text(REFINED.replace("TYPE", "int64"))
+    replay()
+    assert (refused(), account_of("rejected"), account_of("records")) == (2, len("x"), len("1300400"))
+    assert status("journal", STORAGE).rejected == 2
 
 
 def places_of_rejects() -> list[tuple[str, int, int]]:
@@ -237,10 +305,12 @@ def test_only_chosen_records_are_read_again(two_files: Case) -> None:
     write_app(two_files, two_files.new)
     assert replay(RejectChoice(("no whole number",), "*/a")) == 1
     assert (refused(), len(rows())) == (3, 3)
+    rejected_bytes = account_of("rejected")
     assert replay(RejectChoice(("column 'd'",))) == 1
     assert (refused(), len(rows())) == (1, 5)
+    assert 0 < account_of("rejected") < rejected_bytes
     assert replay() == 1
-    assert (refused(), len(rows())) == (0, 6)
+    assert (refused(), len(rows()), account_of("rejected")) == (0, 6, 0)
 
 
 def test_rejects_are_shown_with_column_value_and_text(two_files: Case) -> None:
