@@ -24,7 +24,7 @@ from dagflow.engine.stop_request import TICK_S, StopRequest, abandon
 from dagflow.engine.target_access import TargetDecisions
 from dagflow.engine.target_replays import TargetReplays
 from dagflow.engine.window_codec import WindowCodec, require_names_apart, require_takers, taking_ports
-from dagflow.engine.window_intent import intent_of
+from dagflow.engine.window_intent import intent_of, ran_ms
 from dagflow.errors import (
     ANOTHER_TABLE,
     START_OVER,
@@ -37,7 +37,7 @@ from dagflow.errors import (
 )
 from dagflow.execution.messages import TaskResult
 from dagflow.journal.events import WindowReplay
-from dagflow.journal.journal import Journal
+from dagflow.journal.journal import Journal, now_ms
 from dagflow.journal.saved_state import ControlState
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import ProducedFiles, WindowIntent, WindowPlan
@@ -107,7 +107,7 @@ class _Rerun:
         before = self.published
         replaced = [file for file in before.files if file.target and file.final_url not in self.kept]
         return WindowReplay(
-            self.intent,
+            replace(self.intent, committed_ms=now_ms()),
             sorted(before.urls - self.kept - new),
             before.intent.counters,
             number,
@@ -235,7 +235,8 @@ class Replayer:
         files, produced = window.kept(is_kept)
         kept = frozenset(file.final_url for file in files)
         if not is_again:
-            return _Rerun(window, replace(window.intent, files=files, produced=produced, recovered=[]), kept)
+            merged = replace(window.intent, files=files, produced=produced, recovered=[], started_ms=0, finished_ms=0)
+            return _Rerun(window, merged, kept)
         own = {name: given for name, given in planned.inputs.items() if name.rpartition(".")[0] not in mergers}
         gone = gone_before_replay(window.intent.skipped, self._storage)
         results = self._run_to_fit(replace(planned, inputs=own), gone, earlier)
@@ -247,7 +248,9 @@ class Replayer:
         read = recovered_by_replay(self._journal.state.left_out, window.intent, did.skipped)
         files, produced = [*files, *did.files], [*produced, *did.produced]
         skipped = as_left_out_before(window.intent.skipped, did.skipped)
-        return _Rerun(window, replace(did, files=files, produced=produced, skipped=skipped, recovered=read), kept)
+        started_ms, finished_ms = ran_ms(planned, results)
+        did = replace(did, skipped=skipped, recovered=read, started_ms=started_ms, finished_ms=finished_ms)
+        return _Rerun(window, replace(did, files=files, produced=produced), kept)
 
     def _run_to_fit(
         self, planned: WindowPlan, gone: Mapping[VersionKey, Skipped], earlier: Sequence[PendingFile]

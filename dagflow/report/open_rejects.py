@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -60,7 +60,7 @@ class RejectChoice:
 
 @dataclass(frozen=True, slots=True)
 class WindowRejects:
-    """What one operator refused in a window, and no later window has taken over.
+    """What one operator refused in a window.
 
     Attributes:
         window_id: The window.
@@ -81,6 +81,10 @@ class WindowRejects:
         """Whether the operator reads the blocks itself, so that it can try single records."""
         return self.port.partition(".")[0] == self.operator
 
+    def is_taken_over(self, retried: Container[int]) -> bool:
+        """Whether a later window has taken them over, as it has of the windows in retried."""
+        return self.can_be_read_again and self.window_id in retried
+
 
 def open_rejects(checkpoint: str, storage: StorageContext) -> Iterator[WindowRejects]:
     """What is refused, window by window, in their order.
@@ -97,8 +101,7 @@ def rejects_in(store: ObjectStore) -> Iterator[WindowRejects]:
     """What is refused according to the journal in a store; see open_rejects."""
     retried = set(read_state(store).retried)
     for window in committed_windows(store):
-        is_retried = window.plan.window_id in retried
-        yield from (each for each in rejects_of(window) if not (is_retried and each.can_be_read_again))
+        yield from (each for each in rejects_of(window) if not each.is_taken_over(retried))
 
 
 def rejects_of(window: Window) -> Iterator[WindowRejects]:

@@ -11,12 +11,15 @@ import pytest
 
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
+from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import DagflowError, MissingError
 from dagflow.journal.reader import read_state
 from dagflow.journal.retention import newest_windows
 from dagflow.journal.windows import Window, WindowIntent, WindowPlan
 from dagflow.plan.load import load_app
+from dagflow.report.open_rejects import RejectChoice
 from dagflow.report.status import status
+from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.web.api import Api, status_of
 from dagflow.web.change_events import mark_of
@@ -357,6 +360,42 @@ def test_marks_say_where_another_driver_began(folder: Path) -> None:
         if mark["text"].startswith(f"the first window of another driver: process {os.getpid()} on ")
     ]
     assert marked == [before[0]["window"] + 1]
+
+
+def test_a_driver_without_a_window_is_in_no_mark(folder: Path) -> None:
+    """Of several drivers that were to begin with a window, that one is named which has made it."""
+    for _ in range(3):
+        finish()
+    (folder / "in" / "c.csv").write_bytes(ROWS)
+    finish()
+    texts = [mark["text"] for each in ask("windows")["windows"] for mark in each["marks"] if mark["kind"] == "driver"]
+    (checkpoint,) = api_of().checkpoints.values()
+    assert texts == [f"the first window of another driver: {checkpoint.journal()[1].drivers[-1].holder}"]
+
+
+def test_a_window_of_records_that_came_back_says_so(folder: Path) -> None:
+    """They count as records, and as no fewer rejects than none."""
+    text = Path("app.yaml").read_text()
+    Path("app.yaml").write_text(text.replace("n: int64", "n: string").replace("n <> 1", "n <> 'x'"))
+    run(load_app("app.yaml"), RunOptions(rejects=RejectChoice()), runtime=InlineRuntime)
+    newest, *others = ask("windows")["windows"]
+    assert (newest["records"], newest["rejected"], sum(each["rejected"] for each in others)) == (1, 0, 1)
+    texts = [mark["text"] for mark in newest["marks"]]
+    (refusing,) = (each["window"] for each in others if each["rejected"])
+    assert f"reads again what was refused in windows {refusing}: 1 record came back" in texts
+    assert not any("refused" in text for text in texts if not text.startswith("reads again"))
+    assert "1 records were refused" in [mark["text"] for each in others for mark in each["marks"]]
+
+
+def test_a_window_that_ran_again_took_as_long_as_its_last_run(folder: Path) -> None:
+    """Its plan was made before the first run: the time between the runs is no part of it."""
+    replay_windows(load_app("app.yaml"), RunOptions(), [1], runtime=InlineRuntime)
+    shown = ask("windows/1")
+    times = [shown["times"][name] for name in ("started_ms", "finished_ms", "committed_ms", "published_ms")]
+    assert times[0] > 0 and times == sorted(times)
+    assert (shown["times"]["emitted_ms"], shown["times"]["planned_ms"]) == (0, 0)
+    assert shown["phases_ms"].keys() == {"run", "commit", "publish"}
+    assert ask("windows")["windows"][-1]["times"] == shown["times"]
 
 
 def test_a_task_that_took_many_times_as_long_is_marked() -> None:

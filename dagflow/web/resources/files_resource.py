@@ -37,13 +37,18 @@ _SEARCH_S = 5.0
 
 @dataclass(slots=True)
 class _Version:
-    """What the windows that were looked at say of one version of a file."""
+    """What the windows that were looked at say of one version of a file.
+
+    Refused records that a later window has taken over are in retried, with their bytes and the window that had refused
+    them, and not among the rejects.
+    """
 
     tracked: TrackedFile
     times: dict[str, int] = field(default_factory=dict)
     ranges: list[dict[str, Any]] = field(default_factory=list)
     rejects: list[dict[str, Any]] = field(default_factory=list)
     rejected: int = 0
+    retried: list[tuple[range, int]] = field(default_factory=list)
 
     @property
     def part(self) -> InputRange:
@@ -95,7 +100,7 @@ def files(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
             break
         position = 0
         if window.intent is not None and window.intent.refused:
-            _count_rejects(window, found)
+            _count_rejects(window, found, state)
     return {"files": [each.to_json() for each in found.values()], "next": following}
 
 
@@ -137,11 +142,13 @@ def _note(version: _Version, manifest: WindowManifest, part: InputRange, outputs
         version.times[name] = choose(filter(None, (version.times.get(name, 0), moment)), default=0)
 
 
-def _count_rejects(window: Window, found: dict[VersionKey, _Version]) -> None:
+def _count_rejects(window: Window, found: dict[VersionKey, _Version], state: JournalState) -> None:
     versions: dict[str, list[_Version]] = {}
     for version in found.values():
         versions.setdefault(version.part.url, []).append(version)
     for rejects in rejects_of(window):
+        if rejects.is_taken_over(state.retried):
+            continue
         for block_id, _, records, *_ in rejects.records.sums():
             for version in versions.get(rejects.blocks[block_id].url, ()):
                 if window.plan.window_id in version.tracked.windows:
@@ -170,12 +177,13 @@ def file(checkpoint: Checkpoint, query: Query, app: AppFile) -> dict[str, Any]:
         older = "" if looked_at <= state.forgotten + 1 else f" that is newer than window {looked_at - 1}"
         raise RequestError(f"no window{older} has read {url}", "ask why it was not taken", 404)
     found = None
+    newest_first = sorted(versions.values(), key=lambda each: _last_read(each, manifests), reverse=True)
     if query.text("line") or query.text("offset"):
-        found = _found(checkpoint, query, list(versions.values()), manifests, store, state)
+        found = _found(checkpoint, query, newest_first, manifests, store, state)
     return {
         "url": url,
         "found": found,
-        "versions": [_detailed(each) for each in versions.values()],
+        "versions": [_detailed(each) for each in newest_first],
         "next": looked_at if looked_at > state.forgotten + 1 else None,
     }
 
@@ -195,7 +203,7 @@ def _look(
     begun, looked_at = time.monotonic(), before or state.last_planned + 1
     for window in newest_windows(store, state, before):
         looked_at = window.plan.window_id
-        _add_window(url, window, versions, manifests)
+        _add_window(url, window, state, versions, manifests)
         is_begun = versions and not any(place["start"] == 0 for each in versions.values() for place in each.ranges)
         if time.monotonic() - begun > (_SEARCH_S if is_begun else LOOK_S):
             break
@@ -231,7 +239,7 @@ def _look_once(
     begun = time.monotonic()
     for window in newest_windows(store, state, before):
         known = sum(len(each.tracked.windows) for each in versions.values())
-        _add_window(url, window, versions, {})
+        _add_window(url, window, state, versions, {})
         # Windows that read one version stand beside each other.
         if versions and known == sum(len(each.tracked.windows) for each in versions.values()):
             break
@@ -241,7 +249,11 @@ def _look_once(
 
 
 def _add_window(
-    url: str, window: Window, versions: dict[VersionKey, _Version], manifests: dict[int, WindowManifest]
+    url: str,
+    window: Window,
+    state: JournalState,
+    versions: dict[VersionKey, _Version],
+    manifests: dict[int, WindowManifest],
 ) -> None:
     # A manifest takes many times as long as a look at the plan, and few windows have read the file.
     if not has_read(window, url):
@@ -260,9 +272,23 @@ def _add_window(
         for each in rejects:
             ids = {block_id for block_id, block in each.blocks.items() if block.url == part.url}
             for row in each.records.table.select(["block_id", "offset", "length", "reason"]).to_pylist() if ids else ():
-                if row.pop("block_id") in ids and part.start <= row["offset"] < part.end:
+                if row.pop("block_id") not in ids or not part.start <= row["offset"] < part.end:
+                    continue
+                if each.is_taken_over(state.retried):
+                    version.retried.append((_bytes_of(row), manifest.window_id))
+                else:
                     version.rejects.append({**row, "window": manifest.window_id})
                     version.rejected += 1
+
+
+def _bytes_of(row: dict[str, Any]) -> range:
+    """The bytes of a refused record, of which some have none."""
+    return range(row["offset"], row["offset"] + max(row["length"], 1))
+
+
+def _last_read(version: _Version, manifests: dict[int, WindowManifest]) -> int:
+    """The last window that has read a version for the first time; 0 where only refused records of it were read."""
+    return max((each for each in version.tracked.windows if not manifests[each].retries), default=0)
 
 
 def _detailed(version: _Version) -> dict[str, Any]:
@@ -297,22 +323,32 @@ def _found(
     else:
         offset = query.number("offset")
         what = f"Byte {offset:,}"
-    window_id = _reader_of(versions, offset)
-    if window_id is None:
+    found = _reader_of(versions, manifests, offset)
+    if found is None:
         return {"offset": offset, "sentence": f"{what}. No window that was looked at has read it."}
+    read, window_id = found
+    refused = (_bytes_of(each) for each in read.rejects if each["window"] == window_id)
+    if manifests[window_id].retries and any(offset in each for each in refused):
+        told = f"Window {window_id} read it again, and it stays refused."
+        return {"offset": offset, "sentence": f"{what}. {told}", "window": window_id, "outputs": [], "tables": {}}
     return {"offset": offset, **_way_of(manifests[window_id], version.part.url, offset, what, store, state)}
 
 
-def _reader_of(versions: list[_Version], offset: int) -> int | None:
-    """The window that has read a byte of the newest version.
+def _reader_of(
+    versions: list[_Version], manifests: dict[int, WindowManifest], offset: int
+) -> tuple[_Version, int] | None:
+    """The window that has read a byte of the newest version, and the version that it read.
 
     Of a version that was appended to, the newer one is read from where the older one ended: what is before that is the
-    older one's. A version that was rewritten is read from its first byte, and hides the older ones.
+    older one's. A version that was rewritten is read from its first byte, and hides the older ones. A window that took
+    over refused records has read these alone.
     """
     for version in versions:
+        refused_by = {window_id for taken, window_id in version.retried if offset in taken}
         for place in version.ranges:
-            if place["start"] <= offset < place["end"]:
-                return int(place["window"])
+            retries = manifests[place["window"]].retries
+            if place["start"] <= offset < place["end"] and (not retries or refused_by.intersection(retries)):
+                return version, int(place["window"])
         if offset >= min((place["start"] for place in version.ranges), default=offset + 1):
             return None
     return None

@@ -113,8 +113,9 @@ def _chosen(
         window_id = window.plan.window_id
         if window_id < choice.window_id:
             return
-        is_open = window_id not in retried and window.intent is not None and window.intent.refused
-        masked = ((part, choice.records.mask(part)) for part in (rejects_of(window) if is_open else ()))
+        is_refusing = window.intent is not None and window.intent.refused
+        parts = (part for part in (rejects_of(window) if is_refusing else ()) if not part.is_taken_over(retried))
+        masked = ((part, choice.records.mask(part)) for part in parts)
         yield window_id, [replace(part, records=part.records.where(mask)) for part, mask in masked if mask.any()]
 
 

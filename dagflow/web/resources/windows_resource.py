@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from dagflow.api.column_typing import type_name
@@ -39,7 +39,7 @@ def windows(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
     shown = found[:limit]
     usual_ms = statistics.median(taken) if (taken := [_run_ms(each) for each in shown if each.intent]) else 0.0
     rows = [
-        {**row_of(window), "marks": _marks(window, earlier, state, usual_ms)}
+        {**row_of(_as_run_last(window, state)), "marks": _marks(window, earlier, state, usual_ms)}
         for window, earlier in itertools.zip_longest(shown, found[1 : limit + 1])
     ]
     return {"windows": rows, "next": shown[-1].plan.window_id if len(found) > limit else None}
@@ -48,7 +48,8 @@ def windows(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
 def window(checkpoint: Checkpoint, window_id: int) -> dict[str, Any]:
     """What one window read and wrote, as `dagflow status --window N --json` tells it; of long lists the beginning."""
     store, state = checkpoint.journal()
-    found = with_merging_window(manifest_of(find_window(store, state, window_id)), store, state)
+    last_run = _as_run_last(find_window(store, state, window_id), state)
+    found = with_merging_window(manifest_of(last_run), store, state)
     manifest = found.to_json()
     pair = list(itertools.islice(newest_windows(store, state, window_id + 1), 2))
     counts = {name: len(manifest[name]) for name in ("inputs", "outputs", "skipped")}
@@ -58,10 +59,17 @@ def window(checkpoint: Checkpoint, window_id: int) -> dict[str, Any]:
         **cut,
         "counts": counts,
         "window": window_id,
-        "state": state_of(pair[0]),
-        "phases_ms": pair[0].phase_ms(),
+        "state": state_of(last_run),
+        "phases_ms": last_run.phase_ms(),
         "marks": _marks(pair[0], pair[1] if len(pair) > 1 else None, state, 0.0),
     }
+
+
+def _as_run_last(window: Window, state: JournalState) -> Window:
+    """A window with the moments of its last run: one that ran again has not waited since its plan was made."""
+    if window.plan.window_id not in state.reprocessed:
+        return window
+    return replace(window, plan=replace(window.plan, emitted_ms=0, planned_ms=0))
 
 
 def row_of(window: Window) -> dict[str, Any]:
@@ -75,7 +83,7 @@ def row_of(window: Window) -> dict[str, Any]:
         "blocks": counters.total(names.BLOCKS) or counters.total(names.BLOCKS_EMITTED),
         "bytes": counters.total(names.BYTES) or counters.total(names.BYTES_EMITTED),
         "records": records_of(counters),
-        "rejected": counters.total(names.REJECTED),
+        "rejected": _rejected(counters)[0],
         "partitions": dict(window.plan.partitions),
         "busy_seconds": dict(window.intent.busy_s) if window.intent else {},
     }
@@ -99,7 +107,14 @@ def counters_of(window: Window) -> Counters:
 
 def records_of(counters: Counters) -> int:
     """Records that operators which read blocks emitted, the refused ones at a port of their own among them."""
-    return sum(sum(each.records.values()) for each in counters.operators.values() if names.BLOCKS in each.counts)
+    readers = (each for each in counters.operators.values() if {names.BLOCKS, names.RECORD_BYTES} & each.counts.keys())
+    return sum(sum(each.records.values()) for each in readers)
+
+
+def _rejected(counters: Counters) -> tuple[int, int]:
+    """How many records operators refused, and how many came back that a window before had refused."""
+    counts = [each.counts.get(names.REJECTED, 0) for each in counters.operators.values()]
+    return sum(max(count, 0) for count in counts), sum(max(-count, 0) for count in counts)
 
 
 def _run_ms(window: Window) -> int:
@@ -118,15 +133,17 @@ def _mark_texts(
     plan, taken_ms = window.plan, _run_ms(window)
     if plan.window_id in state.reprocessed or plan.window_id in state.reprocessing:
         yield "reprocessed", "ran again, and its files were replaced"
+    rejected, came_back = _rejected(counters_of(window))
     if plan.retries:
-        yield "reprocessed", f"reads again what was refused in windows {', '.join(map(str, plan.retries))}"
+        told = "1 record came back" if came_back == 1 else f"{came_back:,} records came back"
+        yield "reprocessed", f"reads again what was refused in windows {', '.join(map(str, plan.retries))}: {told}"
     if plan.window_id in state.repaired:
         yield "reprocessed", "its commit was taken back, and it is planned again"
     for decision in plan.decisions:
         yield "scaling", f"{decision.stage}: {decision.before} to {decision.after}, {decision.reason}"
-    for driver in state.drivers[1:]:
-        if driver.window_id == plan.window_id:
-            yield "driver", f"the first window of another driver: {driver.holder}"
+    # Of the drivers that were to begin with it the newest one has made it.
+    if plan.window_id > 1 and (own := [each for each in state.drivers if each.window_id == plan.window_id]):
+        yield "driver", f"the first window of another driver: {own[-1].holder}"
     if earlier is not None and plan.config_hash and plan.config_hash != earlier.plan.config_hash:
         yield "app", "the first window of a changed app"
     if usual_ms and taken_ms > STRAGGLER * usual_ms and taken_ms >= STRAGGLER_MS:
@@ -138,7 +155,7 @@ def _mark_texts(
             yield "schema", f"{each.operator}: {change_text(each.change)}"
     if window.intent is not None and window.intent.skipped:
         yield "reject", f"left out {len(window.intent.skipped)} ranges of files"
-    if rejected := counters_of(window).total(names.REJECTED):
+    if rejected:
         yield "reject", f"{rejected:,} records were refused"
 
 

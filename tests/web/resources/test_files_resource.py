@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.execution.messages import WindowJob
 from dagflow.journal.windows import Window
 from dagflow.plan.groups import merger_name
 from dagflow.plan.load import load_app
 from dagflow.report.manifest import WindowManifest, manifest_of
+from dagflow.report.open_rejects import RejectChoice
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.faults import InjectedCrash
 from dagflow.web.app_files import AppFile
@@ -83,6 +85,38 @@ def test_a_line_waits_as_long_as_its_merge_is_planned(tmp_path: Path, monkeypatc
         run(load_app("app.yaml"), runtime=lambda program: InlineRuntime(program, before=die))
     sentence = ask("files/one", url=str(tmp_path / "in" / "a.csv"), line="2")["found"]["sentence"]
     assert "its records wait to be merged" in sentence
+
+
+def replay_rejects() -> None:
+    """Read refused records again with the app in the working directory."""
+    run(load_app("app.yaml"), RunOptions(rejects=RejectChoice()), runtime=InlineRuntime)
+
+
+def test_a_line_that_came_back_is_followed_to_the_window_that_took_it(folder: Path) -> None:
+    """That window answers for the records that it took over alone, and those that came back are refused no more."""
+    with (folder / "in" / "a.csv").open("ab") as file:
+        file.write(b"hen,many\njay,9\nkea,7777\n")
+    finish()
+    url = str(folder / "in" / "a.csv")
+    lines = [str(line) for line in range(2, 12)]
+    before = {line: ask("files/one", url=url, line=line)["found"]["window"] for line in lines}
+    assert sum(row["rejected"] for row in ask("files")["files"]) == 2
+    text = Path("app.yaml").read_text()
+    Path("app.yaml").write_text(text.replace("n: int64", "n: int32"))
+    replay_rejects()
+    refused = ask("files/one", url=url, line="7")["found"]
+    assert refused["sentence"].endswith(f"Window {refused['window']} read it again, and it stays refused.")
+    assert (refused["outputs"], refused["window"] > max(before.values())) == ([], True)
+    Path("app.yaml").write_text(text.replace("n: int64", "n: string").replace("n <> 1", "n <> 'x'"))
+    replay_rejects()
+    newest = ask("windows")["windows"][0]["window"]
+    after = {line: ask("files/one", url=url, line=line)["found"] for line in lines}
+    assert {line: each["window"] for line, each in after.items()} == {**before, "7": newest, "9": newest}
+    (output,) = after["7"]["outputs"]
+    assert b"fox" in Path(output).read_bytes()
+    assert [row["rejected"] for row in ask("files")["files"]] == [0] * len(ask("files")["files"])
+    versions = ask("files/one", url=url)["versions"]
+    assert [(each["size_bytes"], each["rejects"]) for each in versions] == [(76, []), (52, [])]
 
 
 def test_why_says_how_far_it_has_looked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,7 +68,7 @@ function Manifest({ route, window }) {
       <${Facts}
         of=${[
           ["State", html`<${State} value=${window.state} />`],
-          ["Emitted", html`<${Time} at=${window.times.emitted_ms} />`],
+          ["Emitted", window.times.emitted_ms ? html`<${Time} at=${window.times.emitted_ms} />` : ""],
           ["Published", html`<${Time} at=${window.times.published_ms} />`],
           ["Took", start && duration((end - start) / 1000)],
           ["Held back", window.held_records ? html`${plural(window.held_records, "row")}, ${window.merged_in ? html`published by <a href=${changed(route, { window: window.merged_in })}>window ${window.merged_in}</a>` : "not published yet"}` : ""],
