@@ -315,8 +315,10 @@ class Publication:
         asked = [self._publishers[operator].decide(own) for operator, own in _by_operator(files).items()]
         return {name: decision for each in asked for name, decision in each.items() if decision is not None}
 
-    def with_taken(self, window_id: int, files: Sequence[PendingFile]) -> list[PendingFile]:
-        """The files of a window to be decided: of a repaired one, those that a target has for the operator's new ones.
+    def taken(self, window_id: int) -> dict[str, list[PendingFile]]:
+        """Of a repaired window the files that targets have by an earlier decision, by operator.
+
+        They are decided again in place of what the operator has made since.
 
         Raises:
             DagflowError: A target cannot be reached, or has the window of another checkpoint.
@@ -326,8 +328,7 @@ class Publication:
         taken = {name: own for name, own in found.items() if own is not None}
         for name in taken:
             logger.info("target has the repaired window operator=%s window=%d", name, window_id)
-        kept = [file for file in files if file.target not in taken]
-        return [*kept, *(file for own in taken.values() for file in own)]
+        return taken
 
     def check(self, files: Iterable[PendingFile]) -> None:
         """Refuse a window, before its intent is written, that could not be published.

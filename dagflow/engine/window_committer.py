@@ -23,7 +23,7 @@ from dagflow.engine.recovered_ranges import recovered
 from dagflow.engine.segments import SegmentStore
 from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.window_codec import WindowCodec, require_names_apart
-from dagflow.engine.window_intent import busy_s, intent_of, ran_ms
+from dagflow.engine.window_intent import busy_s, intent_of, is_held, ran_ms
 from dagflow.errors import START_OVER, DagflowError, RecordError
 from dagflow.execution.failures import located
 from dagflow.execution.messages import TaskResult
@@ -121,9 +121,9 @@ class WindowCommitter:
         """
         window_id = planned.window_id
         control, event_states = self._control_result(planned, results)
-        did = intent_of(window_id, self._plan, results)
-        made = [*did.files, *control.files]
-        files = self._publication.with_taken(window_id, made)
+        taken = self._publication.taken(window_id)
+        did = intent_of(window_id, self._plan, results, taken)
+        files = [*did.files, *(file for file in control.files if file.target not in taken)]
         require_names_apart(files)
         self._publication.check([*files, *did.held])
         log_left_out(window_id, did.skipped)
@@ -148,7 +148,8 @@ class WindowCommitter:
             committed_ms=now_ms(),
         )
         self._journal.append(intent)
-        discard_all(self._storage, _without(made, files))
+        made = [*control.files, *(file for result in results for file in result.files if not is_held(file))]
+        discard_all(self._storage, [file for file in made if file.target in taken])
         self._publish(window_id, files)
         self._control.committed(self._journal.state.published_through(window_id))
         self._segments.committed(window_id)
@@ -229,11 +230,6 @@ class WindowCommitter:
             # As long as that is not durable, the window may be repaired, which needs them.
             self._journal.flush()
             discard_all(self._storage, taken)
-
-
-def _without(files: Sequence[PendingFile], others: Sequence[PendingFile]) -> list[PendingFile]:
-    names = {file.pending_url for file in others}
-    return [file for file in files if file.pending_url not in names]
 
 
 def raise_first_error(planned: WindowPlan, results: Sequence[TaskResult]) -> None:

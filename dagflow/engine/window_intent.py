@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from dagflow.api.sources import encode_sources
 from dagflow.execution.messages import TaskResult
@@ -13,8 +14,20 @@ from dagflow.plan.physical import PhysicalPlan
 from dagflow.storage.pending import PendingFile
 
 
-def intent_of(window_id: int, plan: PhysicalPlan, results: Sequence[TaskResult]) -> WindowIntent:
-    """What the tasks of a window did: their files, where these come from, what they counted and left out."""
+def intent_of(
+    window_id: int,
+    plan: PhysicalPlan,
+    results: Sequence[TaskResult],
+    taken: Mapping[str, Sequence[PendingFile]] = MappingProxyType({}),
+) -> WindowIntent:
+    """What the tasks of a window did: their files, where these come from, what they counted and left out.
+
+    Args:
+        window_id: The window.
+        plan: Says which stages there are.
+        results: What its tasks did.
+        taken: Files that stand for those that an operator has made, but for what waits for a later window.
+    """
     heads = {stage.index: stage.head for stage in plan.stages}
     counters = Counters()
     for result in results:
@@ -22,11 +35,17 @@ def intent_of(window_id: int, plan: PhysicalPlan, results: Sequence[TaskResult])
     files: list[PendingFile] = []
     produced: list[ProducedFiles] = []
     for result in results:
-        own = [(file, each) for file, each in zip(result.files, result.sources, strict=True) if not _is_held(file)]
+        made = zip(result.files, result.sources, strict=True)
+        own = [(file, each) for file, each in made if not is_held(file) and file.target not in taken]
         if own:
             sources = encode_sources([each for _, each in own])
             produced.append(ProducedFiles(heads[result.stage], result.partition, len(own), sources))
             files += [file for file, _ in own]
+    for operator, others in taken.items():
+        # Which partition wrote each of them, and from what, is not known any more.
+        head = next((stage.head for stage in plan.stages if operator in stage.operators), "")
+        produced.append(ProducedFiles(head, 0, len(others)))
+        files += others
     return WindowIntent(
         window_id=window_id,
         files=files,
@@ -34,7 +53,7 @@ def intent_of(window_id: int, plan: PhysicalPlan, results: Sequence[TaskResult])
         skipped=[skipped for result in results for skipped in result.skipped],
         produced=produced,
         refused=[RefusedPart(name, records) for r in results for name, records in r.refused.items()],
-        held=[file for result in results for file in result.files if _is_held(file)],
+        held=[file for result in results for file in result.files if is_held(file)],
         task_ms=_task_ms(heads, results),
     )
 
@@ -49,7 +68,7 @@ def _task_ms(heads: Mapping[int, str], results: Sequence[TaskResult]) -> dict[st
     return task_ms
 
 
-def _is_held(file: PendingFile) -> bool:
+def is_held(file: PendingFile) -> bool:
     """Whether a file waits for a later window, and is not published with its own."""
     return file.facts is not None and file.facts.held is not None
 

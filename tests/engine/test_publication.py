@@ -262,8 +262,8 @@ def test_a_window_that_one_of_two_tables_has_is_repaired(
         assert TABLES[kind][1](tmp_path / name / "db") == words([*TEXTS, b"h"])
     window = read_window(StorageContext.default().objects(str(tmp_path / "journal")), 2)
     assert window.intent is not None
-    told = {file.final_url for file in window.intent.files}
-    assert names["first"] < told and not names["second"] & told
+    found = {file.final_url for file in window.intent.files}
+    assert names["first"] < found and not names["second"] & found
     assert not list(tmp_path.rglob(".dagflow-pending/*"))
     assert work(two_tables(tmp_path, kind, [*TEXTS, b"h"])) == 0
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.engine.run import RunOptions, run
+from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import CredentialsError
 from dagflow.plan.load import load_app
 from dagflow.report.open_rejects import RejectChoice

@@ -329,8 +329,8 @@ def _found(
     read, window_id = found
     refused = (_bytes_of(each) for each in read.rejects if each["window"] == window_id)
     if manifests[window_id].retries and any(offset in each for each in refused):
-        told = f"Window {window_id} read it again, and it stays refused."
-        return {"offset": offset, "sentence": f"{what}. {told}", "window": window_id, "outputs": [], "tables": {}}
+        outcome = f"Window {window_id} read it again, and it stays refused."
+        return {"offset": offset, "sentence": f"{what}. {outcome}", "window": window_id, "outputs": [], "tables": {}}
     return {"offset": offset, **_way_of(manifests[window_id], version.part.url, offset, what, store, state)}
 
 
