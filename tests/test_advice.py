@@ -136,6 +136,8 @@ FOLLOWED = {
     "test_a_file_that_cannot_be_read_in_parts_is_read_as_a_copy",
     "name it without the cache": "storage/backends/fsspec/test_client.py::"
     "test_a_cache_of_files_is_left_out_of_a_location",
+    "run again when the store gives all hosts the same version": "runs/test_web_files.py::"
+    "test_a_file_is_read_when_its_server_gives_one_version_of_it",
     "serve it by a server that answers byte ranges": "runs/test_web_files.py::"
     "test_a_file_that_cannot_be_read_in_parts_is_read_as_a_copy",
     "take the slash off its end": "operators/splitter/scan/test_scan_roots.py::"

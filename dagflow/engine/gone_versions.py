@@ -95,14 +95,24 @@ def require_gone(gone: Sequence[Skipped], storage: StorageContext) -> None:
     # The driver opens no file: it cannot tell of bytes that a task has seen.
     for each in [each for each in gone if not each.has_other_bytes][:CHECKED_RANGES]:
         expected = FileStat(each.url, each.size_bytes, each.mtime_ns, each.etag, file_id=each.file_id)
+        backend = storage.backend(each.url)
         # A store that cannot say whether it has the version has not said that it is gone.
-        if storage.backend(each.url).files.has_version(expected):
+        if not backend.files.has_version(expected):
+            continue
+        what = f"a task could not find this version ({each.reason}), and the driver sees it"
+        if backend.is_local:
             raise StorageError(
-                f"a task could not find this version ({each.reason}), and the driver sees it",
+                what,
                 url=redacted(each.url),
                 hint="every host must see the input under the same path and, on a shared file system, with the same "
                 "inode numbers; see docs/cluster.md",
             )
+        raise StorageError(
+            what,
+            url=redacted(each.url),
+            hint="run again when the store gives all hosts the same version: a cache, a mirror or a proxy may hold "
+            "another one",
+        )
 
 
 def gone_before_replay(skipped: Iterable[Skipped], storage: StorageContext) -> dict[VersionKey, Skipped]:

@@ -52,3 +52,23 @@ def test_a_file_that_cannot_be_read_in_parts_is_read_as_a_copy(tmp_path: Path, w
             server.has_ranges = True
             assert again(f"{server.url}/a").left_out.ranges == 0
     assert published(tmp_path) == data.splitlines()
+
+
+def test_a_file_is_read_when_its_server_gives_one_version_of_it(tmp_path: Path) -> None:
+    """The driver sees the planned version, and tasks another one: nothing is left out, and then each record comes."""
+    pytest.importorskip("aiohttp", reason="fsspec reads HTTP by it")
+    data = b"".join(b"line %07d\n" % number for number in range(20_000))
+    with serving(WebServer()) as server:
+        server.files["/a"] = data
+        (tmp_path / "app.yaml").write_text(APP.format(folder=tmp_path, file=f"{server.url}/a", on_error="fail"))
+
+        def answer_by(method: str, path: str) -> None:
+            server.headers = {"ETag": f'"{method}"'}
+
+        server.act = answer_by
+        with pytest.raises(StorageError, match=r"could not find this version .*and the driver sees it") as raised:
+            run(load_app(str(tmp_path / "app.yaml")), RunOptions(), runtime=InlineRuntime)
+        assert "inode" not in raised.value.hint
+        server.act, server.headers = lambda method, path: None, {"ETag": '"HEAD"'}
+        assert run(load_app(str(tmp_path / "app.yaml")), RunOptions(), runtime=InlineRuntime).left_out.ranges == 0
+    assert published(tmp_path) == data.splitlines()
