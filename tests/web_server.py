@@ -16,6 +16,9 @@ class WebServer(ThreadingHTTPServer):
         statuses: What it answers instead, by method and path.
         moved: Where it sends those who ask for a path.
         has_ranges: Whether it answers with a range where one is asked for.
+        range_of: Gives the range that it sends for a range that it is asked for; both are half-open.
+        breaks_after: How many bytes of an answer to send before it ends the connection, without saying how long the
+            answer is; None to send all of it.
         is_chunked: Whether it does not say how long its answers are.
         act: Is called with the method and path of each request, before it is answered.
         requests: The method, path, range and accepted encodings of each request.
@@ -30,6 +33,8 @@ class WebServer(ThreadingHTTPServer):
         self.statuses: dict[tuple[str, str], int] = {}
         self.moved: dict[str, str] = {}
         self.has_ranges = True
+        self.range_of: Callable[[int, int], tuple[int, int]] = lambda start, end: (start, end)
+        self.breaks_after: int | None = None
         self.is_chunked = False
         self.act: Callable[[str, str], object] = lambda method, path: None
         self.requests: list[tuple[str, str, str, str]] = []
@@ -55,13 +60,16 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path in server.moved:
             status, data, headers = 301, b"", {"Location": server.moved[self.path]}
         if status == 200 and server.has_ranges and (match := re.fullmatch(r"bytes=(\d+)-(\d+)", asked)):
-            start, end = int(match[1]), int(match[2]) + 1
+            start, end = server.range_of(int(match[1]), int(match[2]) + 1)
             headers["Content-Range"] = f"bytes {start}-{min(end, len(data)) - 1}/{len(data)}"
             status, data = (206, data[start:end]) if start < len(data) else (416, b"")
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
-        if server.is_chunked and status == 200:
+        if server.breaks_after is not None and self.command == "GET":
+            self.send_header("Connection", "close")
+            data = data[: server.breaks_after]
+        elif server.is_chunked and status == 200:
             self.send_header("Transfer-Encoding", "chunked")
             data = b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -10,7 +11,7 @@ from urllib.parse import urlsplit
 from fsspec.asyn import sync
 from typing_extensions import override
 
-from dagflow.errors import StorageError
+from dagflow.errors import StorageError, TransientStorageError
 from dagflow.storage.backends.fsspec import FsspecBackend
 from dagflow.storage.backends.fsspec.client import FsspecClient
 from dagflow.storage.backends.fsspec.files import FsspecFile, FsspecFiles, stat_of
@@ -19,6 +20,11 @@ from dagflow.storage.files import RangedFile
 from dagflow.storage.location import redacted
 
 _MARKS = ("ETag", "Last-Modified")
+_RANGE = re.compile(r"bytes\s+(\d+)-(\d+)/(\d+|\*)")
+_SERVE_RANGES = (
+    "serve it by a server that answers byte ranges as they are, or leave it out with on_error: skip on the reader, and "
+    "read a copy of it"
+)
 _NAME_FILES = "a web server cannot be asked for the files of a directory: name each file by its own URL"
 
 
@@ -40,11 +46,16 @@ class HttpFile(FsspecFile):
 
     @override
     def request(self, start: int, end: int) -> bytes:
+        parts: list[bytes] = []
         with self._client.translated(self.found.url, f"read at {start}"):
-            data: bytes = sync(self._filesystem.loop, self._get, start, end)
-            return data
+            while start < end:
+                # A server may send less than it was asked for, and say so.
+                parts.append(sync(self._filesystem.loop, self._get, start, end))
+                start += len(parts[-1])
+        return b"".join(parts)
 
     async def _get(self, start: int, end: int) -> bytes:
+        """The bytes [start, end), or the first ones of them, at least one."""
         # By fsspec's session, and not by its cat_file(), which takes whatever comes and as much as comes.
         filesystem, options = self._filesystem, dict(self._filesystem.kwargs)
         headers = {**options.pop("headers", {}), "Range": f"bytes={start}-{end - 1}"}
@@ -52,21 +63,45 @@ class HttpFile(FsspecFile):
         async with session.get(filesystem.encode_url(self._path), headers=headers, **options) as answer:
             answer.raise_for_status()
             is_range = answer.status == 206
-            size = answer.headers.get("Content-Range", "").rpartition("/")[2] if is_range else answer.content_length
+            sent = _RANGE.fullmatch(answer.headers.get("Content-Range", "").strip()) if is_range else None
+            size = sent and sent[3] if is_range else answer.content_length
             marks = {name: answer.headers[name] for name in _MARKS if name in answer.headers}
-            info = {**marks, "type": "file", "size": self.size_bytes if size in ("", "*", None) else size}
+            info = {**marks, "type": "file", "size": self.size_bytes if size in ("*", None) else size}
             is_encoded = answer.headers.get("Content-Encoding", "identity") != "identity"
             if is_encoded or not (is_range or end - start == self.size_bytes):
                 what = "compressed, though" if is_encoded else "whole, and"
-                raise StorageError(
-                    f"the server sends the file {what} it was asked for {end - start} of its {self.size_bytes} bytes",
-                    url=redacted(self.found.url),
-                    hint="serve it by a server that answers byte ranges as they are, or leave it out with on_error: "
-                    "skip on the reader, and read a copy of it",
+                raise self._refused(
+                    f"the server sends the file {what} it was asked for {end - start} of its {self.size_bytes} bytes"
                 )
             require_same_version(self.found, _stat(self.found.url, info))
+            if is_range:
+                end = self._sent_end(sent, start, end)
             data: bytes = await answer.read()
-            return data
+        if len(data) > end - start:
+            raise self._refused(f"the server sent {len(data)} bytes for the {end - start} from {start} on")
+        # An answer without a length ends with its connection; one in chunks would have been found to be cut.
+        if len(data) < end - start and (is_range or "Transfer-Encoding" not in answer.headers):
+            raise TransientStorageError(
+                f"the server's answer ended after {len(data)} of the {end - start} bytes from {start} on",
+                url=redacted(self.found.url),
+            )
+        return data
+
+    def _sent_end(self, sent: re.Match[str] | None, start: int, end: int) -> int:
+        """The end of the range that an answer says it has.
+
+        Raises:
+            StorageError: It does not begin where it was asked to, or goes beyond the end.
+        """
+        if sent is None:
+            raise self._refused(f"the server does not say which bytes it sent for {start}-{end - 1}")
+        first, last = int(sent[1]), int(sent[2])
+        if first != start or not first <= last < end:
+            raise self._refused(f"the server sent bytes {first}-{last} for {start}-{end - 1}")
+        return last + 1
+
+    def _refused(self, what: str) -> StorageError:
+        return StorageError(what, url=redacted(self.found.url), hint=_SERVE_RANGES)
 
 
 class HttpFiles(FsspecFiles):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.errors import SourceChangedError, StorageError
+from dagflow.errors import SourceChangedError, StorageError, TransientStorageError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.files import ReadableFile
 from tests.serving import serving
@@ -64,6 +64,59 @@ def test_a_server_that_compresses_all_it_sends_is_not_read(server: WebServer) ->
         server.files["/a"], server.headers = gzip.compress(DATA), {"Content-Encoding": "gzip"}
         with pytest.raises(StorageError, match="sends the file compressed, though it was asked for 10"):
             file.read_into(0, memoryview(bytearray(10)))
+
+
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [((1, 4), "bytes 1-3 for 2-4"), ((3, 5), "bytes 3-4 for 2-4"), ((2, 6), "bytes 2-5 for 2-4")],
+)
+def test_another_range_than_was_asked_for_is_not_believed(server: WebServer, sent: tuple[int, int], told: str) -> None:
+    """Its bytes would be taken for those of the range."""
+    with opened(f"{server.url}/a") as file:
+        server.range_of = lambda start, end: sent
+        with pytest.raises(StorageError, match=told) as raised:
+            file.read_into(2, memoryview(bytearray(3)))
+        assert not isinstance(raised.value, SourceChangedError | TransientStorageError)
+
+
+def test_a_range_that_does_not_say_where_it_is_is_not_believed(server: WebServer) -> None:
+    """A part without its place may be any part."""
+    server.statuses["GET", "/a"] = 206
+    with pytest.raises(StorageError, match="does not say which bytes it sent for 2-4"):
+        read(f"{server.url}/a", 2, 3)
+
+
+def test_a_part_of_a_range_is_followed_by_the_rest(server: WebServer) -> None:
+    """A server may send less than it was asked for, and say so."""
+    server.range_of = lambda start, end: (start, min(end, start + 4))
+    assert read(f"{server.url}/a") == DATA
+    assert [asked for method, _, asked, _ in server.requests if method == "GET"] == [
+        "bytes=0-9",
+        "bytes=4-9",
+        "bytes=8-9",
+    ]
+
+
+@pytest.mark.parametrize("has_ranges", [True, False])
+def test_an_answer_that_breaks_off_is_no_other_version(server: WebServer, has_ranges: bool) -> None:
+    """Without a length an answer ends where its connection does, and may be whole when it is asked for again."""
+    server.has_ranges, server.breaks_after = has_ranges, 4
+    with pytest.raises(TransientStorageError, match="ended after 4 of the 10 bytes"):
+        read(f"{server.url}/a")
+    server.breaks_after = None
+    assert read(f"{server.url}/a") == DATA
+
+
+def test_the_weak_and_the_strong_form_of_a_tag_are_one_version(server: WebServer) -> None:
+    """A server that compresses some of its answers gives both."""
+    server.headers = {"ETag": 'W/"1"'}
+    with opened(f"{server.url}/a") as file:
+        for tag in ('"1"', 'W/"1"'):
+            server.headers = {"ETag": tag}
+            assert file.read_into(0, memoryview(bytearray(3))) == 3
+        server.headers = {"ETag": '"2"'}
+        with pytest.raises(SourceChangedError, match="its etag was 1, now it is 2"):
+            file.read_into(0, memoryview(bytearray(3)))
 
 
 @pytest.mark.parametrize("kind", ["chunked", "compressed"])
