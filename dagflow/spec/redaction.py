@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote, quote_plus
 
-from dagflow.secret_names import SHORTEST_SECRET, is_secret_name
+from dagflow.secret_names import HIDDEN, SHORTEST_SECRET, is_secret_name
 
 _SEPARATORS = re.compile(r"[/?&=#.:]")
 _SHORTEST_TOKEN = 16
@@ -19,12 +19,23 @@ _TELLTALE = 4
 _QUOTE = 6
 """A text that holds this many characters of a credential in a row quotes it; fewer are in common words."""
 
+_BEFORE = (
+    r"(?:(?<!{0})|(?<=\\[abfnrtv])|(?<=%[0-9A-Fa-f]{{2}})"
+    r"|(?<=\\x[0-9a-f]{{2}})|(?<=\\u[0-9a-f]{{4}})|(?<=\\U[0-9a-f]{{8}}))"
+)
+"""No other character of the word is in front, or one that ends an escaped character."""
+_LETTER, _DIGIT = r"[^\W\d_]", r"\d"
+
+_Written = list[tuple[str, str, re.Pattern[str] | None]]
+"""What may stand for a value, its reference, and for a plain word the pattern of where it is one."""
+
 
 class Redactor:
     """Makes what a command prints or keeps fit to be seen.
 
     Args:
-        secrets: Values, each with the reference that is shown instead. Values of less than four characters stay.
+        secrets: Values, each with the reference that is shown instead. Values of less than four characters stay, and
+            within longer words those that are a word themselves and are not named a credential.
     """
 
     def __init__(self, secrets: Mapping[str, str]) -> None:
@@ -78,28 +89,52 @@ def redact(text: str, secrets: Iterable[tuple[str, str]]) -> str:
     given = sorted(secrets, key=lambda secret: -len(secret[0]))
     text = _replaced(text, _written(given))
     for value, reference in given:
-        if any(part in text for part in _telltales(value, _TELLTALE) if part not in reference):
+        character = _character_of_word(value, reference)
+        for part in _telltales(value, _TELLTALE):
+            if part in reference or part not in text:
+                continue
+            if character and not _as_word(part, character).search(text):
+                continue
             return f"the value is refused; the reason is withheld because it quotes {reference}"
     return text
 
 
-def _replaced(text: str, references: Iterable[tuple[str, str]]) -> str:
-    for written, reference in references:
-        text = text.replace(written, reference)
+def _character_of_word(value: str, reference: str) -> str:
+    """The pattern of the characters of a value that is one plain word or number, as many texts hold it; "" otherwise.
+
+    What is named a credential is none, and neither is what is as long as one.
+    """
+    if reference == HIDDEN or is_secret_name(reference) or len(value) >= _SHORTEST_TOKEN:
+        return ""
+    if value.isdecimal():
+        return _DIGIT
+    return _LETTER if value.isalpha() and value in (value.lower(), value.upper(), value.capitalize()) else ""
+
+
+def _as_word(written: str, character: str) -> re.Pattern[str]:
+    """Finds a text where it is no part of a longer word."""
+    return re.compile(_BEFORE.format(character) + re.escape(written) + f"(?!{character})")
+
+
+def _replaced(text: str, references: _Written) -> str:
+    for written, reference, word in references:
+        if written in text:
+            text = text.replace(written, reference) if word is None else word.sub(reference, text)
     return text
 
 
-def _written(secrets: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+def _written(secrets: Iterable[tuple[str, str]]) -> _Written:
     """All that may stand for a value in a text, each with its reference, the longest first."""
-    found: dict[str, str] = {}
+    found: dict[str, tuple[str, re.Pattern[str] | None]] = {}
     for value, reference in secrets:
+        character = _character_of_word(value, reference)
         lines = [line for line in value.splitlines() if len(line) >= _SHORTEST_LINE]
         for text in (value, *lines):
             once = {text, *_escaped(text)}
             # An exception whose message shows an object is shown by repr() in turn.
             for written in {each for first in once for each in (first, *_escaped(first))}:
-                found.setdefault(written, reference)
-    return sorted(found.items(), key=lambda item: -len(item[0]))
+                found.setdefault(written, (reference, _as_word(written, character) if character else None))
+    return sorted(((each, *shown) for each, shown in found.items()), key=lambda item: -len(item[0]))
 
 
 def _escaped(text: str) -> Iterator[str]:

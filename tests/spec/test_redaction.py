@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -67,6 +67,52 @@ def test_values_from_the_environment_are_shown_as_their_references() -> None:
     """The longest value first, because one may hold another; digits are left alone."""
     redact = Redactor({"hush": "${A}", "hush-hush": "${B}", "8": "${N}"})
     assert redact("hush-hush failed 8 times: hush") == "${B} failed 8 times: ${A}"
+
+
+@pytest.mark.parametrize("redacted", [lambda text, given: Redactor(given)(text), lambda t, g: redact(t, g.items())])
+def test_a_word_is_replaced_where_it_is_no_part_of_another(
+    redacted: Callable[[str, Mapping[str, str]], str],
+) -> None:
+    """A mode, a directory and a year have the letters and digits of many words and numbers."""
+    given = {"part": "${T}", "2026": "${YEAR}"}
+    text = "operator 'reader' partition 1 of 120260 bytes: /in/part/2026/part_1.log, party; Part"
+    shown = "operator 'reader' partition 1 of 120260 bytes: /in/${T}/${YEAR}/${T}_1.log, party; Part"
+    assert redacted(text, given) == shown
+
+
+@pytest.mark.parametrize("reference", ["${DB_PASSWORD}", "***"])
+def test_a_credential_is_replaced_also_within_words(reference: str) -> None:
+    """Whatever its letters are: a program may have put others beside it."""
+    assert Redactor({"party": reference})("at thirdparty") == f"at third{reference}"
+    assert redact("at thirdparty", [("party", reference)]) == f"at third{reference}"
+
+
+@pytest.mark.parametrize("value", ["hunter2", "hUnter", "hunterhunterhunter", "hunt-er"])
+def test_what_is_no_plain_word_is_replaced_within_words(value: str) -> None:
+    """A credential whose variable does not say that it is one mixes characters, or is long."""
+    assert Redactor({value: "${X}"})(f"x{value}x") == redact(f"x{value}x", [(value, "${X}")]) == "x${X}x"
+
+
+def test_a_word_is_replaced_behind_an_escaped_character() -> None:
+    """The letters that end it belong to no word."""
+    texts = [
+        r"a\nsesame",
+        "in%2Fsesame",
+        "in%2fsesame",
+        r"\xe9sesame",
+        r"\u20acsesame",
+        r"\U0001f600sesame",
+        "é sesame",
+        "&amp;sesame",
+    ]
+    redact = Redactor({"sesame": "${X}"})
+    assert [redact(text) for text in texts] == [text.replace("sesame", "${X}") for text in texts]
+
+
+def test_a_part_of_a_word_is_a_quote_where_it_stands_alone() -> None:
+    """A reason may be cut off anywhere."""
+    assert "withheld" in redact("not 'sesa...'", [("sesame", "${X}")])
+    assert redact("a sesamoid bone", [("sesame", "${X}")]) == "a sesamoid bone"
 
 
 def test_a_part_is_replaced_only_of_what_is_named_a_credential() -> None:
