@@ -360,6 +360,10 @@ class KeyedOperator(Operator, Rescalable):
     value_type: ClassVar[type | None] = None
     """The type of the state's values: a frozen dataclass, int, dict[int, str], …; None: they are pickled."""
 
+    key_properties: ClassVar[Sequence[str]] = ("key",)
+    """Names of the properties that decide what the keys are, as far as the operator has them: a run in which one of
+    them has another value than when the state was left is refused."""
+
     _state: KeyedState[Any]
     _place: tuple[int, int]
 

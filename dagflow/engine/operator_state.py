@@ -17,9 +17,12 @@ from dagflow.errors import START_OVER, DagflowError, JournalError, PlanError, Pr
 from dagflow.execution.failures import BrokenContractError, located
 from dagflow.execution.messages import TaskResult
 from dagflow.execution.state_codec import StateCodec
+from dagflow.journal.app_facts import AppFacts, OperatorFacts
 from dagflow.journal.saved_state import SavedSegment, SavedState
 from dagflow.journal.windows import WindowPlan
+from dagflow.plan.description import property_fact
 from dagflow.plan.physical import PhysicalPlan, Stage
+from dagflow.report.app_changes import operator_changes
 from dagflow.storage.location import join
 
 PartitionStates = dict[str, list[SavedState | None]]
@@ -75,6 +78,64 @@ def _require_keys_together(name: str, stage: Stage) -> None:
     )
 
 
+def with_new_names(
+    kept: Mapping[str, list[SavedState | None]], before: AppFacts | None, now: AppFacts, composites: Collection[str]
+) -> dict[str, list[SavedState | None]]:
+    """The states by the names that parts of composite operators have now.
+
+    A part that another version of dagflow has named otherwise has the class of the old one, and divides its records
+    by the same key.
+
+    Args:
+        kept: What the newest committed window left.
+        before: The app of the run before; None where unknown.
+        now: The app.
+        composites: The names of its composite operators.
+    """
+    known = {} if before is None else before.operators
+    found = dict(kept)
+    for name in kept.keys() & known.keys() - now.operators.keys():
+        was, owner = known[name], name.rpartition("/")[0]
+        renamed = [
+            other
+            for other, part in now.operators.items()
+            if other.rpartition("/")[0] == owner
+            and (part.kind, part.partition) == (was.kind, was.partition)
+            and other not in known
+        ]
+        if owner in composites and was.partition.startswith("by ") and len(renamed) == 1:
+            found[renamed[0]] = found.pop(name)
+    return found
+
+
+def _keyed_by(name: str, operator: Operator, facts: AppFacts) -> dict[str, Any] | None:
+    """The properties that decide the keys of an operator's state; None where it keeps none by key."""
+    if not isinstance(operator, KeyedOperator):
+        return None
+    given = facts.operators[name].properties if name in facts.operators else {}
+    return {
+        each: given[each] if each in given else property_fact(each, getattr(operator, each), {})
+        for each in operator.key_properties
+        if hasattr(operator, each)
+    }
+
+
+def _require_same_keys(name: str, states: Sequence[SavedState | None], now: Mapping[str, Any] | None) -> None:
+    """Refuse state whose keys are others than those of the operator.
+
+    Raises:
+        JournalError: They are.
+    """
+    was = next((s.keyed_by for s in states if s is not None and not s.is_empty and s.keyed_by), None)
+    changes = list(operator_changes(name, OperatorFacts("", was), OperatorFacts("", dict(now)))) if was and now else []
+    if changes:
+        raise JournalError(
+            f"operator '{name}' has left state by key, and now has other keys: {'; '.join(changes)}",
+            url="journal",
+            hint=f"set it back; or {START_OVER}",
+        )
+
+
 class OperatorStates:
     """What the newest committed window has left of each partitioned operator's state.
 
@@ -82,13 +143,17 @@ class OperatorStates:
         plan: The physical plan.
         operators: All operators by name.
         segments: The segments of the checkpoint.
+        facts: What the properties are compared with that decided the keys of states.
     """
 
-    def __init__(self, plan: PhysicalPlan, operators: Mapping[str, Operator], segments: SegmentStore) -> None:
+    def __init__(
+        self, plan: PhysicalPlan, operators: Mapping[str, Operator], segments: SegmentStore, facts: AppFacts
+    ) -> None:
         self._stages = {
             name: stage for stage in plan.stages for name in stage.operators if is_stateful(operators[name])
         }
         self._operators = operators
+        self._keyed_by = {name: _keyed_by(name, operators[name], facts) for name in self._stages}
         for name, stage in self._stages.items():
             if isinstance(operators[name], KeyedOperator):
                 _require_keys_together(name, stage)
@@ -129,7 +194,7 @@ class OperatorStates:
             last_run: All operators of the run before.
 
         Raises:
-            JournalError: A segment is gone, or the name of an operator.
+            JournalError: A segment is gone, or the name of an operator; or state is of other keys.
             StorageError: The store failed.
         """
         some = {
@@ -137,6 +202,8 @@ class OperatorStates:
         }
         left = {name: state for name, state in some.items() if state is not None}
         require_owners(left, self._operators, self._stages.keys() - kept.keys(), last_run)
+        for name in self._stages.keys() & kept.keys():
+            _require_same_keys(name, kept[name], self._keyed_by[name])
         self._kept = dict(kept)
         self._data = {name: self._segments.read(name) for name in self.segment_names}
 
@@ -228,7 +295,8 @@ class OperatorStates:
         """The state with its large segments in objects of their own."""
         if state is None or state.segments is None:
             return state
-        return replace(state, segments=[self._stored_segment(window_id, name, partition, s) for s in state.segments])
+        segments = [self._stored_segment(window_id, name, partition, each) for each in state.segments]
+        return replace(state, segments=segments, keyed_by=self._keyed_by[name])
 
     def _stored_segment(self, window_id: int, operator: str, partition: int, segment: SavedSegment) -> SavedSegment:
         name = segment.name or self._segments.create(window_id, operator, partition, segment.data)

@@ -37,12 +37,14 @@ class SavedState:
         data: The fields of its state_type, as JSON values.
         segments: The segments of a keyed state, oldest first.
         pickled: A pickle of the state of an author's operator that declares no state_type.
+        keyed_by: Of a keyed state the properties that decide its keys, as OperatorFacts has them; None where unknown.
     """
 
     version: int = 1
     data: Any = None
     segments: list[SavedSegment] | None = None
     pickled: bytes = b""
+    keyed_by: dict[str, Any] | None = None
 
     @property
     def is_empty(self) -> bool:

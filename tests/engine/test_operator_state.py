@@ -19,12 +19,15 @@ from dagflow.api.keyed_state import Rescalable
 from dagflow.api.partitioning import ByName
 from dagflow.engine import operator_state as states
 from dagflow.engine import segments as segment_store
+from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions, RuntimeFactory
 from dagflow.errors import DagflowError, JournalError, OperatorError, PlanError
 from dagflow.execution.messages import WindowJob
+from dagflow.journal.app_facts import AppFacts, OperatorFacts
 from dagflow.journal.frames import encode
 from dagflow.journal.log import load
+from dagflow.journal.reader import read_state
 from dagflow.journal.saved_state import SavedState
 from dagflow.journal.typed_json import to_json
 from dagflow.plan.logical import LogicalPlan, OperatorNode
@@ -304,6 +307,54 @@ def test_an_operator_does_not_begin_without_its_state_under_a_new_name(tmp_path:
         run(replace(app, operators=operators, edges=edges), runtime=InlineRuntime)
     run(app, runtime=InlineRuntime)
     assert published(tmp_path) == sorted(set(WORDS))
+
+
+@pytest.mark.parametrize("kind", [Deduplicator, KeyCounter])
+def test_state_of_another_key_is_refused_until_the_key_is_set_back(tmp_path: Path, kind: type[Operator]) -> None:
+    """What was seen of one column says nothing about another; limits and forms may change."""
+    with pytest.raises(DagflowError, match="the lights went out"):
+        run(keyed_app(tmp_path, kind(), by_record(2)), runtime=until(3))
+    before = read_state(STORAGE.objects(str(tmp_path / "journal")))
+    with pytest.raises(JournalError, match=r"other keys: keyed\.key: record -> user\n.*set it back; or start over"):
+        run(keyed_app(tmp_path, kind(key="user"), KeyedPartition(ByName("user"), 2)), runtime=InlineRuntime)
+    after = read_state(STORAGE.objects(str(tmp_path / "journal")))
+    assert (after.last_planned, after.last_committed) == (before.last_planned, before.last_committed)
+    other = Deduplicator(max_keys=10_000, horizon_windows=100) if kind is Deduplicator else KeyCounter(separator=":")
+    run(keyed_app(tmp_path, other, by_record(3)), runtime=InlineRuntime)
+    texts = [text.partition(b":")[0].partition(b"\t")[0] for text in published(tmp_path)]
+    assert set(texts) == set(WORDS)
+
+
+def test_state_that_does_not_say_its_keys_is_taken(tmp_path: Path) -> None:
+    """As a checkpoint holds it that another version has written."""
+    with pytest.raises(DagflowError, match="the lights went out"):
+        run(keyed_app(tmp_path, Deduplicator(), by_record(2)), runtime=until(3))
+    state = read_state(STORAGE.objects(str(tmp_path / "journal")))
+    kept = state.committed_state.partitions["keyed"]
+    assert [each.keyed_by for each in kept if each is not None] == [{"key": "record"}] * 2
+    app = keyed_app(tmp_path, Deduplicator(key="user"), by_record(2))
+    placed = PlacedApp.of(app, STORAGE)
+    unsaid = [each and replace(each, keyed_by=None) for each in kept]
+    store = segment_store.SegmentStore(STORAGE.objects(str(tmp_path / "journal")), 9)
+    found = states.OperatorStates(placed.plan, placed.operators, store, placed.facts)
+    found.restore({"keyed": unsaid}, ["keyed"])
+    with pytest.raises(JournalError, match="now has other keys"):
+        found.restore({"keyed": kept}, ["keyed"])
+
+
+def test_parts_of_composites_are_found_by_their_key() -> None:
+    """Under the name that another version gave them; neither those of another key nor operators of the app's own."""
+
+    def facts(**keys: str) -> AppFacts:
+        names = {f"check/{name}": OperatorFacts("Unique", {}, f"by {key}") for name, key in keys.items()}
+        return AppFacts({**names, "check/all": OperatorFacts("Unique", {}, "1")})
+
+    kept: states.PartitionStates = {"check/unique": [None], "check/unique2": [None, None], "check/all": []}
+    before, now = facts(unique="a", unique2="b"), facts(unique_b="b", unique_c="c")
+    expected = {"check/unique": [None], "check/unique_b": [None, None], "check/all": []}
+    assert states.with_new_names(kept, before, now, ["check"]) == expected
+    assert states.with_new_names(kept, before, now, []) == kept
+    assert states.with_new_names(kept, None, now, ["check"]) == kept
 
 
 def test_an_operator_with_state_may_be_taken_out(tmp_path: Path) -> None:
