@@ -190,6 +190,9 @@ FOLLOWED = {
     "say format: json_lines": f"{REMEDIES}test_a_writer_of_raw_records_goes_on_in_another_format",
     "say format: whole_file": "operators/sink/test_merger.py::test_a_merger_of_lines_goes_on_with_whole_files",
     "say over: window": "engine/test_held_results.py::test_a_new_result_over_windows_is_not_made_of_single_ones",
+    "give it the value_type again": "api/test_keyed_state.py::test_values_are_read_when_the_value_type_is_what_it_was",
+    "take the value_type away again": "api/test_keyed_state.py::"
+    "test_values_are_read_when_the_value_type_is_what_it_was",
     "set it back; or …": "engine/test_operator_state.py::"
     "test_state_of_another_key_is_refused_until_the_key_is_set_back",
     "set them back, and change them when": "engine/test_held_results.py::"

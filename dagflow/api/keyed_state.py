@@ -47,6 +47,9 @@ _VERSION = 1
 _PICKLED = 0
 """Extension code of what an author's operator keeps, and of keys that no column holds."""
 
+_EXTENSIONS = frozenset(bytes((first,)) for first in (*range(0xC7, 0xCA), *range(0xD4, 0xD9)))
+"""First bytes of a value that is an extension of MessagePack."""
+
 # Keys for which MessagePack has no type of its own: their extension code, and how they are written and read.
 _KEY_FORMS: dict[type, tuple[int, Callable[[Any], str], Callable[[str], Any]]] = {
     BooleanKey: (1, lambda key: str(int(key.value)), lambda text: BooleanKey(text == "1")),
@@ -121,6 +124,7 @@ class Segment:
                 url=self.name,
                 hint=f"run the version of dagflow that wrote it, or {START_OVER}",
             )
+        self.require_form(value_type)
         if value_type is None:
             if not has_pickle:
                 raise self._refused("holds pickles, and is not signed")
@@ -128,6 +132,33 @@ class Segment:
         else:
             values = self._values_of(held, value_type)
         return dict(zip(_with_one_nan(keys), values, strict=True)), _with_one_nan(gone)
+
+    def require_form(self, value_type: type | None, operator: str = "") -> None:
+        """Refuse values that were written with a value_type where there is none now, and the reverse.
+
+        Args:
+            value_type: The type of the values; None where they are pickled.
+            operator: The operator's name, for the message; "" where it is not known.
+
+        Raises:
+            JournalError: They are of the other form.
+        """
+        version, _, _, held = msgpack.decode(self.data, type=tuple[int, Raw, Raw, Raw])
+        is_pickled = bytes(memoryview(held)[:1]) in _EXTENSIONS
+        if version != _VERSION or is_pickled == (value_type is None):
+            return
+        who = f"operator '{operator}'" if operator else "the operator"
+        if is_pickled:
+            raise JournalError(
+                f"{who} has left pickled values by key, and has a value_type now",
+                url=self._url,
+                hint=f"take the value_type away again; or {START_OVER}",
+            )
+        raise JournalError(
+            f"{who} has left values by key that have a value_type, and has none now",
+            url=self._url,
+            hint=f"give it the value_type again; or {START_OVER}",
+        )
 
     def _values_of(self, held: Raw, value_type: type) -> list[Any]:
         try:

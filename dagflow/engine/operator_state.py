@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dagflow.api.keyed_state import KeyedOperator, Rescalable
+from dagflow.api.keyed_state import KeyedOperator, Rescalable, Segment
 from dagflow.api.operator import Operator
 from dagflow.engine.segments import SegmentStore
 from dagflow.errors import START_OVER, DagflowError, JournalError, PlanError, Problem
@@ -194,7 +194,8 @@ class OperatorStates:
             last_run: All operators of the run before.
 
         Raises:
-            JournalError: A segment is gone, or the name of an operator; or state is of other keys.
+            JournalError: A segment is gone, or the name of an operator; or state is of other keys, or its values
+                have a value_type and the operator has none, or the reverse.
             StorageError: The store failed.
         """
         some = {
@@ -206,6 +207,21 @@ class OperatorStates:
             _require_same_keys(name, kept[name], self._keyed_by[name])
         self._kept = dict(kept)
         self._data = {name: self._segments.read(name) for name in self.segment_names}
+        for name in self._stages.keys() & kept.keys():
+            self._require_form(name)
+
+    def _require_form(self, name: str) -> None:
+        """Refuse state by key whose values are written as the operator does not read them.
+
+        Raises:
+            JournalError: They are.
+        """
+        operator = self._operators[name]
+        found = next(_segments_of({name: self._kept[name]}), None)
+        if isinstance(operator, KeyedOperator) and found is not None:
+            # All segments are alike: a run reads them before it adds one.
+            data = found.data or self._data[found.name]
+            Segment(found.name, found.size, data).require_form(operator.value_type, name)
 
     def require_counts(self, partitions: Mapping[str, int]) -> None:
         """Refuse partition counts for which there is state that cannot move; called before a window is planned.

@@ -358,3 +358,53 @@ def test_values_of_another_type_than_the_one_that_wrote_them_are_refused() -> No
         JournalError, match=r"(?s)another form than int: Expected `int`.*\n.*run the version that wrote"
     ):
         segment.unpack(int)
+
+
+class PickledSums(SumInts):
+    """The same without a type."""
+
+    value_type = None
+
+
+@pytest.mark.parametrize(
+    ("first", "other", "told"),
+    [
+        (
+            SumInts,
+            PickledSums,
+            r"operator 'middle' has left values by key that have a value_type, and has none now\n.*give it the",
+        ),
+        (
+            PickledSums,
+            SumInts,
+            r"operator 'middle' has left pickled values by key, and has a value_type now\n.*take the value_type",
+        ),
+    ],
+)
+def test_values_are_read_when_the_value_type_is_what_it_was(
+    tmp_path: Path, first: type[KeyedOperator], other: type[KeyedOperator], told: str
+) -> None:
+    """A run is refused before it plans a window, with what is wrong, and goes on with the operator as it was."""
+
+    def work(middle: KeyedOperator, *texts: bytes) -> None:
+        app = app_of(tmp_path, [b"a1", *texts], per_window=1, middle=middle)
+        node = replace(app.operators["middle"], partition=1)
+        run(replace(app, operators={**app.operators, "middle": node}), runtime=InlineRuntime)
+
+    work(first())
+    for _ in range(2):
+        with pytest.raises(JournalError, match=told):
+            work(other(), b"a2")
+    work(first(), b"a2")
+    assert published(tmp_path) == [b"b'a'=1.0", b"b'a'=3.0"]
+
+
+@pytest.mark.parametrize("key", ["k", Trap()])
+@pytest.mark.parametrize(("written", "read"), [(int, None), (None, int)])
+def test_values_of_the_other_form_are_told_from_unsigned_ones(key: Any, written: Any, read: Any) -> None:
+    """Keys may be pickled in both; nothing of the values is unpickled."""
+    segment = Segment.of({"k": 1}, (), written)
+    with pytest.raises(JournalError, match=r"a value_type"):
+        segment.unpack(read)
+    with pytest.raises(JournalError, match=r"operator 'o' has left"):
+        Segment.of({key: 1}, (), written).require_form(read, "o")
