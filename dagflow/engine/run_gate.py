@@ -147,17 +147,19 @@ class RunGate:
             JournalError: It is another app.
         """
         other = last.app_file
-        if not file or not other or os.path.realpath(file) == os.path.realpath(other):
+        path, other_path = _bytes_of(file), _bytes_of(other)
+        if not file or not other or os.path.realpath(path) == os.path.realpath(other_path):
             return
-        if not os.path.isfile(other):
+        if not os.path.isfile(other_path):
             if last.app == app.name:
                 self.notice(
                     f"the last run here was of {other}, which is not there: the app is taken for moved to {file}"
                 )
             return
-        if Path(other).read_bytes() == Path(file).read_bytes():
+        here = os.fsdecode(other_path)
+        if Path(here).read_bytes() == Path(file).read_bytes():
             return
-        head = read_head(other)
+        head = read_head(here)
         is_rival = head is not None and head.name == last.app and absolute(head.checkpoint) == self.store.url
         places = publishing_places(app)
         is_elsewhere = bool(places and last.outputs) and not places & set(last.outputs)
@@ -173,6 +175,11 @@ class RunGate:
                 f"the last run here was of {other}, this one is of {file}: what was read then is not read again. "
                 "If they are two apps, give one of them a checkpoint of its own"
             )
+
+
+def _bytes_of(path: str) -> bytes:
+    """A path as the file system has it, whatever encoding the locale of this run, or of an earlier one, has."""
+    return path.encode("utf-8", "surrogateescape")
 
 
 def _described(newest: Heartbeat) -> str:

@@ -34,6 +34,23 @@ def test_a_run_needs_no_home_no_locale_and_no_plain_names(tmp_path: Path, option
     assert published(folder) == LINES
 
 
+def test_a_run_goes_on_where_the_locale_cannot_name_its_app_file(tmp_path: Path) -> None:
+    """The journal holds the name as text; the second run finds the file by its bytes, and the third one as before."""
+    make_sample(tmp_path)
+    (tmp_path / "app.yaml").rename(tmp_path / "größe.yaml")
+    ascii_only = {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    for surroundings in ({}, ascii_only, {}):
+        done = dagflow_command(["run", "größe.yaml", "--local"], cwd=tmp_path, **surroundings)
+        assert done.returncode == 0, done.stderr
+        assert "was of" not in done.stderr
+    assert published(tmp_path) == LINES
+    shutil.copy(tmp_path / "größe.yaml", tmp_path / "app.yaml")
+    with (tmp_path / "app.yaml").open("a", encoding="utf-8") as file:
+        file.write("# changed\n")
+    done = dagflow_command(["run", "app.yaml", "--local"], cwd=tmp_path, **ascii_only)
+    assert "gr\\xf6\\xdfe.yaml, this one is of" in done.stderr
+
+
 def path_without_python(folder: Path) -> str:
     """Make a directory with all programs that PATH names, but for those of Python."""
     folder.mkdir()
