@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -17,8 +18,8 @@ def json_values(column: pa.Array) -> list[Any]:
     Numbers and booleans stand as such, decimals as text, which keeps all of their digits. Dates, times, timestamps
     and durations are in ISO 8601, to the nanosecond, and years have as many digits as they need; bytes are text if
     they are UTF-8, and otherwise an object with the one member base64. What is missing is null, and so are the
-    numbers that JSON does not have: infinities and NaN. A column with a time whose offset from UTC is no whole minute,
-    which ISO 8601 has no form for, is in UTC.
+    numbers that JSON does not have: infinities and NaN. A time whose offset from UTC is no whole minute, which ISO 8601
+    has no form for, is in UTC.
     """
     try:
         return _converted(column, is_far=False)
@@ -41,8 +42,14 @@ def readable_rows(arrow: pa.RecordBatch | pa.Table) -> list[dict[str, Any]]:
 
 
 def _converted(column: pa.Array, is_far: bool) -> list[Any]:
-    if _has_seconds(column):
-        column = column.cast(_with_leaves(column.type, _in_utc))
+    values = _plain(column, is_far)
+    if not _has_seconds(column):
+        return values
+    in_utc = _plain(column.cast(_with_leaves(column.type, _in_utc)), is_far)
+    return [*map(_with_whole_minutes, values, in_utc)]
+
+
+def _plain(column: pa.Array, is_far: bool) -> list[Any]:
     convert = _converter(column.type, is_far)
     kind = _python_type(column.type, is_far)
     values: list[Any] = (column if kind == column.type else column.cast(kind)).to_pylist()
@@ -83,6 +90,20 @@ def _with_leaves(kind: pa.DataType, converted: Callable[[pa.DataType], pa.DataTy
     if types.is_struct(kind):
         return pa.struct([field.with_type(_with_leaves(field.type, converted)) for field in kind])
     return converted(kind)
+
+
+def _with_whole_minutes(value: Any, in_utc: Any) -> Any:
+    """A value, in which each time whose offset from UTC has seconds is that of the same value in UTC."""
+    if isinstance(value, datetime):
+        offset = value.utcoffset()
+        return in_utc if offset is not None and offset % timedelta(minutes=1) else value
+    if isinstance(value, dict):
+        return {name: _with_whole_minutes(each, in_utc[name]) for name, each in value.items()}
+    if isinstance(value, list):
+        return [*map(_with_whole_minutes, value, in_utc)]
+    # Text that differs is that of a time, of which an offset of whole minutes leaves the seconds alone.
+    is_same = not isinstance(value, str) or value == in_utc or _SECONDS.findall(value) == _SECONDS.findall(in_utc)
+    return value if is_same else in_utc
 
 
 def _in_utc(kind: pa.DataType) -> pa.DataType:
@@ -134,6 +155,8 @@ def _moment(value: str) -> str:
     text = _FRACTION.sub(lambda found: f".{found[1]:0<6}" if int(found[1]) else "", value.replace(" ", "T"))
     return f"{text[:-2]}:{text[-2:]}" if _OFFSET.search(text) else text
 
+
+_SECONDS = re.compile(r":(\d\d)(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)$")
 
 _WHOLE_MINUTES = re.compile(r"UTC|[+-]\d\d:\d\d")
 """A zone whose offset from UTC always is."""
