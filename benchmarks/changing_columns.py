@@ -36,7 +36,8 @@ APP = """\
 name: changing-columns
 attributes: {{checkpoint: journal}}
 operators:
-  splitter: {{class: FileSplitterInput, properties: {{files: in, blocks_threshold: {files_per_window}, pack_bytes: 0}}}}
+  splitter: {{class: FileSplitterInput, properties: {{files: in, blocks_threshold: {files_per_window},
+      batch_bytes: 0}}}}
   reader:
     class: BlockReader
     properties: {{format: {{type: json_lines, columns: as_found}}, max_readers: 2}}

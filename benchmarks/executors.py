@@ -35,7 +35,7 @@ attributes: {checkpoint: journal, window_millis: 200}
 operators:
   splitter:
     class: FileSplitterInput
-    properties: {files: [in], follow: true, scan_interval_millis: 200, pack_files: 1, blocks_threshold: 16}
+    properties: {files: [in], follow: true, scan_interval_millis: 200, batch_files: 1, blocks_threshold: 16}
   reader: {class: BlockReader, properties: {min_readers: 1, max_readers: 8, interval_millis: 200}}
   slow: {class: slow_ops.Slow, partition: parallel}
   writer: {class: RecordWriter, properties: {path: out, file_name: block}, partition: parallel}

@@ -58,7 +58,7 @@ APP = """\
 name: killed
 attributes: {checkpoint: journal, window_millis: 100}
 operators:
-  splitter: {class: FileSplitterInput, properties: {files: in, blocks_threshold: 5, pack_bytes: 0}}
+  splitter: {class: FileSplitterInput, properties: {files: in, blocks_threshold: 5, batch_bytes: 0}}
   reader: {class: BlockReader, properties: {format: {type: json_lines, columns: {COLUMNS}}, max_readers: 1}}
   table: {class: TableWriter, properties: {PROPERTIES}, partition: parallel}
 streams:

@@ -97,7 +97,7 @@ STATEFUL = """\
 name: stateful
 attributes: {checkpoint: journal}
 operators:
-  splitter: {class: FileSplitterInput, properties: {files: in, blocks_threshold: 1, pack_bytes: 0}}
+  splitter: {class: FileSplitterInput, properties: {files: in, blocks_threshold: 1, batch_bytes: 0}}
   reader: {class: BlockReader, properties: {format: {type: json_lines, columns: infer}}}
   latest: {class: latest.Latest, properties: {key: user}, partition: {by: user, count: 2}}
   writer: {class: RecordWriter, properties: {path: out/latest}, partition: parallel}

@@ -31,7 +31,7 @@ class FileMerger(Operator, Relocatable):
     Guarantee: every file that arrives is in exactly one published file, whole and never cut. A published file holds
     at most max_bytes, or a single larger file. It ends where the next file does not fit, or with the window. So there
     are at most (2 x all bytes / max_bytes) + (windows x partitions x groups) of them; where the files that arrive are
-    small, the first part is about half as large. A splitter with packs: whole, and with pack_bytes as large as
+    small, the first part is about half as large. A splitter with batches: whole, and with batch_bytes as large as
     max_bytes, makes windows that fill the files. A window that is run again writes the same names and bytes.
     """
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -27,12 +28,12 @@ class BlockSplitter(ControlOperator, PreviewSource, BlockSource):
     blocks_threshold: Annotated[
         Count | None, Tuning(), Field(ge=1, description="blocks per window at most; null: the engine's choice")
     ] = None
-    pack_bytes: Annotated[
+    batch_bytes: Annotated[
         Size,
         Field(ge=0, description="small files, those of up to a sixteenth of this, are read in batches of this size"),
     ] = 16 << 20
-    pack_files: Annotated[Count, Field(ge=1, description="files in a batch at most")] = 4096
-    packs: Annotated[
+    batch_files: Annotated[Count, Field(ge=1, description="files in a batch at most")] = 4096
+    batches: Annotated[
         Literal["divided", "whole"],
         Field(
             description="divided: tasks share batches, and a batch ends with its window; whole: one task reads all of "
@@ -44,6 +45,12 @@ class BlockSplitter(ControlOperator, PreviewSource, BlockSource):
         Field(description="how names of compressed files end that are cut where they consist of several units"),
     ] = CUT_SUFFIXES
 
+    renamed_properties: ClassVar[Mapping[str, str]] = {
+        "pack_bytes": "batch_bytes",
+        "pack_files": "batch_files",
+        "packs": "batches",
+    }
+
     files_metadata_output = OutputPort(FileMetadata)
     blocks_metadata_output = OutputPort(BlockMetadata)
 
@@ -54,7 +61,7 @@ class BlockSplitter(ControlOperator, PreviewSource, BlockSource):
     def _start_cutter(self, context: OperatorContext, wait_millis: int = 0, *, may_grow: bool = False) -> None:
         """Called from setup; see BatchRules and SmallFileBatcher for the arguments."""
         self._context = context
-        rules = BatchRules(self.pack_bytes, self.pack_files, wait_millis, self.packs == "whole")
+        rules = BatchRules(self.batch_bytes, self.batch_files, wait_millis, self.batches == "whole")
         batcher = SmallFileBatcher(rules, self._clock, may_grow=may_grow)
         self._cutter = BlockCutter(
             self.files_metadata_output, self.blocks_metadata_output, context, batcher, self.cut_compressed
@@ -67,7 +74,7 @@ class BlockSplitter(ControlOperator, PreviewSource, BlockSource):
     def cut_at(self, block_bytes: int) -> None:
         """Cut small files as well, but for those that one task has to read together."""
         self.block_size = block_bytes
-        self.pack_bytes = self.pack_bytes if self.packs == "whole" else 0
+        self.batch_bytes = self.batch_bytes if self.batches == "whole" else 0
 
     def unemitted_bytes(self) -> int:
         """The rest of the file that is being cut."""

@@ -6,7 +6,7 @@ import functools
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -78,6 +78,11 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
     restarts come between. A run to completion ends with one scan; a run that follows scans for ever.
     """
 
+    renamed_properties: ClassVar[Mapping[str, str]] = {
+        **BlockSplitter.renamed_properties,
+        "pack_millis": "batch_millis",
+    }
+
     state_type: ClassVar[type | None] = SplitterState
     event_state_type: ClassVar[type | None] = FingerprintState
 
@@ -99,7 +104,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
     scan_interval_millis: Annotated[
         Millis, Tuning(), Field(description="while following: time from one scan to the next")
     ] = 5000
-    pack_millis: Annotated[
+    batch_millis: Annotated[
         Millis,
         Tuning(),
         Field(description="while following: how long small files may wait for their batch to be filled"),
@@ -182,7 +187,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         """Called once before the first window."""
         control = context.control
         self._is_following = self.follow or (control is not None and control.follow)
-        self._start_cutter(context, self.pack_millis, may_grow=self._may_grow)
+        self._start_cutter(context, self.batch_millis, may_grow=self._may_grow)
         retain_millis = self.retain_seen.millis if isinstance(self.retain_seen, SeenRetention) else None
         index = FileIndex("" if control is None else control.state_url, retain_millis, context.storage)
         self._taken = TakenFiles(index, self.files, context.storage)

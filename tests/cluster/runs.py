@@ -22,7 +22,7 @@ attributes: {{checkpoint: journal}}
 operators:
   splitter:
     class: FileSplitterInput
-    properties: {{files: [in], block_size: 8KiB, blocks_threshold: {blocks}, pack_files: 1}}
+    properties: {{files: [in], block_size: 8KiB, blocks_threshold: {blocks}, batch_files: 1}}
   reader: {{class: BlockReader, properties: {{min_readers: 4, max_readers: 8}}}}
   filter: {{class: RecordFilter, properties: {{drop: {{prefix: "#"}}}}, partition: parallel}}
   slow: {{class: slow_ops.Slow, partition: parallel}}

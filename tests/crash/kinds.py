@@ -150,7 +150,7 @@ def _require_counts(folder: Path) -> None:
 
 
 SMALL_FILES_APP = _app(
-    "pack_bytes: 4KiB, blocks_threshold: 100",
+    "batch_bytes: 4KiB, blocks_threshold: 100",
     "format: lines",
     "  writer: {class: RecordWriter, properties: {path: out}, partition: parallel}",
     "  late: {from: slow.output, to: writer.input}",
@@ -177,7 +177,7 @@ attributes: {checkpoint: journal, master: "local[2]"}
 operators:
   splitter:
     class: FileSplitterInput
-    properties: {files: [in], packs: whole, pack_bytes: 4KiB, blocks_threshold: 100}
+    properties: {files: [in], batches: whole, batch_bytes: 4KiB, blocks_threshold: 100}
   reader: {class: BlockReader, properties: {format: whole_file, min_readers: 2, max_readers: 4}}
   merger: {class: FileMerger, properties: {path: out, below: in, max_bytes: 16KiB}, partition: parallel}
   cleaner: {class: SourceCleaner, properties: {action: remove}}

@@ -34,7 +34,7 @@ APP = """\
 name: sample
 attributes: {checkpoint: ROOT/journal, master: "local[2]"}
 operators:
-  splitter: {class: FileSplitterInput, properties: {files: [ROOT/in], blocks_threshold: 2, pack_bytes: 0}}
+  splitter: {class: FileSplitterInput, properties: {files: [ROOT/in], blocks_threshold: 2, batch_bytes: 0}}
   reader: {class: BlockReader, properties: {min_readers: 2, max_readers: 2}}
   filter: {class: RecordFilter, properties: {RULE}, partition: parallel}
   writer: {class: RecordWriter, properties: {path: ROOT/out}, partition: parallel}

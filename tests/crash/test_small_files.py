@@ -20,7 +20,7 @@ CONTENTS = {f"{number:03}": bytes([65 + number]) * (number % 5) for number in ra
 
 def merges(root: Path) -> None:
     """Run an app that merges small files in windows of three and removes them."""
-    app = app_in(root, splitter="blocks_threshold: 3, pack_bytes: 80", merger="max_bytes: 8", cleaner="action: remove")
+    app = app_in(root, splitter="blocks_threshold: 3, batch_bytes: 80", merger="max_bytes: 8", cleaner="action: remove")
     run(app, runtime=InlineRuntime)
 
 

@@ -38,7 +38,7 @@ def write_app(place: Path, block_size: int) -> None:
         operators |= {
             f"split{number}": {
                 "class": "FileSplitterInput",
-                "properties": {"files": str(folder), "block_size": block_size, "pack_bytes": 0},
+                "properties": {"files": str(folder), "block_size": block_size, "batch_bytes": 0},
             },
             f"read{number}": {"class": "BlockReader", "properties": {"format": format, "max_readers": 2}},
             f"write{number}": {**parallel, "properties": {"path": f"out{number}", "file_name": "block"}},

@@ -41,7 +41,7 @@ def test_merged_directories_return_every_source_file(place: Path, monkeypatch: p
     assert (unknown.returncode, "no index here knows no-file" in unknown.stderr) == (1, True)
 
 
-IN_PARTS = ("splitter.blocks_threshold=1", "splitter.block_size=4KiB", "splitter.pack_bytes=0")
+IN_PARTS = ("splitter.blocks_threshold=1", "splitter.block_size=4KiB", "splitter.batch_bytes=0")
 
 
 @pytest.mark.parametrize(

@@ -117,9 +117,9 @@ def test_holes_in_the_heap_are_given_back_once_a_second(every_s: str, returns_ag
 
 
 def planned(files: int, codec: WindowCodec) -> WindowPlan:
-    """A window of one pack."""
-    pack = SmallFileBatch.of(1, [f"in/{number}" for number in range(files)], range(1000, 1000 + files), range(files))
-    tuples = {PortRef("reader", "blocks_metadata_input"): [pack]}
+    """A window of one batch."""
+    batch = SmallFileBatch.of(1, [f"in/{number}" for number in range(files)], range(1000, 1000 + files), range(files))
+    tuples = {PortRef("reader", "blocks_metadata_input"): [batch]}
     return codec.plan_of(Emission(1, tuples, {}, Counters()), {}, {}, {"reader": 2}, [], side_inputs={})
 
 
@@ -137,7 +137,9 @@ def test_a_planned_window_is_no_object_for_each_of_its_files(tmp_path: Path) -> 
     gc.collect()
     assert sys.getallocatedblocks() - before < 500
     task = codec.job_of(state.planned[1], {})
-    assert sum(len(pack.names) for share in task.assigned["reader"] for _, packs in share for pack in packs) == 2000
+    assert (
+        sum(len(batch.names) for share in task.assigned["reader"] for _, batches in share for batch in batches) == 2000
+    )
 
 
 def test_each_package_that_imports_arrow_lets_dagflow_choose_first() -> None:

@@ -328,7 +328,7 @@ TWO_RESULTS = """\
 name: two
 attributes: {checkpoint: journal}
 operators:
-  splitter: {class: FileSplitterInput, properties: {files: [in], blocks_threshold: 1, pack_bytes: 0}}
+  splitter: {class: FileSplitterInput, properties: {files: [in], blocks_threshold: 1, batch_bytes: 0}}
   reader: {class: BlockReader}
   often: {class: CountBy, properties: {by: record, over: {millis: 1}}, partition: parallel}
   once: {class: CountBy, properties: {by: record, over: run}, partition: parallel}
@@ -388,7 +388,9 @@ def test_a_key_of_two_types_has_one_after_a_cast(tmp_path: Path, monkeypatch: py
     Path("in").mkdir()
     for name, line in {"a": '{"k": "x"}', "b": '{"k": 1}'}.items():
         Path("in", name).write_text(f"{line}\n{line}\n")
-    counting_by = COUNTING.replace("ROOT/", "").replace("blocks_threshold: 3", "max_files_per_window: 1, pack_bytes: 0")
+    counting_by = COUNTING.replace("ROOT/", "").replace(
+        "blocks_threshold: 3", "max_files_per_window: 1, batch_bytes: 0"
+    )
     counting_by = counting_by.replace("max_readers: 2", "format: {type: json_lines, columns: as_found}")
     counting_by = counting_by.replace(
         "CountBy, properties: {by: record", "Aggregate, properties: {by: BY, columns: {n: count(*)}"

@@ -32,7 +32,8 @@ APP = """\
 name: sample
 attributes: {checkpoint: journal}
 operators:
-  splitter: {class: FileSplitterInput, properties: {files: [in], block_size: BLOCK, blocks_threshold: 3, pack_bytes: PACK}}
+  splitter: {class: FileSplitterInput, properties: {files: [in], block_size: BLOCK, blocks_threshold: 3,
+      batch_bytes: BATCH}}
   reader: {class: BlockReader, properties: {format: FORMAT, max_readers: 2}}
   writer: {class: RecordWriter, properties: {path: out, file_name: NAMES, format: json_lines}, partition: parallel}
   refused: {class: RecordWriter, properties: {path: refused}, partition: parallel}
@@ -40,7 +41,7 @@ streams:
   blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
   records: {from: reader.messages, to: writer.input}
   bad: {from: reader.errors, to: refused.input}
-"""  # noqa: E501  # one operator a line
+"""
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Case:
     new: str
     files: dict[str, bytes]
     block: int = 64
-    pack: int = 0
+    batch: int = 0
     names: str = "part"
 
 
@@ -84,7 +85,7 @@ CASES = {
         "{type: csv, columns: {}}",
         {f"{i:03}": b"n,m\n%s,%d\n" % (b"x" if i % 7 == 0 else b"5", i) for i in range(30)},
         block=1 << 20,
-        pack=4096,
+        batch=4096,
     ),
 }
 ACCEPTED_ANYHOW = {"objects"}
@@ -93,7 +94,7 @@ ACCEPTED_ANYHOW = {"objects"}
 
 def write_app(case: Case, format: str) -> None:
     """Write the app of a case."""
-    text = APP.replace("FORMAT", format).replace("BLOCK", str(case.block)).replace("PACK", str(case.pack))
+    text = APP.replace("FORMAT", format).replace("BLOCK", str(case.block)).replace("BATCH", str(case.batch))
     Path("app.yaml").write_text(text.replace("NAMES", case.names))
 
 
@@ -392,7 +393,7 @@ COUNTED = """\
 name: counted
 attributes: {checkpoint: journal}
 operators:
-  splitter: {class: FileSplitterInput, properties: {files: [in], max_files_per_window: 1, pack_bytes: 0}}
+  splitter: {class: FileSplitterInput, properties: {files: [in], max_files_per_window: 1, batch_bytes: 0}}
   reader: {class: BlockReader, properties: {format: {type: csv, columns: {n: TYPE}}}}
   count: {class: Aggregate, properties: {columns: {c: count(*)}}, partition: parallel}
   writer: {class: RecordWriter, properties: {path: out, format: json_lines}, partition: parallel}

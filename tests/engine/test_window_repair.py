@@ -32,7 +32,7 @@ APP = """\
 name: repaired
 attributes: {checkpoint: journal}
 operators:
-  splitter: {class: FileSplitterInput, properties: {files: [in], blocks_threshold: 2, pack_bytes: 0}}
+  splitter: {class: FileSplitterInput, properties: {files: [in], blocks_threshold: 2, batch_bytes: 0}}
   reader: {class: BlockReader, properties: {min_readers: 2, max_readers: 2}}
   writer: {class: RecordWriter, properties: {path: out, file_name: block}, partition: parallel}
   unique: {class: Deduplicator, partition: 1}

@@ -41,7 +41,7 @@ APP = """\
 name: sample
 attributes: {checkpoint: journal}
 operators:
-  splitter: {class: FileSplitterInput, properties: {files: [in], blocks_threshold: 1, pack_bytes: 0}}
+  splitter: {class: FileSplitterInput, properties: {files: [in], blocks_threshold: 1, batch_bytes: 0}}
   reader: {class: BlockReader, properties: {max_readers: 1}}
   filter: {class: RecordFilter, properties: {drop: {prefix: "#"}}, partition: parallel}
   writer: {class: RecordWriter, properties: {path: out}, partition: parallel}
@@ -213,13 +213,13 @@ class Losing(InlineRuntime):
         return super().submit(job)
 
 
-@pytest.mark.parametrize("packing", [", pack_bytes: 0", ""])
+@pytest.mark.parametrize("batching", [", batch_bytes: 0", ""])
 @pytest.mark.parametrize("steps", ["replay, run, replay", "run, replay"])
-def test_a_replay_leaves_what_was_put_back_to_the_next_run(folder: Path, packing: str, steps: str) -> None:
+def test_a_replay_leaves_what_was_put_back_to_the_next_run(folder: Path, batching: str, steps: str) -> None:
     """The next run reads it by itself; each record comes once, whichever is first."""
     (folder / "in" / "d").write_text("d1\nd2\n")
     (folder / "in" / "e").write_text("e1\n")
-    change = (", pack_bytes: 0", packing)
+    change = (", batch_bytes: 0", batching)
     Path("app.yaml").write_text(APP.replace(*change))
     run(load_app("app.yaml"), RunOptions(), runtime=Losing)
     before = published(folder)

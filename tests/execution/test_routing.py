@@ -200,8 +200,8 @@ def test_tuple_batches_are_dealt_out_as_their_members(sizes: list[list[int]], pa
     block_id = 1
     for group in sizes:
         urls = [f"/in/{block_id + number}" for number in range(len(group))]
-        pack = SmallFileBatch.of(block_id, urls, group, group)
-        items.append(pack if len(group) > 1 else next(iter(pack)))
+        batch = SmallFileBatch.of(block_id, urls, group, group)
+        items.append(batch if len(group) > 1 else next(iter(batch)))
         block_id += len(group)
     single = list(unbatched(items))
     shares = assign_balanced([block.size_bytes for block in single], partitions)
@@ -211,11 +211,11 @@ def test_tuple_batches_are_dealt_out_as_their_members(sizes: list[list[int]], pa
 
 def test_a_whole_batch_goes_to_one_partition() -> None:
     """What one task must read is not divided, however large beside the rest."""
-    packs = [
+    batches = [
         SmallFileBatch.of(1 + 10 * number, [f"/in/{number}/{name}" for name in range(10)], [9] * 10, [0] * 10)
         for number in range(3)
     ]
-    whole = [SmallFileBatch(p.first_id, p.base, p.names, p.sizes, p.mtimes, is_whole=True) for p in packs]
-    assert [[len(pack) for pack in share] for share in distribute(whole, 2)] == [[10, 10], [10]]
+    whole = [SmallFileBatch(p.first_id, p.base, p.names, p.sizes, p.mtimes, is_whole=True) for p in batches]
+    assert [[len(batch) for batch in share] for share in distribute(whole, 2)] == [[10, 10], [10]]
     block = BlockMetadata(99, "/in/x", FileVersion(5), 0, 5, True)
     assert distribute([block], 3) == [[block], [], []]

@@ -110,7 +110,7 @@ class TestBlockReader(FileOperatorContract):
 class TestFileSplitterInput(FileOperatorContract):
     def operator(self) -> Operator:
         """It emits three blocks in a window."""
-        splitter = FileSplitterInput(files=str(self.folder), block_size=4, blocks_threshold=3, pack_bytes=0)
+        splitter = FileSplitterInput(files=str(self.folder), block_size=4, blocks_threshold=3, batch_bytes=0)
         # What it emits says when files were found.
         splitter.use_clock(ManualClock(now_millis=1_800_000_000_000))
         return splitter
@@ -123,7 +123,7 @@ class TestFileSplitterInput(FileOperatorContract):
 class TestFileSplitterBase(FileOperatorContract):
     def operator(self) -> Operator:
         """It cuts whatever arrives."""
-        return FileSplitterBase(block_size=4, blocks_threshold=3, pack_bytes=0)
+        return FileSplitterBase(block_size=4, blocks_threshold=3, batch_bytes=0)
 
     def windows(self) -> Sequence[Inputs]:
         """One file after the other, and time to cut them."""

@@ -42,7 +42,7 @@ attributes: {{checkpoint: {folder}/journal}}
 operators:
   splitter:
     class: FileSplitterInput
-    properties: {{files: ["{folder}/in"], pack_bytes: 0, block_size: 64, blocks_threshold: 2{more}}}
+    properties: {{files: ["{folder}/in"], batch_bytes: 0, block_size: 64, blocks_threshold: 2{more}}}
   reader: {{class: BlockReader, properties: {{format: {format}}}}}
   writer: {{class: RecordWriter, properties: {{path: "{folder}/out"}}, partition: parallel}}
 streams:

@@ -45,14 +45,14 @@ def append(path: Path, content: bytes) -> None:
         st.tuples(st.sampled_from("ab"), st.text("x\n\r", max_size=6).map(str.encode), st.booleans()), max_size=12
     ),
     block_size=st.integers(1, 8),
-    pack_bytes=st.sampled_from([0, 1 << 20]),
+    batch_bytes=st.sampled_from([0, 1 << 20]),
     restarts=st.booleans(),
 )
 def test_appends_and_scans_in_any_order_give_each_record_once(
-    appends: list[tuple[str, bytes, bool]], block_size: int, pack_bytes: int, restarts: bool
+    appends: list[tuple[str, bytes, bool]], block_size: int, batch_bytes: int, restarts: bool
 ) -> None:
     """In the end all records of the files are read once, except the record in progress in each."""
-    properties: dict[str, Any] = {"block_size": block_size, "pack_bytes": pack_bytes}
+    properties: dict[str, Any] = {"block_size": block_size, "batch_bytes": batch_bytes}
     counters: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as name:
         folder, found, state = Path(name), [], None
@@ -82,11 +82,11 @@ def test_appends_and_scans_in_any_order_give_each_record_once(
         assert counters[WAITING_BYTES] - counters[RESUMED_BYTES] == in_progress
 
 
-@pytest.mark.parametrize("pack_bytes", [0, 1 << 20])
-def test_a_half_written_line_is_read_once_and_whole(tmp_path: Path, pack_bytes: int) -> None:
+@pytest.mark.parametrize("batch_bytes", [0, 1 << 20])
+def test_a_half_written_line_is_read_once_and_whole(tmp_path: Path, batch_bytes: int) -> None:
     """It is neither read in two parts nor lost."""
     path = write(tmp_path / "a", b"d1\nd2-part")
-    with Follower(files=str(tmp_path), pack_bytes=pack_bytes) as follower:
+    with Follower(files=str(tmp_path), batch_bytes=batch_bytes) as follower:
         assert read(follower.scanned()) == [b"d1"]
         append(path, b"-rest\nd3\n")
         assert read(follower.next_scan()) == [b"d2-part-rest", b"d3"]
@@ -129,11 +129,11 @@ def test_fingerprints_outlive_the_memory_of_a_window(tmp_path: Path) -> None:
         assert sorted(read(follower.scanned())) == [b"2", b"7", b"8"]
 
 
-@pytest.mark.parametrize("pack_bytes", [0, 1 << 20])
-def test_bytes_appended_after_planning_come_with_the_next_tail(tmp_path: Path, pack_bytes: int) -> None:
+@pytest.mark.parametrize("batch_bytes", [0, 1 << 20])
+def test_bytes_appended_after_planning_come_with_the_next_tail(tmp_path: Path, batch_bytes: int) -> None:
     """A file may be appended to between planning and reading."""
     path = write(tmp_path / "a", b"1\n2\n")
-    with Follower(files=str(tmp_path), pack_bytes=pack_bytes) as follower:
+    with Follower(files=str(tmp_path), batch_bytes=batch_bytes) as follower:
         window = follower.scanned()
         append(path, b"3\n")
         assert read(window) == [b"1", b"2"]
@@ -143,14 +143,14 @@ def test_bytes_appended_after_planning_come_with_the_next_tail(tmp_path: Path, p
         assert read(follower.next_scan()) == [b"4"]
 
 
-@pytest.mark.parametrize("pack_bytes", [0, 1 << 20])
+@pytest.mark.parametrize("batch_bytes", [0, 1 << 20])
 @pytest.mark.parametrize("content", [b"1\n8\n3\n", b"1\n", b"7\n8\n"])
 def test_any_other_change_between_planning_and_reading_is_noticed(
-    tmp_path: Path, pack_bytes: int, content: bytes
+    tmp_path: Path, batch_bytes: int, content: bytes
 ) -> None:
     """A rewrite to any length is refused, and not read in place of what was planned."""
     path = write(tmp_path / "a", b"1\n2\n", mtime_s=1000)
-    with Follower(files=str(tmp_path), pack_bytes=pack_bytes) as follower:
+    with Follower(files=str(tmp_path), batch_bytes=batch_bytes) as follower:
         window = follower.scanned()
         path.write_bytes(content)
         with pytest.raises(SourceChangedError, match="the file changed after it was planned"):

@@ -42,7 +42,7 @@ streams:
 
 CUTS = {
     "in a batch": "block_size: 1MiB",
-    "alone": "pack_bytes: 0",
+    "alone": "batch_bytes: 0",
     "in blocks": "block_size: 4",
     "in windows": "block_size: 4, blocks_threshold: 1",
     "waiting": "block_size: 4, unterminated: wait",
@@ -115,7 +115,7 @@ def test_a_log_that_is_rotated_before_the_read_is_read_under_its_new_name(tmp_pa
 def test_a_compressed_file_that_grows_before_the_read_is_read_once(tmp_path: Path) -> None:
     """Whether the planned end is the end of a member, or lies within one."""
     one, two = gzip.compress(b"1\n2\n"), gzip.compress(b"3\n4\n")
-    app = app_over(tmp_path, "pack_bytes: 0")
+    app = app_over(tmp_path, "batch_bytes: 0")
     path = write(tmp_path / "in" / "a.gz", one)
     other = write(tmp_path / "in" / "b.gz", one + two[:10])
 

@@ -32,7 +32,7 @@ operators:
   splitter:
     class: FileSplitterInput
     properties:
-      {{files: ["{folder}/in"], pack_bytes: {pack}, block_size: {block}, max_files_per_window: {files}, {spread}}}
+      {{files: ["{folder}/in"], batch_bytes: {batch}, block_size: {block}, max_files_per_window: {files}, {spread}}}
   reader: {{class: BlockReader}}
   writer: {{class: RecordWriter, properties: {{path: "{folder}/out"}}, partition: parallel}}
 streams:
@@ -53,14 +53,14 @@ class RotatingLogs(RuleBasedStateMachine):
         self.logged: list[bytes] = []
 
     @initialize(
-        pack=st.sampled_from(["0", "16MiB"]),
+        batch=st.sampled_from(["0", "16MiB"]),
         block=st.sampled_from([8, 1 << 20]),
         files=st.sampled_from([1, 3, 100]),
         spread=st.sampled_from(["", "blocks_threshold: 1", "blocks_threshold: 3"]),
     )
-    def begin(self, pack: str, block: int, files: int, spread: str) -> None:
+    def begin(self, batch: str, block: int, files: int, spread: str) -> None:
         """Choose how files are cut into blocks and windows; a window of few blocks has only a part of a log."""
-        text = APP.format(folder=self.folder, pack=pack, block=block, files=files, spread=spread)
+        text = APP.format(folder=self.folder, batch=batch, block=block, files=files, spread=spread)
         self.app: LogicalPlan = load_app(str(write(self.folder / "app.yaml", text)))
         for name in ("app.log", "web.log"):
             self.log(name, 1)

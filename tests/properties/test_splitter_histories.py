@@ -91,7 +91,7 @@ def merged(blocks: list[BlockMetadata], block_size: int) -> tuple[int, int]:
 @given(
     rounds=st.lists(st.lists(ACTS, max_size=6), min_size=1, max_size=5),
     block_size=st.integers(1, 50),
-    pack_bytes=st.sampled_from([0, 320, 1 << 20]),
+    batch_bytes=st.sampled_from([0, 320, 1 << 20]),
     blocks_threshold=st.sampled_from([None, 1, 3]),
     is_restarted=st.booleans(),
 )
@@ -99,7 +99,7 @@ def test_each_version_is_announced_once_and_covered_by_its_blocks(
     tmp_path_factory: pytest.TempPathFactory,
     rounds: list[list[Act]],
     block_size: int,
-    pack_bytes: int,
+    batch_bytes: int,
     blocks_threshold: int | None,
     is_restarted: bool,
 ) -> None:
@@ -107,7 +107,7 @@ def test_each_version_is_announced_once_and_covered_by_its_blocks(
     root = tmp_path_factory.mktemp("tree")
     properties: dict[str, Any] = {
         "block_size": block_size,
-        "pack_bytes": pack_bytes,
+        "batch_bytes": batch_bytes,
         "blocks_threshold": blocks_threshold,
     }
     model, modified, state = Model(root), itertools.count(1), None

@@ -83,7 +83,7 @@ MEANWHILE: dict[str, tuple[Callable[[Path], object], list[bytes]]] = {
 def test_a_version_that_goes_while_it_is_read_is_left_out_whole(tmp_path: Path, meanwhile: str, reader: str) -> None:
     """Its blocks are in two partitions, and the first is read when it goes; the new version comes with the next run."""
     act, new = MEANWHILE[meanwhile]
-    write(tmp_path / "app.yaml", APP.format(folder=tmp_path, splitter="pack_bytes: 0", reader=reader))
+    write(tmp_path / "app.yaml", APP.format(folder=tmp_path, splitter="batch_bytes: 0", reader=reader))
     path = write(tmp_path / "in" / "a", b"line 1\nline 2\nline 3\nline 4\n")
     write(tmp_path / "in" / "b", b"other\n")
     app = load_app(str(tmp_path / "app.yaml"))
@@ -111,7 +111,7 @@ def replace_by_twin(path: Path, content: bytes) -> None:
 
 
 @pytest.mark.parametrize("content", [b"new 1\nnew 2\n", b"old 1\nold 2\n"], ids=["other bytes", "same bytes"])
-@pytest.mark.parametrize("splitter", ["block_size: 1MiB", "pack_bytes: 0, block_size: 4"], ids=["batch", "blocks"])
+@pytest.mark.parametrize("splitter", ["block_size: 1MiB", "batch_bytes: 0, block_size: 4"], ids=["batch", "blocks"])
 def test_a_file_of_the_same_size_and_time_is_another_version(tmp_path: Path, splitter: str, content: bytes) -> None:
     """The version that was planned is listed for good, and the other one is read once, by the next run."""
     app, path = app_over(tmp_path, splitter), write(tmp_path / "in" / "b", b"old 1\nold 2\n")
@@ -128,7 +128,7 @@ def test_a_file_of_the_same_size_and_time_is_another_version(tmp_path: Path, spl
 
 SPLITTERS_PUT_BACK = {
     "batch": "block_size: 1MiB",
-    "blocks": "pack_bytes: 0, block_size: 4",
+    "blocks": "batch_bytes: 0, block_size: 4",
     "no tails": "on_change: {appended: reread}",
 }
 
@@ -150,7 +150,7 @@ def test_a_version_that_is_put_back_is_read_after_all(tmp_path: Path, splitter: 
 
 def test_a_run_that_shall_end_goes_on_as_its_hint_says(tmp_path: Path) -> None:
     """With on_vanished: fail it ends, as often as it is started; with skip it completes, and what is new is read."""
-    app = app_over(tmp_path, "pack_bytes: 0")
+    app = app_over(tmp_path, "batch_bytes: 0")
     path = write(tmp_path / "in" / "a", b"old\n")
     failing = RunOptions()
     text = (tmp_path / "app.yaml").read_text()
@@ -251,7 +251,11 @@ ROUNDS = st.lists(
 )
 
 
-SPLITTERS = ["block_size: 1MiB", "pack_bytes: 0, block_size: 16", "pack_bytes: 0, block_size: 16, blocks_threshold: 1"]
+SPLITTERS = [
+    "block_size: 1MiB",
+    "batch_bytes: 0, block_size: 16",
+    "batch_bytes: 0, block_size: 16, blocks_threshold: 1",
+]
 
 
 @settings(max_examples=10, deadline=None)
@@ -319,7 +323,7 @@ def _run(app: LogicalPlan, history: History, between: list[tuple[str, str, int]]
         return RunSnapshot("crashed")
 
 
-@pytest.mark.parametrize("splitter", ["block_size: 1MiB", "pack_bytes: 0, block_size: 8"], ids=["batch", "blocks"])
+@pytest.mark.parametrize("splitter", ["block_size: 1MiB", "batch_bytes: 0, block_size: 8"], ids=["batch", "blocks"])
 def test_objects_that_go_before_they_are_read_are_left_out(tmp_path: Path, s3_root: str, splitter: str) -> None:
     """By their etag, or because there are none any more; a new one is read like any new file."""
     filesystem, path = S3Client("s3", {}).locate(f"{s3_root}/in")

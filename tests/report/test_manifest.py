@@ -26,7 +26,7 @@ APP = """\
 name: sample
 attributes: {checkpoint: journal}
 operators:
-  splitter: {class: FileSplitterInput, properties: {files: [in], block_size: 8, blocks_threshold: 3, pack_bytes: 0}}
+  splitter: {class: FileSplitterInput, properties: {files: [in], block_size: 8, blocks_threshold: 3, batch_bytes: 0}}
   reader: {class: BlockReader, properties: {min_readers: 2, max_readers: 2, on_error: skip}}
   writer: {class: RecordWriter, properties: {path: out}, partition: parallel}
 streams:
@@ -136,7 +136,7 @@ def test_a_file_that_was_away_and_is_read_later_counts_as_read(folder: Path) -> 
 
 def test_what_was_left_out_is_no_source_of_what_its_task_has_written(folder: Path) -> None:
     """Though it was planned beside what is."""
-    (folder / "app.yaml").write_text(APP.replace("blocks_threshold: 3, pack_bytes: 0", "pack_bytes: 1000"))
+    (folder / "app.yaml").write_text(APP.replace("blocks_threshold: 3, batch_bytes: 0", "batch_bytes: 1000"))
     (folder / "in" / "c.gz").write_bytes(b"no archive")
     finish(folder)
     manifest = window_manifest("journal", 1, StorageContext.default())

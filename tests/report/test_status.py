@@ -28,7 +28,8 @@ APP = """\
 name: sample
 attributes: {checkpoint: journal}
 operators:
-  splitter: {class: FileSplitterInput, properties: {files: [in], block_size: 8, blocks_threshold: 2, pack_bytes: PACK}}
+  splitter: {class: FileSplitterInput, properties: {files: [in], block_size: 8, blocks_threshold: 2,
+      batch_bytes: BATCH}}
   reader: {class: BlockReader, properties: {on_error: skip}}
   writer: {class: RecordWriter, properties: {path: out}}
 streams:
@@ -42,7 +43,7 @@ def test_locations_below_roots_are_shown_whole(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.log").write_text("one\n")
-    app = APP.replace("PACK", "0").replace(
+    app = APP.replace("BATCH", "0").replace(
         "{checkpoint: journal}", f"{{checkpoint: journal, roots: {{here: {tmp_path}}}}}"
     )
     (tmp_path / "app.yaml").write_text(app)
@@ -51,13 +52,13 @@ def test_locations_below_roots_are_shown_whole(tmp_path: Path, monkeypatch: pyte
     assert found.outputs == done.outputs == (str(tmp_path / "out"),)
 
 
-@pytest.mark.parametrize("pack_bytes", [0, 4])
+@pytest.mark.parametrize("batch_bytes", [0, 4])
 def test_files_are_in_progress_until_their_last_block(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack_bytes: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch_bytes: int
 ) -> None:
     """One that is cut further in later windows is, one that is empty or was left out is not."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "app.yaml").write_text(APP.replace("PACK", str(pack_bytes)))
+    (tmp_path / "app.yaml").write_text(APP.replace("BATCH", str(batch_bytes)))
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.log").write_text("one\ntwo\nthree\nfour\n\n")
     (tmp_path / "in" / "b.log").write_text("seven\n8\n")
@@ -78,7 +79,7 @@ def test_files_are_in_progress_until_their_last_block(
 def test_nothing_is_completed_while_a_run_is_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither before the journal is there, nor while the run waits for more with all windows published."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "app.yaml").write_text(APP.replace("PACK", "0"))
+    (tmp_path / "app.yaml").write_text(APP.replace("BATCH", "0"))
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.log").write_text("one\n")
     stop, seen = StopRequest(), []
@@ -106,7 +107,7 @@ def test_what_a_run_has_listed_and_not_planned_is_known(tmp_path: Path, monkeypa
     """Also to other processes, which the journal tells of planned windows alone; when the run is over nothing waits."""
     monkeypatch.setattr(live_runs, "BEAT_EVERY_S", 0.01)
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "app.yaml").write_text(APP.replace("PACK", "0, max_files_per_window: 1"))
+    (tmp_path / "app.yaml").write_text(APP.replace("BATCH", "0, max_files_per_window: 1"))
     (tmp_path / "in").mkdir()
     for number in range(9):
         (tmp_path / "in" / f"{number}.log").write_text("one\n")

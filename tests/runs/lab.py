@@ -21,7 +21,7 @@ APP = """\
 name: {name}
 attributes: {{checkpoint: {checkpoint}}}
 operators:
-  splitter: {{class: FileSplitterInput, properties: {{files: [in], pack_bytes: 0{splitter}}}}}
+  splitter: {{class: FileSplitterInput, properties: {{files: [in], batch_bytes: 0{splitter}}}}}
   reader: {{class: BlockReader, properties: {{min_readers: 1, max_readers: 1{reader}}}}}{operators}
   writer: {{class: RecordWriter, properties: {{path: {out}}}, partition: parallel}}
 streams:

@@ -31,7 +31,7 @@ BAD = {
     "packed.csv.gz": gzip.compress(b"id,id\n6,7\n"),
 }
 FORMAT = "format: {type: csv, columns: {id: int64}}"
-CUTS = [{"block_size": 5}, {"block_size": 1 << 20}, {"block_size": 1 << 20, "pack_bytes": 1 << 20}]
+CUTS = [{"block_size": 5}, {"block_size": 1 << 20}, {"block_size": 1 << 20, "batch_bytes": 1 << 20}]
 
 
 def names_in(folder: Path) -> list[str]:

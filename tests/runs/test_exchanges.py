@@ -62,7 +62,7 @@ def test_a_block_without_records_is_known_behind_a_key(tmp_path: Path) -> None:
     app = dag(
         tmp_path,
         {
-            "source": FileSplitterInput(files=[str(tmp_path / "in")], pack_bytes=0),
+            "source": FileSplitterInput(files=[str(tmp_path / "in")], batch_bytes=0),
             "lines": (BlockReader(), 2),
             "kept": (RecordFilter(drop={"prefix": "#"}), "parallel"),
             "writer": (RecordWriter(path=str(tmp_path / "out"), file_name="block"), KeyedPartition(FirstByte(), 1)),

@@ -31,8 +31,8 @@ FILES = {
 CUTS: list[dict[str, Any]] = [
     {"block_size": 7},
     {"block_size": 50, "threshold": 1},
-    {"block_size": 1 << 20, "pack_bytes": 1 << 20},
-    {"block_size": 100, "pack_bytes": 100, "threshold": 1},
+    {"block_size": 1 << 20, "batch_bytes": 1 << 20},
+    {"block_size": 100, "batch_bytes": 100, "threshold": 1},
 ]
 
 

@@ -25,7 +25,7 @@ APP = """\
 name: mended
 attributes: {checkpoint: journal}
 operators:
-  splitter: {class: FileSplitterInput, properties: {files: [in], block_size: 20, blocks_threshold: 3, pack_bytes: 0}}
+  splitter: {class: FileSplitterInput, properties: {files: [in], block_size: 20, blocks_threshold: 3, batch_bytes: 0}}
   reader: {class: BlockReader, properties: {min_readers: 2, max_readers: 2}}
   filter: {class: RecordFilter, properties: {drop: {prefix: "#"}}, partition: parallel}
   writer: {class: RecordWriter, properties: {path: out}, partition: parallel}
@@ -149,7 +149,7 @@ def test_planned_blocks_that_no_operator_takes_are_kept(folder: Path) -> None:
     """The refusal names the operator; with it the run goes on, and nothing is missing."""
     both = APP.replace("\nstreams:", SECOND + "\nstreams:\n  copies: {from: other.messages, to: copy.input}")
     both = both.replace(
-        "  reader: {", "  two: {class: FileSplitterInput, properties: {files: [more], pack_bytes: 0}}\n  reader: {"
+        "  reader: {", "  two: {class: FileSplitterInput, properties: {files: [more], batch_bytes: 0}}\n  reader: {"
     ).replace(
         "\n  records:", "\n  more: {from: two.blocks_metadata_output, to: other.blocks_metadata_input}\n  records:"
     )

@@ -24,7 +24,7 @@ APP = """\
 name: provenance
 attributes: {checkpoint: journal}
 operators:
-  splitter: {class: FileSplitterInput, properties: {files: [in], block_size: 60, blocks_threshold: 7, PACKED}}
+  splitter: {class: FileSplitterInput, properties: {files: [in], block_size: 60, blocks_threshold: 7, BATCHING}}
   reader: {class: BlockReader, properties: {min_readers: 2, max_readers: 2, format: FORMAT}}
   filter: {class: RecordFilter, properties: {drop: {prefix: "#"}}, partition: parallel}
   writer: {class: RecordWriter, properties: {path: out, WRITER}, partition: PARTITION}
@@ -50,7 +50,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 def finish(app: str = APP, **changes: str) -> list[WindowManifest]:
     """Run an app with some changes; return the manifests of its windows."""
-    usual = {"PACKED": "pack_bytes: 0", "FORMAT": "lines", "WRITER": "file_name: part", "PARTITION": "parallel"}
+    usual = {"BATCHING": "batch_bytes: 0", "FORMAT": "lines", "WRITER": "file_name: part", "PARTITION": "parallel"}
     for key, value in (usual | changes).items():
         app = app.replace(key, value)
     Path("app.yaml").write_text(app)
@@ -96,10 +96,10 @@ def require_exact(told: list[WindowManifest]) -> list[PublishedFile]:
 
 
 @pytest.mark.parametrize("writer", ["max_bytes: 1MiB", "max_bytes: 50", "format: csv, max_bytes: 9", "format: parquet"])
-@pytest.mark.parametrize("packed", ["pack_bytes: 0", "pack_bytes: 2KiB"])
-def test_each_part_names_the_ranges_of_its_records(folder: Path, writer: str, packed: str) -> None:
+@pytest.mark.parametrize("batching", ["batch_bytes: 0", "batch_bytes: 2KiB"])
+def test_each_part_names_the_ranges_of_its_records(folder: Path, writer: str, batching: str) -> None:
     """Also where a file is full in the middle of a block, and of small files that are read together."""
-    outputs = require_exact(finish(WRITER=writer, PACKED=packed))
+    outputs = require_exact(finish(WRITER=writer, BATCHING=batching))
     assert len(outputs) > 5
 
 

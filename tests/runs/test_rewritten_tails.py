@@ -18,9 +18,9 @@ from tests.operators.splitter.driving import write
 from tests.properties.test_grown_files import app_over, appending, at_window, published
 
 OTHERS = {
-    "in blocks": "pack_bytes: 0, block_size: 4",
-    "in windows": "pack_bytes: 0, block_size: 4, blocks_threshold: 1",
-    "waiting": "pack_bytes: 0, unterminated: wait",
+    "in blocks": "batch_bytes: 0, block_size: 4",
+    "in windows": "batch_bytes: 0, block_size: 4, blocks_threshold: 1",
+    "waiting": "batch_bytes: 0, unterminated: wait",
     "newest first": "latest_first: true",
 }
 SPLITTERS = {"in a batch": "block_size: 1MiB", **OTHERS}

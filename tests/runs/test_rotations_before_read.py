@@ -25,7 +25,7 @@ ROTATIONS = [compress_at_once, copy_and_truncate, rename_into_directory]
 SPLITTERS = {
     "in a batch": "block_size: 1MiB",
     "batch that waits": "unterminated: wait",
-    "waiting": "pack_bytes: 0, unterminated: wait",
+    "waiting": "batch_bytes: 0, unterminated: wait",
 }
 
 
@@ -113,7 +113,7 @@ def test_a_log_that_is_compressed_slowly_goes_on_behind_what_was_read(tmp_path: 
 
 def test_a_log_that_is_gone_between_two_blocks_goes_on_behind_them(tmp_path: Path) -> None:
     """The record across them was read with the first of the two."""
-    app = app_over(tmp_path, "block_size: 100, blocks_threshold: 2, pack_bytes: 0")
+    app = app_over(tmp_path, "block_size: 100, blocks_threshold: 2, batch_bytes: 0")
     lines = [b"line %02d of many" % number for number in range(40)]
     log = write(tmp_path / "in" / "app.log", b"".join(line + b"\n" for line in lines))
     run(app, RunOptions(), runtime=at_window(2, lambda: rename_into_directory(log)))
@@ -122,7 +122,7 @@ def test_a_log_that_is_gone_between_two_blocks_goes_on_behind_them(tmp_path: Pat
     assert published(tmp_path) == lines
 
 
-@pytest.mark.parametrize("splitter", ["pack_bytes: 0", "unterminated: wait"], ids=["does not grow", "may grow"])
+@pytest.mark.parametrize("splitter", ["batch_bytes: 0", "unterminated: wait"], ids=["does not grow", "may grow"])
 def test_the_rest_of_a_compressed_log_is_one_block_under_any_name(tmp_path: Path, splitter: str) -> None:
     """The name that it has when it is back does not say that it is compressed."""
     app, log = app_over(tmp_path, f"block_size: 200, {splitter}"), tmp_path / "in" / "app.log"

@@ -16,7 +16,7 @@ APP = """
 name: short
 attributes: {{checkpoint: "{folder}/journal"}}
 operators:
-  splitter: {{class: FileSplitterInput, properties: {{files: "{folder}/in", pack_bytes: 0}}}}
+  splitter: {{class: FileSplitterInput, properties: {{files: "{folder}/in", batch_bytes: 0}}}}
   reader: {{class: BlockReader, properties: {{min_readers: 8}}}}
   writer: {{class: RecordWriter, properties: {{path: "{folder}/out", file_name: part}}, partition: parallel}}
 streams:

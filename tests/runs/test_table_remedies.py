@@ -44,7 +44,7 @@ UPSERTS = """
 name: upserts
 attributes: {{checkpoint: {root}/journal}}
 operators:
-  splitter: {{class: FileSplitterInput, properties: {{files: {root}/in, pack_bytes: 0, max_files_per_window: 1}}}}
+  splitter: {{class: FileSplitterInput, properties: {{files: {root}/in, batch_bytes: 0, max_files_per_window: 1}}}}
   reader: {{class: BlockReader, properties: {{format: {{type: json_lines, columns: {columns}}}}}}}
   table: {{class: TableWriter, properties: {{table: "delta:{root}/table", upsert_by: id}}, partition: parallel}}
 {operator}

@@ -20,7 +20,7 @@ APP = """\
 name: sample
 attributes: {{checkpoint: {folder}/journal}}
 operators:
-  splitter: {{class: FileSplitterInput, properties: {{files: ["{file}"], pack_bytes: 0, block_size: 64KiB}}}}
+  splitter: {{class: FileSplitterInput, properties: {{files: ["{file}"], batch_bytes: 0, block_size: 64KiB}}}}
   reader: {{class: BlockReader, properties: {{min_readers: 2, max_readers: 2, on_error: {on_error}}}}}
   writer: {{class: RecordWriter, properties: {{path: "{folder}/out"}}, partition: parallel}}
 streams:

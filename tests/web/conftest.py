@@ -24,7 +24,7 @@ attributes: {checkpoint: out/sample.journal}
 operators:
   splitter:
     class: FileSplitterInput
-    properties: {files: [in], block_size: 16, blocks_threshold: 2, pack_bytes: 0, file_pattern: '(?s).*[.]csv'}
+    properties: {files: [in], block_size: 16, blocks_threshold: 2, batch_bytes: 0, file_pattern: '(?s).*[.]csv'}
   reader:
     class: BlockReader
     properties:

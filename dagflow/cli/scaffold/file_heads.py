@@ -22,7 +22,7 @@ _APP = """\
 name: first-bytes
 attributes: {checkpoint: journal}
 operators:
-  splitter: {class: FileSplitterInput, properties: {files: FILES, block_size: 1TiB, pack_bytes: 0}}
+  splitter: {class: FileSplitterInput, properties: {files: FILES, block_size: 1TiB, batch_bytes: 0}}
   reader: {class: BlockReader, properties: {format: {type: fixed, length: LENGTH, tail: keep}}}
 streams:
   blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}

@@ -44,9 +44,9 @@ def test_the_estimate_counts_the_windows_that_a_limit_asks_for(folder: Path, lim
     """The run makes no fewer."""
     for name in "bcde":
         (folder / "in" / name).write_text("5678\n6\n")
-    arguments = ["app.yaml", "--set", f"splitter.{limit}", "--set", "splitter.pack_bytes=0"]
+    arguments = ["app.yaml", "--set", f"splitter.{limit}", "--set", "splitter.batch_bytes=0"]
     assert f"5 files, 7 blocks, 49 bytes, {windows} windows" in invoke("plan", *arguments)[1]
-    app = load_app("app.yaml", overrides=[f"splitter.{limit}", "splitter.pack_bytes=0"])
+    app = load_app("app.yaml", overrides=[f"splitter.{limit}", "splitter.batch_bytes=0"])
     assert run(app, RunOptions(), runtime=InlineRuntime).windows >= windows
 
 

@@ -217,7 +217,7 @@ def test_windows_that_a_replay_finishes_are_no_part_of_its_count() -> None:
     Path("in2").mkdir()
     for name, content in {"a": b"n\n1\nx\n", "b": b"n\n2\n\xff\n\xff\n"}.items():
         Path("in2", name).write_bytes(content)
-    files = "in2, max_files_per_window: 1, pack_bytes: 0"
+    files = "in2, max_files_per_window: 1, batch_bytes: 0"
     two_steps("Select, properties: {where: 'true'}", n="int64", files=files)
     with pytest.raises(DagflowError, match="the lights went out"):
         run(load_app("two.yaml"), runtime=until(1))

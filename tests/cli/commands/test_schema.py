@@ -73,7 +73,7 @@ TABLE = """\
 name: days
 attributes: {checkpoint: journal}
 operators:
-  splitter: {class: FileSplitterInput, properties: {files: in, blocks_threshold: 1, pack_bytes: 0}}
+  splitter: {class: FileSplitterInput, properties: {files: in, blocks_threshold: 1, batch_bytes: 0}}
   reader: {class: BlockReader, properties: {format: {type: json_lines, columns: as_found}}}
   days: {class: TableWriter, properties: {table: "parquet:out"}, partition: parallel}
 streams:

@@ -36,7 +36,8 @@ attributes: {{checkpoint: {work}/journal}}
 operators:
   splitter:
     class: FileSplitterInput
-    properties: {{files: {work}/in, block_size: {block_size}, blocks_threshold: {threshold}, pack_bytes: {pack_bytes}}}
+    properties: {{files: {work}/in, block_size: {block_size}, blocks_threshold: {threshold},
+        batch_bytes: {batch_bytes}}}
   reader: {{class: BlockReader, properties: {{{reader}}}}}
   writer: {{class: RecordWriter, properties: {{path: {work}/out, file_name: {name}}}, partition: parallel}}{rejects}
 streams:
@@ -54,7 +55,7 @@ def run_app(
     *,
     block_size: int = 7,
     threshold: int = 1000,
-    pack_bytes: int = 0,
+    batch_bytes: int = 0,
     file_name: str = "part",
     takes_rejects: bool = True,
     runtime: RuntimeFactory = InlineRuntime,
@@ -67,7 +68,7 @@ def run_app(
         files: Contents of files that are put into `in` first.
         block_size: Bytes of a block.
         threshold: Blocks of a window.
-        pack_bytes: Smaller files are read in batches.
+        batch_bytes: Smaller files are read in batches.
         file_name: Names of the published files.
         takes_rejects: Whether the reader's errors are written.
         runtime: Runs the windows.
@@ -82,7 +83,7 @@ def run_app(
             reader=reader,
             block_size=block_size,
             threshold=threshold,
-            pack_bytes=pack_bytes,
+            batch_bytes=batch_bytes,
             name=file_name,
             rejects=REJECTS.format(work=work) if takes_rejects else "",
             refused=REFUSED if takes_rejects else "",
@@ -208,13 +209,13 @@ def test_a_format_that_loses_or_makes_up_bytes_fails_the_run(tmp_path: Path, wro
         run_app(tmp_path, f"format: {wrong.__module__}.{wrong.__name__}", {"x.txt": b"aaa\nxbb\n\ncccc\nddddd"})
 
 
-@pytest.mark.parametrize("pack_bytes", [0, 1 << 20])
-def test_a_file_that_is_left_out_keeps_the_accounting_right(tmp_path: Path, pack_bytes: int) -> None:
+@pytest.mark.parametrize("batch_bytes", [0, 1 << 20])
+def test_a_file_that_is_left_out_keeps_the_accounting_right(tmp_path: Path, batch_bytes: int) -> None:
     """The records of the other files are published."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "gone.txt").symlink_to(tmp_path / "nowhere")
     reader = "format: lines, on_error: skip"
-    summary = run_app(tmp_path, reader, {"a.txt": b"aaa\nb", "b.txt": b"\nccc\n"}, pack_bytes=pack_bytes)
+    summary = run_app(tmp_path, reader, {"a.txt": b"aaa\nb", "b.txt": b"\nccc\n"}, batch_bytes=batch_bytes)
     assert (summary.state, published(tmp_path / "out").count(b"\n")) == ("completed", 4)
 
 
@@ -272,10 +273,10 @@ def test_every_byte_of_a_run_is_accounted_for_whatever_the_blocks(
         st.integers(1, 9),
         st.sampled_from([0, 1 << 20]),
     )
-    def check(contents: list[bytes], block_size: int, pack_bytes: int) -> None:
+    def check(contents: list[bytes], block_size: int, batch_bytes: int) -> None:
         work = tmp_path_factory.mktemp("run")
         files = {f"{number}.txt": content for number, content in enumerate(contents)}
-        summary = run_app(work, f"format: {format}", files, block_size=block_size, pack_bytes=pack_bytes)
+        summary = run_app(work, f"format: {format}", files, block_size=block_size, batch_bytes=batch_bytes)
         assert summary.state == "completed"
         account = summary.account()
         assert account["bytes"] == summary.bytes == sum(map(len, contents))

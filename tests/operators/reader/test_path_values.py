@@ -27,7 +27,7 @@ APP = """\
 name: paths
 attributes: {checkpoint: journal}
 operators:
-  splitter: {class: FileSplitterInput, properties: {files: [in], block_size: 16, pack_bytes: PACK}}
+  splitter: {class: FileSplitterInput, properties: {files: [in], block_size: 16, batch_bytes: BATCH}}
   reader: {class: BlockReader, properties: {format: FORMAT, partition_values: VALUES, MORE}}
   writer: {class: RecordWriter, properties: {path: out, format: json_lines}, partition: parallel}
 STREAMS
@@ -44,10 +44,10 @@ ROWS = b"n,s\n1,a\n2,b\n3,c\n4,d\n5,e\n"
 
 
 def write_app(
-    values: str = "hive", *, format: str = CSV, pack: int = 0, streams: str = REFUSED, more: str = "on_error: fail"
+    values: str = "hive", *, format: str = CSV, batch: int = 0, streams: str = REFUSED, more: str = "on_error: fail"
 ) -> None:
     """Write the app."""
-    text = APP.replace("FORMAT", format).replace("VALUES", values).replace("PACK", str(pack))
+    text = APP.replace("FORMAT", format).replace("VALUES", values).replace("BATCH", str(batch))
     Path("app.yaml").write_text(text.replace("STREAMS", streams).replace("MORE", more))
 
 
@@ -76,10 +76,10 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     [(CSV, ROWS), ("{type: json_lines, columns: {n: int64}}", b"".join(b'{"n": %d}\n' % n for n in range(1, 6)))],
     ids=["csv", "json_lines"],
 )
-@pytest.mark.parametrize("pack", [0, 4096], ids=["blocks", "small files"])
-def test_directories_become_typed_columns(format: str, content: bytes, pack: int) -> None:
+@pytest.mark.parametrize("batch", [0, 4096], ids=["blocks", "small files"])
+def test_directories_become_typed_columns(format: str, content: bytes, batch: int) -> None:
     """In files of many blocks and in small ones; each record has the values of its own file."""
-    write_app(format=format, pack=pack)
+    write_app(format=format, batch=batch)
     put("dt=2026-01-01/country=D%20E/hour=7/a", content)
     put("dt=2026-01-02/country=__HIVE_DEFAULT_PARTITION__/hour=12/b", content)
     found = sorted(read(), key=lambda row: (row["dt"], row["n"]))

@@ -26,7 +26,7 @@ from tests.operators.splitter.driving import Driver, Follower, Services, write
 
 STORAGE = StorageContext.default()
 
-SPLITTER = "blocks_threshold: 3, block_size: 8, pack_bytes: 64"
+SPLITTER = "blocks_threshold: 3, block_size: 8, batch_bytes: 64"
 REMOVE = "action: remove"
 
 
@@ -128,12 +128,12 @@ def test_archived_files_keep_their_paths(tmp_path: Path) -> None:
     assert found == {**contents, "sub/x": b"x"}
 
 
-@pytest.mark.parametrize("pack_bytes", [0, 1000])
+@pytest.mark.parametrize("batch_bytes", [0, 1000])
 @pytest.mark.parametrize("on_long", ["skip", "reject"])
-def test_a_file_that_was_too_long_to_be_merged_stays(on_long: str, pack_bytes: int, tmp_path: Path) -> None:
+def test_a_file_that_was_too_long_to_be_merged_stays(on_long: str, batch_bytes: int, tmp_path: Path) -> None:
     """It was read, and is in no output; the reject has the first bytes of nothing."""
     contents = tree(tmp_path)
-    app_in(tmp_path, splitter=f"pack_bytes: {pack_bytes}", cleaner=REMOVE)
+    app_in(tmp_path, splitter=f"batch_bytes: {batch_bytes}", cleaner=REMOVE)
     text = (tmp_path / "merge.yaml").read_text()
     text = text.replace("format: whole_file", f"format: {{type: whole_file, max_record: 20, on_long: {on_long}}}")
     if on_long == "reject":
@@ -198,7 +198,7 @@ def test_an_archive_that_cannot_be_written_to_is_refused_at_once(tmp_path: Path,
 
 
 def reports_of(blocks: list[Any]) -> list[Any]:
-    """What a reader of lines says of blocks and packs that it has read."""
+    """What a reader of lines says of blocks and batches that it has read."""
     reader, reports = BlockReader(), list[Any]()
     reader.blocks_metadata_output.connect(reports.append)
     reader.messages.connect(lambda batch: None)
@@ -208,14 +208,14 @@ def reports_of(blocks: list[Any]) -> list[Any]:
     return reports
 
 
-@pytest.mark.parametrize("pack_bytes", [0, 1 << 20])
-def test_a_source_file_with_a_record_in_progress_stays(pack_bytes: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("batch_bytes", [0, 1 << 20])
+def test_a_source_file_with_a_record_in_progress_stays(batch_bytes: int, tmp_path: Path) -> None:
     """What waits for its delimiter is published nowhere; the files beside it, of which nothing waits, go."""
     for name, content in {"a": "1\ntw", "b": "3\n", "c": "4", "d": "5\n"}.items():
         write(tmp_path / "in" / name, content)
     cleaner = SourceCleaner(action="remove")
     harness = OperatorHarness(cleaner)
-    with Follower(files=str(tmp_path / "in"), pack_bytes=pack_bytes) as follower:
+    with Follower(files=str(tmp_path / "in"), batch_bytes=batch_bytes) as follower:
         harness.window({"input": reports_of(follower.scanned().blocks)})
     cleaner.committed(1)
     assert left(tmp_path) == {"a": b"1\ntw", "c": b"4"}
@@ -326,13 +326,13 @@ def test_source_files_with_several_hard_links_are_all_read_and_stay(action: str,
     assert (sorted(left(tmp_path)), summary.counts["cleaner:not_cleaned"]) == (["a", "b", "c"], 3)
 
 
-@pytest.mark.parametrize("pack_bytes", [0, 1 << 20])
+@pytest.mark.parametrize("batch_bytes", [0, 1 << 20])
 @pytest.mark.parametrize("appended", ["2\n", "2\n3\n4\n5\n", "2"])
 def test_a_source_file_goes_when_what_was_appended_to_it_is_published(
-    appended: str, pack_bytes: int, tmp_path: Path
+    appended: str, batch_bytes: int, tmp_path: Path
 ) -> None:
     """It stays when its first version is published, and then nothing of it is remembered."""
-    with Cleaning(tmp_path, pack_bytes=pack_bytes, block_size=4) as cleaning:
+    with Cleaning(tmp_path, batch_bytes=batch_bytes, block_size=4) as cleaning:
         cleaning.take(cleaning.reports)
         reports = cleaning.append(appended)
         cleaning.cleaner.committed(1)
@@ -348,7 +348,7 @@ def test_a_source_file_goes_when_what_was_appended_to_it_is_published(
 @pytest.mark.parametrize("is_one_window", [True, False])
 def test_versions_of_a_source_file_may_be_published_at_once(is_one_window: bool, tmp_path: Path) -> None:
     """Also where parallel readers tell of the blocks in another order than that of the file."""
-    with Cleaning(tmp_path, pack_bytes=0, block_size=4) as cleaning:
+    with Cleaning(tmp_path, batch_bytes=0, block_size=4) as cleaning:
         reports = cleaning.append("2\n3\n4\n")[::-1]
         for window in [reports + cleaning.reports] if is_one_window else [cleaning.reports, reports]:
             cleaning.take(window)
@@ -363,7 +363,7 @@ def test_a_source_file_that_two_splitters_find_stays_until_it_is_read(tmp_path: 
     harness = OperatorHarness(cleaner)
     blocks = []
     for at in (0, 1):
-        splitter = FileSplitterInput(files=str(path), block_size=4, pack_bytes=0)
+        splitter = FileSplitterInput(files=str(path), block_size=4, batch_bytes=0)
         blocks.append(reports_of(Driver(splitter, Services(operator_index=at)).everything().blocks))
     for at in range(4):
         assert path.exists()
@@ -377,7 +377,7 @@ def test_a_source_file_goes_when_its_end_is_read_under_another_name(is_new_name_
     """What was there before was read under the old one, under which there is another file by now."""
     if not is_new_name_free:
         write(tmp_path / "in" / "a.1", "waits", mtime_s=1_000_000_000)
-    with Cleaning(tmp_path, pack_bytes=0, block_size=4) as cleaning:
+    with Cleaning(tmp_path, batch_bytes=0, block_size=4) as cleaning:
         cleaning.take(cleaning.reports + cleaning.append("2\n34"))
         cleaning.cleaner.committed(1)
         for name in () if is_new_name_free else ("a.1",):
@@ -395,7 +395,7 @@ def test_a_source_file_goes_when_its_end_is_read_under_another_name(is_new_name_
 @pytest.mark.parametrize("is_ignored", [True, False])
 def test_a_source_file_stays_whose_beginning_was_left_out(is_ignored: bool, tmp_path: Path) -> None:
     """What was appended to it is read, but what was there before is published nowhere."""
-    with Cleaning(tmp_path, pack_bytes=0, existing="ignore" if is_ignored else "process") as cleaning:
+    with Cleaning(tmp_path, batch_bytes=0, existing="ignore" if is_ignored else "process") as cleaning:
         for content in ("2\n", "3\n"):
             reports = cleaning.append(content)
             assert len(reports) == 1
@@ -437,7 +437,7 @@ streams:
 """
 
 
-@pytest.mark.parametrize("rules", ["block_size: 4, pack_bytes: 0, blocks_threshold: 1", "pack_files: 2"])
+@pytest.mark.parametrize("rules", ["block_size: 4, batch_bytes: 0, blocks_threshold: 1", "batch_files: 2"])
 def test_source_files_that_two_readers_read_stay(rules: str, tmp_path: Path) -> None:
     """What both have read of a file adds up to its size when half of it is unread."""
     for name in "abc":

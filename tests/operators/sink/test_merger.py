@@ -63,12 +63,12 @@ def source_files_of(root: Path) -> dict[str, bytes]:
 
 def merged(contents: Sequence[bytes], folder: Path, **properties: Any) -> dict[str, bytes]:
     """The files that one window of one partition writes, by name."""
-    pack = batch_of(written(folder, contents))
+    batch = batch_of(written(folder, contents))
     harness = OperatorHarness(FileMerger(path="/merged", below=str(folder), **properties))
     reader = BlockReader(format="whole_file")
     batches: list[Any] = []
     reader.messages.connect(batches.append)
-    for _ in reader.read(pack) or ():
+    for _ in reader.read(batch) or ():
         pass
     for batch in batches:
         harness.window({"input": batch})
@@ -183,11 +183,11 @@ def test_a_file_that_was_cut_after_it_was_published_is_not_extracted(tmp_path: P
         list(extract(STORAGE, entry))
 
 
-def test_whole_packs_become_one_merged_file_each(tmp_path: Path) -> None:
+def test_whole_batches_become_one_merged_file_each(tmp_path: Path) -> None:
     """Whatever the windows and partitions, there are no more files than bytes call for."""
     (tmp_path / "in").mkdir()
     written(tmp_path / "in", [b"x" * 10] * 100)
-    splitter = "packs: whole, pack_bytes: 250, blocks_threshold: 30"
+    splitter = "batches: whole, batch_bytes: 250, blocks_threshold: 30"
     run(app_in(tmp_path, splitter=splitter, merger="max_bytes: 250"), runtime=InlineRuntime)
     sizes = [p.stat().st_size for p in (tmp_path / "out").glob("merged-*") if not p.name.endswith(INDEX_SUFFIX)]
     assert sizes == [250] * 4
@@ -242,9 +242,9 @@ def test_a_group_may_be_called_as_merged_files_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("listing", ["driver", "sharded"])
-@pytest.mark.parametrize("pack_bytes", [0, 1000])
+@pytest.mark.parametrize("batch_bytes", [0, 1000])
 @pytest.mark.parametrize("others", [0, 20])
-def test_a_file_of_any_date_is_merged(tmp_path: Path, others: int, pack_bytes: int, listing: str) -> None:
+def test_a_file_of_any_date_is_merged(tmp_path: Path, others: int, batch_bytes: int, listing: str) -> None:
     """File systems have years for which 64 bits of nanoseconds do not suffice; a second run finds nothing new."""
     (tmp_path / "in").mkdir()
     names = {f"f{number}": number for number in range(others)} | {"far": 16_725_225_600, "past": -16_725_225_600}
@@ -252,7 +252,7 @@ def test_a_file_of_any_date_is_merged(tmp_path: Path, others: int, pack_bytes: i
         path = tmp_path / "in" / name
         path.write_bytes(name.encode())
         os.utime(path, (seconds, seconds))
-    splitter = f"listing: {listing}, pack_bytes: {pack_bytes}"
+    splitter = f"listing: {listing}, batch_bytes: {batch_bytes}"
     run(app_in(tmp_path, splitter=splitter), runtime=InlineRuntime)
     assert source_files_of(tmp_path) == {name: name.encode() for name in names}
     assert run(app_in(tmp_path, splitter=splitter), runtime=InlineRuntime).windows == 0

@@ -77,7 +77,7 @@ def test_each_block_has_a_file_of_its_id_even_if_no_record_is_left(tmp_path: Pat
 
 
 def test_a_batch_of_several_blocks_is_dealt_out_to_their_files(tmp_path: Path) -> None:
-    """Where a reader packs small files, every record still lands in the file of its own block."""
+    """Where a reader reads small files in batches, every record still lands in the file of its own block."""
     harness = OperatorHarness(RecordWriter(path=str(tmp_path), file_name="block"))
     harness.window({"input": batch(b"a", b"b", b"c", blocks=(block(1), block(2), block(3)), codes=[0, 2, 2])})
     assert written(harness) == {f"{1:016x}": b"a\n", f"{2:016x}": b"", f"{3:016x}": b"b\nc\n"}

@@ -320,10 +320,10 @@ def test_metadata_columns_say_where_a_record_is_from(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     for name, text in texts.items():
         (tmp_path / "in" / name).write_bytes(text)
-    for pack_bytes in (0, 1 << 20):
-        root = tmp_path / str(pack_bytes)
+    for batch_bytes in (0, 1 << 20):
+        root = tmp_path / str(batch_bytes)
         operators: dict[str, Given] = {
-            "splitter": FileSplitterInput(files=[str(tmp_path / "in")], block_size=4, pack_bytes=pack_bytes),
+            "splitter": FileSplitterInput(files=[str(tmp_path / "in")], block_size=4, batch_bytes=batch_bytes),
             "reader": BlockReader(min_readers=2, max_readers=2),
             "table": (
                 TableWriter(table=f"delta:{root / 'table'}", metadata_columns=["file", "offset", "window"]),

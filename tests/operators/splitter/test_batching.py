@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dagflow.api.context import OperatorContext, WindowBudget
 from dagflow.api.ports import Emitter
+from dagflow.plan.load import check
 from dagflow.testing.manual_clock import ManualClock
 from operators import FileSplitterInput
 from operators.files.metadata import BlockMetadata, FileVersion
@@ -50,7 +51,7 @@ def tree(tmp_path: Path, sizes: list[int]) -> Path:
 def test_large_and_small_files_mix_in_one_listing(tmp_path: Path) -> None:
     """Ids ascend in order of the listing, whether files travel in batches or as blocks."""
     root = tree(tmp_path, [1, 1, 50, 0, 1])
-    windows = emitted(Driver(FileSplitterInput(files=str(root), block_size=30, pack_bytes=160)))
+    windows = emitted(Driver(FileSplitterInput(files=str(root), block_size=30, batch_bytes=160)))
     assert shapes(windows) == [[2, -1, -1, 2]]
     ids = [item.first_id if isinstance(item, SmallFileBatch) else item.block_id for item in windows[0]]
     assert ids == [1, 3, 4, 5]
@@ -59,29 +60,29 @@ def test_large_and_small_files_mix_in_one_listing(tmp_path: Path) -> None:
 def test_batches_are_bounded_by_bytes_and_by_files(tmp_path: Path) -> None:
     """A batch ends before the file that would exceed its bytes or its files."""
     root = tree(tmp_path, [3] * 12)
-    by_bytes = emitted(Driver(FileSplitterInput(files=str(root), pack_bytes=49)))
+    by_bytes = emitted(Driver(FileSplitterInput(files=str(root), batch_bytes=49)))
     assert shapes(by_bytes) == [[12]]
-    small = emitted(Driver(FileSplitterInput(files=str(tree(tmp_path / "more", [4] * 40)), pack_bytes=64)))
+    small = emitted(Driver(FileSplitterInput(files=str(tree(tmp_path / "more", [4] * 40)), batch_bytes=64)))
     assert shapes(small) == [[16, 16, 8]]
-    by_files = emitted(Driver(FileSplitterInput(files=str(root), recursive=False, pack_files=5)))
+    by_files = emitted(Driver(FileSplitterInput(files=str(root), recursive=False, batch_files=5)))
     assert shapes(by_files) == [[5, 5, 2]]
 
 
 def test_a_file_is_small_up_to_a_sixteenth_of_a_batch(tmp_path: Path) -> None:
-    """So that batches are filled evenly; pack_bytes: 0 leaves only empty files in batches."""
+    """So that batches are filled evenly; batch_bytes: 0 leaves only empty files in batches."""
     root = tree(tmp_path, [4, 5, 0])
-    assert shapes(emitted(Driver(FileSplitterInput(files=str(root), pack_bytes=64)))) == [[1, -1, 1]]
-    assert shapes(emitted(Driver(FileSplitterInput(files=str(root), pack_bytes=0)))) == [[-1, -1, 1]]
+    assert shapes(emitted(Driver(FileSplitterInput(files=str(root), batch_bytes=64)))) == [[1, -1, 1]]
+    assert shapes(emitted(Driver(FileSplitterInput(files=str(root), batch_bytes=0)))) == [[-1, -1, 1]]
 
 
 @given(st.lists(st.integers(0, 40), max_size=30), st.integers(1, 9), st.integers(0, 320), st.integers(1, 200))
 def test_batches_are_the_same_for_the_same_listing(
-    sizes: list[int], pack_files: int, pack_bytes: int, window_bytes: int
+    sizes: list[int], batch_files: int, batch_bytes: int, window_bytes: int
 ) -> None:
     """Every small file is in one batch, in order; two passes give the same batches, and none exceeds its bounds."""
 
     def run() -> list[list[str]]:
-        batcher = SmallFileBatcher(BatchRules(pack_bytes, pack_files), ManualClock())
+        batcher = SmallFileBatcher(BatchRules(batch_bytes, batch_files), ManualClock())
         batches: list[list[str]] = []
         for number, size in enumerate(sizes):
             if size <= batcher.max_small_bytes(1000):
@@ -92,12 +93,12 @@ def test_batches_are_the_same_for_the_same_listing(
 
     batches = run()
     assert batches == run()
-    small = [f"/in/{n}" for n, size in enumerate(sizes) if size == 0 or size * 16 <= pack_bytes]
+    small = [f"/in/{n}" for n, size in enumerate(sizes) if size == 0 or size * 16 <= batch_bytes]
     assert [url for batch in batches for url in batch] == small
     for batch in batches:
         total = sum(sizes[int(url.removeprefix("/in/"))] for url in batch)
-        assert len(batch) <= pack_files
-        assert total <= pack_bytes or len(batch) == 1
+        assert len(batch) <= batch_files
+        assert total <= batch_bytes or len(batch) == 1
 
 
 def _urls(batch: SmallFileBatch) -> list[str]:
@@ -108,24 +109,24 @@ def test_whole_batches_end_where_they_are_full(tmp_path: Path) -> None:
     """A window that is full goes on to the end of its batch, so that batches do not depend on windows."""
     root = tree(tmp_path, [1] * 20)
     services = Services(budget=WindowBudget(tuples=3, size_bytes=1 << 40))
-    whole = FileSplitterInput(files=str(root), pack_files=8, packs="whole")
+    whole = FileSplitterInput(files=str(root), batch_files=8, batches="whole")
     windows = emitted(Driver(whole, services))
     assert shapes(windows) == [[8], [8], [4]]
     assert all(isinstance(item, SmallFileBatch) and item.is_whole for window in windows for item in window)
-    divided = emitted(Driver(FileSplitterInput(files=str(root), pack_files=8), services))
+    divided = emitted(Driver(FileSplitterInput(files=str(root), batch_files=8), services))
     assert shapes(divided) == [[3]] * 6 + [[2]]
 
 
 def test_small_files_may_wait_for_their_batch_to_be_filled(tmp_path: Path) -> None:
     """While following, a batch that is neither full nor old is held, across restarts, and nothing is lost."""
     write(tmp_path / "a", b"x")
-    with Follower(files=str(tmp_path), pack_millis=3500, pack_files=3) as follower:
+    with Follower(files=str(tmp_path), batch_millis=3500, batch_files=3) as follower:
         assert follower.scanned().blocks == []
         write(tmp_path / "b", b"x")
         window = follower.next_scan()
         assert window.blocks == []
         state = window.state
-    with Follower(files=str(tmp_path), pack_millis=3500, pack_files=3, state=state) as follower:
+    with Follower(files=str(tmp_path), batch_millis=3500, batch_files=3, state=state) as follower:
         assert follower.scanned().blocks == []
         for name in "cd":
             write(tmp_path / name, b"x")
@@ -180,9 +181,9 @@ def unheard(splitter: FileSplitterInput, services: Services) -> tuple[list[list[
 def test_batches_are_the_same_in_columns_as_one_by_one(
     tmp_path_factory: pytest.TempPathFactory,
     files: list[tuple[str, int]],
-    packs: str,
-    pack_files: int,
-    pack_bytes: int,
+    batches: str,
+    batch_files: int,
+    batch_bytes: int,
     tuples: int,
     size_bytes: int,
     limits: dict[str, int],
@@ -192,8 +193,26 @@ def test_batches_are_the_same_in_columns_as_one_by_one(
     for number, (folder, size) in enumerate(files):
         write(root / f"{folder}{number:02}", b"x" * size)
     services = Services(budget=WindowBudget(tuples, size_bytes))
-    rules: dict[str, Any] = {"packs": packs, "pack_files": pack_files, "pack_bytes": pack_bytes, **limits}
+    rules: dict[str, Any] = {"batches": batches, "batch_files": batch_files, "batch_bytes": batch_bytes, **limits}
     in_columns, one_by_one = (
         unheard(kind(files=str(root), **rules), services) for kind in (FileSplitterInput, OneByOne)
     )
     assert in_columns == one_by_one
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("pack_bytes: 0", "batch_bytes"),
+        ("pack_files: 5", "batch_files"),
+        ("pack_millis: 5", "batch_millis"),
+        ("packs: whole", "batches"),
+    ],
+)
+def test_an_app_with_an_old_name_is_told_the_new_one(tmp_path: Path, old: str, new: str) -> None:
+    """Batches had the name packs before."""
+    path = tmp_path / "app.yaml"
+    splitter = f"  splitter: {{class: FileSplitterInput, properties: {{files: in, {old}}}}}"
+    write(path, f"name: old\nattributes: {{checkpoint: journal}}\noperators:\n{splitter}\n")
+    reasons = "\n".join(map(str, check(path)))
+    assert f"property '{old.split(':')[0]}' is now called '{new}'" in reasons

@@ -115,7 +115,7 @@ APP = """\
 name: sample
 attributes: {{checkpoint: {folder}/journal}}
 operators:
-  splitter: {{class: FileSplitterInput, properties: {{files: ["{folder}/in"], pack_bytes: {pack}{more}}}}}
+  splitter: {{class: FileSplitterInput, properties: {{files: ["{folder}/in"], batch_bytes: {batch}{more}}}}}
   reader: {{class: BlockReader, properties: {{on_vanished: {on_vanished}}}}}
   writer: {{class: RecordWriter, properties: {{path: "{folder}/out"}}, partition: parallel}}
 streams:
@@ -124,9 +124,9 @@ streams:
 """
 
 
-def app_over(folder: Path, on_vanished: str, pack: str, more: str = "") -> LogicalPlan:
+def app_over(folder: Path, on_vanished: str, batch: str, more: str = "") -> LogicalPlan:
     """An app over two files."""
-    write(folder / "app.yaml", APP.format(folder=folder, on_vanished=on_vanished, pack=pack, more=more))
+    write(folder / "app.yaml", APP.format(folder=folder, on_vanished=on_vanished, batch=batch, more=more))
     write(folder / "in" / "a", b"1\n")
     write(folder / "in" / "b", b"2\n")
     return load_app(str(folder / "app.yaml"))
@@ -163,10 +163,10 @@ def test_an_ignored_change_is_reported_once_and_remembered(tmp_path: Path, exist
     assert sorted(published.split()) == [b"1", b"2", b"3"]
 
 
-@pytest.mark.parametrize("pack", ["0", "16MiB"], ids=["alone", "in a pack"])
-def test_what_grew_out_of_a_version_that_was_left_out_is_read_whole(tmp_path: Path, pack: str) -> None:
+@pytest.mark.parametrize("batch", ["0", "16MiB"], ids=["alone", "in a batch"])
+def test_what_grew_out_of_a_version_that_was_left_out_is_read_whole(tmp_path: Path, batch: str) -> None:
     """Nothing was read of it, so there is nothing that a tail could go on from."""
-    app = app_over(tmp_path, "skip", pack)
+    app = app_over(tmp_path, "skip", batch)
     path, away = tmp_path / "in" / "b", tmp_path / "away"
     run(app, RunOptions(), runtime=meanwhile(lambda path: path.rename(away), path))
     away.rename(path)
@@ -181,7 +181,7 @@ def test_what_grew_out_of_a_version_that_was_left_out_is_read_whole(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("pack", "more"),
+    ("batch", "more"),
     [
         ("0", ""),
         ("0", ", block_size: 4"),
@@ -200,12 +200,12 @@ def test_what_grew_out_of_a_version_that_was_left_out_is_read_whole(tmp_path: Pa
         "others are refused",
         "grows",
         "grows in blocks",
-        "grows in a pack",
+        "grows in a batch",
     ],
 )
-def test_what_grew_while_it_was_away_is_read_whole(tmp_path: Path, pack: str, more: str) -> None:
+def test_what_grew_while_it_was_away_is_read_whole(tmp_path: Path, batch: str, more: str) -> None:
     """However many blocks it was planned as, and whether or not the splitter knew by then how it begins and ends."""
-    app = app_over(tmp_path, "skip", pack, more)
+    app = app_over(tmp_path, "skip", batch, more)
     path, away = tmp_path / "in" / "b", tmp_path / "away"
     path.write_bytes(b"21\n22\n23\n")
     run(app, RunOptions(), runtime=meanwhile(lambda path: path.rename(away), path))
@@ -243,18 +243,18 @@ def test_the_tail_after_one_that_was_left_out_begins_where_that_did(tmp_path: Pa
     assert sorted(published.split()) == [b"1", b"2", b"21", b"22", b"23", b"24", b"25"]
 
 
-@pytest.mark.parametrize("pack", ["0", "16MiB"], ids=["alone", "in a pack"])
+@pytest.mark.parametrize("batch", ["0", "16MiB"], ids=["alone", "in a batch"])
 @pytest.mark.parametrize(("act", "error", "reason"), MEANWHILE, ids=["vanished", "changed"])
 def test_a_file_that_changes_between_plan_and_read_is_noticed(
-    tmp_path: Path, act: Change, error: type[DagflowError], reason: str, pack: str
+    tmp_path: Path, act: Change, error: type[DagflowError], reason: str, batch: str
 ) -> None:
     """It ends the run, and nothing of its window is published; or it is left out, which the journal records."""
-    app = app_over(tmp_path / "fail", "fail", pack)
+    app = app_over(tmp_path / "fail", "fail", batch)
     path = tmp_path / "fail" / "in" / "b"
     with pytest.raises(error, match=r"in/b"):
         run(app, RunOptions(), runtime=meanwhile(act, path))
     assert not list((tmp_path / "fail" / "out").glob("*"))
-    app = app_over(tmp_path / "skip", "skip", pack)
+    app = app_over(tmp_path / "skip", "skip", batch)
     path = tmp_path / "skip" / "in" / "b"
     summary = run(app, RunOptions(), runtime=meanwhile(act, path))
     assert [file.read_bytes() for file in (tmp_path / "skip" / "out").iterdir()] == [b"1\n"]

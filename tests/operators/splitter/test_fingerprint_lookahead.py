@@ -38,7 +38,7 @@ def test_a_log_that_is_truncated_while_it_is_looked_at_is_left_for_a_scan(tmp_pa
         append(log, b"4\n")
 
     services.act = rotate
-    with Follower(services, files=str(tmp_path / "in"), pack_bytes=0) as follower:
+    with Follower(services, files=str(tmp_path / "in"), batch_bytes=0) as follower:
         windows = [follower.scanned(), *(follower.next_scan() for _ in range(4))]
         planned = [block for window in windows for block in window.blocks]
         assert {block.url.rpartition("/")[2]: block.end for block in planned} == {"app.log": 2, "app.log.1": 6}

@@ -241,7 +241,7 @@ def test_a_run_reads_a_cut_file_as_what_is_compressed_in_it(
     pieces = [content[start : start + 700] for start in range(0, len(content), 700)]
     (tmp_path / name).write_bytes(b"".join(map(COMPRESS[kind][1], pieces)))
     splitter = FileSplitterInput(
-        files=str(tmp_path / name), block_size=200, pack_bytes=0, cut_compressed=[".gz", ".bz2", ".zst"],
+        files=str(tmp_path / name), block_size=200, batch_bytes=0, cut_compressed=[".gz", ".bz2", ".zst"],
         max_bytes_per_window=most_bytes,
     )  # fmt: skip
     run(app_of(tmp_path, splitter, BlockReader()), runtime=InlineRuntime)
@@ -264,7 +264,7 @@ def test_a_growing_file_is_not_cut_if_only_the_app_tells_compression(
     for content, whole in ((half, lines[:80]), (b"".join(members), lines)):
         with path.open("ab") as file:
             file.write(content[path.stat().st_size :])
-        splitter = FileSplitterInput(files=str(path), block_size=50, pack_bytes=0, unterminated=unterminated)
+        splitter = FileSplitterInput(files=str(path), block_size=50, batch_bytes=0, unterminated=unterminated)
         run(app_of(tmp_path, splitter, BlockReader(compression=compression)), runtime=InlineRuntime)
         assert published(tmp_path) == whole
 
@@ -296,7 +296,7 @@ def test_what_lies_before_damage_in_a_cut_file_is_read(tmp_path: Path, place: in
     checksum = bytes([members[place][-8] ^ 1])
     members[place] = members[place][:-8] + checksum + members[place][-7:]
     (tmp_path / "x.gz").write_bytes(b"".join(members))
-    splitter = FileSplitterInput(files=str(tmp_path / "x.gz"), block_size=100, pack_bytes=0, cut_compressed=[".gz"])
+    splitter = FileSplitterInput(files=str(tmp_path / "x.gz"), block_size=100, batch_bytes=0, cut_compressed=[".gz"])
     reader = BlockReader(on_error="skip")
     reader.format.chunk_bytes = 64
     summary = run(app_of(tmp_path, splitter, reader), runtime=InlineRuntime)

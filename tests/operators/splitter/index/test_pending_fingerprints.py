@@ -341,8 +341,8 @@ def test_an_event_of_many_files_is_few_objects() -> None:
 
 
 EMITTED: list[dict[str, Any]] = [
-    {"pack_bytes": 0},
-    {"pack_millis": 2500},
+    {"batch_bytes": 0},
+    {"batch_millis": 2500},
     {},
 ]
 
