@@ -30,7 +30,7 @@ class BlockFiles:
         self._limiter = limiter
         self._file: MeasuredFile | None = None
         self._opened: tuple[str, FileVersion] | None = None
-        self._ahead: ReadAhead | None = None
+        self._ahead = ReadAhead(storage)
 
     def open(self, block: BlockMetadata) -> MeasuredFile:
         """The file of a block.
@@ -42,8 +42,7 @@ class BlockFiles:
         """
         if self._file is None or self._opened != (block.url, block.version):
             self._close_file()
-            open_file = self._ahead.open if self._ahead is not None else self._storage.open_file
-            file = open_file(block.url, self._stat_of(block))
+            file = self._ahead.open(block.url, self._stat_of(block))
             self._file = MeasuredFile(file) if self._limiter is None else RateLimitedFile(file, self._limiter)
             # What is read from now on is compared with what was opened, so that a later rewrite shows as well.
             require_begun(self._file, block.url, block.tail_start, block.read_fingerprint)
@@ -51,13 +50,12 @@ class BlockFiles:
         return self._file
 
     def prefetch(self, blocks: Iterable[BlockMetadata]) -> None:
-        """Begin to fetch blocks that will be read, where fetching takes time.
+        """Begin to fetch blocks that will be read, where fetching takes time; takes the place of an earlier call.
 
         Args:
             blocks: In the order of reading.
         """
         if self._limiter is None:
-            self._ahead = ReadAhead(self._storage)
             self._ahead.expect(Stretch(self._stat_of(block), block.start, block.end) for block in blocks)
 
     def require_unchanged(self, block: BlockMetadata) -> None:
@@ -76,9 +74,7 @@ class BlockFiles:
     def close(self) -> None:
         """Close the file, and give up what was prefetched."""
         self._close_file()
-        ahead, self._ahead = self._ahead, None
-        if ahead is not None:
-            ahead.close()
+        self._ahead.close()
 
     def _close_file(self) -> None:
         file, self._file = self._file, None

@@ -5,8 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 from dagflow.storage.context import StorageContext
+from dagflow.storage.request_threads import REQUESTS
+from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.block_files import BlockFiles
 from tests.operators.reader.test_block_reader import blocks_of
+from tests.storage.shared import STORAGE
+from tests.storage.test_read_ahead import Watched, put, watched
+
+__all__ = ["watched"]
 
 
 def test_consecutive_blocks_of_a_file_use_one_stream(tmp_path: Path) -> None:
@@ -31,3 +37,24 @@ def test_a_file_counts_the_bytes_that_are_read_from_it(tmp_path: Path) -> None:
         file.read_into(offset, memoryview(bytearray(3)))
     assert file.bytes_read == 9
     file.close()
+
+
+def test_what_is_prefetched_takes_the_place_of_what_was_before(watched: type[Watched]) -> None:
+    """Requests for blocks that are no longer to be read are not sent, and nothing of them is held."""
+    blocks = []
+    for number in range(3 * REQUESTS):
+        found = put(f"memory://places/{number}", 100, number)
+        version = FileVersion(found.size_bytes, found.mtime_ns, found.etag, file_id=found.file_id)
+        blocks.append(BlockMetadata(number, found.url, version, 0, 100, True))
+    watched.ranges.clear()
+    watched.gate.clear()
+    files = BlockFiles(STORAGE)
+    files.prefetch(blocks[:REQUESTS])
+    watched.wait_for(REQUESTS)
+    files.prefetch(blocks[REQUESTS : 2 * REQUESTS])
+    files.prefetch(blocks[2 * REQUESTS :])
+    watched.gate.set()
+    for block in blocks[2 * REQUESTS :]:
+        files.open(block).read_into(0, memoryview(bytearray(100)))
+    files.close()
+    assert len(watched.ranges) == 2 * REQUESTS
