@@ -14,6 +14,9 @@ MIN_BUSY_S = 1.0
 
 BOTTLENECK_SHARE = 0.5
 
+_NEWEST_RANGES = 5
+"""How many of the ranges that were left out are shown one by one."""
+
 
 def _byte_rate(snapshot: RunSnapshot) -> str:
     """For example "512 MiB/s"."""
@@ -150,12 +153,12 @@ def described_range(skipped: Skipped) -> str:
     return f"{on_one_line(redacted(skipped.url))} [{skipped.lost_start}, {skipped.lost_end}): {skipped.reason}"
 
 
-def left_out_lines(snapshot: RunSnapshot, most: int = 5) -> list[str]:
+def left_out_lines(snapshot: RunSnapshot) -> list[str]:
     """What no run has read of its input, which nothing must pass over in silence: the sum and the newest ranges."""
     left_out = snapshot.left_out
     if not left_out.ranges:
         return []
-    newest = [f"    {described_range(each)}" for each in left_out.newest[-most:]]
+    newest = [f"    {described_range(each)}" for each in left_out.newest[-_NEWEST_RANGES:]]
     rest = left_out.ranges - len(newest)
     lines = [f"left out of the input, in all runs: {count(left_out.ranges, 'range')}, {size(left_out.bytes)}", *newest]
     if rest:

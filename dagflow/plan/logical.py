@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dagflow.api.control import ControlOperator, InputOperator
+from dagflow.api.control import ControlOperator
 from dagflow.api.operator import Operator
 from dagflow.api.partitioning import Partitioner
 from dagflow.plan.fusing import Fusion, fuse
@@ -37,11 +37,6 @@ class OperatorNode:
     def is_control(self) -> bool:
         """Whether it runs in the driver, once."""
         return isinstance(self.operator, ControlOperator)
-
-    @property
-    def is_input(self) -> bool:
-        """Whether it creates the tuples of the app."""
-        return isinstance(self.operator, InputOperator)
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,20 +79,6 @@ def moved_with(url: str, was: str, now: str) -> str:
     return os.path.normpath(os.path.join(was, os.path.relpath(url, now))) if is_local(url) else url
 
 
-def relative_to(url: str, root: str) -> str:
-    """The part of url below root; "" for root itself.
-
-    Raises:
-        ValueError: url is not below root.
-    """
-    if url == root:
-        return ""
-    prefix = root if root.endswith("/") else f"{root}/"
-    if not url.startswith(prefix):
-        raise ValueError(f"{redacted(url)} is not below {redacted(root)}")
-    return url[len(prefix) :]
-
-
 def relocated(url: str, directory: str) -> str:
     """The place below a directory that stands for a location: its path from the working directory, or in full.
 

@@ -44,7 +44,7 @@ def cast(site: CallSite, value: Bound, kind: pa.DataType) -> Bound:
         return typed(value, kind)
     kernel = _kernel(value.type, kind)
     if kernel is None:
-        reason = f"{name_of(value.type)} cannot become {name_of(kind)}{_hint(value.type, kind)}"
+        reason = f"{name_of(value.type)} cannot become {name_of(kind)}{_hint(value.type)}"
         raise site.error(reason, value)
     if _holds_all(value.type, kind):
         return applied(site, kind, kernel, value)
@@ -74,7 +74,7 @@ def _why_no(text: str, kind: pa.DataType) -> str:
     return why_not(text, column)
 
 
-def _hint(source: pa.DataType, target: pa.DataType) -> str:
+def _hint(source: pa.DataType) -> str:
     if pa.types.is_timestamp(source) and source.tz is not None:
         return "; say which zone's clock is meant, as in ts at time zone 'UTC'"
     return ""

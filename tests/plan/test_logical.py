@@ -19,7 +19,7 @@ def test_operators_are_constructed_with_the_apps_properties(tmp_path: Path) -> N
     reader = first.operators["reader"].operator
     assert isinstance(reader, Reader) and reader.limit == 3
     assert reader is not second.operators["reader"].operator
-    assert first.operators["source"].is_input and not first.operators["reader"].is_control
+    assert first.operators["source"].is_control and not first.operators["reader"].is_control
 
 
 def test_the_graph_has_every_operator_and_edge(tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from dagflow.storage.location import (
     parent,
     redacted,
     redacted_within,
-    relative_to,
 )
 
 
@@ -56,17 +55,10 @@ NAMES = st.binary(min_size=1, max_size=20).filter(lambda b: b"/" not in b and b"
 
 @given(root=st.sampled_from(["/", "/a", "s3://b", "memory://"]), names=st.lists(NAMES, min_size=1, max_size=4))
 def test_a_joined_name_can_be_taken_apart(root: str, names: list[str]) -> None:
-    """Whatever bytes a name has, join, relative_to, parent and name_of agree."""
+    """Whatever bytes a name has, join, parent and name_of agree."""
     url = join(root, *names)
-    assert relative_to(url, root) == "/".join(names)
     assert name_of(url) == names[-1]
     assert join(parent(url), name_of(url)) == url
-
-
-def test_what_is_not_below_a_root_has_no_relative_name() -> None:
-    """A common beginning of text is no common directory."""
-    with pytest.raises(ValueError, match=r"/ab is not below /a"):
-        relative_to("/ab", "/a")
 
 
 @pytest.mark.parametrize(
