@@ -15,7 +15,7 @@ from dagflow.api.properties import OutputLocation, Size
 from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.storage.location import absolute, relocated
 from operators.sink.file_sink import BLOCK_NAMES, FileSink, block_name, claim_directory, numbered_names
-from operators.sink.formats import SinkFormatSpec
+from operators.sink.formats import SINK_FORMATS, SinkFormatSpec
 
 _PREFIX = "part"
 
@@ -26,7 +26,7 @@ _MAX_LAYOUTS = 4
 class RecordWriter(Operator, Relocatable, ColumnChecked):
     """Writes records into files: by default raw ones as they were read, and those with columns as lines of JSON.
 
-    Names of files end as usual for their format: .jsonl, .csv or .parquet; those of raw records have no extension.
+    Names of files end as usual for their format, such as .csv; those of raw records have no extension.
     Records with other columns than those before them go to part files of their own.
 
     Guarantee: a file appears whole, under its final name, when its window is committed; a window that
@@ -44,9 +44,9 @@ class RecordWriter(Operator, Relocatable, ColumnChecked):
     format: Annotated[
         SinkFormatSpec,
         Field(
-            description="raw: the bytes of raw records, and an error for columns; json_lines, csv, parquet: an object "
-            "or a row per record; auto: raw records as raw, and columns as json_lines; with options as in "
-            "{type: csv, header: false}"
+            description=f"one of {', '.join(SINK_FORMATS.class_paths)}, or the dotted path of a class. auto: raw "
+            "records as raw, and columns as json_lines; raw: the bytes of raw records, and an error for columns; the "
+            "others: an object or a row per record; with options as in {type: csv, header: false}"
         ),
     ] = "auto"  # type: ignore[assignment]  # given as in YAML, and made a format by the validator
     max_bytes: Annotated[

@@ -55,12 +55,24 @@ class SinkContract(ABC):
         """The records of a batch, as read_back gives them."""
         return batch.to_pylist()
 
+    def other_batches(self) -> SearchStrategy[RecordBatch] | None:
+        """Batches of records that may not be in one file with those of batches(), all of one other schema.
+
+        None, the default, is right for formats that have no layout_of: any records may be in one file.
+        """
+        return None
+
     def _written(
-        self, format: SinkFormat, windows: Iterable[tuple[int, Sequence[RecordBatch]]], max_bytes: int
+        self,
+        format: SinkFormat,
+        windows: Iterable[tuple[int, Sequence[RecordBatch]]],
+        max_bytes: int,
+        *,
+        max_open: int = 1,
     ) -> dict[str, bytes]:
         """The files of some windows, given as ids and batches, by their names."""
         outputs = MemoryOutputs()
-        sink = FileSink(OperatorContext(outputs=outputs), "out", max_bytes=max_bytes)
+        sink = FileSink(OperatorContext(outputs=outputs), "out", max_bytes=max_bytes, max_open=max_open)
         for window_id, batches in windows:
             sink.begin_window(window_id)
             for batch in batches:
@@ -89,6 +101,30 @@ class SinkContract(ABC):
             assert all(found), "a file without records"
             assert all(name.endswith(format.extension) for name in files)
             assert self._written(SINK_FORMATS.make(spec), numbered, max_bytes) == files, "other bytes"
+
+        check()
+
+    def test_each_layout_has_a_file_of_its_own(self) -> None:
+        """Batches of two schemas in turn make one file each, with all records of that schema in order."""
+        # Optional: a dependency of tests.
+        from hypothesis import given, settings
+        from hypothesis import strategies as st
+
+        other_batches = self.other_batches()
+        if other_batches is None:
+            return
+        pairs = st.lists(st.tuples(self.batches().filter(len), other_batches.filter(len)), min_size=1, max_size=3)
+
+        @settings(max_examples=50, deadline=None)
+        @given(st.sampled_from(self.formats), pairs)
+        def check(spec: object, pairs: list[tuple[RecordBatch, RecordBatch]]) -> None:
+            format = SINK_FORMATS.make(spec)
+            in_turn = list(itertools.chain.from_iterable(pairs))
+            files = self._written(format, [(1, in_turn)], self.max_bytes, max_open=2)
+            assert [self.read_back(files[name], format) for name in sorted(files)] == [
+                [record for batch in batches for record in self.expected(batch, format)]
+                for batches in zip(*pairs, strict=True)
+            ], f"{spec}: not one file for each schema: see layout_of"
 
         check()
 

@@ -201,8 +201,8 @@ class RecordFormat(HasProperties, ABC):
         """The end of the complete records of a file that may grow.
 
         Whatever is appended, a record begins there or the file ends there, and the records before it stay as
-        they are. A file that was appended to is gone on with from there. A class that does not define the method
-        cannot go on with such a file, and a run that meets one fails.
+        they are. Reading resumes there after an append. A class that does not define the method cannot read on in a
+        file that was appended to, and a run that meets one fails.
 
         Args:
             source: The file as it is.

@@ -13,6 +13,7 @@ import pyarrow.csv as arrow_csv
 import pyarrow.parquet as pq
 import pytest
 
+from dagflow.api.properties import property_model
 from dagflow.api.records import Delimiters, Origin, RecordBatch
 from dagflow.engine.run import run
 from dagflow.errors import DagflowError, OperatorError, StorageError
@@ -23,6 +24,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PendingFile
 from dagflow.testing.operators import MemoryOutputs, OperatorHarness
 from operators.files.metadata import BlockMetadata, FileVersion
+from operators.sink.formats import SINK_FORMATS
 from operators.sink.record_writer import RecordWriter
 
 
@@ -204,3 +206,9 @@ def test_a_window_that_is_run_again_publishes_the_same_bytes(format: str, file_n
         published(tmp_path / "broken", format, file_name, Failing)
     assert published(tmp_path / "broken", format, file_name, InlineRuntime) == expected
     assert len(expected) > 4
+
+
+def test_the_page_of_the_writer_lists_all_formats() -> None:
+    """Also one that is added to the registry: the list is made of it."""
+    described = str(property_model(RecordWriter).model_fields["format"].description)
+    assert f"one of {', '.join(SINK_FORMATS.class_paths)}, or" in described

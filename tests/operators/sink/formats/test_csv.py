@@ -41,6 +41,9 @@ class TestCsv(SinkContract):
     def batches(self) -> SearchStrategy[RecordBatch]:
         return batches_of(SCHEMA)
 
+    def other_batches(self) -> SearchStrategy[RecordBatch]:
+        return batches_of(pa.schema([SCHEMA.field(1), SCHEMA.field(0)]))
+
     def many_records(self) -> RecordBatch:
         return many_rows(SCHEMA, 30_000)
 
