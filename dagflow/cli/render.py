@@ -133,7 +133,7 @@ def summary(snapshot: RunSnapshot) -> str:
             f"    output: {count(snapshot.published_files, 'file')} in {', '.join(map(on_one_line, snapshot.outputs))}"
         )
     if snapshot.log:
-        lines.append(f"    log: {snapshot.log}")
+        lines.append(f"    log of the tasks: {snapshot.log}")
     lines += [f"    {line}" for line in faster_locally(snapshot)]
     return "\n".join(lines)
 
