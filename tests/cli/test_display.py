@@ -73,7 +73,9 @@ def test_the_end_names_where_the_output_is(capsys: pytest.CaptureFixture[str]) -
     outputs, log = ("/data/out", "s3://bucket/out"), ".dagflow/a.spark.log"
     LineDisplay(APP).finish(replace(summary(8.0, state="completed"), outputs=outputs, published_files=12, log=log))
     told = capsys.readouterr().err
-    assert told.endswith("\n    output: 12 files in /data/out, s3://bucket/out\n    log of the tasks: .dagflow/a.spark.log\n")
+    assert told.endswith(
+        "\n    output: 12 files in /data/out, s3://bucket/out\n    log of the tasks: .dagflow/a.spark.log\n"
+    )
 
 
 def test_a_start_that_took_longer_than_the_work_is_told(capsys: pytest.CaptureFixture[str]) -> None:
