@@ -210,7 +210,7 @@ def test_batches_are_the_same_in_columns_as_one_by_one(
     ],
 )
 def test_an_app_with_an_old_name_is_told_the_new_one(tmp_path: Path, old: str, new: str) -> None:
-    """Batches had the name packs before."""
+    """An app of before does not run with a default in the place of what it says."""
     path = tmp_path / "app.yaml"
     splitter = f"  splitter: {{class: FileSplitterInput, properties: {{files: in, {old}}}}}"
     write(path, f"name: old\nattributes: {{checkpoint: journal}}\noperators:\n{splitter}\n")
