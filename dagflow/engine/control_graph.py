@@ -258,8 +258,15 @@ class ControlGraph:
         if not self._activity and not self._has_news():
             return None
         counters, states = self._sources.take_counts(), self._sources.snapshots()
-        tuples, late = dict(self._tuples), tuple(self._late)
-        return Emission(window_id, tuples, states, counters, late, now_ms(), takes=self._takes())
+        return Emission(
+            window_id=window_id,
+            tuples=dict(self._tuples),
+            states=states,
+            counters=counters,
+            late=tuple(self._late),
+            emitted_ms=now_ms(),
+            takes=self._takes(),
+        )
 
     def emit_rest(self, window_id: int) -> Emission | None:
         """Let groupers emit all files that are held; None where there are none. No state of other operators is in it.
@@ -270,8 +277,10 @@ class ControlGraph:
         self._tuples.clear()
         self._activity = 0
         self._let_group(window_id, is_rest=True)
+        if not self._tuples:
+            return None
         tuples = dict(self._tuples)
-        return Emission(window_id, tuples, {}, Counters(), (), now_ms(), takes=self._takes()) if tuples else None
+        return Emission(window_id, tuples, {}, Counters(), emitted_ms=now_ms(), takes=self._takes())
 
     def _let_group(self, window_id: int, *, is_rest: bool = False) -> None:
         self._groups.begin_window(window_id)

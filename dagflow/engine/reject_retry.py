@@ -101,8 +101,15 @@ class RejectRetry:
                 break
         if not tuples:
             return None
-        states, given = self._state().control_state.operators, dict(tuples)
-        return Emission(window_id, given, states, Counters(), (), now_ms(), tuple(retries), keeps_states=True)
+        return Emission(
+            window_id=window_id,
+            tuples=dict(tuples),
+            states=self._state().control_state.operators,
+            counters=Counters(),
+            emitted_ms=now_ms(),
+            retries=tuple(retries),
+            keeps_states=True,
+        )
 
     def emit_rest(self, window_id: int) -> Emission | None:
         """What windows have held back; see ControlGraph."""

@@ -146,20 +146,22 @@ class WindowCodec:
             taken.update((target, name) for name in names[:1])
         require_takers(planned, taken.values())
         return Emission(
-            planned.window_id,
-            {target: decode_tuples(self._kind(target), planned.inputs[name].tuples) for target, name in taken.items()},
-            planned.control_state.operators,
-            planned.counters,
-            [
+            window_id=planned.window_id,
+            tuples={
+                target: decode_tuples(self._kind(target), planned.inputs[name].tuples) for target, name in taken.items()
+            },
+            states=planned.control_state.operators,
+            counters=planned.counters,
+            late=[
                 (target, items)
                 for target, items in self.late_tuples(planned)
                 if target.port in self._operators[target.operator].input_ports
             ],
-            planned.emitted_ms,
-            tuple(planned.retries),
-            planned.takes,
-            planned.keeps_states,
-            planned.emitted_after,
+            emitted_ms=planned.emitted_ms,
+            retries=tuple(planned.retries),
+            takes=planned.takes,
+            keeps_states=planned.keeps_states,
+            emitted_after=planned.emitted_after,
         )
 
     def late_tuples(self, planned: WindowPlan) -> list[tuple[PortRef, list[Any]]]:

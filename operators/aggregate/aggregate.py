@@ -174,7 +174,7 @@ class Aggregate(_Grouped, ColumnOperator[_Grouping], Unified):
 
     def resulting_columns(self, arriving: StreamColumns) -> StreamColumns:
         """Keys and results."""
-        self.require_columns(arriving)
+        self.require_not_raw(arriving)
         calls = [call for aggregation in self.columns.values() for call in aggregation.calls]
         known = arriving.schema.names
         names = [name for key in self.by.values() for name in key.columns(known)]

@@ -109,7 +109,7 @@ class ColumnOperator(RejectLimited, ColumnTraced, Explained, Generic[Plan]):
             ValueError: What arrives does not fit.
         """
 
-    def require_columns(self, arriving: StreamColumns) -> None:
+    def require_not_raw(self, arriving: StreamColumns) -> None:
         """Refuse raw records.
 
         Raises:

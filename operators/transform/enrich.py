@@ -122,20 +122,20 @@ class Enrich(ColumnOperator[_Join], SideInput):
         Raises:
             DagflowError: It is not there, or lacks a column.
         """
-        self._taken(self._source.columns(run.storage))
+        self._checked_added(self._source.columns(run.storage))
 
     def side_input_version(self, storage: StorageContext) -> str:
         """What the table is now."""
         return self._source.version(storage)
 
     def read_side_input(self, storage: StorageContext) -> bytes:
-        """The columns that are compared or taken.
+        """The columns that are compared or added.
 
         Raises:
             DagflowError: The table cannot be read, is too large, or has a key twice.
         """
         schema = self._source.columns(storage)
-        names = list(dict.fromkeys([*self._table_keys, *self._taken(schema).values()]))
+        names = list(dict.fromkeys([*self._table_keys, *self._checked_added(schema).values()]))
         read: list[pa.RecordBatch] = []
         size_bytes = 0
         for batch in self._source.batches(storage, names):
@@ -151,7 +151,7 @@ class Enrich(ColumnOperator[_Join], SideInput):
         table = pa.Table.from_batches(read, first)
         table = pa.table({name: _plain(table.column(name)) for name in names})
         if self.duplicates == "fail":
-            self._require_once(table)
+            self._require_unique_keys(table)
         return as_bytes(table)
 
     def compared(self) -> list[tuple[str, str]]:
@@ -162,7 +162,7 @@ class Enrich(ColumnOperator[_Join], SideInput):
     def _table_keys(self) -> list[str]:
         return [other for _, other in self.compared()]
 
-    def _require_once(self, table: pa.Table) -> None:
+    def _require_unique_keys(self, table: pa.Table) -> None:
         keys = list(dict.fromkeys(self._table_keys))
         counts = with_equal_keys(table.select(keys).drop_null(), keys).group_by(keys).aggregate([([], "count_all")])
         twice = counts.filter(pc.greater(counts.column("count_all"), 1))
@@ -175,19 +175,19 @@ class Enrich(ColumnOperator[_Join], SideInput):
                 "reject refuses the records that have one, all gives each record with each row",
             )
 
-    def _taken(self, schema: pa.Schema) -> dict[str, str]:
+    def _checked_added(self, schema: pa.Schema) -> dict[str, str]:
         """The columns of the table that are added, by their new names.
 
         Raises:
             DagflowError: The table lacks one, or one of the keys, or has several of the name.
         """
-        self._require_columns(schema, "on", self._table_keys)
-        self._require_columns(schema, "columns", (self.columns or {}).values())
-        taken = self._added(schema)
-        self._require_columns(schema, "columns", taken.values())
-        return taken
+        self._require_once_each(schema, "on", self._table_keys)
+        self._require_once_each(schema, "columns", (self.columns or {}).values())
+        added = self._added(schema)
+        self._require_once_each(schema, "columns", added.values())
+        return added
 
-    def _require_columns(self, schema: pa.Schema, what: str, names: Iterable[str]) -> None:
+    def _require_once_each(self, schema: pa.Schema, what: str, names: Iterable[str]) -> None:
         for name in names:
             count = schema.names.count(name)
             if not count:
@@ -234,7 +234,7 @@ class Enrich(ColumnOperator[_Join], SideInput):
     def _joined(self, batch: RecordBatch, rows: Positions, schema: pa.Schema) -> RecordBatch:
         table = self._table
         indices = pa.array(rows, mask=rows == ABSENT)
-        added = [table.column(name).take(indices) for name in self._taken(table.columns.schema).values()]
+        added = [table.column(name).take(indices) for name in self._checked_added(table.columns.schema).values()]
         arrow = batch.to_arrow()
         return batch.with_columns(pa.RecordBatch.from_arrays([*arrow.columns, *added], schema=schema))
 
@@ -315,18 +315,18 @@ class Enrich(ColumnOperator[_Join], SideInput):
         return kinds
 
     def _schema(self, schema: pa.Schema, table: pa.Schema) -> pa.Schema:
-        taken = self._taken(table)
-        for name in taken:
+        added = self._checked_added(table)
+        for name in added:
             if name in schema.names:
                 raise ValueError(
                     f"column '{name}' is in the records and in {self._source.name}; give it another name, as "
-                    f"columns: {{other_{name}: {taken[name]}}}, or leave it out of columns"
+                    f"columns: {{other_{name}: {added[name]}}}, or leave it out of columns"
                 )
-        return pa.schema([*schema, *(pa.field(name, table.field(old).type) for name, old in taken.items())])
+        return pa.schema([*schema, *(pa.field(name, table.field(old).type) for name, old in added.items())])
 
     def resulting_columns(self, arriving: StreamColumns) -> StreamColumns | None:
         """The columns of the records and of the table; None where the table cannot be read from here."""
-        self.require_columns(arriving)
+        self.require_not_raw(arriving)
         schema = arriving.with_names(self.on)
         table = self._table_schema()
         if table is None:
@@ -339,19 +339,23 @@ class Enrich(ColumnOperator[_Join], SideInput):
 
     def columns_used(self, port: str, column: str, arriving: StreamColumns) -> Iterable[str]:
         """Of a column of the table the keys, which choose its row."""
-        if port == "output" and column not in arriving.schema.names and column in self._given(self._table_schema()):
+        if (
+            port == "output"
+            and column not in arriving.schema.names
+            and column in self._known_added(self._table_schema())
+        ):
             return list(self.on)
         return super().columns_used(port, column, arriving)
 
-    def _given(self, table: pa.Schema | None) -> Collection[str]:
-        """The new names of what the table adds, as far as they are known."""
-        return (self.columns or {}) if table is None else self._taken(table)
+    def _known_added(self, table: pa.Schema | None) -> Collection[str]:
+        """The new names of the columns of the table that are added, as far as they are known."""
+        return (self.columns or {}) if table is None else self._checked_added(table)
 
     def _table_schema(self) -> pa.Schema | None:
         """The columns of the table, in plain types; None where it is not there, or not near.
 
         Raises:
-            LookupError: It lacks a column that is compared or taken.
+            LookupError: It lacks a column that is compared or added.
         """
         if not self._source.is_near:
             return None
@@ -361,7 +365,7 @@ class Enrich(ColumnOperator[_Join], SideInput):
             return None  # the app may be valid where its table is
         self.require_named(found)
         try:
-            self._taken(found)
+            self._checked_added(found)
         except DagflowError as error:
             raise LookupError(error.message) from error
         return pa.schema([(field.name, plain_type(field.type)) for field in found])

@@ -145,7 +145,7 @@ class Parse(ColumnOperator[None]):
             if not arriving.is_raw:
                 raise LookupError(_has_columns(arriving.schema))
             return StreamColumns(pa.schema(parsed))
-        self.require_columns(arriving)
+        self.require_not_raw(arriving)
         schema = arriving.with_names([self.column])
         _require_column(schema, self.column)
         kinds = {field.name: field.type for field in schema if field.name != self.column} | dict(parsed)

@@ -117,7 +117,7 @@ class Select(ColumnOperator[SelectPlan]):
 
     def resulting_columns(self, arriving: StreamColumns) -> StreamColumns:
         """The columns that are passed on, and those that are computed."""
-        self.require_columns(arriving)
+        self.require_not_raw(arriving)
         expressions = [*self.columns.values(), *([self.where] if self.where is not None else [])]
         known = arriving.schema.names
         names = [name for expression in expressions for name in expression.columns(known)]

@@ -54,7 +54,7 @@ class UniqueCheck(ExpectingOperator[None], RememberedKeys):
 
     def resulting_columns(self, arriving: StreamColumns) -> StreamColumns:
         """The columns that arrive."""
-        self.require_columns(arriving)
+        self.require_not_raw(arriving)
         self.plan(arriving.with_names([self.expectation.column.name]))
         return arriving
 
