@@ -276,7 +276,7 @@ def test_rejects_behind_the_place_where_a_log_was_read_on_come_back(
     Path("in").mkdir()
     case = Case("{type: csv, columns: {id: int64, n: int64}}", "{type: csv, columns: {id: int64}}", {})
     write_app(case, case.old)
-    Path("app.yaml").write_text(Path("app.yaml").read_text().replace("pack_bytes: 0", "unterminated: wait"))
+    Path("app.yaml").write_text(Path("app.yaml").read_text().replace("batch_bytes: 0", "unterminated: wait"))
     read()
     assert (refused(), len(rows())) == (12, 48)
     Path("app.yaml").write_text(Path("app.yaml").read_text().replace(case.old, case.new))

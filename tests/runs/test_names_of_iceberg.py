@@ -18,7 +18,7 @@ APP = """
 name: names
 attributes: {{checkpoint: "{root}/journal"}}
 operators:
-  splitter: {{class: FileSplitterInput, properties: {{files: "{root}/in", max_files_per_window: 1, pack_bytes: 0}}}}
+  splitter: {{class: FileSplitterInput, properties: {{files: "{root}/in", max_files_per_window: 1, batch_bytes: 0}}}}
   reader: {{class: BlockReader, properties: {{format: {format}}}}}
   select: {{class: Select, properties: {select}, partition: parallel}}
   table:

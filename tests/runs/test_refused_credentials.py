@@ -38,7 +38,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("splitter", ["pack_bytes: 16MiB", "pack_bytes: 0, block_size: 64KiB"])
+@pytest.mark.parametrize("splitter", ["batch_bytes: 16MiB", "batch_bytes: 0, block_size: 64KiB"])
 @pytest.mark.parametrize(("status", "code"), [(400, "ExpiredToken"), (403, "InvalidAccessKeyId")])
 def test_files_that_were_refused_come_with_good_credentials(
     s3_server: str, s3_root: str, tmp_path: Path, splitter: str, status: int, code: str
@@ -71,7 +71,7 @@ def test_refused_records_are_tried_again_with_good_credentials(s3_server: str, s
     with faulty_store(s3_server) as store:
 
         def again(format: str, rejects: RejectChoice | None = None) -> None:
-            places = {"folder": tmp_path, "endpoint": store.url, "root": s3_root, "splitter": "pack_bytes: 0"}
+            places = {"folder": tmp_path, "endpoint": store.url, "root": s3_root, "splitter": "batch_bytes: 0"}
             (tmp_path / "app.yaml").write_text(APP.format(**places, reader=f", format: {format}", **parts))
             run(load_app(str(tmp_path / "app.yaml")), RunOptions(rejects=rejects), runtime=InlineRuntime)
 

@@ -141,7 +141,7 @@ APP = """
 name: groups
 attributes: {checkpoint: journal}
 operators:
-  splitter: {class: FileSplitterInput, properties: {files: in, max_files_per_window: 1, pack_bytes: 0}}
+  splitter: {class: FileSplitterInput, properties: {files: in, max_files_per_window: 1, batch_bytes: 0}}
   reader: {class: BlockReader, properties: {format: {type: csv, columns: {a: int64, b: int64}}}}
   sql: {class: Sql, properties: {over: run, query: "QUERY"TABLES}, partition: parallel}
   writer: {class: RecordWriter, properties: {path: out, format: csv}, partition: parallel}
