@@ -21,7 +21,7 @@ from tests.sql.cases import computed
         (
             "v - interval '1' day",
             pa.array([datetime(1, 1, 1)], pa.timestamp("us", "UTC")).cast(pa.timestamp("us", "America/New_York")),
-            "0000-12-31T19:03:58-04:56 - 1 day, 0:00:00 is out of range",
+            "0001-01-01T00:00:00Z - 1 day, 0:00:00 is out of range",
         ),
         (
             "v - interval '1' day",
