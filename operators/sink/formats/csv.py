@@ -24,8 +24,8 @@ class CsvSink(TextFormat):
     """Rows as in RFC 4180, in UTF-8, in each file behind a header with the names of the columns.
 
     Fields stand in quotes only where they must. A missing value is an empty field, and an empty text is "", so that
-    readers which look at quotes tell them apart; for those that do not, give null_value. In a file of one column a
-    missing value is "" as well, since readers pass over empty lines.
+    readers which look at quotes tell them apart; for those that do not, give null_value, and an empty text is an empty
+    field. In a file of one column both are "" where they would make an empty line: readers pass over those.
 
     Numbers are in their shortest exact form, booleans true and false; dates and times are in ISO 8601, those with a
     zone in UTC; bytes stand as they are; lists, structs and maps are JSON.
@@ -80,8 +80,8 @@ class CsvSink(TextFormat):
     def _rows(self, columns: list[pa.Array]) -> pa.BinaryArray:
         # A byte order mark at the very beginning of a file would not count as text.
         first = self._fields(columns[0], is_first=True)
-        if len(columns) == 1 and not self.null_value:
-            first = pc.fill_null(first, b'""')
+        if len(columns) == 1:
+            first = self._without_empty_lines(first)
         parts = [first]
         for column in columns[1:]:
             parts += [self.delimiter.encode(), self._fields(column)]
@@ -92,6 +92,12 @@ class CsvSink(TextFormat):
             null_handling="replace",
             null_replacement=self.null_value.encode(),
         )
+
+    def _without_empty_lines(self, fields: pa.Array) -> pa.Array:
+        """The fields of the only column with quotes for those that would make an empty line: readers pass over it."""
+        if not self.null_value:
+            fields = pc.fill_null(fields, b"")
+        return pc.if_else(pc.equal(fields, b""), b'""', fields)
 
     def _fields(self, column: pa.Array, is_first: bool = False) -> pa.Array:
         """The values of a column as they stand in rows; nulls stay."""

@@ -129,6 +129,32 @@ def test_a_file_of_one_column_has_no_empty_lines() -> None:
     assert rows_of(batch_of(t=["a", None])) == 't\na\n""\n'
 
 
+def test_a_file_of_one_column_has_no_empty_lines_beside_a_null_value() -> None:
+    """An empty text is in quotes there, and so is an empty name in the header."""
+    assert rows_of(batch_of(t=["a", "", None]), null_value="NULL") == 't\na\n""\nNULL\n'
+    assert rows_of(batch_of(**{"": ["a", None]}), null_value="NULL") == '""\na\nNULL\n'
+
+
+NULLABLE = st.integers(1, 3).flatmap(
+    lambda width: st.lists(st.lists(st.none() | TEXT, min_size=width, max_size=width), min_size=1, max_size=4)
+)
+
+
+@given(NULLABLE, st.lists(TEXT, min_size=3, max_size=3, unique=True), st.sampled_from(["", "NULL", "-"]), st.booleans())
+def test_no_row_of_texts_and_nulls_is_lost(
+    rows: list[list[str | None]], names: list[str], null_value: str, header: bool
+) -> None:
+    """For any number of columns of any names, Python's reader and the record format have all rows, and the header."""
+    batch = RecordBatch(pa.record_batch(list(map(pa.array, zip(*rows, strict=True))), names[: len(rows[0])]))
+    text = rows_of(batch, null_value=null_value, header=header)
+    expected = [[null_value if value is None else value for value in row] for row in rows]
+    head = [names[: len(rows[0])]] if header else []
+    assert list(csv.reader(io.StringIO(text, newline=""))) == head + expected
+    made = RECORD_FORMATS.make({"type": "csv", "header": False, "columns": list("abc"[: len(rows[0])])})
+    found = columns_of(made, text.encode(), 1 << 20)
+    assert [[value or "" for value in row.values()] for row in found] == head + expected
+
+
 def test_other_columns_go_to_files_of_their_own() -> None:
     """A file has one header, and rows that it fits; two files are open at the same time."""
     files = written(batch_of(a=[1]), batch_of(b=[2]), batch_of(a=["x"]), type="csv")
