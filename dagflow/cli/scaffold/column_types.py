@@ -12,11 +12,17 @@ from typing import Any
 NULL_WORDS = ("NA", "N/A", "n/a", "NULL", "null", "None", "#N/A", "-")
 """Words that stand for no value where all other values of a column are numbers, times or truth values."""
 
-_WHOLE = re.compile(r"[+-]?\d{1,19}")
-_CODE = re.compile(r"[+-]?0\d+")
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(nan|NaN|inf|Infinity)")
-_FRACTION = re.compile(r"[+-]?\d{1,12}\.(\d{1,6})")
-_STAMP = re.compile(r"(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d(?::\d\d(?:\.\d{1,6})?)?)(Z|[+-]\d\d:?\d\d)?")
+# What is matched here, the reader must take: it knows no digits but those of ASCII, and no sign before nan.
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
+_CODE = re.compile(r"[+-]?0[0-9]+")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|nan|NaN|[+-]?(inf|Infinity)")
+_FRACTION = re.compile(r"[+-]?[0-9]{1,12}\.([0-9]{1,6})")
+_CLOCK = r"([01][0-9]|2[0-3]):[0-5][0-9]"
+_STAMP = re.compile(
+    rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}[T ]{_CLOCK}(:[0-5][0-9](\.[0-9]{{1,6}})?)?"
+    rf"(?P<zone>Z|[+-]{_CLOCK.replace(':', ':?')})?"
+)
+_PLAIN = re.compile(r"[!-~]+( [!-~]+)?")
 _DATES = ("%d.%m.%Y", "%Y/%m/%d", "%m/%d/%Y", "%d/%m/%Y", "%d-%b-%Y", "%Y%m%d")
 _TIMES = tuple(f"{date} {time}" for date in _DATES[:-1] for time in ("%H:%M", "%H:%M:%S"))
 _DIGITS = 18
@@ -99,7 +105,7 @@ def _types(values: Sequence[str]) -> Iterator[tuple[Any, str]]:
         return
     stamps = [_STAMP.fullmatch(value) for value in values]
     if all(stamps) and all_match(_is_stamp):
-        zones = [bool(found and found[3]) for found in stamps]
+        zones = [bool(found and found["zone"]) for found in stamps]
         if all(zones) or not any(zones):
             yield "timestamp[us, UTC]" if zones[0] else "timestamp[us]", _example(values)
     patterns = [pattern for pattern in _DATES[:-1] if all_match(_is_date(pattern))]
@@ -147,15 +153,18 @@ def _is_date(pattern: str) -> Callable[[str], bool]:
             datetime.datetime.strptime(value, pattern)
         except ValueError:
             return False
-        return True
+        # Python also takes other digits than those of ASCII, and any white space for a blank.
+        return _PLAIN.fullmatch(value) is not None
 
     return check
 
 
 def _is_stamp(value: str) -> bool:
     try:
-        datetime.datetime.fromisoformat(value)
-    except ValueError:
+        moment = datetime.datetime.fromisoformat(value)
+        if moment.tzinfo is not None:
+            moment.astimezone(datetime.UTC)
+    except (ValueError, OverflowError):
         return False
     return True
 

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from dagflow.cli.scaffold.column_types import guess_column
+from operators.reader.columns.literals import values_of
+from operators.reader.columns.types import ColumnType
 
 
 @pytest.mark.parametrize(
@@ -48,11 +53,54 @@ from dagflow.cli.scaffold.column_types import guess_column
         (["2024-02-29 10:00:00", "2024-02-29 10:00:00Z"], "string"),
         (["", ""], "string"),
         (["a", "1"], "string"),
+        (["١", "٢"], "string"),
+        (["１.5"], "string"),
+        (["٢٠٢٤-01-31"], "string"),
+        (["-nan"], "string"),
+        (["31.12.2024\t10:00"], "string"),
+        (["2024-01-01T10:00:00+00:60"], "string"),
+        (["2024-01-01T10:00:00+24:00"], "string"),
+        (["0001-01-01T00:00:00+01:00"], "string"),
     ],
 )
 def test_a_column_has_the_narrowest_type_of_its_values(values: list[str], expected: Any) -> None:
     """What is ambiguous, and what would lose a digit or anything else, is text."""
     assert guess_column("x", values).type == expected
+
+
+DIGITS = st.text("0123456789٣９", min_size=1, max_size=4)
+TWO = st.integers(0, 70).map("{:02}".format) | st.sampled_from(["1", "٠١"])
+SIGN = st.sampled_from(["", "+", "-"])
+CLOCK = st.tuples(TWO, TWO).map(":".join)
+DAY = st.sampled_from(["2024-02-29", "2023-02-29", "0001-01-01", "0000-01-01", "9999-12-31", "20240131", "٢٠٢٤-01-31"])
+LIKE_VALUES = st.one_of(
+    st.tuples(SIGN, DIGITS).map("".join),
+    st.tuples(SIGN, DIGITS, st.sampled_from([".", "e", "E-", ".e", "e+"]), DIGITS).map("".join),
+    st.tuples(SIGN, st.sampled_from(["nan", "NaN", "NAN", "inf", "Infinity", "Inf"])).map("".join),
+    DAY,
+    st.tuples(
+        DAY,
+        st.sampled_from("T \t\u00a0"),
+        CLOCK,
+        st.sampled_from(["", ":00", ":60", ":59.5", ":59.1234567"]),
+        st.just("") | st.just("Z") | st.tuples(st.sampled_from("+-"), CLOCK).map("".join),
+    ).map("".join),
+    st.tuples(TWO, st.sampled_from("./-"), TWO, st.sampled_from("./-"), st.sampled_from(["2024", "0000", "24"])).map(
+        "".join
+    ),
+    st.tuples(TWO, st.sampled_from(["-feb-", "-ſep-", "-DEC-", "."]), st.sampled_from(["2024", "02.2024 10:00"])).map(
+        "".join
+    ),
+)
+
+
+@given(st.lists(LIKE_VALUES, min_size=1, max_size=3))
+@example(["2024-01-01T10:00:00+00:60"])
+@example(["31.12.2024  10:00"])
+def test_the_reader_takes_every_value_of_which_a_type_was_told(values: list[str]) -> None:
+    """A proposed type refuses no value of the sample."""
+    kind = ColumnType.of(guess_column("x", values).type)
+    assert values_of(pa.array(values), kind).null_count == 0
 
 
 def test_words_for_no_value_do_not_make_a_column_text() -> None:
