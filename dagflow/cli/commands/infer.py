@@ -105,6 +105,11 @@ def _records(found: Preview) -> Iterator[tuple[Mapping[str, Any], str]]:
 
 
 def _text(found: Preview, columns: Sequence[ColumnEvidence], rows: int, *, is_all: bool) -> str:
+    """The file of columns.
+
+    Raises:
+        DagflowError: None of them has a type.
+    """
     guesses = [column.guess(rows) for column in columns]
     how_many = "all" if is_all else "the first"
     lines = [f"{_MARK}: from {how_many} {count(rows, 'record')} of {count(len(found.files), 'file')}"]
@@ -113,6 +118,10 @@ def _text(found: Preview, columns: Sequence[ColumnEvidence], rows: int, *, is_al
         lines.append(
             f"# {count(found.reject_count, 'record')} refused, such as {place(reject.file, reject.offset)}: "
             f"{' '.join(reject.reason.split())}"
+        )
+    if all(guess.type is None for guess in guesses):
+        raise DagflowError(
+            f"no column has a type: {'; '.join(f'{each.name}: {each.evidence}' for each in guesses[:3])}"
         )
     if words := sorted({word for guess in guesses for word in guess.null_words}):
         lines.append(f"# Words that stand for no value: give the format null_values: {value_text(['', *words])}")

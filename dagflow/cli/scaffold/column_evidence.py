@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from dagflow.cli.scaffold.column_types import ColumnGuess, guess_column
+from dagflow.cli.scaffold.json_types import json_type
 
 _TEMPORAL = ("date32", "timestamp", "time")
-_MEMBER = re.compile(r"[^,<>:\s](?:[^,<>:]*[^,<>:\s])?")
-_INT64 = 1 << 63
+_LONG_DIGITS = 400
+"""A whole number of so many digits is too large for any type."""
+
+_SHOWN = 3
+"""Reasons that a comment gives."""
+
+_EMPTY = "object without members"
+_UNTYPED = "value that no type takes"
 
 
 @dataclass(slots=True)
@@ -50,10 +56,14 @@ class ColumnEvidence:
         Args:
             rows: How many rows were looked at.
         """
-        found = guess_column(self.name, self.values) if self.is_text else ColumnGuess(self.name, self._json(), "")
+        found = guess_column(self.name, self.values) if self.is_text else self._json()
         shares = [f"{_share(count, rows)} {kind}" for kind, count in self.kinds.most_common(3)]
         missing = rows - self.kinds.total()
         evidence = ", ".join([*shares, *([f"{_share(missing, rows)} without a value"] if missing else [])])
+        if found.type is None:
+            return found
+        if found.evidence and not self.is_text:
+            evidence += f"; without {found.evidence}"
         others = [kind for kind in self.kinds if not self._is_of(kind, found)]
         if others:
             rarest = min(others, key=lambda kind: self.kinds[kind])
@@ -63,27 +73,39 @@ class ColumnEvidence:
     def _is_of(self, kind: str, found: ColumnGuess) -> bool:
         """Whether values of a type need no word: they are of the column's type, or nearly all values are of theirs."""
         if not self.is_text:
-            return kind == found.type or (kind == "int64" and found.type == "double")
+            name = _name_of(found.type)
+            is_part = kind == _EMPTY and name.startswith("struct<")
+            return kind == name or is_part or (kind == "int64" and name == "double")
         most = self.kinds.most_common(1)[0][0]
         return found.type != "string" or kind == most or most == "string"
 
-    def _json(self) -> str:
-        """The type of most values, where not all have one; whole numbers and others count together."""
+    def _json(self) -> ColumnGuess:
+        """The type of most values, where not all have one, with what it leaves out as evidence.
+
+        Whole numbers and others count together. Where most have no type, it is None.
+        """
         by_type: dict[str, list[Any]] = {}
         for value in self.values:
             is_number = type(value) in (int, float)
             by_type.setdefault("number" if is_number else type(value).__name__, []).append(value)
-        if not by_type:
-            return "string"
-        most = max(by_type.values(), key=len)
-        kinds = {_kind_of(value) for value in most}
-        return kinds.pop() if len(kinds) == 1 and isinstance(most[0], str) else json_type(most)
+        most = max(by_type.values(), key=len, default=[])
+        if most and all(_kind_of(value).startswith(_TEMPORAL) for value in most):
+            # Together they may be of several types, and of none.
+            return ColumnGuess(self.name, guess_column(self.name, most).type, "")
+        found = json_type(most)
+        if not found.name and (typed := [value for value in most if json_type([value]).name]):
+            # A value without a type does not leave out the column: the comment tells where the first one is.
+            found = json_type(typed)
+        more = ", and more" if len(found.untyped) > _SHOWN else ""
+        return ColumnGuess(self.name, found.name or None, ", ".join(found.untyped[:_SHOWN]) + more)
 
 
 def _kind_of(value: Any) -> str:
     """The type of one value of JSON; dates and times stand in text."""
+    if value == {}:
+        return _EMPTY
     kind = _kind_of_text(value) if isinstance(value, str) else ""
-    return kind if kind.startswith(_TEMPORAL) else json_type([value])
+    return kind if kind.startswith(_TEMPORAL) else json_type([value]).name or _UNTYPED
 
 
 def _share(count: int, rows: int) -> str:
@@ -94,27 +116,11 @@ def _share(count: int, rows: int) -> str:
 
 @functools.lru_cache(1 << 16)
 def _kind_of_text(value: str) -> str:
-    kind = guess_column("", [value]).type
-    return str(kind) if isinstance(kind, str) else str(kind["type"])
+    return _name_of(guess_column("", [value]).type)
 
 
-def json_type(values: Sequence[Any]) -> str:
-    """The type, as an app writes it, of values of JSON; text for what has no other one."""
-    present = [value for value in values if value is not None]
-    if present and all(isinstance(value, bool) for value in present):
-        return "bool"
-    if present and all(type(value) is int for value in present):
-        return "int64" if all(-_INT64 <= value < _INT64 for value in present) else "decimal(38, 0)"
-    if present and all(type(value) in (int, float) for value in present):
-        return "double"
-    if present and all(isinstance(value, list) for value in present):
-        return f"list<{json_type([item for value in present for item in value])}>"
-    if present and all(isinstance(value, dict) for value in present):
-        members = dict.fromkeys(name for value in present for name in value)
-        if members and all(map(_MEMBER.fullmatch, members)):
-            inner = (f"{name}: {json_type([value.get(name) for value in present])}" for name in members)
-            return f"struct<{', '.join(inner)}>"
-    return "string"
+def _name_of(kind: Any) -> str:
+    return str(kind if isinstance(kind, str) else kind["type"])
 
 
 def evidence_of(records: Iterator[tuple[Mapping[str, Any], str]]) -> tuple[list[ColumnEvidence], int]:
@@ -137,5 +143,9 @@ def evidence_of(records: Iterator[tuple[Mapping[str, Any], str]]) -> tuple[list[
 
 
 def _object(record: bytes) -> Mapping[str, Any]:
-    found = json.loads(record)
+    try:
+        found = json.loads(record)
+    except ValueError:
+        # Python refuses whole numbers of thousands of digits.
+        found = json.loads(record, parse_int=lambda text: int(text) if len(text) < _LONG_DIGITS else float(text))
     return found if isinstance(found, dict) else {}

@@ -10,16 +10,20 @@ from dagflow.spec.yaml_text import flow, scalar
 
 
 def column_lines(columns: Sequence[ColumnGuess], indent: str = "") -> Iterator[str]:
-    """A line for each column: its name, its type and the evidence.
+    """A line for each column: its name, its type and the evidence. One without a type is left out, by a comment.
 
     Args:
         columns: The columns.
         indent: What each line begins with.
     """
-    entries = [f"{scalar(each.name)}: {value_text(each.type)}" for each in columns]
+    entries = [f"{scalar(each.name)}: {value_text(each.type)}" for each in columns if each.type is not None]
     width = max(map(len, entries), default=0)
-    for entry, each in zip(entries, columns, strict=True):
-        yield f"{indent}{entry:<{width}}  # {_comment(each.evidence)}".rstrip(" #")
+    left = iter(entries)
+    for each in columns:
+        if each.type is None:
+            yield f"{indent}# {_comment(f'{scalar(each.name)} is left out, it has no type: {each.evidence}')}"
+        else:
+            yield f"{indent}{next(left):<{width}}  # {_comment(each.evidence)}".rstrip(" #")
 
 
 def value_text(value: Any) -> str:

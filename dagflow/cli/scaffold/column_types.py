@@ -43,7 +43,7 @@ class ColumnGuess:
 
     Attributes:
         name: Its name.
-        type: Its type as an app writes it: a name, or a mapping with type and format.
+        type: Its type as an app writes it: a name, or a mapping with type and format; None where it has none.
         evidence: Why.
         null_words: Words in it that stand for no value.
     """

@@ -80,6 +80,49 @@ def test_a_member_of_json_has_the_type_that_most_of_its_values_have() -> None:
     assert comments["m"].endswith(f"; the first string is at lines.jsonl:{place}")
 
 
+UNTYPED = ['{"x,y":1}', "{}", '[1,"x"]', "1e999", "1" * 39, "1" * 5000]
+
+
+@pytest.mark.parametrize("value", UNTYPED, ids=lambda value: value[:9])
+def test_a_member_without_a_type_is_left_out_with_the_reason(value: str) -> None:
+    """A type that refuses all records is worse than none: with what is proposed, none is refused."""
+    Path("in/a.csv").unlink()
+    Path("in/a.jsonl").write_text("".join(f'{{"id":{number},"z":{value}}}\n' for number in range(3)))
+    Path("app.yaml").write_text(APP.format(format="format: json_lines"))
+    assert invoke("infer", "app.yaml", "--write")[0] == 0
+    text = Path("app.columns.yaml").read_text()
+    assert yaml.safe_load(text) == {"id": "int64"} and "# z is left out, it has no type: " in text
+    run(load_app("app.yaml"), runtime=InlineRuntime)
+    assert "".join(path.read_text() for path in Path("out").glob("*")).count("\n") == 3
+
+
+def test_values_beside_those_of_the_type_are_told_with_their_place() -> None:
+    """One value of no type, or a member of an object, does not leave out the column."""
+    rows = ['{"z":1.5,"s":{"a":1,"b":{}}}', '{"z":1,"s":{}}', '{"z":1e999}']
+    Path("lines.jsonl").write_text("\n".join(rows))
+    types, comments = proposed(invoke("infer", "lines.jsonl")[1])
+    assert types == {"z": "double", "s": "struct<a: int64>"}
+    assert comments["z"].endswith(
+        f"; the first value that no type takes is at lines.jsonl:{len(rows[0] + rows[1]) + 2}"
+    )
+    assert comments["s"].endswith("; without b: objects without members")
+
+
+def test_dates_in_json_have_the_pattern_of_all_of_them() -> None:
+    """Dates that have no pattern in common are text."""
+    rows = '{"d":"31.12.2024","t":"2024-01-01","m":"2024-01-01"}\n{"d":"01.02.2024","t":"20240102"}\n'
+    Path("lines.jsonl").write_text(rows)
+    types, _ = proposed(invoke("infer", "lines.jsonl")[1])
+    assert types == {"d": {"type": "date32", "format": "%d.%m.%Y"}, "t": "string", "m": "date32"}
+
+
+def test_columns_none_of_which_has_a_type_are_an_error() -> None:
+    """A file of columns without one would be none."""
+    Path("lines.jsonl").write_text('{"z":{}}\n')
+    code, out, err = invoke("infer", "lines.jsonl")
+    assert code == 1 and "no column has a type: z: objects without members" in err and not out
+
+
 def test_a_sample_is_told_as_one() -> None:
     """Rows behind it are not looked at."""
     code, out, _ = invoke("infer", "in", "--rows", "8")

@@ -53,9 +53,9 @@ from operators.reader.columns.types import ColumnType
         (["2024-02-29 10:00:00", "2024-02-29 10:00:00Z"], "string"),
         (["", ""], "string"),
         (["a", "1"], "string"),
-        (["١", "٢"], "string"),
-        (["１.5"], "string"),
-        (["٢٠٢٤-01-31"], "string"),
+        (["\u0661", "\u0662"], "string"),
+        (["\uff11.5"], "string"),
+        (["\u0662\u0660\u0662\u0664-01-31"], "string"),
         (["-nan"], "string"),
         (["31.12.2024\t10:00"], "string"),
         (["2024-01-01T10:00:00+00:60"], "string"),
@@ -68,11 +68,13 @@ def test_a_column_has_the_narrowest_type_of_its_values(values: list[str], expect
     assert guess_column("x", values).type == expected
 
 
-DIGITS = st.text("0123456789٣９", min_size=1, max_size=4)
-TWO = st.integers(0, 70).map("{:02}".format) | st.sampled_from(["1", "٠١"])
+DIGITS = st.text("0123456789\u0663\uff19", min_size=1, max_size=4)
+TWO = st.integers(0, 70).map("{:02}".format) | st.sampled_from(["1", "\u0660\u0661"])
 SIGN = st.sampled_from(["", "+", "-"])
 CLOCK = st.tuples(TWO, TWO).map(":".join)
-DAY = st.sampled_from(["2024-02-29", "2023-02-29", "0001-01-01", "0000-01-01", "9999-12-31", "20240131", "٢٠٢٤-01-31"])
+DAY = st.sampled_from(
+    ["2024-02-29", "2023-02-29", "0001-01-01", "0000-01-01", "9999-12-31", "20240131", "\u0662\u0660\u0662\u0664-01-31"]
+)
 LIKE_VALUES = st.one_of(
     st.tuples(SIGN, DIGITS).map("".join),
     st.tuples(SIGN, DIGITS, st.sampled_from([".", "e", "E-", ".e", "e+"]), DIGITS).map("".join),
@@ -88,9 +90,9 @@ LIKE_VALUES = st.one_of(
     st.tuples(TWO, st.sampled_from("./-"), TWO, st.sampled_from("./-"), st.sampled_from(["2024", "0000", "24"])).map(
         "".join
     ),
-    st.tuples(TWO, st.sampled_from(["-feb-", "-ſep-", "-DEC-", "."]), st.sampled_from(["2024", "02.2024 10:00"])).map(
-        "".join
-    ),
+    st.tuples(
+        TWO, st.sampled_from(["-feb-", "-\u017fep-", "-DEC-", "."]), st.sampled_from(["2024", "02.2024 10:00"])
+    ).map("".join),
 )
 
 
