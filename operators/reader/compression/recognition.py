@@ -21,10 +21,13 @@ from operators.files.file_columns import NameColumn
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
 from operators.reader.compression.stream import CorruptArchiveError
-from operators.reader.compression.units import is_skippable, may_become_skippable
+from operators.reader.compression.units import SKIPPABLE_TAIL, is_skippable, may_become_skippable
 
 CompressionSetting = Literal["auto", "none", "gzip", "bzip2", "xz", "zstd", "lz4", "snappy"]
 """What an app says of the compression of its files."""
+
+_MOST_SKIPPABLE = 64
+"""Frames without data that are passed over to the first with data: each costs a request to a store."""
 
 _IS_FIRST_BYTE = np.isin(np.arange(256), [compression.magic[0] for compression in COMPRESSIONS])
 
@@ -49,17 +52,18 @@ def recognised_compression(source: ByteSource, block: BlockMetadata, setting: Co
     """
     if setting == "none" or not source.size_bytes:
         return None
-    head = bytearray(min(HEAD_BYTES, source.size_bytes))
-    head = head[: source.read_into(0, memoryview(head))]
-    found = compression_of_content(bytes(head))
+    head = _head_at(source, 0)
+    found = compression_of_content(head)
     expected = expected_compression(block, setting)
-    if expected is not None and expected.name in ("zstd", "lz4") and is_skippable(bytes(head)):
-        # Which of the two it is, only later frames tell; pzstd begins its files so.
-        return expected
+    if is_skippable(head):
+        if expected is not None and expected.name in ("zstd", "lz4"):
+            # Which of the two it is, only later frames tell; pzstd begins its files so.
+            return expected
+        found = _behind_skippable(source)
     if expected is None or found is expected:
         return found
     has_magic = expected.magic[: len(head)] == head[: len(expected.magic)]
-    if block.is_open and len(head) < HEAD_BYTES and (has_magic or may_become_skippable(expected, bytes(head))):
+    if block.is_open and len(head) < HEAD_BYTES and (has_magic or may_become_skippable(expected, head)):
         # So little of the file is there yet that its compression cannot be recognised.
         return expected
     said = f"its name ends in {expected.suffixes[0]}" if setting == "auto" else f"the app says {setting}"
@@ -73,6 +77,27 @@ def recognised_compression(source: ByteSource, block: BlockMetadata, setting: Co
     )
 
 
+def _head_at(source: ByteSource, offset: int) -> bytes:
+    """The bytes from an offset on that decide a compression; fewer at the end of the file."""
+    head = bytearray(max(0, min(HEAD_BYTES, source.size_bytes - offset)))
+    return bytes(head[: source.read_into(offset, memoryview(head))]) if head else b""
+
+
+def _behind_skippable(source: ByteSource) -> Compression | None:
+    """The compression of a file that begins with a frame without data; None where other bytes follow the frame."""
+    zstd, lz4, offset = COMPRESSION_BY_NAME["zstd"], COMPRESSION_BY_NAME["lz4"], 0
+    for _ in range(_MOST_SKIPPABLE):
+        head = _head_at(source, offset)
+        if not is_skippable(head):
+            if not head or may_become_skippable(zstd, head):
+                # Where no frame with data begins, the file is empty or incomplete, in either compression.
+                return zstd
+            return next((each for each in (zstd, lz4) if each.magic.startswith(head[: len(each.magic)])), None)
+        offset += 8 + int.from_bytes(head[4:8], "little")
+    # No text begins like this; if it is lz4, reading it as zstd is an error.
+    return zstd
+
+
 def is_any_compressed(buffer: memoryview, borders: npt.NDArray[np.int64], names: NameColumn) -> bool:
     """Whether one of many files that lie side by side in a buffer is compressed, or named as if it were.
 
@@ -84,6 +109,9 @@ def is_any_compressed(buffer: memoryview, borders: npt.NDArray[np.int64], names:
     if has_compressed_name(names):
         return True
     starts = borders[:-1][borders[:-1] < borders[1:]]
-    firsts = np.frombuffer(buffer, np.uint8)[starts]
-    suspects = starts[_IS_FIRST_BYTE[firsts]].tolist()
-    return any(compression_of_content(bytes(buffer[start : start + HEAD_BYTES])) for start in suspects)
+    data = np.frombuffer(buffer, np.uint8)
+    firsts, seconds = data[starts], data[np.minimum(starts + 1, len(data) - 1)]
+    # Many texts begin with a letter that a frame without data may begin with; hardly any has a star behind it.
+    may_skip = (firsts & 0xF0 == 0x50) & (seconds == SKIPPABLE_TAIL[0])
+    heads = (bytes(buffer[start : start + HEAD_BYTES]) for start in starts[_IS_FIRST_BYTE[firsts] | may_skip].tolist())
+    return any(compression_of_content(head) or is_skippable(head) for head in heads)

@@ -18,7 +18,7 @@ from operators.reader.compression.stream import CorruptArchiveError, IncompleteA
 from operators.reader.content import ContentReader
 from operators.reader.formats import RECORD_FORMATS
 from operators.testing import MemorySource, Records, read_cut
-from tests.operators.reader.compression.test_opening import COMPRESS, SUFFIX
+from tests.operators.reader.compression.test_opening import COMPRESS, SUFFIX, skippable
 
 FORMATS: list[Any] = [
     "lines",
@@ -131,6 +131,19 @@ def test_a_growing_file_that_is_damaged_is_an_error() -> None:
     compressed[14] ^= 0xFF
     with pytest.raises(CorruptArchiveError, match="damaged"):
         read_version("lines", "x.gz", bytes(compressed), 0, BlockAccounting("x", Counter(), None))
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+def test_a_growing_file_waits_behind_a_frame_without_data(compression: str) -> None:
+    """No part of a file with a plain name is text before the frame with data tells its compression."""
+    skipped = skippable(b"hello")
+    compressed = skipped + skippable(b"") + COMPRESS[compression](b"one\n")
+    for length in range(4, len(compressed)):
+        accounting = BlockAccounting("x", Counter(), None)
+        assert read_version("lines", "x", compressed[:length], 0, accounting) == []
+        assert (accounting.waiting_bytes > 0) == (length not in (len(skipped), len(skipped) + 8))
+        found = read_version("lines", "x", compressed, length, BlockAccounting("x", Counter(), None))
+        assert found == [(0, b"one")]
 
 
 def test_only_the_first_block_of_a_growing_file_has_records() -> None:

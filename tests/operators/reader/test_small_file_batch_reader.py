@@ -21,6 +21,7 @@ from operators.files.metadata import BlockMetadata
 from operators.files.small_file_batch import SmallFileBatch
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.formats import RECORD_FORMATS
+from tests.operators.reader.compression.test_opening import COMPRESS, skippable
 
 PIECES = [b"a", b"bb", b"\n", b"\r", b"\r\n", b";", b"\xef\xbb\xbf", b"\xef", b""]
 CONTENTS = st.lists(st.lists(st.sampled_from(PIECES), max_size=6).map(b"".join), min_size=1, max_size=8)
@@ -86,6 +87,14 @@ def test_a_batch_gives_what_its_blocks_give(format: Any, tmp_path_factory: pytes
             LocalFiles.batch_bytes = kept
 
     check()
+
+
+@pytest.mark.parametrize("compression", ["zstd", "lz4"])
+def test_frames_without_data_are_seen_among_many_files(compression: str, tmp_path: Path) -> None:
+    """A compressed file may begin with one; the letter that it begins with begins texts too."""
+    compressed = skippable(b"hello") + COMPRESS[compression](b"one\ntwo\n")
+    batch = batch_of(written(tmp_path, [b"Pa\n", b"", compressed, b"_"]))
+    assert [record for _, _, record, _ in read(BlockReader(format="lines"), [batch])] == [b"Pa", b"one", b"two", b"_"]
 
 
 def test_the_common_formats_read_files_at_once() -> None:
