@@ -262,6 +262,49 @@ def test_a_lost_connection_is_said(site: Site, browser: Any) -> None:
     context.close()
 
 
+SET_HIDDEN = """(hidden) => {
+    Object.defineProperty(document, "hidden", { configurable: true, get: () => hidden });
+    document.dispatchEvent(new Event("visibilitychange"));
+}"""
+
+
+def test_hidden_tabs_leave_their_connections_to_others(site: Site, browser: Any) -> None:
+    """A browser has six to a server: with more tabs than that the newest one is drawn, and an old one when shown."""
+    context = browser.new_context()
+    tabs: list[Any] = []
+    for _ in range(7):
+        for tab in tabs[-1:]:
+            tab.evaluate(SET_HIDDEN, True)
+        tabs.append(context.new_page())
+        show(tabs[-1], site.address("running", "windows"))
+        tabs[-1].wait_for_selector("a.row")
+    before = tabs[0].locator("a.row").first.get_attribute("href")
+    folder = site.checkpoints["running"].parent.parent / "in"
+    (folder / ".tabs").write_bytes(ROWS)
+    (folder / ".tabs").rename(folder / "tabs.csv")
+    for tab in (tabs[-1], tabs[0]):
+        tab.evaluate(SET_HIDDEN, False)
+        playwright.expect(tab.locator("a.row").first).not_to_have_attribute("href", before, timeout=20_000)
+    context.close()
+
+
+def test_a_late_answer_is_said_until_it_comes(site: Site, page: Any) -> None:
+    """A page that waits says so, though the server's events come; with the answer it goes on."""
+    page.clock.install()
+    show(page, site.address("finished", "windows"))
+    held: list[Any] = []
+    page.route("**/api/v1/apps/**", lambda route: held.append(route))  # playwright sets an attribute of it
+    with page.expect_request("**/api/v1/apps/**"):
+        page.get_by_role("link", name="Files").click()
+    page.clock.fast_forward(11_000)
+    page.wait_for_selector(".connection")
+    assert "The server takes long to answer, showing the state of" in page.locator(".connection").inner_text()
+    for route in held:
+        route.continue_()
+    page.wait_for_function(DRAWN)
+    page.wait_for_selector(".connection", state="detached")
+
+
 def test_a_report_is_one_file_that_needs_no_server(site: Site, page: Any, tmp_path: Path) -> None:
     """The same screens open from a file, without a request."""
     data = report_data(CheckpointLocation(str(site.checkpoints["hostile"]), StorageContext.default()))

@@ -82,8 +82,9 @@ function Side({ route, apps, app }) {
 
 function Connection() {
   const { state, since } = useConnection(live);
+  const [what, next] = state === "late" ? ["The server takes long to answer", "Waiting for it."] : ["Connection lost", "Trying to connect again."];
   return html`<div role="status" aria-live="polite">
-    ${state === "lost" &&
-    html`<p class="connection"><span class="dot"></span>Connection lost, showing the state of <span title=${utcTime(since)}>${localTime(since)}</span>. Trying to connect again.</p>`}
+    ${(state === "lost" || state === "late") &&
+    html`<p class="connection"><span class="dot"></span>${what}, showing the state of <span title=${utcTime(since)}>${localTime(since)}</span>. ${next}</p>`}
   </div>`;
 }

@@ -38,7 +38,8 @@ export async function get(path, params, signal) {
   if (isReport) return fromReport(path, params);
   let answer;
   try {
-    answer = await fetch(BASE + address(path, params), { signal, headers: { accept: "application/json" } });
+    const asked = fetch(BASE + address(path, params), { signal, headers: { accept: "application/json" } });
+    answer = await live.answered(asked);
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new ApiError("The server does not answer.", "Is dagflow ui still running? The page tries again by itself.");
