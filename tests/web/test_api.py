@@ -398,6 +398,16 @@ def test_a_window_that_ran_again_took_as_long_as_its_last_run(folder: Path) -> N
     assert ask("windows")["windows"][-1]["times"] == shown["times"]
 
 
+def test_a_replay_leaves_the_backlog_of_before_as_it_was(folder: Path) -> None:
+    """Although the journal has only the last commit of a window that ran again."""
+    (folder / "in" / "d.csv").write_bytes(b"name,n\nx,1\n")
+    finish()
+    before = ask("scaling")["points"]
+    replay_windows(load_app("app.yaml"), RunOptions(), [1, 2], runtime=InlineRuntime)
+    assert ask("scaling")["points"] == before
+    assert before[-1]["backlog_blocks"] == 1
+
+
 def test_a_task_that_took_many_times_as_long_is_marked() -> None:
     """Beside the others of its stage, and not where all are short."""
     slow = Window(WindowPlan(1), WindowIntent(1, task_ms={"reader": [900, 9000, 1000, 1100], "sink": [1, 1, 90]}))

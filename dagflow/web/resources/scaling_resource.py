@@ -20,9 +20,11 @@ def scaling(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
     rows = [row_of(each) for each in windows]
     points, first = [], 0
     for position, row in enumerate(rows):
-        planned_ms = row["times"]["planned_ms"]
-        # Windows are committed in order.
-        while first < position and 0 < rows[first]["times"]["committed_ms"] <= planned_ms:
+        planned_ms, emitted_after = row["times"]["planned_ms"], windows[position].plan.emitted_after
+        # Windows are committed in order. Of one that was replayed, the journal has only the last commit.
+        while first < position and (
+            0 < rows[first]["times"]["committed_ms"] <= planned_ms or rows[first]["window"] <= emitted_after
+        ):
             first += 1
         waiting = rows[first : position + 1]
         points.append(
