@@ -125,6 +125,8 @@ class RenameDetector:
         current.add_by_name(by_name, self._find_recent(by_name))
         current.add_by_identity(self._find_by_identity(steady))
         current.fetch_evidence(steady)
+        # Of several files that begin with a version, as one that is only a header, the oldest is what became of it.
+        steady.sort(key=lambda each: each.stat.mtime_ns)
         found = {id(each): current.find_source(each) for each in steady}
         found.update(current.leave_copies([each for each in steady if found[id(each)] is None]))
         if strangers := [each for each in steady if found[id(each)] is None and farther_paths(each.path)]:

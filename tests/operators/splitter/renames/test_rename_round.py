@@ -110,3 +110,20 @@ def test_many_rotations_between_two_scans_take_few_jobs(
             asked, before = tasks.asked - before, tasks.asked
             assert asked < 10
     assert sorted(found, key=int) == [b"%d" % number for number in range(logged)]
+
+
+def test_of_logs_that_begin_alike_the_oldest_goes_on(tmp_path: Path) -> None:
+    """The next log begins with all that an early scan found of the one before; both are rotated between two scans."""
+    log = write(tmp_path / "in" / "app.log", b"h\n", mtime_s=1000)
+    lives = Lives(tmp_path)
+    found = lives.scan()
+    write(log, b"h\n1\n", mtime_s=1001)
+    found += lives.scan()
+    for number, content in enumerate([b"h\n1\n2\n", b"h\n3\n"]):
+        write(log, content, mtime_s=1002 + number)
+        keep_inode(log)
+        compress_at_once(log)
+    write(log, b"h\n4\n", mtime_s=1004)
+    found += lives.scan(12)
+    lives.close()
+    assert sorted(found) == [b"1", b"2", b"3", b"4", b"h", b"h", b"h"]
