@@ -254,14 +254,6 @@ def test_rejects_are_grouped_and_have_their_bytes(folder: Path) -> None:
     assert ask("rejects", file="/other")["total"] == ask("rejects", reason="other")["total"] == 0
 
 
-def test_scaling_counts_what_was_planned_and_not_committed(folder: Path) -> None:
-    """There is a point for each window, and the decisions have their reasons."""
-    found = ask("scaling")
-    assert [each["window"] for each in found["points"]] == [each["window"] for each in ask("windows")["windows"]][::-1]
-    assert all(each["backlog_blocks"] > 0 and each["partitions"] == {"reader": 2} for each in found["points"][:1])
-    assert found["decisions"][0]["reason"] == "start"
-
-
 def test_several_checkpoints_are_named_apart(folder: Path) -> None:
     """Without an id the answer says which there are."""
     os.rename("out", "other")
@@ -396,16 +388,6 @@ def test_a_window_that_ran_again_took_as_long_as_its_last_run(folder: Path) -> N
     assert (shown["times"]["emitted_ms"], shown["times"]["planned_ms"]) == (0, 0)
     assert shown["phases_ms"].keys() == {"run", "commit", "publish"}
     assert ask("windows")["windows"][-1]["times"] == shown["times"]
-
-
-def test_a_replay_leaves_the_backlog_of_before_as_it_was(folder: Path) -> None:
-    """Although the journal has only the last commit of a window that ran again."""
-    (folder / "in" / "d.csv").write_bytes(b"name,n\nx,1\n")
-    finish()
-    before = ask("scaling")["points"]
-    replay_windows(load_app("app.yaml"), RunOptions(), [1, 2], runtime=InlineRuntime)
-    assert ask("scaling")["points"] == before
-    assert before[-1]["backlog_blocks"] == 1
 
 
 def test_a_task_that_took_many_times_as_long_is_marked() -> None:
