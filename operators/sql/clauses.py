@@ -76,13 +76,16 @@ def has_aggregates(node: Node) -> bool:
     return any(isinstance(part, Call) and part.name in AGGREGATES for part in walk(node))
 
 
-def columns_read(found: exp.Select) -> set[str]:
-    """The names that stand for columns of the input, as they are where a query sees no entries of its select list."""
+def columns_read(found: exp.Select) -> dict[str, list[exp.Column]]:
+    """What stands for columns of the input, as it is where a query sees no entries of its select list; by name."""
     parts = [*found.expressions, *(found.args.get("joins") or ()), found.args.get("where")]
     for clause in (found.args.get("having"), found.args.get("order")):
         calls = () if clause is None else clause.find_all(exp.Anonymous)
         parts += [call for call in calls if call.name.lower() in AGGREGATES]
-    return {column.name for part in parts if part is not None for column in part.find_all(exp.Column)}
+    read: dict[str, list[exp.Column]] = {}
+    for column in (column for part in parts if part is not None for column in part.find_all(exp.Column)):
+        read.setdefault(column.name, []).append(column)
+    return read
 
 
 def conjuncts(found: Any) -> Iterator[Any]:

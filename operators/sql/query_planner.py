@@ -304,7 +304,7 @@ class QueryPlanner:
                 raise self._error("distinct stands beside no groups; they are distinct by what they are grouped by", 0)
             return [item.tree for item in items if item.tree is not None]
         read = columns_read(found)
-        aliases = {
+        aliases: dict[str, Node] = {
             item.name: item.tree
             for item in items
             if item.tree is not None
@@ -312,6 +312,11 @@ class QueryPlanner:
             # A name that the query reads elsewhere is that of a column, which an alias does not hide here.
             and (item.name not in read or _is_column(item.tree, item.name, scope))
         }
+        # What is read of one joined table alone is the column of that table.
+        for name, columns in read.items():
+            table = columns[0].table
+            if {each.table for each in columns} == {table} and name not in scope.joined.get(table, {name}):
+                aliases.setdefault(name, ColumnName(position_of(columns[0]), f"{table}.{name}"))
         keys: list[Node] = []
         for each in clause.expressions if clause is not None else ():
             converter = QueryConverter(self._text, scope, aliases)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Iterable
 from typing import Annotated
 
@@ -23,15 +21,6 @@ from operators.expressions.syntax import Node
 from operators.expressions.vectors import Rows
 from operators.transform.expectations import FAILED, Expectation, ExpectingOperator, UniqueColumn
 from operators.transform.unique_check import UniqueCheck
-
-_NO_WORD = re.compile(r"[^A-Za-z0-9_]")
-_MOST_CHARACTERS = 60
-
-
-def _name_of(column: str) -> str:
-    """The name of the part that makes sure of a column: the state that it leaves belongs to this name."""
-    word = _NO_WORD.sub("_", column)[:_MOST_CHARACTERS]
-    return f"unique_{word}" if word == column else f"unique_{word}_{hashlib.sha256(column.encode()).hexdigest()[:8]}"
 
 
 class Check(ExpectingOperator[tuple[Bound, ...]], Composite):
@@ -63,8 +52,8 @@ class Check(ExpectingOperator[tuple[Bound, ...]], Composite):
         conditions = [each for each in self.expect if not isinstance(each, UniqueColumn)]
         parts: dict[str, Operator] = {"conditions": Check(expect=conditions, **limits)} if conditions else {}
         codecs = {}
-        for each in unique:
-            name = _name_of(each.column.name)
+        for number, each in enumerate(unique, 1):
+            name = f"unique{number}" if number > 1 else "unique"
             parts[name] = UniqueCheck(each, max_keys=self.max_keys, **limits)
             codecs[name] = ByName(each.column.name)
         return Expansion.chain(parts, parts, codecs)
@@ -103,7 +92,7 @@ class Check(ExpectingOperator[tuple[Bound, ...]], Composite):
 
     def resulting_columns(self, arriving: StreamColumns) -> StreamColumns:
         """The columns that arrive."""
-        self.require_not_raw(arriving)
+        self.require_columns(arriving)
         known = arriving.schema.names
         self.plan(arriving.with_names(name for each in self._conditions for name in each.columns(known)))
         return arriving

@@ -71,6 +71,9 @@ select name, tag from input left join rates using (country) left join tags on ta
 select id, place from input join places on input.country = places.land and input.country = places.region
 select id, place from input left join places l on l.land = input.country and input.country = l.region
 select id, place from input i join places p on p.region = i.country and i.country = p.land and p.land = i.country
+select coalesce(r.name, '?') as name, sum(qty) as n from input left join rates r using (country) group by name
+select upper(place) as p, count(*) as n from input join places l on input.country = l.land group by place
+select upper(l.place) as place, count(*) as n from input join places l on input.country = l.land group by place
 select big, count(*) as n from (select *, price > 5 as big from input) as t group by big
 with t as (select country, count(*) as n from input group by country) select max(n) as most, sum(n) as total from t
 select id, price from input order by price desc, id limit 5
