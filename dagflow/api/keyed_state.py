@@ -6,7 +6,7 @@ import hashlib
 import math
 import pickle
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -17,6 +17,7 @@ from msgspec import Raw, ValidationError, msgpack
 from dagflow.api.context import OperatorContext
 from dagflow.api.operator import Capability, Operator
 from dagflow.api.partitioning import BooleanKey, Key, canonical, partitions_of_keys
+from dagflow.api.properties import property_model
 from dagflow.api.restored_values import decode_values, encode_values, shown_type
 from dagflow.errors import START_OVER, JournalError
 
@@ -391,12 +392,12 @@ class KeyedOperator(Operator, Rescalable):
     value_type: ClassVar[type | None] = None
     """The type of the state's values: a frozen dataclass, int, dict[int, str], …; None: they are pickled."""
 
-    key_properties: ClassVar[Sequence[str]] = ("key",)
-    """Names of the properties that decide what the keys are, as far as the operator has them: a run in which one of
-    them has another value than when the state was left is refused."""
-
     _state: KeyedState[Any]
     _place: tuple[int, int]
+
+    def keyed_by(self) -> Mapping[str, Any]:
+        """What decides the keys: a run is refused in which it is other than when the state was left."""
+        return {name: getattr(self, name) for name in ("key",) if name in property_model(type(self)).model_fields}
 
     @property
     def state(self) -> KeyedState[Any]:

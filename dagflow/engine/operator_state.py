@@ -17,7 +17,7 @@ from dagflow.errors import START_OVER, DagflowError, JournalError, PlanError, Pr
 from dagflow.execution.failures import BrokenContractError, located
 from dagflow.execution.messages import TaskResult
 from dagflow.execution.state_codec import StateCodec
-from dagflow.journal.app_facts import AppFacts, OperatorFacts
+from dagflow.journal.app_facts import OperatorFacts
 from dagflow.journal.saved_state import SavedSegment, SavedState
 from dagflow.journal.windows import WindowPlan
 from dagflow.plan.description import property_fact
@@ -78,46 +78,11 @@ def _require_keys_together(name: str, stage: Stage) -> None:
     )
 
 
-def with_new_names(
-    kept: Mapping[str, list[SavedState | None]], before: AppFacts | None, now: AppFacts, composites: Collection[str]
-) -> dict[str, list[SavedState | None]]:
-    """The states by the names that parts of composite operators have now.
-
-    A part that another version of dagflow has named otherwise has the class of the old one, and divides its records
-    by the same key.
-
-    Args:
-        kept: What the newest committed window left.
-        before: The app of the run before; None where unknown.
-        now: The app.
-        composites: The names of its composite operators.
-    """
-    known = {} if before is None else before.operators
-    found = dict(kept)
-    for name in kept.keys() & known.keys() - now.operators.keys():
-        was, owner = known[name], name.rpartition("/")[0]
-        renamed = [
-            other
-            for other, part in now.operators.items()
-            if other.rpartition("/")[0] == owner
-            and (part.kind, part.partition) == (was.kind, was.partition)
-            and other not in known
-        ]
-        if owner in composites and was.partition.startswith("by ") and len(renamed) == 1:
-            found[renamed[0]] = found.pop(name)
-    return found
-
-
-def _keyed_by(name: str, operator: Operator, facts: AppFacts) -> dict[str, Any] | None:
-    """The properties that decide the keys of an operator's state; None where it keeps none by key."""
+def _keyed_by(operator: Operator) -> dict[str, Any] | None:
+    """What decides the keys of an operator's state; None where it keeps none by key."""
     if not isinstance(operator, KeyedOperator):
         return None
-    given = facts.operators[name].properties if name in facts.operators else {}
-    return {
-        each: given[each] if each in given else property_fact(each, getattr(operator, each), {})
-        for each in operator.key_properties
-        if hasattr(operator, each)
-    }
+    return {name: property_fact(name, value, {}) for name, value in operator.keyed_by().items()}
 
 
 def _require_same_keys(name: str, states: Sequence[SavedState | None], now: Mapping[str, Any] | None) -> None:
@@ -143,17 +108,14 @@ class OperatorStates:
         plan: The physical plan.
         operators: All operators by name.
         segments: The segments of the checkpoint.
-        facts: What the properties are compared with that decided the keys of states.
     """
 
-    def __init__(
-        self, plan: PhysicalPlan, operators: Mapping[str, Operator], segments: SegmentStore, facts: AppFacts
-    ) -> None:
+    def __init__(self, plan: PhysicalPlan, operators: Mapping[str, Operator], segments: SegmentStore) -> None:
         self._stages = {
             name: stage for stage in plan.stages for name in stage.operators if is_stateful(operators[name])
         }
         self._operators = operators
-        self._keyed_by = {name: _keyed_by(name, operators[name], facts) for name in self._stages}
+        self._keyed_by = {name: _keyed_by(operators[name]) for name in self._stages}
         for name, stage in self._stages.items():
             if isinstance(operators[name], KeyedOperator):
                 _require_keys_together(name, stage)

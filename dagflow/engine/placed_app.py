@@ -28,7 +28,6 @@ class PlacedApp:
         attributes: What holds for the whole app.
         storage: Reaches the stores of the app.
         facts: What the journal remembers of the app.
-        composites: Names of the operators of the app that others, their parts, stand for.
     """
 
     name: str
@@ -38,7 +37,6 @@ class PlacedApp:
     attributes: Attributes
     storage: StorageContext
     facts: AppFacts
-    composites: frozenset[str]
 
     @classmethod
     def of(cls, app: LogicalPlan, storage: StorageContext) -> PlacedApp:
@@ -52,5 +50,4 @@ class PlacedApp:
             app.attributes,
             storage,
             describe(app),
-            frozenset(port.operator for port in app.composites),
         )

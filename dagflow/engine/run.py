@@ -20,7 +20,7 @@ from dagflow.engine.gone_versions import GoneVersions
 from dagflow.engine.held_results import HeldResults
 from dagflow.engine.input_count import InputCount
 from dagflow.engine.live_run import app_url_of
-from dagflow.engine.operator_state import OperatorStates, directory_of_state, with_new_names
+from dagflow.engine.operator_state import OperatorStates, directory_of_state
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import dataset_places
 from dagflow.engine.recovery import pending_files_swept
@@ -216,11 +216,10 @@ def _drive(app: PlacedApp, opened: OpenRun, controls: RunControls, runtime: Lazy
     with contextlib.closing(runtime), _control_graph(app, journal, store.url, controls, sizing, runtime) as control:
         store.require_directory(store.url)
         segments = SegmentStore(store, journal.epoch)
-        states = OperatorStates(app.plan, app.operators, segments, app.facts)
+        states = OperatorStates(app.plan, app.operators, segments)
         held = HeldResults(app.operators, app.facts, segments, follows=controls.follow_millis is not None)
         committed, last_run = journal.state.committed_state, journal.state.operators
-        kept = with_new_names(committed.partitions, journal.state.facts, app.facts, app.composites)
-        states.restore(kept, last_run)
+        states.restore(committed.partitions, last_run)
         held.restore(committed.held_results)
         earlier = {name for each in journal.state.before.values() for name in each.segment_names()}
         segments.sweep(states.segment_names | held.segment_names | earlier)

@@ -37,7 +37,7 @@ class SavedState:
         data: The fields of its state_type, as JSON values.
         segments: The segments of a keyed state, oldest first.
         pickled: A pickle of the state of an author's operator that declares no state_type.
-        keyed_by: Of a keyed state the properties that decide its keys, as OperatorFacts has them; None where unknown.
+        keyed_by: What decided the keys of a keyed state, as KeyedOperator.keyed_by() says; None where unknown.
     """
 
     version: int = 1

@@ -92,7 +92,7 @@ class Check(ExpectingOperator[tuple[Bound, ...]], Composite):
 
     def resulting_columns(self, arriving: StreamColumns) -> StreamColumns:
         """The columns that arrive."""
-        self.require_columns(arriving)
+        self.require_not_raw(arriving)
         known = arriving.schema.names
         self.plan(arriving.with_names(name for each in self._conditions for name in each.columns(known)))
         return arriving

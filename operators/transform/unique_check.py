@@ -29,6 +29,10 @@ class UniqueCheck(ExpectingOperator[None], RememberedKeys):
         super().__init__(**properties)
         self.expectation = expectation
 
+    def keyed_by(self) -> dict[str, str]:
+        """The column."""
+        return {"column": self.expectation.column.name}
+
     def setup(self, context: OperatorContext) -> None:
         """Called once before the first window."""
         ExpectingOperator.setup(self, context)

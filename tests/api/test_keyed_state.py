@@ -20,10 +20,12 @@ from msgspec import msgpack
 from dagflow.api.context import OperatorContext
 from dagflow.api.keyed_state import KeyedOperator, KeyedSnapshot, KeyedState, Segment
 from dagflow.api.partitioning import BooleanKey, ByName, Key, canonical, partitions_of_keys
+from dagflow.api.ports import InputPort
 from dagflow.engine.run import run
 from dagflow.errors import JournalError, OperatorError
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.spec.app_spec import KeyedPartition
+from operators.stateful.deduplicator import Deduplicator
 from tests.engine.sample_app import app_of, published
 from tests.execution.sample_operators import DropComments
 
@@ -408,3 +410,15 @@ def test_values_of_the_other_form_are_told_from_unsigned_ones(key: Any, written:
         segment.unpack(read)
     with pytest.raises(JournalError, match=r"operator 'o' has left"):
         Segment.of({key: 1}, (), written).require_form(read, "o")
+
+
+class NoKeyProperty(KeyedOperator):
+    """Has a port with the name of the property."""
+
+    key = InputPort()
+
+
+def test_the_property_key_decides_the_keys() -> None:
+    """By its value, whatever the app wrote; something else of that name decides nothing."""
+    assert Deduplicator(key="order_id").keyed_by() == {"key": "order_id"}
+    assert NoKeyProperty().keyed_by() == {}

@@ -24,7 +24,6 @@ from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions, RuntimeFactory
 from dagflow.errors import DagflowError, JournalError, OperatorError, PlanError
 from dagflow.execution.messages import WindowJob
-from dagflow.journal.app_facts import AppFacts, OperatorFacts
 from dagflow.journal.frames import encode
 from dagflow.journal.log import load
 from dagflow.journal.reader import read_state
@@ -336,25 +335,10 @@ def test_state_that_does_not_say_its_keys_is_taken(tmp_path: Path) -> None:
     placed = PlacedApp.of(app, STORAGE)
     unsaid = [each and replace(each, keyed_by=None) for each in kept]
     store = segment_store.SegmentStore(STORAGE.objects(str(tmp_path / "journal")), 9)
-    found = states.OperatorStates(placed.plan, placed.operators, store, placed.facts)
+    found = states.OperatorStates(placed.plan, placed.operators, store)
     found.restore({"keyed": unsaid}, ["keyed"])
     with pytest.raises(JournalError, match="now has other keys"):
         found.restore({"keyed": kept}, ["keyed"])
-
-
-def test_parts_of_composites_are_found_by_their_key() -> None:
-    """Under the name that another version gave them; neither those of another key nor operators of the app's own."""
-
-    def facts(**keys: str) -> AppFacts:
-        names = {f"check/{name}": OperatorFacts("Unique", {}, f"by {key}") for name, key in keys.items()}
-        return AppFacts({**names, "check/all": OperatorFacts("Unique", {}, "1")})
-
-    kept: states.PartitionStates = {"check/unique": [None], "check/unique2": [None, None], "check/all": []}
-    before, now = facts(unique="a", unique2="b"), facts(unique_b="b", unique_c="c")
-    expected = {"check/unique": [None], "check/unique_b": [None, None], "check/all": []}
-    assert states.with_new_names(kept, before, now, ["check"]) == expected
-    assert states.with_new_names(kept, before, now, []) == kept
-    assert states.with_new_names(kept, None, now, ["check"]) == kept
 
 
 def test_an_operator_with_state_may_be_taken_out(tmp_path: Path) -> None:
