@@ -71,7 +71,7 @@ class _Handler(BaseHTTPRequestHandler):
             data = data[: server.breaks_after]
         elif server.is_chunked and status == 200:
             self.send_header("Transfer-Encoding", "chunked")
-            data = b"%x\r\n%b\r\n0\r\n\r\n" % (len(data), data)
+            data = (b"%x\r\n%b\r\n" % (len(data), data) if data else b"") + b"0\r\n\r\n"
         else:
             self.send_header("Content-Length", str(len(data)))
         self.end_headers()

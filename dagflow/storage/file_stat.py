@@ -40,12 +40,18 @@ class FileStat:
         if self.size_bytes != now.size_bytes:
             return f"it had {self.size_bytes} bytes, now it has {now.size_bytes}"
         if self.etag and now.etag:
-            return "" if self.etag == now.etag else f"its etag was {self.etag}, now it is {now.etag}"
+            was, etag = _opaque(self.etag), _opaque(now.etag)
+            return "" if was == etag else f"its etag was {was}, now it is {etag}"
         if self.mtime_ns and now.mtime_ns and self.mtime_ns != now.mtime_ns:
             return f"it was modified at {self.mtime_ns} ns, now at {now.mtime_ns} ns since 1970"
         if self.file_id and now.file_id and self.file_id != now.file_id:
             return "it is another file of the same name, size and time"
         return ""
+
+
+def _opaque(etag: str) -> str:
+    # A server may give the strong form of a tag in one answer and the weak one, W/"...", in another.
+    return etag.removeprefix('W/"')
 
 
 def require_same_version(expected: FileStat | None, found: FileStat) -> None:

@@ -48,14 +48,19 @@ class HttpFile(FsspecFile):
     def request(self, start: int, end: int) -> bytes:
         parts: list[bytes] = []
         with self._client.translated(self.found.url, f"read at {start}"):
-            while start < end:
-                # A server may send less than it was asked for, and say so.
-                parts.append(sync(self._filesystem.loop, self._get, start, end))
-                start += len(parts[-1])
+            has_more = True
+            while has_more and start < end:
+                # A server may send less of a range than it was asked for, and say so.
+                part, has_more = sync(self._filesystem.loop, self._get, start, end)
+                parts.append(part)
+                start += len(part)
         return b"".join(parts)
 
-    async def _get(self, start: int, end: int) -> bytes:
-        """The bytes [start, end), or the first ones of them, at least one."""
+    async def _get(self, start: int, end: int) -> tuple[bytes, bool]:
+        """The first of the bytes [start, end), at least one, and whether the server may have more of them.
+
+        Of a file that it sends whole it has no more: they may be fewer then, or none.
+        """
         # By fsspec's session, and not by its cat_file(), which takes whatever comes and as much as comes.
         filesystem, options = self._filesystem, dict(self._filesystem.kwargs)
         headers = {**options.pop("headers", {}), "Range": f"bytes={start}-{end - 1}"}
@@ -85,7 +90,7 @@ class HttpFile(FsspecFile):
                 f"the server's answer ended after {len(data)} of the {end - start} bytes from {start} on",
                 url=redacted(self.found.url),
             )
-        return data
+        return data, is_range
 
     def _sent_end(self, sent: re.Match[str] | None, start: int, end: int) -> int:
         """The end of the range that an answer says it has.

@@ -150,13 +150,8 @@ def stat_of(url: str, info: dict[str, Any]) -> FileStat:
             "Content-Length without a Content-Encoding",
         )
     tag = next((info[name] for name in _TAGS if info.get(name)), "")
-    tag = hashlib.sha256(tag).hexdigest()[:32] if isinstance(tag, bytes) else _opaque(str(tag))
+    tag = hashlib.sha256(tag).hexdigest()[:32] if isinstance(tag, bytes) else str(tag).strip('"')
     return FileStat(url, int(info["size"]), _nanoseconds(info), tag)
-
-
-def _opaque(tag: str) -> str:
-    # A server may give the strong form of a tag in one answer and the weak one, W/"...", in another.
-    return (tag[2:] if tag.startswith('W/"') else tag).strip('"')
 
 
 def _nanoseconds(info: dict[str, Any]) -> int:
