@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.expressions.bound import Bound, CallSite, applied, attempted, typed
-from operators.expressions.exact_decimals import WIDE_DIGITS, as_floating, rescaled, whole_part
+from operators.expressions.exact_decimals import as_floating, rescaled, whole_part
 from operators.expressions.sql_types import (
     BOOLEAN,
     DATE,
@@ -21,7 +21,7 @@ from operators.expressions.sql_types import (
     name_of,
 )
 from operators.expressions.vectors import Rows, Vector
-from operators.reader.columns.decimal_texts import decimals_of
+from operators.reader.columns.decimal_texts import WIDE_DIGITS, decimals_of
 from operators.reader.columns.literals import is_written_as, values_of, why_not
 from operators.reader.columns.types import ColumnType
 

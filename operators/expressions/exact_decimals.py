@@ -12,8 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-WIDE_DIGITS = 76
-"""Digits of the widest decimals that Arrow has."""
+from operators.reader.columns.decimal_texts import WIDE_DIGITS
 
 _STEP = 9
 """Digits of the longest power of ten that has 32 bits."""

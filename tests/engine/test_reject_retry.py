@@ -126,18 +126,22 @@ def comparable(lines: list[str]) -> list[str]:
     return sorted(json.dumps({k: str(v) for k, v in json.loads(line).items()}) for line in lines)
 
 
-@pytest.fixture(params=CASES)
-def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Case]:
-    """A directory in which an app has refused a part of what it has read."""
-    chosen = CASES[request.param]
-    (tmp_path / "in").mkdir()
-    for name, content in chosen.files.items():
-        (tmp_path / "in" / name).write_bytes(content)
-    with contextlib.chdir(tmp_path):
-        write_app(chosen, chosen.old)
+def refused_by_old(case: Case, directory: Path) -> Iterator[Case]:
+    """A working directory in which the old app of a case has refused a part of what it has read."""
+    (directory / "in").mkdir()
+    for name, content in case.files.items():
+        (directory / "in" / name).write_bytes(content)
+    with contextlib.chdir(directory):
+        write_app(case, case.old)
         run(load_app("app.yaml"), runtime=InlineRuntime)
         assert refused() > 0
-        yield chosen
+        yield case
+
+
+@pytest.fixture(params=CASES)
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Case]:
+    """Each case."""
+    yield from refused_by_old(CASES[request.param], tmp_path)
 
 
 def expected_after(case: Case, tmp_path: Path) -> list[str]:
@@ -292,13 +296,7 @@ def two_files(tmp_path: Path) -> Iterator[Case]:
         "{type: csv, columns: {n: string, d: string}}",
         {name: b"n,d\n1,2024-01-01\nx,2024-01-01\n2,soon\n" for name in "ab"},
     )
-    (tmp_path / "in").mkdir()
-    for name, content in chosen.files.items():
-        (tmp_path / "in" / name).write_bytes(content)
-    with contextlib.chdir(tmp_path):
-        write_app(chosen, chosen.old)
-        run(load_app("app.yaml"), runtime=InlineRuntime)
-        yield chosen
+    yield from refused_by_old(chosen, tmp_path)
 
 
 def test_only_chosen_records_are_read_again(two_files: Case) -> None:

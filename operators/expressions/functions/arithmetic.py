@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from operators.expressions import exact_decimals, rounded_doubles
 from operators.expressions.bound import Bound, CallSite, applied, attempted
 from operators.expressions.casting import cast
-from operators.expressions.exact_decimals import WIDE_DIGITS, quotient, rescaled
+from operators.expressions.exact_decimals import quotient, rescaled
 from operators.expressions.expression_error import ExpressionError
 from operators.expressions.functions.moments import moved, subtracted
 from operators.expressions.sql_types import (
@@ -31,6 +31,7 @@ from operators.expressions.sql_types import (
     name_of,
 )
 from operators.expressions.syntax import Constant
+from operators.reader.columns.decimal_texts import WIDE_DIGITS
 
 
 def _overflow(kind: pa.DataType, sign: str) -> Callable[..., str]:

@@ -18,8 +18,11 @@ import pyarrow.compute as pc
 
 from dagflow.storage.columns import borders_of
 
-_DIGITS, _WIDE_DIGITS = 38, 76
-"""Digits that always fit into the 128 bits of a decimal, and into the 256 bits of a wide one."""
+_DIGITS = 38
+"""Digits that always fit into the 128 bits of a decimal."""
+
+WIDE_DIGITS = 76
+"""Digits of the widest decimals that Arrow has, of 256 bits."""
 
 _NUMBER = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:[eE]([+-]?)0*([0-9]+))?", re.ASCII)
 _SMALL_EXPONENT = "[eE][+-]?0*[0-9]$"
@@ -46,15 +49,15 @@ def decimals_of(texts: Any, kind: pa.DataType, *, cuts: bool = False) -> Any:
     if has_exponent is None and not cuts and _have_room(texts, lengths, _DIGITS, kind.scale):
         return pc.cast(texts, kind)
     if has_exponent is None:
-        is_hard = lengths + kind.scale > _WIDE_DIGITS
+        is_hard = lengths + kind.scale > WIDE_DIGITS
         digits = lengths
     else:
         # A small exponent stands for up to nine zeros, and takes two characters itself.
         digits = lengths + has_exponent * (_MOST_ZEROS - 2)
-        is_hard = (digits + kind.scale > _WIDE_DIGITS) | (has_exponent & ~_match(texts, _SMALL_EXPONENT))
+        is_hard = (digits + kind.scale > WIDE_DIGITS) | (has_exponent & ~_match(texts, _SMALL_EXPONENT))
     if cuts:
         is_hard |= digits > kind.scale
-    wide = pa.decimal256(_WIDE_DIGITS, kind.scale)
+    wide = pa.decimal256(WIDE_DIGITS, kind.scale)
     if not is_hard.any():
         return pc.cast(pc.cast(texts, wide), kind)
     mask = pa.array(is_hard)

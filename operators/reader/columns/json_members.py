@@ -14,6 +14,7 @@ import pyarrow.json as arrow_json
 
 from dagflow.api.records import RecordBatch
 from dagflow.storage.columns import borders_of
+from operators.reader.columns.decimal_texts import WIDE_DIGITS
 from operators.reader.columns.object_reader import read_flat_objects
 from operators.reader.columns.types import ColumnType
 from operators.reader.columns.typing import shortened, typed, without_words
@@ -192,7 +193,7 @@ def _has_empty(batch: RecordBatch) -> bool:
 
 def _with_room(kind: pa.DataType) -> pa.DataType:
     """The type with room for many digits: Arrow does not see that a number has too many for its decimals."""
-    return _replaced(kind, lambda leaf: pa.decimal256(76, leaf.scale) if pa.types.is_decimal(leaf) else leaf)
+    return _replaced(kind, lambda leaf: pa.decimal256(WIDE_DIGITS, leaf.scale) if pa.types.is_decimal(leaf) else leaf)
 
 
 def _may_overflow(batch: RecordBatch) -> bool:
