@@ -11,7 +11,7 @@ from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.records import RecordBatch
 from dagflow.api.sources import WHOLE
 from dagflow.errors import MissingError, StorageError
-from dagflow.storage.location import join, name_of
+from dagflow.storage.location import join, name_of, parent, redacted
 from operators.sink.formats.base import FileStream, SinkFormat
 from operators.sink.source_collector import SourceCollector
 
@@ -76,11 +76,20 @@ def require_own(run: RunPreparation, root: str, files: Iterable[str], names: re.
     # A journal that has forgotten its oldest windows cannot tell their files from others'. Where it publishes
     # already they are taken for its own; should one be in the way, publishing refuses to replace it.
     if urls and not run.has_forgotten(root):
+        first = name_of(min(urls))
+        before = next((redacted(parent(url)) for url in run.published if name_of(url) == first), "")
         raise StorageError(
-            "holds files that this checkpoint did not publish and whose names it may need, "
-            f"such as {name_of(min(urls))}" + (f" and {len(urls) - 1} more" if len(urls) > 1 else ""),
+            f"holds files that this checkpoint did not publish and whose names it may need, such as {first}"
+            + (f" and {len(urls) - 1} more" if len(urls) > 1 else "")
+            + (f"; its own {first} is in {before}" if before else ""),
             url=root,
-            hint="publish into another directory, or move them away",
+            hint="publish into another directory, or move them away"
+            + (
+                ", unless all was moved or copied from there: then put it back where it was, because under another "
+                "path input is read again"
+                if before
+                else ""
+            ),
         )
 
 
