@@ -292,8 +292,7 @@ class ChangeDetector:
             is_same = np.array(own) == entries.fingerprint
             if is_same.any():
                 yield replace(files, fingerprints=own, is_noted=True).take(np.flatnonzero(is_same))
-            others = np.flatnonzero(~is_same).tolist()
-            due += [(files.slice(position, position + 1), entries[position]) for position in others]
+            due += self._select_changed(files, entries, is_same, self._rules, self._clock.now_millis())
         yield from self._emit_or_hold(due, begun, prints, view)
 
     def _emit_or_hold(

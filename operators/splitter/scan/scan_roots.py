@@ -16,6 +16,7 @@ from dagflow.storage.location import absolute, join, redacted
 from operators.splitter.scan.listing import Lister
 from operators.splitter.scan.local_listing import LocalLister
 from operators.splitter.scan.remote_listing import RemoteLister
+from operators.splitter.scan.worker_program import UNFINISHED_ENDS
 
 _MAGIC = re.compile(rb"[*?[]")
 _COMPARED_NAMES = 10_000  # names among which the closest match is sought
@@ -158,8 +159,18 @@ def listed_in(root: Root) -> str:
         shown = [root.lister.url(name) for name in itertools.islice(names, _SHOWN_NAMES + 1)]
     except StorageError:
         return ""
+    unfinished = next((name for name in shown if _is_unfinished_match(root, name)), "")
+    if unfinished:
+        return f"'{unfinished}', by its end, is not complete yet: name it by its path to read it all the same"
     more = ", …" if len(shown) > _SHOWN_NAMES else ""
     return f"it holds {', '.join(shown[:_SHOWN_NAMES])}{more}" if shown else "it is empty"
+
+
+def _is_unfinished_match(root: Root, name: str) -> bool:
+    """Whether a name where a glob begins matches all of the glob, and is passed over."""
+    (*_, last) = root.segments
+    is_match = last is not None and len(root.segments) == 1 and last.fullmatch(name) is not None
+    return is_match and os.fsencode(name).endswith(UNFINISHED_ENDS)
 
 
 def _closest(path: bytes, lister: Lister) -> str:

@@ -160,6 +160,26 @@ class HastyClock(ManualClock):
         self.advance(round(1000 * (deadline_s - self.elapsed_s())))
 
 
+def test_another_file_with_the_same_time_waits_for_its_marker(tmp_path: Path) -> None:
+    """A file that takes the place of one that was taken, with its length and time, is as unfinished as a new one."""
+    path, index = write(tmp_path / "in" / "a", b"z1\n", mtime_s=1000), FileIndex()
+    scanner = Scanner([str(tmp_path / "in")], Selection())
+    (listed,) = scanner.scan()
+    stat = listed.stats[0]
+    known = fingerprint(str(path), stat.size_bytes)
+    index.record(listed.index_names[0], IndexEntry(stat.size_bytes, stat.mtime_ns, stat.identity, fingerprint=known))
+    write(tmp_path / "other", b"Z9\n", mtime_s=1000).rename(path)
+    rules = DetectionRules(completeness=CompletenessRules(done_marker="{name}.done"))
+
+    def scanned() -> list[str]:
+        detector = detector_of(scanner, index, rules, clock=HastyClock())
+        return [file.relative_path(0) for file in each(detector.all_changes()) if not file.is_noted]
+
+    unmarked = scanned()
+    write(tmp_path / "in" / "a.done")
+    assert (unmarked, scanned()) == ([], ["a"])
+
+
 def test_a_copy_that_a_run_waits_for_is_not_counted(tmp_path: Path) -> None:
     """Nothing is left for the next run."""
     log, index, counters = write(tmp_path / "app.log", b"1\n"), FileIndex(), Counter[str]()

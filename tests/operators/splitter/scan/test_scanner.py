@@ -354,6 +354,14 @@ def test_a_location_that_names_nothing_is_an_error(tmp_path: Path, location: str
         scan(tmp_path / location)
 
 
+def test_a_glob_for_unfinished_names_says_how_to_read_them(tmp_path: Path) -> None:
+    """The names that it shows would be those that it asks for."""
+    write(tmp_path / "a.tmp")
+    with pytest.raises(MissingError, match=r"'a\.tmp', by its end, is not complete yet: name it by its path"):
+        scan(tmp_path / "*.tmp")
+    assert len(scan(tmp_path / "a.tmp")) == 1
+
+
 def test_a_glob_whose_matches_are_all_passed_over_is_no_error(tmp_path: Path) -> None:
     """What it matches is there; that nothing of it is to be read is the patterns' doing."""
     write(tmp_path / "a.bak")
