@@ -27,8 +27,9 @@ _WIDE = {
     "utf-32-be": CodeUnit(">u4"),
 }
 _ANY_ORDER = {"utf-16": ("utf-16-le", "utf-16-be"), "utf-32": ("utf-32-le", "utf-32-be")}
-# The meaning of their bytes depends on bytes far before them.
-_STATEFUL = ("iso2022", "utf-7", "hz", "punycode", "idna", "unicode_escape", "raw_unicode_escape", "undefined", "mbcs")
+# The meaning of their bytes depends on bytes before them, also of those that ASCII has. Some codecs have names with
+# hyphens, some with underscores; these are compared with underscores.
+_STATEFUL = ("iso2022", "utf_7", "hz", "punycode", "idna", "unicode_escape", "raw_unicode_escape", "undefined", "mbcs")
 _MARKS = {
     "utf-8": codecs.BOM_UTF8,
     "utf-16-le": codecs.BOM_UTF16_LE,
@@ -62,7 +63,7 @@ class Charset:
         name = "utf-8" if codec.name == "utf-8-sig" else codec.name
         if not codec._is_text_encoding:
             raise ValueError(f"encoding {encoding!r} is not one of text")
-        if name.startswith(_STATEFUL):
+        if name.replace("-", "_").startswith(_STATEFUL):
             raise ValueError(f"text in {encoding!r} cannot be cut: what its bytes mean depends on what was before")
         return cls(name)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import encodings
+import encodings.aliases
+import pkgutil
 from typing import ClassVar
 
 import pytest
@@ -100,14 +103,45 @@ def test_encodings_that_cannot_be_cut_are_refused(options: dict[str, str], messa
         RECORD_FORMATS.make({"type": "lines", **options})
 
 
-def test_every_encoding_of_python_is_either_refused_or_read() -> None:
-    """No codec slips through to fail in the middle of a run."""
-    import encodings.aliases
+MODULES = {module.name for module in pkgutil.iter_modules(encodings.__path__)}
+STATEFUL = ("iso2022", "utf_7", "hz", "punycode", "idna", "unicode_escape", "raw_unicode_escape", "undefined")
 
-    for name in sorted(set(encodings.aliases.aliases.values())):
+
+@pytest.mark.parametrize("stateful", STATEFUL)
+def test_stateful_encodings_are_refused_by_each_of_their_names(stateful: str) -> None:
+    """With hyphens or underscores, and by aliases, whatever the delimiter."""
+    modules = {module for module in MODULES if module.startswith(stateful)}
+    names = modules | {alias for alias, module in encodings.aliases.aliases.items() if module in modules}
+    assert names
+    for name in names | {name.replace("_", "-") for name in names}:
+        with pytest.raises(ValueError, match=f"text in '{name}' cannot be cut: what its bytes mean depends on"):
+            RECORD_FORMATS.make({"type": "lines", "encoding": name, "delimiter": " "})
+
+
+CHARACTERS = [
+    *map(chr, range(0xA0, 0x600)),
+    *"\u2014\u20ac\u30a2\u30bd\u4e00\u8868\uac00\uff71\U00020000\U0001f600",
+]
+"""Letters of single bytes and of several; in some encodings the second byte of \u30bd and \u8868 is a backslash."""
+
+
+def test_every_encoding_of_python_is_either_refused_or_read() -> None:
+    """No codec fails in the middle of a run, and no text depends on blocks or on the lines beside it."""
+    for name in sorted(MODULES | set(encodings.aliases.aliases.values())):
         try:
             made = RECORD_FORMATS.make({"type": "lines", "encoding": name})
         except ValueError:
             continue
-        content = "one\ntwo\n".encode(name)
-        assert [record for _, record in read_cut(made, content, 3)[0]] == [b"one", b"two"], name
+        own = [each for each in CHARACTERS if each.encode(name, "ignore").decode(name, "ignore") == each]
+        texts = [
+            "one",
+            r"C:\new \u00e9 \x41 +AOk- ~{ab~}",
+            *("".join(own[at : at + 40]) for at in range(0, len(own), 40)),
+            "",
+            "two",
+        ]
+        texts = [text for text in texts if text.encode(name, "ignore").decode(name, "ignore") == text]
+        content = "".join(text + "\n" for text in texts).encode(name)
+        for block_size in (3, 16, len(content) + 1):
+            found = [record.decode() for _, record in read_cut(made, content, block_size)[0]]
+            assert found == texts, (name, block_size)
