@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.expressions.bound import Bound, CallSite, attempted
-from operators.expressions.functions.moments import in_calendar
 from operators.expressions.sql_types import DATE, DOUBLE, INTEGER, TEXT, is_number, is_whole
+from operators.reader.columns.calendar import in_calendar
 
 _connections = threading.local()
 

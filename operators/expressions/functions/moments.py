@@ -13,12 +13,10 @@ import pyarrow.compute as pc
 from operators.expressions.bound import Bound, CallSite, applied, attempted
 from operators.expressions.casting import cast
 from operators.expressions.sql_types import BIGINT, DATE, INTEGER, INTERVAL, TIMESTAMP, is_whole, name_of
+from operators.reader.columns.calendar import EARLIEST, LATEST, in_calendar
 
 _DAY_US = 86_400_000_000
 _TRUNCATED = ("year", "quarter", "month", "week", "day", "hour", "minute", "second")
-_EARLIEST = -719_162
-_LATEST = 2_932_896
-"""The days 0001-01-01 and 9999-12-31, counted from 1970: Spark and Python have no others."""
 
 
 def _is_moment(kind: pa.DataType) -> bool:
@@ -58,24 +56,12 @@ def moved(site: CallSite, moment: Bound, by: Bound, direction: int) -> Bound:
     return attempted(site, kind, compute, why, moment, by)
 
 
-def in_calendar(stamps: Any) -> Any:
-    """Dates or timestamps, with null for those that no calendar has."""
-    if pa.types.is_date(stamps.type):
-        per_day, ticks = 1, pc.cast(pc.cast(stamps, INTEGER), BIGINT)
-    else:
-        per_day = 86_400 * {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[stamps.type.unit]
-        ticks = pc.cast(stamps, BIGINT)
-    lowest, end = (max(min(day * per_day, 2**63 - 1), -(2**63)) for day in (_EARLIEST, _LATEST + 1))
-    is_day = pc.and_(pc.greater_equal(ticks, lowest), pc.less(ticks, end))
-    return pc.if_else(is_day, stamps, pa.scalar(None, stamps.type))
-
-
 def _days_later(start: Any, length: Any, direction: int) -> Any:
     if pa.types.is_duration(length.type):
         length = pc.divide(pc.cast(length, BIGINT), _DAY_US)
     checked = pc.add_checked if direction > 0 else pc.subtract_checked
     days = checked(pc.cast(pc.cast(start, INTEGER), BIGINT), pc.cast(length, BIGINT))
-    is_day = pc.and_(pc.greater_equal(days, _EARLIEST), pc.less_equal(days, _LATEST))
+    is_day = pc.and_(pc.greater_equal(days, EARLIEST), pc.less_equal(days, LATEST))
     return pc.cast(pc.cast(pc.if_else(is_day, days, pa.scalar(None, BIGINT)), INTEGER), DATE)
 
 
@@ -145,7 +131,8 @@ def truncate(site: CallSite, unit: Bound, moment: Bound) -> Bound:
     checked = moment_of(site, moment)
     if pa.types.is_date(checked.type):
         checked = cast(site, checked, TIMESTAMP)
-    return applied(site, checked.type, partial(_beginnings, unit=name), checked)
+    why = lambda value: f"the {name} of {value} began out of range"  # noqa: E731  # a reason, not a function
+    return attempted(site, checked.type, partial(_beginnings, unit=name), why, checked)
 
 
 def _beginnings(moments: Any, unit: str) -> Any:
@@ -159,7 +146,7 @@ def _beginnings(moments: Any, unit: str) -> Any:
     unchanged = pc.subtract(moments, pc.subtract(clock, begun))
     # Where clocks changed since, that offset may not fit; what they skipped begins when they went on.
     changed = pc.assume_timezone(begun, timezone=zone, ambiguous="earliest", nonexistent="latest")
-    return pc.if_else(pc.equal(pc.local_timestamp(unchanged), begun), unchanged, changed)
+    return in_calendar(pc.if_else(pc.equal(pc.local_timestamp(unchanged), begun), unchanged, changed))
 
 
 def last_day(site: CallSite, moment: Bound) -> Bound:
@@ -186,10 +173,12 @@ def at_zone(site: CallSite, moment: Bound, zone: Bound) -> Bound:
     if pa.types.is_null(checked.type):
         checked = cast(site, checked, TIMESTAMP)
     if checked.type.tz is not None:
-        shown = pa.timestamp(checked.type.unit, name)
-        local = pa.timestamp(checked.type.unit)
-        return applied(site, local, lambda values: pc.local_timestamp(pc.cast(values, shown)), checked)
+        shown, local = pa.timestamp(checked.type.unit, name), pa.timestamp(checked.type.unit)
+        clock = lambda values: in_calendar(pc.local_timestamp(pc.cast(values, shown)))  # noqa: E731  # a kernel
+        why = lambda value: f"{value} is out of range by the clocks of {name}"  # noqa: E731  # a reason
+        return attempted(site, local, clock, why, checked)
     # Of a clock time that comes twice, the first one is meant, as in Java; one that is skipped is no instant.
     assume = partial(pc.assume_timezone, timezone=name, ambiguous="earliest", nonexistent="raise")
-    why = lambda value: f"{value} is skipped by the clocks of {name}"  # noqa: E731  # a reason, not a function
-    return attempted(site, pa.timestamp(checked.type.unit, name), assume, why, checked)
+    why = lambda value: f"{value} is out of range, or is skipped by the clocks of {name}"  # noqa: E731  # a reason
+    kind = pa.timestamp(checked.type.unit, name)
+    return attempted(site, kind, lambda values: in_calendar(assume(values)), why, checked)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from operators.reader.columns.calendar import in_calendar
 from operators.reader.columns.decimal_texts import decimals_of
 from operators.reader.columns.types import ColumnType
 
@@ -17,7 +17,6 @@ _CLOCK = r"[0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:\.[0-9]+)?)?"
 _DATE = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _NUMBER = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _INFINITE = r"(?i:[+-]?inf(?:inity)?)"
-_DAYS_BEFORE_1970 = date(1970, 1, 1).toordinal() - 1
 _FRACTION_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 
@@ -123,6 +122,8 @@ def why_not(text: str, kind: ColumnType) -> str:
         return "is no day of the calendar"
     if pa.types.is_time(arrow):
         return f"is no time of a clock, or does not fit {arrow.unit}"
+    if kind.has_zone and _cast_each(_normal(pa.array([written]), arrow), arrow, False)[0].is_valid:
+        return f"is not of the years 1 to 9999 in {' and '.join(dict.fromkeys(('UTC', arrow.tz)))}"
     return f"is no day of the calendar, or no time of a clock, or does not fit {arrow.unit}"
 
 
@@ -184,12 +185,7 @@ def _sound(values: Any, texts: Any) -> Any:
             is_word = pc.match_substring_regex(texts, f"^(?:{_INFINITE})$")
             return pc.if_else(pc.and_(is_infinite, pc.invert(is_word)), pa.scalar(None, values.type), values)
     if pa.types.is_date(values.type) or pa.types.is_timestamp(values.type):
-        # Python has no year 0.
-        is_day = pa.types.is_date(values.type)
-        numbers = values.view(pa.int32() if is_day else pa.int64())
-        lowest = -_DAYS_BEFORE_1970 * (1 if is_day else 86_400 * 10 ** _FRACTION_DIGITS[values.type.unit])
-        if (least := pc.min(numbers).as_py()) is not None and least < lowest:
-            return pc.if_else(pc.less(numbers, lowest), pa.scalar(None, values.type), values)
+        return in_calendar(values)
     return values
 
 

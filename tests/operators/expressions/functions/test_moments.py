@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import zoneinfo
 from datetime import UTC, datetime, timedelta
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.sql.cases import computed
+from tests.sql.cases import Refused, computed
 
 UNITS = {
     "year": lambda clock: clock.replace(month=1, day=1, hour=0, minute=0, second=0, microsecond=0),
@@ -77,3 +78,26 @@ def test_date_trunc_is_the_last_beginning_by_the_clocks(moments: list[datetime],
 def clock_at(instant: datetime, clocks: zoneinfo.ZoneInfo) -> datetime:
     """What the clocks of a zone show."""
     return instant.astimezone(clocks).replace(tzinfo=None)
+
+
+@pytest.mark.parametrize(
+    ("text", "moment", "zone", "reason"),
+    [
+        ("at at time zone 'America/New_York'", datetime.max, None, "is out of range, or is skipped by the clocks of"),
+        ("at at time zone 'Asia/Tokyo'", datetime.min, None, "is out of range, or is skipped by the clocks of"),
+        ("at at time zone 'Asia/Tokyo'", datetime.max, "UTC", "is out of range by the clocks of Asia/Tokyo"),
+        ("at at time zone 'America/New_York'", datetime.min, "UTC", "is out of range by the clocks of America/New"),
+        ("at + interval '1' hour", datetime(9999, 12, 31, 22), "Europe/Paris", "is out of range"),
+        ("at - interval '1' hour", datetime(1, 1, 1, 5), "America/New_York", "is out of range"),
+        ("date_trunc('day', at)", datetime.min, "Europe/Paris", "^the day of .* began out of range"),
+    ],
+)
+def test_what_python_has_not_is_refused(text: str, moment: datetime, zone: str | None, reason: str) -> None:
+    """By the clocks of a zone and in UTC; a per-record method would end the run with such a time."""
+    usual = datetime(2024, 1, 1)
+    columns = pa.RecordBatch.from_pydict({"at": pa.array([moment, usual, None], pa.timestamp("us", zone))})
+    refused, found, none = computed(text, columns)
+    assert isinstance(refused, Refused)
+    assert re.search(reason, refused)
+    assert isinstance(found, datetime)
+    assert none is None

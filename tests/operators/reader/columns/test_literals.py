@@ -96,6 +96,29 @@ TABLE: list[tuple[Any, dict[str, Any], list[str]]] = [
         ],
     ),
     (
+        "timestamp[us, UTC]",
+        {"9999-12-31T23:59:59.999999Z": datetime.max.replace(tzinfo=UTC)}
+        | {"0001-01-01T02:00:00+02:00": datetime.min.replace(tzinfo=UTC)},
+        ["9999-12-31T23:59:59-05:00", "0001-01-01T00:00:00+00:01"],
+    ),
+    (
+        "timestamp[ms, Europe/Paris]",
+        {"9999-12-31T22:59:59.999Z": datetime(9999, 12, 31, 22, 59, 59, 999_000, UTC)}
+        | {"0001-01-01T00:00:00Z": datetime.min.replace(tzinfo=UTC)},
+        ["9999-12-31T23:00:00Z", "9999-12-31T23:59:59Z", "0000-12-31T23:59:00Z", "0001-01-01T00:00:00+01:00"],
+    ),
+    (
+        "timestamp[s, America/New_York]",
+        {"0001-01-01T04:56:02Z": datetime(1, 1, 1, 4, 56, 2, tzinfo=UTC)}
+        | {"9999-12-31T23:59:59Z": datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)},
+        ["0001-01-01T00:00:00Z", "0001-01-01T04:56:01Z", "9999-12-31T23:59:59-05:00"],
+    ),
+    (
+        {"type": "timestamp[us, +14:00]", "format": "%d.%m.%Y %H:%M %z"},
+        {"31.12.9999 09:59 Z": datetime(9999, 12, 31, 9, 59, tzinfo=UTC)},
+        ["31.12.9999 10:00 Z", "31.12.9999 23:59 -14:00"],
+    ),
+    (
         {"type": "timestamp[ms, UTC]", "format": "%d/%b/%Y:%T %z"},
         {"10/Oct/2000:13:55:36 -0700": datetime(2000, 10, 10, 20, 55, 36, tzinfo=UTC)},
         ["10/Oct/2000:13:55:36", "10/Oct/2000:25:55:36 -0700"],
@@ -157,6 +180,17 @@ def test_csv_and_json_take_the_same_text(kind: Any, taken: dict[str, Any], refus
     for written in writings:
         expected = [taken[text] for text in texts if text in taken] if written is texts else values
         assert from_json(kind, written)[0] == expected
+
+
+def test_the_reason_names_the_zone_in_which_the_year_is_none() -> None:
+    """Whatever is right about the text otherwise."""
+    kinds = {"9999-12-31T23:59:59Z": "Europe/Paris", "0001-01-01T00:00:00+01:00": "UTC"}
+    for (text, zone), clocks in zip(kinds.items(), ("UTC and Europe/Paris", "UTC"), strict=True):
+        (reason,) = from_json(f"timestamp[us, {zone}]", [f'"{text}"'])[1]
+        assert f"'{text}' is not of the years 1 to 9999 in {clocks}, in: " in reason
+    nested = from_json("list<struct<at: timestamp[us, Europe/Paris]>>", ['[{"at": "9999-12-31T23:59:59Z"}]'])
+    assert nested[0] == []
+    assert "member 'at': '9999-12-31T23:59:59Z' is not of the years 1 to 9999 in UTC and Europe/Paris" in nested[1][0]
 
 
 def test_truth_is_written_in_few_ways() -> None:
