@@ -29,11 +29,15 @@ def values_by_column(arrow: pa.RecordBatch) -> dict[str, list[Any]]:
     for name, column in zip(names, arrow.columns, strict=True):
         try:
             values[name] = _values_of(column)
-        except ValueError as error:
-            if "[ns" not in str(column.type):
+        except (ValueError, OverflowError) as error:
+            if isinstance(error, OverflowError):
+                what = f"values that Python has not ({error})"
+            elif "[ns" in str(column.type):
+                what = "nanoseconds, which the times of Python have not"
+            else:
                 raise
             raise ValueError(
-                f"column '{name}' is {column.type}, and has nanoseconds, which the times of Python have not; "
+                f"column '{name}' is {column.type}, and has {what}; "
                 "take the records with @input.batch, as columns of Arrow"
             ) from error
     return values

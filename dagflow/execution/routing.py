@@ -80,20 +80,25 @@ def _split_by_key(codec: StreamCodec, target: PortRef, payload: Any, partitions:
             yield partition, part
 
 
-_KEYS = "keys are bytes, text, numbers, truth values, dates and times, of which none has nanoseconds"
+_KEYS = (
+    "keys are bytes, text, numbers, truth values, dates and times, of which none has nanoseconds, or is before the "
+    "year 1 or after 9999"
+)
 
 
 def _destinations_of(codec: StreamCodec, target: PortRef, items: Any, partitions: int) -> npt.NDArray[np.int64]:
     """The partition of each item.
 
     Raises:
-        OperatorError: The codec failed, or keys of this type cannot be hashed.
+        OperatorError: The codec failed, or its keys cannot be hashed.
     """
     keys = _keys_of(codec, target, items)
     try:
         return partitions_of(keys, partitions)
     except Exception as error:  # Arrow's kernels raise errors of many types
-        text = f"cannot partition by '{codec}', which is {keys.type}; {_KEYS}"
+        is_no_key = isinstance(error, NotImplementedError | OverflowError) or "[ns" in str(keys.type)
+        why = f"; {_KEYS}" if is_no_key else f": {type(error).__name__}: {text_of(error)}"
+        text = f"cannot partition by '{codec}', which is {keys.type}{why}"
         raise OperatorError(text, operator=target.operator) from error
 
 

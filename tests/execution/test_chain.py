@@ -175,6 +175,25 @@ def test_nanoseconds_are_refused_by_the_operator_with_the_method(column: pa.Arra
     assert passed.to_arrow().equals(batch.to_arrow())
 
 
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([0, 253_402_300_799], pa.timestamp("s", "Europe/Paris")),
+        pa.array([253_402_300_800], pa.timestamp("s")),
+        pa.array([2_932_897], pa.date32()),
+        pa.array([[-719_163]], pa.list_(pa.date32())),
+    ],
+)
+def test_times_that_python_has_not_are_refused_with_their_column(column: pa.Array) -> None:
+    """Times of other years than 1 to 9999, by the clocks of their zone; what takes batches passes them on."""
+    batch = RecordBatch(pa.RecordBatch.from_pydict({"record": column, "t": column}))
+    expected = r"'second'.*join\(\) raised .*column 'record' is .* values that Python has not .*with @input.batch"
+    with pytest.raises(OperatorError, match=expected):
+        passed_on_to(Rows(), batch)
+    (passed,) = passed_on_to(PassedOn(), batch)
+    assert passed.to_arrow().equals(batch.to_arrow())
+
+
 def test_a_one_to_one_arrow_batch_keeps_the_origin() -> None:
     """As many rows out as records in are the same records."""
     harness = OperatorHarness(Upper())

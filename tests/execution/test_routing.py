@@ -136,6 +136,10 @@ def test_round_robin_goes_around() -> None:
     assert [index for _ in range(4) for index, _ in splitter([Item("a")])] == [2, 0, 1, 2]
 
 
+LAST = 253_402_300_799
+"""The last second of the year 9999 in UTC, which is in the next year where clocks are ahead."""
+
+
 @pytest.mark.parametrize(
     ("codec", "payload", "expected"),
     [
@@ -149,6 +153,17 @@ def test_round_robin_goes_around() -> None:
         (
             *(ByName("k"), RecordBatch(pa.RecordBatch.from_pydict({"k": pa.array([1], pa.timestamp("ns"))}))),
             r"cannot partition by 'k', which is timestamp\[ns\]; .* dates and times, of which none has nanoseconds",
+        ),
+        (
+            *(
+                ByName("k"),
+                RecordBatch(pa.RecordBatch.from_pydict({"k": pa.array([LAST], pa.timestamp("s", "Asia/Tokyo"))})),
+            ),
+            r"'k', which is timestamp\[s, tz=Asia/Tokyo\]; keys are .* none .* is before the year 1 or after 9999",
+        ),
+        (
+            *(ByName("k"), RecordBatch(pa.RecordBatch.from_pydict({"k": pa.array([b"\xff"]).view(pa.string())}))),
+            r"cannot partition by 'k', which is string: UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff",
         ),
         (NoArrow(), [Item("a")], r"'b': keys\(\) of the codec NoArrow .* gave a list, and keys are a pyarrow\.Array"),
         (NoMember(), [Item("a")], r"'b': keys\(\) of the codec NoMember raised KeyError: 'host'"),
