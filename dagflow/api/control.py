@@ -149,8 +149,10 @@ class BlockSource(Capability):
 class CommitListener(Capability):
     """Declares a control operator that acts on the world outside after a window has been committed.
 
-    Guarantee: called for each window after all its files are published; when a run begins also for the last window
-    before it, for which an earlier run may have called it already.
+    Guarantee: called for each window, in order, after all its files are published, with what it held back for a later
+    window. When a run begins, called for the last such window before it, for which an earlier run may have called it
+    already. So a window is passed over only where a run ended while it called for several windows that were published
+    at once.
     """
 
     @abstractmethod
@@ -159,8 +161,11 @@ class CommitListener(Capability):
 
         What is done here must do no harm when it is done twice.
 
+        Args:
+            window_id: The window; the first one is 1.
+
         Raises:
-            DagflowError: It failed; the run ends, and the next one calls again.
+            DagflowError: It failed; the run ends, and the next one calls again, for the last published window.
         """
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -161,7 +162,8 @@ class SourceCleaner(ControlOperator, CommitListener):
             StorageError: The store refused; the next run tries again.
         """
         is_durable = False
-        for window in sorted(window for window in self._reports if window <= window_id):
+        # In order, and up to the first that waits: many may wait for one result, and they are called for one by one.
+        for window in list(takewhile(lambda window: window <= window_id, self._reports)):
             # In the order in which they were planned: parallel readers report as they come.
             for report in sorted(self._reports[window], key=_first_id):
                 for block in _blocks(report):

@@ -8,17 +8,25 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import TypeVar
 
+import pytest
+
+from dagflow import CommitListener, ControlOperator, InputPort
 from dagflow.engine.run import run
-from dagflow.errors import MissingJournalError
+from dagflow.errors import MissingJournalError, OperatorError
 from dagflow.execution.messages import WindowJob
 from dagflow.journal.reader import read_state
+from dagflow.plan.logical import LogicalPlan
+from dagflow.plan.unifiers import unified
 from dagflow.report.manifest import manifests
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import Faults, watched_disk
-from tests.engine.sample_app import app_of, words
-from tests.engine.table_app import TEXTS, delta_app, delta_rows, in_groups
-from tests.execution.sample_operators import Total
+from operators.aggregate.count_by import CountBy
+from operators.sink.record_writer import RecordWriter
+from tests.engine.dags import dag, files
+from tests.engine.sample_app import Source, app_of, words
+from tests.engine.table_app import EDGES, TEXTS, delta_app, delta_rows, in_groups
+from tests.execution.sample_operators import Lines, Sample, Total
 
 STORAGE = StorageContext.default()
 T = TypeVar("T")
@@ -87,3 +95,90 @@ def test_merged_files_go_with_their_window(tmp_path: Path) -> None:
     run(in_groups(delta_app(tmp_path, TEXTS * 3)), runtime=lambda program: InlineRuntime(program, before=look))
     assert len(seen) > 8 and left == []
     assert delta_rows(tmp_path / "db") == words(TEXTS * 3)
+
+
+NOTED: list[tuple[int, int]] = []
+
+
+class Listener(ControlOperator, CommitListener):
+    """Notes each window that it is told of, with the output that is published then; may fail at one."""
+
+    path: str
+    fails_at: int = -1
+
+    input = InputPort(Sample)
+
+    @input.each
+    def take(self, sample: Sample) -> None:
+        """Take it in."""
+
+    def committed(self, window_id: int) -> None:
+        """Note it."""
+        NOTED.append((window_id, len(files(Path(self.path))) if Path(self.path).exists() else 0))
+        if window_id == self.fails_at:
+            raise ValueError("the listener fails")
+
+def listening(root: Path, texts: list[bytes], over: str = "window", fails_at: int = -1) -> LogicalPlan:
+    """Words, one text a window, counted over a run or a window, and a listener beside them."""
+    return unified(
+        dag(
+            root,
+            {
+                "source": Source(texts=texts, per_window=1),
+                "lines": (Lines(), 1),
+                "counts": (CountBy(by="record", over=over), "parallel"),
+                "writer": (RecordWriter(path=str(root / "out")), "parallel"),
+                "listener": Listener(path=str(root / "out"), fails_at=fails_at),
+            },
+            [
+                "source.out lines.samples",
+                "lines.records counts.input",
+                "lines.done listener.input",
+                "counts.output writer.input",
+            ],
+        )
+    )
+
+
+def noted(logical: LogicalPlan) -> list[tuple[int, int]]:
+    """What the listener of an app is told of in a run, each window with the number of published files."""
+    NOTED.clear()
+    run(logical, runtime=InlineRuntime)
+    return list(NOTED)
+
+
+@pytest.mark.parametrize("texts", [TEXTS, TEXTS[:1]])
+def test_a_listener_is_told_of_each_window_once(tmp_path: Path, texts: list[bytes]) -> None:
+    """In order, when its output is published; the next run says the last one again."""
+    count = len(texts)
+    assert noted(listening(tmp_path, texts)) == [(each, each) for each in range(1, count + 1)]
+    assert noted(listening(tmp_path, [*texts, b"x"])) == [(count, count), (count + 1, count + 1)]
+
+
+def test_a_listener_is_told_of_windows_when_their_result_is_out(tmp_path: Path) -> None:
+    """A result of a run holds all its windows back: none of them is published before, and there is no window 0."""
+    assert noted(listening(tmp_path, TEXTS, "run")) == [(window_id, 1) for window_id in range(1, 6)]
+    more = noted(listening(tmp_path, [*TEXTS, b"x", b"y"], "run"))
+    assert more == [(5, 1), *((window_id, 2) for window_id in range(6, 9))]
+
+
+def test_a_listener_is_told_of_windows_when_their_group_is_out(tmp_path: Path) -> None:
+    """Windows of a table that holds files back are told of with the group, one by one."""
+    NOTED.clear()
+    app = delta_app(tmp_path, TEXTS * 3)
+    nodes = {name: (node.operator, node.partition) for name, node in app.operators.items()}
+    listener = Listener(path=str(tmp_path / "db" / "_delta_log"))
+    with_it = dag(tmp_path, {**nodes, "listener": listener}, [*EDGES, "lines.done listener.input"])
+    run(in_groups(with_it, 10**6), runtime=InlineRuntime)
+    windows = read_state(STORAGE.objects(str(tmp_path / "journal"))).last_done
+    assert windows > 2
+    assert [window_id for window_id, _ in NOTED] == list(range(1, windows + 1))
+    assert all(published for _, published in NOTED)
+
+
+def test_what_a_listener_refuses_is_told_again(tmp_path: Path) -> None:
+    """The run ends, and the next one begins with its last window."""
+    with pytest.raises(OperatorError, match="the listener fails"):
+        noted(listening(tmp_path, TEXTS, fails_at=2))
+    assert NOTED == [(1, 1), (2, 2)]
+    assert [window_id for window_id, _ in noted(listening(tmp_path, TEXTS))] == [2, 3, 4]
