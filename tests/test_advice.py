@@ -254,7 +254,10 @@ FOLLOWED = {
     "this is a defect of a format or an operator": CAUSE,
     "no run has planned a window on this checkpoint yet": CAUSE,
     "add the column to the table, or leave it out": BEFORE,
-    "give it a location there with --set": BEFORE,
+    "give it a location there with --set": "engine/test_limited_run.py::"
+    "test_an_operator_that_claims_nothing_is_refused_too",
+    "give the operator a relative path with set": "testing/test_apps.py::"
+    "test_nothing_is_published_outside_by_what_claims_nothing",
     "an operator closes the files that it has opened": BEFORE,
     "attributes: {storage: ": BEFORE,
     "end it first: kill": "engine/test_run_gate.py::test_a_repair_is_refused_while_a_run_works",

@@ -15,6 +15,7 @@ from dagflow.engine.preview_port import REJECTS
 from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError, StorageError
 from dagflow.execution.record_limit import RecordLimit
+from dagflow.execution.task_outputs import OutputBounds
 from dagflow.plan.load import logical_plan
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PortRef
@@ -57,13 +58,19 @@ def limited_run(app: LogicalPlan, options: RunOptions, records: int | None) -> I
         directory.mkdir(parents=True)
     except OSError as error:
         raise StorageError(f"a try-out cannot be made here: {error.strerror or error}", url=str(directory)) from error
-    place = absolute(str(directory))
-    plan = _below(app, place)
-    _require_inside(plan, place)
+    bounds = OutputBounds(
+        absolute(str(directory)),
+        "a run with --limit",
+        hint="give it a location there with --set OPERATOR.PROPERTY=VALUE, or derive its class from "
+        "dagflow.api.operator.Relocatable",
+    )
+    plan = _below(app, bounds.directory)
+    _require_inside(plan, bounds)
     checkpoint, record_limit = directory / _CHECKPOINT, RecordLimit(records, _record_sources(plan))
     try:
         # In one process: the tasks count together.
-        yield plan, replace(options, checkpoint=str(checkpoint), workers=1, record_limit=record_limit)
+        limited = replace(options, checkpoint=str(checkpoint), workers=1, record_limit=record_limit)
+        yield plan, replace(limited, output_bounds=bounds)
     finally:
         shutil.rmtree(checkpoint, ignore_errors=True)
 
@@ -110,8 +117,8 @@ def _streams_without(names: set[str], spec: AppSpec) -> dict[str, StreamSpec]:
     return streams
 
 
-def _require_inside(plan: LogicalPlan, directory: str) -> None:
-    """Refuse an app of which an operator would publish outside of a directory.
+def _require_inside(plan: LogicalPlan, bounds: OutputBounds) -> None:
+    """Refuse an app of which an operator says that it would publish elsewhere.
 
     Raises:
         DagflowError: It would.
@@ -120,10 +127,9 @@ def _require_inside(plan: LogicalPlan, directory: str) -> None:
         places = LocationCollector(plan.attributes.storage_context())
         prepare_operator(name, operator, places)
         for url in sorted(places.outputs):
-            if not f"{url}/".startswith(f"{directory}/"):
+            if not bounds.include(url):
                 raise DagflowError(
-                    f"operator '{name}' publishes into {redacted(url)}, and a run with --limit publishes into "
-                    f"{directory} alone",
-                    hint=f"give it a location there with --set {name}.PROPERTY=VALUE, or derive its class from "
-                    "dagflow.api.operator.Relocatable",
+                    f"operator '{name}' publishes into {redacted(url)}, and {bounds.run} publishes into "
+                    f"{bounds.directory} alone",
+                    hint=bounds.hint,
                 )

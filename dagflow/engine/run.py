@@ -51,7 +51,7 @@ from dagflow.execution.forked import end_if_forked
 from dagflow.execution.operator_output import captured, named_records
 from dagflow.execution.output_limit import OperatorOutput
 from dagflow.execution.program import Program
-from dagflow.execution.task_outputs import TaskOutputs
+from dagflow.execution.task_outputs import OutputBounds, TaskOutputs
 from dagflow.execution.teardown import torn_down
 from dagflow.journal.journal import Journal
 from dagflow.journal.start_over import set_aside
@@ -166,7 +166,7 @@ def run(
             program = Program.of(
                 app.name, placed.plan, placed.operators, storage, durability, opened.watch.stall_limits
             )
-            program = replace(program, record_limit=options.record_limit)
+            program = replace(program, record_limit=options.record_limit, output_bounds=options.output_bounds)
             tasks = opened.lazy_runtime(program, locations, runtime, observer)
             return _drive(placed, opened, controls, tasks)
 
@@ -213,7 +213,11 @@ def _drive(app: PlacedApp, opened: OpenRun, controls: RunControls, runtime: Lazy
     """Put the parts of a driver together, give them the states that earlier runs left, and let it run."""
     options, journal, store = opened.options, opened.journal, opened.gate.store
     sizing = WindowSizing(opened.parallelism)
-    with contextlib.closing(runtime), _control_graph(app, journal, store.url, controls, sizing, runtime) as control:
+    bounds = options.output_bounds
+    with (
+        contextlib.closing(runtime),
+        _control_graph(app, journal, store.url, controls, sizing, runtime, bounds) as control,
+    ):
         store.require_directory(store.url)
         segments = SegmentStore(store, journal.epoch)
         states = OperatorStates(app.plan, app.operators, segments)
@@ -271,6 +275,7 @@ def _control_graph(
     controls: RunControls,
     sizing: WindowSizing,
     runtime: LazyRuntime,
+    bounds: OutputBounds | None,
 ) -> Iterator[ControlGraph]:
     """The control operators of a run, from their setup to their teardown."""
     plan = app.plan
@@ -285,7 +290,7 @@ def _control_graph(
         for name in plan.control
     }
     tag = pending_tag(journal.state.app_uuid, journal.epoch)
-    outputs = TaskOutputs(app.storage, tag, app.attributes.durability)
+    outputs = TaskOutputs(app.storage, tag, app.attributes.durability, bounds)
     graph = ControlGraph(app, services, outputs, index)
     for chain in graph.chains:
         watch.watch_chain(chain)

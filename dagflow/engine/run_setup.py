@@ -19,6 +19,7 @@ from dagflow.engine.stop_request import StopRequest
 from dagflow.execution.program import Program
 from dagflow.execution.record_limit import RecordLimit
 from dagflow.execution.stalls import StallLimits
+from dagflow.execution.task_outputs import OutputBounds
 from dagflow.journal.journal import Journal
 from dagflow.journal.retention import JournalRetention
 from dagflow.plan.logical import LogicalPlan
@@ -56,6 +57,7 @@ class RunOptions:
         workers: How many processes of this machine run the tasks, in place of Spark; 1 for this process alone. None
             for Spark.
         record_limit: Ends the reading early, with one worker; None for all input. See limited_run.
+        output_bounds: Where alone the run may publish, with one worker; None for everywhere. See limited_run.
         rejects: Which refused records are read again, in place of new input; None for new input.
         server: The process that forks those of tasks, where it was started ahead; None for a new one.
         metrics: Where the run serves its metrics; None for nowhere.
@@ -75,6 +77,7 @@ class RunOptions:
     server: TaskServer | None = None
     java: SparkProcess | None = None
     record_limit: RecordLimit | None = None
+    output_bounds: OutputBounds | None = None
     rejects: RejectChoice | None = None
     metrics: MetricsAddress | None = None
     owns_process: bool = False

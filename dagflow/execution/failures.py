@@ -59,14 +59,17 @@ class BrokenContractError(Exception):
     Args:
         message: What it did.
         source: The position in a batch of the record for which it did it; -1 where it is not known.
+        hint: What to do about it.
 
     Attributes:
         source: The same.
+        hint: The same.
     """
 
-    def __init__(self, message: str, source: int = -1) -> None:
+    def __init__(self, message: str, source: int = -1, *, hint: str = "") -> None:
         super().__init__(message)
         self.source = source
+        self.hint = hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,8 @@ def operator_error(
         partition: The partition; -1 in the driver.
         failed: The input at hand.
     """
-    message, hint = (error.message, error.hint) if isinstance(error, DagflowError) else (text_of(error), "")
+    message = error.message if isinstance(error, DagflowError) else text_of(error)
+    hint = error.hint if isinstance(error, DagflowError | BrokenContractError) else ""
     raised = text_of(error) if isinstance(error, BrokenContractError) else f"raised {type(error).__name__}({message})"
     return OperatorError(
         f"{getattr(method, '__name__', 'it')}() {raised}{failed}",

@@ -11,6 +11,7 @@ from dagflow.api.operator import Operator
 from dagflow.errors import OperatorError, text_of
 from dagflow.execution.record_limit import RecordLimit
 from dagflow.execution.stalls import DEFAULT_LIMITS, StallLimits
+from dagflow.execution.task_outputs import OutputBounds
 from dagflow.execution.task_progress import ProgressAddress
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.storage.context import StorageContext
@@ -31,6 +32,7 @@ class Program:
         progress: Where tasks report their progress; None where it is not shown.
         stall_limits: How long tasks may stand still.
         record_limit: How many records are read; None for all.
+        output_bounds: Where alone files may be published; None for everywhere.
     """
 
     app: str
@@ -42,6 +44,7 @@ class Program:
     progress: ProgressAddress | None = None
     stall_limits: StallLimits = DEFAULT_LIMITS
     record_limit: RecordLimit | None = None
+    output_bounds: OutputBounds | None = None
 
     @classmethod
     def of(

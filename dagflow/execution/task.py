@@ -72,7 +72,7 @@ class StageTask:
         self._window = window
         self._stage = stage
         self._partition = partition
-        self._outputs = TaskOutputs(program.storage, window.tag, program.durability)
+        self._outputs = TaskOutputs(program.storage, window.tag, program.durability, program.output_bounds)
         self._progress = TaskProgress(send, self._work, operators=lambda: self._chain.work_done())
         self._host = host
         self._printed_lines = PrintedLines(send)

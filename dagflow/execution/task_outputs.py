@@ -3,21 +3,53 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import index
 
 from typing_extensions import Buffer
 
 from dagflow.api.sources import FileSources
 from dagflow.errors import StorageError
+from dagflow.execution.failures import BrokenContractError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_facts import FileFacts
-from dagflow.storage.location import redacted
+from dagflow.storage.location import absolute, redacted
 from dagflow.storage.pending import Durability, PendingFile, PendingWriter
 
 ENDING_BYTES = 64 << 20
 ENDING_FILES = 32
 """Files of a task that are ended while their last bytes are still sent to a remote store, at most: bounds memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class OutputBounds:
+    """Where a run publishes that must leave everything else as it is, such as a try-out or a test.
+
+    Attributes:
+        directory: An absolute path, below which it publishes all.
+        run: What kind of run it is, as the subject of a sentence.
+        hint: What to do about an operator that publishes elsewhere.
+    """
+
+    directory: str
+    run: str
+    hint: str
+
+    def include(self, url: str) -> bool:
+        """Whether a location is this directory, or below it."""
+        return f"{absolute(url)}/".startswith(f"{self.directory}/")
+
+    def require(self, url: str) -> None:
+        """Refuse a file of an operator that would be published elsewhere.
+
+        Raises:
+            BrokenContractError: It would.
+        """
+        if not self.include(url):
+            # In brackets: the input at hand is named behind it.
+            raise BrokenContractError(
+                f"opens {redacted(url)} ({self.run} publishes into {self.directory} alone)", hint=self.hint
+            )
 
 
 class TaskOutputFile:
@@ -46,12 +78,16 @@ class TaskOutputs:
         storage: Reaches the stores.
         tag: What pending_tag() gave the driver.
         durability: What the files survive.
+        bounds: Where alone files may be published; None for everywhere.
     """
 
-    def __init__(self, storage: StorageContext, tag: str, durability: Durability) -> None:
+    def __init__(
+        self, storage: StorageContext, tag: str, durability: Durability, bounds: OutputBounds | None = None
+    ) -> None:
         self._storage = storage
         self._tag = tag
         self._durability = durability
+        self._bounds = bounds
         self._open: list[PendingWriter] = []
         self._url_by_unended: dict[PendingWriter, str] = {}
         self._ending: deque[tuple[PendingWriter, int, int, FileFacts | None]] = deque()
@@ -60,15 +96,32 @@ class TaskOutputs:
         self._finished: list[PendingFile] = []
 
     def open(self, url: str) -> TaskOutputFile:
-        """Begin the file that will be published as url."""
+        """Begin the file that will be published as url.
+
+        Raises:
+            BrokenContractError: The run publishes elsewhere; nothing was written.
+            StorageError: The store refused it.
+        """
+        self._require_allowed(url)
         # The checksum takes 0.02 s of a core per GiB; the manifest holds it.
         writer = self._storage.open_pending(url, tag=self._tag, durability=self._durability, checksum=True)
         return self._opened(url, writer)
 
     def hold(self, url: str) -> TaskOutputFile:
-        """Begin a file that a later window reads, beside the place of url."""
+        """Begin a file that a later window reads, beside the place of url.
+
+        Raises:
+            BrokenContractError: The run publishes elsewhere; nothing was written.
+            StorageError: The store refused it.
+        """
+        self._require_allowed(url)
         writer = self._storage.open_held(url, tag=self._tag, durability=self._durability, checksum=True)
         return self._opened(url, writer)
+
+    def _require_allowed(self, url: str) -> None:
+        # What an operator has claimed is checked before the run; one that claims nothing is found out here.
+        if self._bounds is not None:
+            self._bounds.require(url)
 
     def _opened(self, url: str, writer: PendingWriter) -> TaskOutputFile:
         self._open.append(writer)

@@ -16,6 +16,7 @@ from dagflow.api.transactions import targets_of
 from dagflow.engine.preparation import LocationCollector, prepare_operator
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
+from dagflow.execution.task_outputs import OutputBounds
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import RunSnapshot
@@ -136,7 +137,8 @@ def run_app(
 
     Raises:
         ValueError: The app publishes elsewhere, or a file would lie there or cannot be written.
-        DagflowError: The app has mistakes, or the run failed.
+        DagflowError: The app has mistakes, or the run failed, for example because an operator that does not claim its
+            location publishes elsewhere.
     """
     with AppFolder(app, files, set=set) as folder:
         return folder.outputs(folder.run())
@@ -193,7 +195,7 @@ class AppFolder:
             DagflowError: The app has mistakes.
         """
         plan = self._loader.logical()
-        self._places = _places_inside(plan, self.path)
+        self._places = _places_inside(plan, self._bounds())
         attributes = replace(plan.attributes.without_signals(), checkpoint=str(self.path / CHECKPOINT))
         return replace(plan, attributes=attributes)
 
@@ -208,7 +210,10 @@ class AppFolder:
             DagflowError: The app has mistakes, or the run failed.
         """
         self._plan = plan or self.plan()
-        return run(self._plan, RunOptions(), runtime=InlineRuntime)
+        return run(self._plan, RunOptions(output_bounds=self._bounds()), runtime=InlineRuntime)
+
+    def _bounds(self) -> OutputBounds:
+        return OutputBounds(str(self.path), "a test", hint="give the operator a relative path with set")
 
     def outputs(self, snapshot: RunSnapshot) -> AppOutputs:
         """What a run has left in the directory, and in tables."""
@@ -252,8 +257,8 @@ def _directory_in_memory(size_bytes: int) -> str | None:
     return _IN_MEMORY if shutil.disk_usage(_IN_MEMORY).free > _SPARE_BYTES + _COPIES * size_bytes else None
 
 
-def _places_inside(plan: LogicalPlan, folder: Path) -> dict[str, list[str]]:
-    """Where each operator publishes, seen from the directory of the test.
+def _places_inside(plan: LogicalPlan, bounds: OutputBounds) -> dict[str, list[str]]:
+    """Where each operator says that it publishes, seen from the directory of the test.
 
     Raises:
         ValueError: It would publish outside of it.
@@ -263,9 +268,9 @@ def _places_inside(plan: LogicalPlan, folder: Path) -> dict[str, list[str]]:
         places = LocationCollector(plan.attributes.storage_context())
         prepare_operator(name, node.operator, places)
         for url in places.outputs:
-            if not f"{url}/".startswith(f"{folder}/"):
+            if not bounds.include(url):
                 raise ValueError(f"operator '{name}' publishes into {redacted(url)}: give it a relative path with set=")
-            found.setdefault(name, []).append(os.path.relpath(url, folder))
+            found.setdefault(name, []).append(os.path.relpath(url, bounds.directory))
     return found
 
 

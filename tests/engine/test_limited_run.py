@@ -130,3 +130,75 @@ def test_an_operator_that_would_publish_elsewhere_is_refused(folder: Path) -> No
     assert try_out((stuck.replace("Stuck", "Moving"), stream), 10).records["reader.messages"] == 10
     inside = stuck.replace("place: mine", "place: .dagflow/tried.limit/mine")
     assert try_out((inside, stream), 10).records["reader.messages"] == 10
+
+
+UNCLAIMED = """\
+from dagflow import ControlOperator, InputPort, Operator
+from dagflow.api.operator import Relocatable
+from dagflow.storage.location import relocated
+from operators import BlockMetadata
+
+
+class Sink(Operator):
+    place: str
+    input = InputPort()
+
+    def setup(self, context):
+        self.context = context
+
+    def begin_window(self, window_id):
+        self.name, self.records = f"{window_id}-{self.context.partition}", 0
+
+    @input.batch
+    def take(self, batch):
+        self.records += len(batch)
+
+    def end_window(self):
+        if self.records:
+            file = self.context.outputs.open(f"{self.place}/{self.name}")
+            file.write(b"x")
+            file.close(records=self.records)
+
+
+class Report(ControlOperator):
+    place: str
+    input = InputPort(BlockMetadata)
+
+    def setup(self, context):
+        self.outputs = context.outputs
+
+    @input.each
+    def take(self, block):
+        file = self.outputs.open(f"{self.place}/{block.block_id}")
+        file.write(b"x")
+        file.close(records=1)
+
+
+class MovingSink(Sink, Relocatable):
+    def properties_below(self, directory):
+        return {"place": relocated(self.place, directory)}
+
+
+class MovingReport(Report, Relocatable):
+    def properties_below(self, directory):
+        return {"place": relocated(self.place, directory)}
+"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "port"), [("Sink", "messages"), ("Report", "blocks_metadata_output")], ids=["task", "driver"]
+)
+def test_an_operator_that_claims_nothing_is_refused_too(folder: Path, kind: str, port: str) -> None:
+    """Before anything is written elsewhere; either advice makes it run."""
+    (folder / "unclaimed_ops.py").write_text(UNCLAIMED)
+    stream = f"  a: {{from: reader.{port}, to: mine.input}}"
+    stuck = f"  mine: {{class: unclaimed_ops.{kind}, properties: {{place: mine}}}}"
+    with pytest.raises(DagflowError, match=f"operator 'mine'.* opens mine/.*{folder}/.dagflow/tried.limit alone") as it:
+        try_out((stuck, stream), 100)
+    assert it.value.hint.startswith("give it a location there with --set OPERATOR.PROPERTY=VALUE, or derive its class")
+    assert not (folder / "mine").exists()
+    assert list((folder / ".dagflow" / "tried.limit").iterdir()) == []
+    for allowed in (stuck.replace(kind, f"Moving{kind}"), stuck.replace(": mine}", ": .dagflow/tried.limit/mine}")):
+        assert try_out((allowed, stream), 100).state == "completed"
+        assert list((folder / ".dagflow" / "tried.limit" / "mine").iterdir())
+        assert not (folder / "mine").exists()

@@ -118,6 +118,7 @@ class Listener(ControlOperator, CommitListener):
         if window_id == self.fails_at:
             raise ValueError("the listener fails")
 
+
 def listening(root: Path, texts: list[bytes], over: str = "window", fails_at: int = -1) -> LogicalPlan:
     """Words, one text a window, counted over a run or a window, and a listener beside them."""
     return unified(

@@ -8,7 +8,8 @@ import pytest
 from typing_extensions import Buffer
 
 from dagflow.errors import StorageError
-from dagflow.execution.task_outputs import ENDING_BYTES, ENDING_FILES, TaskOutputs
+from dagflow.execution.failures import BrokenContractError
+from dagflow.execution.task_outputs import ENDING_BYTES, ENDING_FILES, OutputBounds, TaskOutputs
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PendingFile, PendingWriter
 
@@ -85,3 +86,17 @@ def test_a_file_that_is_not_closed_is_told(tmp_path: Path) -> None:
         outputs.take_finished()
     outputs.abandon()
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize("place", ["elsewhere", "here/../elsewhere", "here-too"])
+def test_no_file_is_begun_outside_of_where_a_run_may_publish(tmp_path: Path, place: str) -> None:
+    """Neither one to publish nor one to hold; what lies inside is begun."""
+    bounds = OutputBounds(str(tmp_path / "here"), "a test", hint="stay here")
+    outputs = TaskOutputs(StorageContext.default(), "tag", "process", bounds)
+    for begin in (outputs.open, outputs.hold):
+        with pytest.raises(BrokenContractError, match=f"file .a test publishes into {tmp_path}/here alone") as caught:
+            begin(str(tmp_path / place / "file"))
+        assert caught.value.hint == "stay here"
+    assert list(tmp_path.iterdir()) == []
+    outputs.open(str(tmp_path / "here" / "file")).close(records=0)
+    assert [file.final_url for file in outputs.take_finished()] == [str(tmp_path / "here" / "file")]

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dagflow import App
+from dagflow import App, InputPort, Operator, OperatorContext, RecordBatch
+from dagflow.errors import OperatorError
 from dagflow.testing.apps import run_app
 from operators.reader.block_reader import BlockReader
 from operators.sink.record_writer import RecordWriter
@@ -43,6 +44,40 @@ def test_nothing_is_published_outside(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="would lie outside"):
         run_app(APP, {"../x": "y"})
     assert list(tmp_path.iterdir()) == []
+
+
+class Unclaimed(Operator):
+    """Publishes what arrives, and says of no location that it does."""
+
+    path: str
+
+    input = InputPort()
+
+    def setup(self, context: OperatorContext) -> None:
+        """Keep where files are opened."""
+        self._context = context
+
+    @input.batch
+    def take(self, batch: RecordBatch) -> None:
+        """One file."""
+        assert self._context.outputs is not None
+        file = self._context.outputs.open(f"{self.path}/{self._context.partition}")
+        file.write(b"".join(batch.to_pylist()))
+        file.close(records=len(batch))
+
+
+def test_nothing_is_published_outside_by_what_claims_nothing(tmp_path: Path) -> None:
+    """Its file is refused when it is opened; with the relative path that the error advises it is there."""
+    for path in (tmp_path / "out", "../out"):
+        app = App("copy", checkpoint="journal")
+        app.add(FileSplitterInput(files="in")).to(BlockReader(format="lines")).to(Unclaimed(path=str(path)))
+        with pytest.raises(OperatorError, match=r"opens .*out/\d \(a test publishes into .* alone\)") as caught:
+            run_app(app, {"in/x.txt": "a\n"})
+        assert caught.value.hint == "give the operator a relative path with set"
+    assert list(tmp_path.iterdir()) == []
+    app = App("copy", checkpoint="journal")
+    app.add(FileSplitterInput(files="in")).to(BlockReader(format="lines")).to(Unclaimed(path="out"))
+    assert run_app(app, {"in/x.txt": "a\n"}).lines("out") == [b"a"]
 
 
 @pytest.mark.parametrize(
