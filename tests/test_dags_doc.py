@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from dagflow.cli.main import command_line
 from dagflow.engine.run import run
+from dagflow.errors import StorageError
 from dagflow.plan.load import load_app
 from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
@@ -129,6 +130,20 @@ def test_operators_of_the_page_keep_state_and_publish_reports(folder: Path) -> N
     reports = sorted((folder / "out" / "report").iterdir())
     assert [path.name for path in reports] == ["blocks-00000001", "blocks-00000002"]
     assert reports[1].read_text() == f"{folder}/in/1 [0, 46)\n"
+
+
+def test_the_report_of_the_page_is_not_read_by_its_app(folder: Path) -> None:
+    """It claims where it publishes, so a run that would read its own reports is refused."""
+    text = STATEFUL.replace("path: out/report", "path: in/report").replace("path: out/", "path: out3/")
+    (folder / "looped.yaml").write_text(text.replace("checkpoint: journal", "checkpoint: looped"))
+    (folder / "in").mkdir(exist_ok=True)
+    with (
+        contextlib.chdir(folder),
+        pytest.raises(
+            StorageError, match=r"'splitter' reads all that .*, and operator 'report' publishes here"
+        ),
+    ):
+        run(load_app("looped.yaml"), runtime=InlineRuntime)
 
 
 def test_a_source_of_the_page_emits_each_day_once(folder: Path) -> None:

@@ -369,7 +369,10 @@ class RunPreparation(Protocol):
         """Whether the journal may have published files below a location that it no longer lists."""
 
     def claim(self, url: str) -> None:
-        """Take a location to publish into for this operator alone.
+        """Take a location to publish into for this operator alone; all files that it opens shall lie below.
+
+        Only what is claimed is known before the first window: that the app does not read it, that hosts reach it, and
+        that what runs have left there unpublished is removed.
 
         Raises:
             StorageError: Another operator of the app has it.

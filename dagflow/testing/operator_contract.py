@@ -16,6 +16,9 @@ from dagflow.api.control import CommitListener
 from dagflow.api.operator import Operator
 from dagflow.api.properties import property_model
 from dagflow.api.records import RecordBatch
+from dagflow.engine.preparation import LocationCollector
+from dagflow.storage.context import StorageContext
+from dagflow.storage.location import absolute, join
 from dagflow.testing.operators import MemoryOutputs, OperatorHarness
 
 Inputs = Mapping[str, Any]
@@ -113,6 +116,20 @@ class OperatorContract(ABC):
         fields = property_model(cls).model_fields.items()
         documented = "\n".join(base.__doc__ or "" for base in cls.__mro__)
         assert [name for name, info in fields if not info.description and f" {name}: " not in documented] == []
+
+    def test_files_are_written_where_the_operator_claims(self) -> None:
+        """What prepare() claims is checked before a run; of other places nothing is known then."""
+        outputs = MemoryOutputs()
+        harness = OperatorHarness(self.operator(), outputs=outputs)
+        for window in self.windows():
+            _run_window(harness, window)
+        harness.close()
+        places = LocationCollector(StorageContext.default())
+        if outputs.files:
+            self.operator().prepare(places)
+        claimed = tuple(join(url, "") for url in places.outputs)
+        elsewhere = [url for url in outputs.files if not absolute(url).startswith(claimed)]
+        assert elsewhere == [], f"not below a location that prepare() claims, which are: {sorted(places.outputs)}"
 
     def _outcome(
         self,

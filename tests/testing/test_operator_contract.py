@@ -6,8 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from dagflow import InputPort, Operator, OutputPort, RecordBatch
+from dagflow import InputPort, Operator, OperatorContext, OutputPort, RecordBatch
+from dagflow.api.context import RunPreparation
 from dagflow.testing.operator_contract import Inputs, OperatorContract
+
+PLACE = "out/report"
 
 
 class LastBatch(Operator):
@@ -76,3 +79,42 @@ def test_an_operator_that_depends_on_batches_is_found(kind: type[Operator], prob
     """Also one that no other law finds, because it does nothing."""
     with pytest.raises(AssertionError, match=problem):
         suite_of(kind).test_the_cut_into_batches_changes_nothing()
+
+
+class Sink(LastBatch):
+    """Writes a file, and says of no location that it does."""
+
+    def setup(self, context: OperatorContext) -> None:
+        """Keep where files are opened."""
+        self.outputs = context.outputs
+
+    def end_window(self) -> None:
+        """Write what came last."""
+        assert self.outputs is not None
+        if self.batch is not None:
+            file = self.outputs.open(f"{PLACE}/{self.batch.to_pylist()[0].decode()}")
+            file.close(records=0)
+
+
+class Claiming(Sink):
+    """Says of a location that it does."""
+
+    place = f"{PLACE}/"
+
+    def prepare(self, run: RunPreparation) -> None:
+        """Claim it."""
+        run.claim(self.place)
+
+
+class ClaimingAnother(Claiming):
+    """Says so of another location, whose name begins with the same letters."""
+
+    place = "out/re"
+
+
+@pytest.mark.parametrize("kind", [Sink, ClaimingAnother])
+def test_an_operator_that_publishes_where_it_does_not_claim_is_found(kind: type[Operator]) -> None:
+    """One that claims nothing, or another place; one that claims where it publishes keeps the law."""
+    with pytest.raises(AssertionError, match=r"not below a location that prepare\(\) claims"):
+        suite_of(kind).test_files_are_written_where_the_operator_claims()
+    suite_of(Claiming).test_files_are_written_where_the_operator_claims()
