@@ -139,9 +139,7 @@ def test_the_report_of_the_page_is_not_read_by_its_app(folder: Path) -> None:
     (folder / "in").mkdir(exist_ok=True)
     with (
         contextlib.chdir(folder),
-        pytest.raises(
-            StorageError, match=r"'splitter' reads all that .*, and operator 'report' publishes here"
-        ),
+        pytest.raises(StorageError, match=r"'splitter' reads all that .*, and operator 'report' publishes here"),
     ):
         run(load_app("looped.yaml"), runtime=InlineRuntime)
 
