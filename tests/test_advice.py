@@ -56,6 +56,8 @@ FOLLOWED = {
     "if '…' is what '…' was": "engine/test_operator_state.py::"
     "test_an_operator_does_not_begin_without_its_state_under_a_new_name",
     "if no other user could write to the checkpoint": KEYS,
+    "keep '…' in module '…' as another name": "runs/test_renamed_classes.py::"
+    "test_pickled_state_goes_on_when_its_class_keeps_its_name",
     "let attributes: {roots: …} be as before": "runs/test_moved_checkpoints.py::"
     "test_roots_do_not_change_over_what_was_read",
     "let only one run use this checkpoint": "engine/test_run_gate.py::"

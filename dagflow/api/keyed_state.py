@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import math
 import pickle
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -15,10 +14,12 @@ from typing import Any, ClassVar, Generic, TypeVar
 from msgspec import Raw, ValidationError, msgpack
 
 from dagflow.api.context import OperatorContext
+from dagflow.api.key_encoding import DATA_KEYS, NATIVE, PICKLED, decode_key, encode_keys, with_one_nan
 from dagflow.api.operator import Capability, Operator
 from dagflow.api.partitioning import BooleanKey, Key, canonical, partitions_of_keys
 from dagflow.api.properties import property_model
 from dagflow.api.restored_values import decode_values, encode_values, shown_type
+from dagflow.api.unpickling import unpickled
 from dagflow.errors import START_OVER, JournalError
 
 V = TypeVar("V")
@@ -45,27 +46,9 @@ class Rescalable(Capability):
 
 
 _VERSION = 1
-_PICKLED = 0
-"""Extension code of what an author's operator keeps, and of keys that no column holds."""
 
 _EXTENSIONS = frozenset(bytes((first,)) for first in (*range(0xC7, 0xCA), *range(0xD4, 0xD9)))
 """First bytes of a value that is an extension of MessagePack."""
-
-# Keys for which MessagePack has no type of its own: their extension code, and how they are written and read.
-_KEY_FORMS: dict[type, tuple[int, Callable[[Any], str], Callable[[str], Any]]] = {
-    BooleanKey: (1, lambda key: str(int(key.value)), lambda text: BooleanKey(text == "1")),
-    Decimal: (2, str, Decimal),
-    int: (3, str, int),
-    str: (4, str, str),
-    datetime: (5, datetime.isoformat, datetime.fromisoformat),
-    date: (6, date.isoformat, date.fromisoformat),
-    time: (7, time.isoformat, time.fromisoformat),
-    timedelta: (8, lambda key: str(key // timedelta(microseconds=1)), lambda text: timedelta(microseconds=int(text))),
-}
-_READER_BY_CODE = {code: read for code, _, read in _KEY_FORMS.values()}
-_NATIVE = frozenset((bytes, str, int, float, type(None)))
-_DATA_KEYS = _NATIVE | _KEY_FORMS.keys()
-"""Types of keys that are written without a pickle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +60,14 @@ class Segment:
         size: Number of keys, deleted ones included.
         data: The keys and values as MessagePack; b"" on the way from a task to the driver, which has it by its name.
         pickle_sha256: Checksum of the data where pickles are part of it; b"" where none are.
+        operator: The name of the operator that has left it, for messages; "" where it is not known.
     """
 
     name: str
     size: int
     data: bytes
     pickle_sha256: bytes = b""
+    operator: str = ""
 
     @classmethod
     def of(cls, values: dict[Key, Any], gone: Iterable[Key], value_type: type | None = None) -> Segment:
@@ -99,25 +84,25 @@ class Segment:
         absent = list(gone)
         held: Any
         if value_type is None:
-            held = msgpack.Ext(_PICKLED, pickle.dumps(list(values.values()), protocol=5))
+            held = msgpack.Ext(PICKLED, pickle.dumps(list(values.values()), protocol=5))
         else:
             held = Raw(encode_values(values, value_type))
-        data = msgpack.encode((_VERSION, Raw(_encode_keys(list(values))), Raw(_encode_keys(absent)), held))
-        has_pickle = value_type is None or not {*map(type, values), *map(type, absent)} <= _DATA_KEYS
+        data = msgpack.encode((_VERSION, Raw(encode_keys(list(values))), Raw(encode_keys(absent)), held))
+        has_pickle = value_type is None or not {*map(type, values), *map(type, absent)} <= DATA_KEYS
         return cls("", len(values) + len(absent), data, hashlib.sha256(data).digest() if has_pickle else b"")
 
     def unpack(self, value_type: type | None = None) -> tuple[dict[Key, Any], list[Key]]:
         """The values and the deleted keys that of() was given.
 
         Raises:
-            JournalError: The data is of a version that this program does not know, or the values are of another type.
+            JournalError: The data is of a version that this program does not know, the values are of another type, or
+                a class is gone that was pickled.
         """
         has_pickle = bool(self.pickle_sha256)
         if has_pickle and hashlib.sha256(self.data).digest() != self.pickle_sha256:
             raise self._refused("is not the one that was signed")
-        decode_key = _decode_any_key if has_pickle else self._decode_data_key
         version, keys, gone, held = msgpack.decode(
-            self.data, type=tuple[int, list[Any], list[Any], Raw], ext_hook=decode_key
+            self.data, type=tuple[int, list[Any], list[Any], Raw], ext_hook=self._decode_key
         )
         if version != _VERSION:
             raise JournalError(
@@ -129,17 +114,16 @@ class Segment:
         if value_type is None:
             if not has_pickle:
                 raise self._refused("holds pickles, and is not signed")
-            values = pickle.loads(msgpack.decode(held).data)
+            values = self._unpickled(msgpack.decode(held).data)
         else:
             values = self._values_of(held, value_type)
-        return dict(zip(_with_one_nan(keys), values, strict=True)), _with_one_nan(gone)
+        return dict(zip(with_one_nan(keys), values, strict=True)), with_one_nan(gone)
 
-    def require_form(self, value_type: type | None, operator: str = "") -> None:
+    def require_form(self, value_type: type | None) -> None:
         """Refuse values that were written with a value_type where there is none now, and the reverse.
 
         Args:
             value_type: The type of the values; None where they are pickled.
-            operator: The operator's name, for the message; "" where it is not known.
 
         Raises:
             JournalError: They are of the other form.
@@ -148,15 +132,14 @@ class Segment:
         is_pickled = bytes(memoryview(held)[:1]) in _EXTENSIONS
         if version != _VERSION or is_pickled == (value_type is None):
             return
-        who = f"operator '{operator}'" if operator else "the operator"
         if is_pickled:
             raise JournalError(
-                f"{who} has left pickled values by key, and has a value_type now",
+                f"{self._who} has left pickled values by key, and has a value_type now",
                 url=self._url,
                 hint=f"take the value_type away again; or {START_OVER}",
             )
         raise JournalError(
-            f"{who} has left values by key that have a value_type, and has none now",
+            f"{self._who} has left values by key that have a value_type, and has none now",
             url=self._url,
             hint=f"give it the value_type again; or {START_OVER}",
         )
@@ -177,15 +160,24 @@ class Segment:
         held = msgpack.decode(
             self.data,
             type=tuple[int, list[Any], list[Any], Any],
-            ext_hook=lambda code, _: pickles.append(code == _PICKLED),
+            ext_hook=lambda code, _: pickles.append(code == PICKLED),
         )[3]
         del held
         return replace(self, pickle_sha256=hashlib.sha256(self.data).digest() if any(pickles) else b"")
 
-    def _decode_data_key(self, code: int, data: memoryview) -> Any:
-        if code == _PICKLED:
+    def _decode_key(self, code: int, data: memoryview) -> Any:
+        if code != PICKLED:
+            return decode_key(code, data)
+        if not self.pickle_sha256:
             raise self._refused("holds pickled keys, and is not signed")
-        return _READER_BY_CODE[code](bytes(data).decode("utf-8", "surrogatepass"))
+        return self._unpickled(data)
+
+    def _unpickled(self, data: memoryview) -> Any:
+        return unpickled(data, f"the state by key of {self._who}", self._url)
+
+    @property
+    def _who(self) -> str:
+        return f"operator '{self.operator}'" if self.operator else "the operator"
 
     @property
     def _url(self) -> str:
@@ -197,37 +189,6 @@ class Segment:
             url=self._url,
             hint="if no other user could write to the checkpoint: dagflow sign CHECKPOINT; else restore it from a copy",
         )
-
-
-def _encode_keys(keys: list[Key]) -> bytes:
-    if set(map(type, keys)) <= _NATIVE:
-        try:
-            return msgpack.encode(keys)
-        except (OverflowError, UnicodeEncodeError):
-            pass  # numbers of more than 64 bits, text that is not Unicode
-    return msgpack.encode(list(map(_encoded_key, keys)))
-
-
-def _encoded_key(key: Any) -> Any:
-    kind = type(key)
-    is_native = kind in (bytes, float, type(None)) or (kind is int and -(1 << 63) <= key < 1 << 64)
-    if is_native:
-        return key
-    if kind not in _KEY_FORMS:
-        return msgpack.Ext(_PICKLED, pickle.dumps(key, protocol=5))
-    code, write, _ = _KEY_FORMS[kind]
-    return msgpack.Ext(code, write(key).encode("utf-8", "surrogatepass"))
-
-
-def _decode_any_key(code: int, data: memoryview) -> Any:
-    if code == _PICKLED:
-        return pickle.loads(data)
-    return _READER_BY_CODE[code](bytes(data).decode("utf-8", "surrogatepass"))
-
-
-def _with_one_nan(keys: list[Any]) -> list[Key]:
-    # A NaN that was read is another object, and dicts find NaN by identity: canonical() gives this very one.
-    return [math.nan if key != key else key for key in keys] if float in set(map(type, keys)) else keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +228,7 @@ def _as_set(keys: dict[Key, Any]) -> Iterable[Key]:
     return keys
 
 
-_IMMUTABLE = _NATIVE | {bool, complex, frozenset, Decimal, datetime, date, time, timedelta}
+_IMMUTABLE = NATIVE | {bool, complex, frozenset, Decimal, datetime, date, time, timedelta}
 
 
 def _is_immutable(value: object) -> bool:

@@ -183,7 +183,7 @@ class OperatorStates:
         if isinstance(operator, KeyedOperator) and found is not None:
             # All segments are alike: a run reads them before it adds one.
             data = found.data or self._data[found.name]
-            Segment(found.name, found.size, data).require_form(operator.value_type, name)
+            Segment(found.name, found.size, data, operator=name).require_form(operator.value_type)
 
     def require_counts(self, partitions: Mapping[str, int]) -> None:
         """Refuse partition counts for which there is state that cannot move; called before a window is planned.

@@ -11,6 +11,7 @@ from typing import Any
 
 from dagflow.api.operator import Operator
 from dagflow.api.sources import discovered_ms_of
+from dagflow.api.unpickling import unpickled
 from dagflow.engine.control_graph import Emission
 from dagflow.errors import DagflowError, JournalError, OperatorError
 from dagflow.execution.messages import WindowJob
@@ -165,13 +166,19 @@ class WindowCodec:
         )
 
     def late_tuples(self, planned: WindowPlan) -> list[tuple[PortRef, list[Any]]]:
-        """The tuples of a planned window that wait for its results, by input port, in order."""
+        """The tuples of a planned window that wait for its results, by input port, in order.
+
+        Raises:
+            JournalError: A class is gone of which some were pickled.
+        """
         late = [(PortRef.parse(each.port), each) for each in planned.control_state.late]
-        return [
-            (target, pickle.loads(each.pickled) if each.pickled else decode_tuples(self._kind(target), each.tuples))
-            for target, each in late
-            if target.operator in self._operators
-        ]
+        return [(target, self._late(target, each)) for target, each in late if target.operator in self._operators]
+
+    def _late(self, target: PortRef, late: LateTuples) -> list[Any]:
+        if not late.pickled:
+            return decode_tuples(self._kind(target), late.tuples)
+        tuples: list[Any] = unpickled(late.pickled, f"what was planned for operator '{target.operator}'")
+        return tuples
 
     def _encode_late(self, target: PortRef, items: list[Any]) -> LateTuples:
         try:

@@ -11,6 +11,7 @@ from dagflow.api.control import SourceEventListener
 from dagflow.api.keyed_state import KeyedSnapshot, Segment
 from dagflow.api.operator import Operator, PreScan
 from dagflow.api.restored_values import difference
+from dagflow.api.unpickling import unpickled
 from dagflow.errors import START_OVER, JournalError, OperatorError, text_of
 from dagflow.journal.frames import as_read
 from dagflow.journal.saved_state import SavedSegment, SavedState
@@ -110,16 +111,20 @@ class StateCodec:
         """The state that encode() was given.
 
         Raises:
-            JournalError: It is of a version, or a form, that this program does not know.
+            JournalError: It is of a version, or a form, that this program does not know, or a class is gone that was
+                pickled.
         """
         if saved.version != self._version:
             raise self._unknown(f"version {saved.version}, and this program knows version {self._version}")
         if saved.segments is not None:
             return KeyedSnapshot(
-                tuple(Segment(each.name, each.size, each.data, each.pickle_sha256) for each in saved.segments)
+                tuple(
+                    Segment(each.name, each.size, each.data, each.pickle_sha256, self._operator)
+                    for each in saved.segments
+                )
             )
         if saved.pickled:
-            return pickle.loads(saved.pickled)
+            return unpickled(saved.pickled, f"the state of operator '{self._operator}'")
         if self._type is None:
             raise self._unknown("a declared type, and the operator declares none now")
         try:

@@ -409,7 +409,7 @@ def test_values_of_the_other_form_are_told_from_unsigned_ones(key: Any, written:
     with pytest.raises(JournalError, match=r"a value_type"):
         segment.unpack(read)
     with pytest.raises(JournalError, match=r"operator 'o' has left"):
-        Segment.of({key: 1}, (), written).require_form(read, "o")
+        replace(Segment.of({key: 1}, (), written), operator="o").require_form(read)
 
 
 class NoKeyProperty(KeyedOperator):

@@ -1,0 +1,57 @@
+"""Pickles of a checkpoint whose classes are not what they were."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from dagflow.api.keyed_state import Segment
+from dagflow.api.unpickling import unpickled
+from dagflow.errors import JournalError
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What an operator keeps."""
+
+    n: int
+
+
+class Picky:
+    """Takes nothing back."""
+
+    def __setstate__(self, state: Any) -> None:
+        raise KeyError("n")
+
+
+@pytest.fixture
+def is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The class has another name."""
+    monkeypatch.delitem(globals(), "Seen")
+
+
+@pytest.mark.parametrize("values", [{"k": Seen(1)}, {Seen(1): 1}])
+def test_a_class_that_is_gone_is_named(values: dict[Any, Any], request: pytest.FixtureRequest) -> None:
+    """With the operator and the way out; of a state as a whole, of values and of keys."""
+    data = pickle.dumps(values)
+    assert unpickled(data, "it") == values
+    value_type = int if 1 in values.values() else None
+    of = Segment.of(values, (), value_type)
+    segment = Segment("s", of.size, of.data, of.pickle_sha256, "op")
+    request.getfixturevalue("is_gone")
+    told = rf"needs {__name__}\.Seen, which is not there any more: .*\n    keep 'Seen' in module '{__name__}' as"
+    with pytest.raises(JournalError, match=f"journal: the state of operator 'op' {told}"):
+        unpickled(data, "the state of operator 'op'")
+    with pytest.raises(JournalError, match=f"segments/s: the state by key of operator 'op' {told}"):
+        segment.unpack(value_type)
+
+
+def test_a_class_that_takes_nothing_back_is_no_internal_error() -> None:
+    """What it raised is told."""
+    picky = Picky()
+    picky.n = 1  # type: ignore[attr-defined]  # a state, without which nothing is set
+    with pytest.raises(JournalError, match=r"it cannot be unpickled: KeyError: .*n.*\n.*run the version that wrote it"):
+        unpickled(pickle.dumps(picky), "it")

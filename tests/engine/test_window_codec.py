@@ -1,0 +1,77 @@
+"""What a plan keeps of a window, read by the run that goes on with it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from dagflow import ControlOperator, InputPort, OutputPort
+from dagflow.engine.run import run
+from dagflow.errors import DagflowError, JournalError
+from dagflow.plan.logical import LogicalPlan, OperatorNode
+from dagflow.runtime.inline import InlineRuntime
+from tests.engine.sample_app import Source, app_of, edge, published
+
+
+class Note:
+    """A tuple that has no JSON form."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+class Noting(Source):
+    """Emits a note beside the samples."""
+
+    notes = OutputPort(Note)
+
+    def emit_tuples(self) -> None:
+        """Emit both."""
+        if self.position < len(self.texts):
+            self.notes.emit(Note(f"from {self.position}"))
+        super().emit_tuples()
+
+
+class Report(ControlOperator):
+    """Takes notes when a window's results are in."""
+
+    runs_at_commit: ClassVar[bool] = True
+
+    input = InputPort(Note)
+    taken: ClassVar[list[str]] = []
+
+    @input.each
+    def take(self, note: Note) -> None:
+        """Keep its text."""
+        self.taken.append(note.text)
+
+
+def noting(tmp_path: Path) -> LogicalPlan:
+    """One window of two samples and a note."""
+    app = app_of(tmp_path, [b"a", b"b"])
+    nodes = {"source": OperatorNode("source", Noting(texts=[b"a", b"b"])), "report": OperatorNode("report", Report())}
+    return replace(app, operators={**app.operators, **nodes}, edges=(*app.edges, edge("source.notes", "report.input")))
+
+
+def failing(window: Any) -> None:
+    """End a run when its window is planned."""
+    raise DagflowError("the lights went out")
+
+
+def test_planned_tuples_of_a_class_that_is_gone_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run is refused with their operator and the class, and goes on when that has its name again."""
+    monkeypatch.setattr(Report, "taken", [])
+    with pytest.raises(DagflowError, match="the lights went out"):
+        run(noting(tmp_path), runtime=lambda program: InlineRuntime(program, before=failing))
+    with monkeypatch.context() as patch:
+        patch.delitem(globals(), "Note")
+        told = rf"journal: what was planned for operator 'report' needs {__name__}\.Note, which is not there any more"
+        for _ in range(2):
+            with pytest.raises(JournalError, match=told):
+                run(noting(tmp_path), runtime=InlineRuntime)
+    assert not published(tmp_path)
+    run(noting(tmp_path), runtime=InlineRuntime)
+    assert (published(tmp_path), Report.taken) == ([b"a", b"b"], ["from 0"])
