@@ -390,7 +390,8 @@ class KeyedOperator(Operator, Rescalable):
             if home != partition:
                 raise ValueError(
                     f"self.state has a value for key {key!r}, which belongs to partition {home}, and this is "
-                    f"{partition}: use the very keys that `partition: {{by: …}}` divides by, or partition: 1"
+                    f"{partition}: use the very keys that `partition: {{by: …}}` divides by, of records that are not "
+                    "broadcast, or partition: 1"
                 )
 
     def restore(self, state: KeyedSnapshot) -> None:

@@ -67,14 +67,18 @@ def require_owners(
 def _require_keys_together(name: str, stage: Stage) -> None:
     """Refuse a place where records of one key may arrive in several partitions.
 
+    A broadcast beside them may be: a task fails that has set state of a key of another partition.
+
     Raises:
         PlanError: This is such a place.
     """
-    if stage.fixed_partitions == 1 or all(exchange.routing.endswith("by_key") for exchange in stage.inputs):
+    ends = {exchange.routing.removeprefix("assigned_") for exchange in stage.inputs}
+    if stage.fixed_partitions == 1 or ends - {"to_all"} == {"by_key"}:
         return
     raise PlanError(
         [Problem("", 0, 0, f"operator '{name}' keeps state by key, and records of one key reach several partitions")],
-        hint=f"give operator '{stage.head}' partition: {{by: …}}, with the key, or partition: 1",
+        hint=f"give operator '{stage.head}' partition: {{by: …}}, with the key, and records that are not broadcast, "
+        "or partition: 1",
     )
 
 

@@ -44,7 +44,8 @@ def check_partitions(spec: AppSpec, edges: Sequence[Edge], doubtful: Collection[
         if name in fed and name not in doubtful:
             operator = spec.operators[name]
             problems.add(operator.partition_place, f"partition: parallel of operator '{name}' {reason}")
-    _check_keyed_state(spec, fusion.heads, problems)
+    shared = {edge.target.operator for edge in edges if not edge.is_broadcast}
+    _check_keyed_state(spec, fusion.heads, fed - shared - set(doubtful), problems)
     for edge in edges:
         _check_key(spec, edge, problems)
 
@@ -81,12 +82,13 @@ def _check_key(spec: AppSpec, edge: Edge, problems: Problems) -> None:
         problems.add(operator.partition_place, f"operator '{operator.name}': {message}{hint}")
 
 
-def _check_keyed_state(spec: AppSpec, heads: Mapping[str, str], problems: Problems) -> None:
+def _check_keyed_state(spec: AppSpec, heads: Mapping[str, str], told: Collection[str], problems: Problems) -> None:
     """Report operators whose state by key would be wrong where they are placed.
 
     Args:
         spec: The app.
         heads: The head of each partitioned operator's stage.
+        told: Operators that nothing but broadcasts reaches.
         problems: Takes the mistakes.
     """
     for name, head in heads.items():
@@ -107,6 +109,12 @@ def _check_keyed_state(spec: AppSpec, heads: Mapping[str, str], problems: Proble
             problems.add(
                 operator.partition_place,
                 f"operator '{name}' keeps state by the key '{key}', and its partitions are by '{partition.codec}'",
+            )
+        elif head in told and partition.count != 1:
+            problems.add(
+                operator.partition_place,
+                f"operator '{name}' keeps state by key, and broadcasts bring the records of a key to all partitions\n"
+                f"    let a stream to operator '{head}' be no broadcast, or give it partition: 1",
             )
 
 

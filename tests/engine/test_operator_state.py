@@ -78,10 +78,20 @@ def until(last: int) -> RuntimeFactory:
     return lambda program: InlineRuntime(program, before=before)
 
 
-def run_through(root: Path, operator: Callable[[], Operator], counts: list[int]) -> None:
+def counted_app(root: Path, operator: Operator, count: int) -> LogicalPlan:
+    """Words, by themselves in so many partitions."""
+    return keyed_app(root, operator, by_record(count))
+
+
+def run_through(
+    root: Path,
+    operator: Callable[[], Operator],
+    counts: list[int],
+    make: Callable[[Path, Operator, int], LogicalPlan] = counted_app,
+) -> None:
     """Run the app to its end, with another number of partitions after every second window."""
     for number, count in enumerate(counts, start=1):
-        app = keyed_app(root, operator(), by_record(count))
+        app = make(root, operator(), count)
         if number == len(counts):
             run(app, runtime=InlineRuntime)
             return

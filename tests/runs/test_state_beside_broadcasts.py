@@ -1,0 +1,139 @@
+"""State by key beside broadcasts, which reach all partitions: with real journals, whatever the number of partitions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+
+from dagflow import InputPort, KeyedOperator, Operator, OutputPort
+from dagflow.engine.run import run
+from dagflow.errors import OperatorError, PlanError
+from dagflow.plan.logical import LogicalPlan, OperatorNode
+from dagflow.runtime.inline import InlineRuntime
+from operators.stateful.deduplicator import Deduplicator
+from tests.engine.sample_app import edge, published
+from tests.engine.test_operator_state import COUNTS, WORDS, by_record, keyed_app, run_through
+
+
+class CountTold(KeyedOperator):
+    """Counts for each key of its records how often it was told, to all partitions at once."""
+
+    is_careful: bool = True
+
+    input = InputPort()
+    told = InputPort()
+    output = OutputPort()
+
+    def begin_window(self, window_id: int) -> None:
+        """Forget what was told in the window before."""
+        self.noted: list[bytes] = []
+
+    @input.each
+    def take(self, record: bytes) -> None:
+        """Let it be counted."""
+        self.state[record] = self.state.get(record, 0)
+
+    @told.each
+    def note(self, record: bytes) -> None:
+        """Note it."""
+        self.noted.append(record)
+
+    def end_window(self) -> None:
+        """Count what is known here, or all of it, and emit what was counted."""
+        for record in self.noted:
+            if record in self.state or not self.is_careful:
+                self.state[record] = self.state.get(record, 0) + 1
+        for key in self.state.changed:
+            assert isinstance(key, bytes)
+            self.output.emit(b"%s=%d" % (key, self.state[key]))
+
+
+class PassOn(Operator):
+    """Passes on its records, and perhaps what is told to all partitions."""
+
+    is_careful: bool = True
+
+    input = InputPort()
+    told = InputPort()
+    output = OutputPort()
+
+    @input.each
+    def take(self, record: bytes) -> None:
+        """Pass it on."""
+        self.output.emit(record)
+
+    @told.each
+    def note(self, record: bytes) -> None:
+        """Perhaps pass it on."""
+        if not self.is_careful:
+            self.output.emit(record)
+
+
+def told_app(root: Path, operator: Operator, count: int, behind: Operator | None = None) -> LogicalPlan:
+    """All words go by themselves to one partition of an operator, and are told to each of its partitions."""
+    app = keyed_app(root, operator, by_record(count))
+    told = replace(edge("lines.records", "keyed.told"), is_broadcast=True)
+    if behind is None:
+        return replace(app, edges=(*app.edges, told))
+    writer = app.operators["writer"]
+    operators = {**app.operators, "behind": OperatorNode("behind", behind, "parallel"), "writer": writer}
+    edges = (*app.edges[:-1], edge("keyed.output", "behind.input"), edge("behind.output", "writer.input"), told)
+    return replace(app, operators=operators, edges=edges)
+
+
+@settings(max_examples=10)
+@given(COUNTS)
+def test_state_by_key_may_be_beside_a_broadcast(counts: list[int]) -> None:
+    """Each partition counts what it is told of its own keys, whatever the number of partitions."""
+    with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+        run_through(Path(folder), CountTold, counts, told_app)
+        pairs = [text.split(b"=") for text in published(Path(folder))]
+        assert {word: max(int(n) for other, n in pairs if other == word) for word, _ in pairs} == Counter(WORDS)
+
+
+@settings(max_examples=10)
+@given(COUNTS)
+def test_state_by_key_may_be_behind_an_operator_with_a_broadcast(counts: list[int]) -> None:
+    """It gets the records that went by key, in the same partition."""
+
+    def app(root: Path, operator: Operator, count: int) -> LogicalPlan:
+        return told_app(root, operator, count, Deduplicator())
+
+    with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
+        run_through(Path(folder), PassOn, counts, app)
+        assert published(Path(folder)) == sorted(set(WORDS))
+
+
+@pytest.mark.parametrize(
+    ("operator", "behind", "name"),
+    [(CountTold(is_careful=False), None, "keyed"), (PassOn(is_careful=False), Deduplicator(), "behind")],
+)
+def test_a_broadcast_sets_no_state_of_the_keys_of_other_partitions(
+    tmp_path: Path, operator: Operator, behind: Operator | None, name: str
+) -> None:
+    """No window is committed in which it does, also where it was passed on; in one partition it may."""
+    told = rf"operator '{name}' .*belongs to partition .*of records that are not broadcast, or partition: 1"
+    with pytest.raises(OperatorError, match=told):
+        run(told_app(tmp_path, operator, 2, behind), runtime=InlineRuntime)
+    assert not published(tmp_path)
+    run(told_app(tmp_path, operator, 1, behind), runtime=InlineRuntime)
+    assert {text.split(b"=")[0] for text in published(tmp_path)} == set(WORDS)
+
+
+def test_state_by_key_needs_more_than_a_broadcast(tmp_path: Path) -> None:
+    """Each partition would remember all keys; one partition may."""
+
+    def told(count: int) -> LogicalPlan:
+        app = keyed_app(tmp_path, Deduplicator(), by_record(count))
+        broadcast = replace(edge("lines.records", "keyed.input"), is_broadcast=True)
+        return replace(app, edges=(app.edges[0], broadcast, app.edges[2]))
+
+    with pytest.raises(PlanError, match=r"of one key reach several partitions\n.* and records that are not broadcast"):
+        run(told(2), runtime=InlineRuntime)
+    run(told(1), runtime=InlineRuntime)
+    assert published(tmp_path) == sorted(set(WORDS))
