@@ -89,6 +89,27 @@ def _keyed_by(operator: Operator) -> dict[str, Any] | None:
     return {name: property_fact(name, value, {}) for name, value in operator.keyed_by().items()}
 
 
+def _require_same_kind(name: str, states: Sequence[SavedState | None], operator: Operator) -> None:
+    """Refuse state by key for an operator that keeps none, and state of another kind for one that does.
+
+    Raises:
+        JournalError: It is of the other kind.
+    """
+    kept = [state.segments is not None for state in states if state is not None and not state.is_empty]
+    if not isinstance(operator, KeyedOperator):
+        was_other, change = any(kept), "state by key, and is no KeyedOperator now"
+    else:
+        # An author's restore() may know what another one has left, or what it wraps the state by key in.
+        is_plain = type(operator).restore is KeyedOperator.restore
+        was_other, change = is_plain and not all(kept), "state that is not by key, and is a KeyedOperator now"
+    if was_other:
+        raise JournalError(
+            f"operator '{name}' has left {change}",
+            url="journal",
+            hint=f"let its class be what it was; or {START_OVER}",
+        )
+
+
 def _require_same_keys(name: str, states: Sequence[SavedState | None], now: Mapping[str, Any] | None) -> None:
     """Refuse state whose keys are others than those of the operator.
 
@@ -160,8 +181,8 @@ class OperatorStates:
             last_run: All operators of the run before.
 
         Raises:
-            JournalError: A segment is gone, or the name of an operator; or state is of other keys, or its values
-                have a value_type and the operator has none, or the reverse.
+            JournalError: A segment is gone, or the name of an operator; or state is by key and the operator keeps none
+                by key, is of other keys, or its values have a value_type and the operator has none, or the reverse.
             StorageError: The store failed.
         """
         some = {
@@ -170,6 +191,7 @@ class OperatorStates:
         left = {name: state for name, state in some.items() if state is not None}
         require_owners(left, self._operators, self._stages.keys() - kept.keys(), last_run)
         for name in self._stages.keys() & kept.keys():
+            _require_same_kind(name, kept[name], self._operators[name])
             _require_same_keys(name, kept[name], self._keyed_by[name])
         self._kept = dict(kept)
         self._data = {name: self._segments.read(name) for name in self.segment_names}
