@@ -10,7 +10,14 @@ from dagflow.api.context import OperatorContext
 from dagflow.api.records import LINE_FEED, Origin, RecordBatch
 from dagflow.api.reject import Reject
 from dagflow.errors import RecordError
-from dagflow.metrics.names import CONTENT_BYTES, DELIMITER_BYTES, RECORD_BYTES, REJECTED_BYTES, SKIPPED_BYTES
+from dagflow.metrics.names import (
+    CONTENT_BYTES,
+    DELIMITER_BYTES,
+    RECORD_BYTES,
+    REJECTED,
+    REJECTED_BYTES,
+    SKIPPED_BYTES,
+)
 from dagflow.storage.location import name_of
 from operators.files.metadata import BlockMetadata
 from operators.reader.formats.base import Parsed, RecordFormat
@@ -24,7 +31,7 @@ class BlockAccounting:
 
     Args:
         url: The file.
-        counters: Where it is counted.
+        counters: Where bytes are counted.
         listener: Takes in one JSON object in UTF-8 per reject; None where a reject is an error.
         log: Takes down offset, length, reason and bytes of each reject; None for none.
 
@@ -71,7 +78,7 @@ class BlockAccounting:
         self.covered += length
         self._aside += 1
         self.counters[REJECTED_BYTES] += length
-        self.listener(refused(reject, self.counters, self._log))
+        self.listener(refused(reject, self._log))
 
     def require_rejects(self, error: RecordError) -> None:
         """See ByteAccounting."""
@@ -135,13 +142,15 @@ class TaskAccounting:
         """The accounting of a block, which counts until the next booking."""
         listener = self._rejects.setdefault(block, []).append if self._takes_rejects else None
         log = functools.partial(self._context.refused.add, block.block_id)
-        self._blocks.append(BlockAccounting(block.url, self._context.counters, listener, log))
+        # Its own counts: those of a block that is not read to its end say nothing that adds up.
+        self._blocks.append(BlockAccounting(block.url, Counter(), listener, log))
         return self._blocks[-1]
 
     def take_rejects(self) -> Iterator[RecordBatch]:
         """What was refused since the last call, one batch per block."""
         for block, rejects in self._rejects.items():
             if rejects:
+                self._context.counters[REJECTED] += len(rejects)
                 yield RecordBatch.from_records(rejects, LINE_FEED, Origin((block,)))
                 rejects.clear()
         if not self._blocks:
@@ -158,9 +167,14 @@ class TaskAccounting:
         return {block.url for block in self._blocks if block.is_left_out}
 
     def book(self, key: str) -> None:
-        """Book what was due, less what was covered, under the name of a file version or of many small files."""
+        """Book what was due, less what was covered, under the name of a file version or of many small files.
+
+        What the bytes of the blocks are is counted for the run from here on.
+        """
         context = self._context
         context.counters[CONTENT_BYTES] += sum(block.due for block in self._blocks)
+        for block in self._blocks:
+            context.counters.update(block.counters)
         if self._adds_up:
             context.accounting[key] += sum(block.due - block.covered for block in self._blocks)
         context.accounting[f"records of {key}"] += sum(block.lost for block in self._blocks)

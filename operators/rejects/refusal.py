@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 
 from dagflow.api.reject import Reject
 from dagflow.errors import RecordError
-from dagflow.metrics.names import REJECTED
 
 RefusedListener = Callable[[int, int, str, bytes], None]
 """Takes down offset, length, reason and bytes of a refused record."""
 
 
-def refused(reject: Reject, counters: Counter[str], log: RefusedListener | None = None) -> bytes:
-    """Count a refused record, and take down where it lies.
+def refused(reject: Reject, log: RefusedListener | None = None) -> bytes:
+    """Take down where a refused record lies.
 
     Args:
         reject: The record.
-        counters: Where it is counted.
         log: Takes it down; None where it lies in no block.
 
     Returns:
         What leaves at the port `errors`.
     """
-    counters[REJECTED] += 1
     if log is not None:
         log(reject.offset, max(reject.length, 0), reject.reason, reject.raw)
     return reject.to_bytes()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, TypeVar
 
@@ -22,6 +21,7 @@ from dagflow.api.records import LINE_FEED, UNKNOWN, RecordBatch
 from dagflow.api.reject import Reject
 from dagflow.api.sources import UNKNOWN_BLOCK, block_id_of, url_of
 from dagflow.errors import RecordError
+from dagflow.metrics.names import REJECTED
 from operators.expressions.binding import functions_in_duckdb
 from operators.expressions.syntax import Node
 from operators.expressions.vectors import Codes
@@ -159,11 +159,11 @@ class ColumnOperator(RejectLimited, ColumnTraced, Explained, Generic[Plan]):
         if not self._takes_rejects:
             raise not_taken(_first_reject(batch, reasons), "the port errors of this operator")
         offsets = batch.offsets()
-        counters = Counter[str]() if self._context is None else self._context.counters
         records = [
-            refused(_reject(batch, offsets, row, reason), counters, self._log_of(batch, row))
-            for row, reason in reasons.items()
+            refused(_reject(batch, offsets, row, reason), self._log_of(batch, row)) for row, reason in reasons.items()
         ]
+        if self._context is not None:
+            self._context.counters[REJECTED] += len(records)
         origin = batch.take(np.array(list(reasons), np.int64)).origin
         self.errors.emit(RecordBatch.from_records(records, LINE_FEED, origin))
 

@@ -38,6 +38,10 @@ COUNTED = (
     "  writer: {class: RecordWriter, properties: {path: out, format: json_lines}}",
     "  a: {from: reader.messages, to: count.input}\n  b: {from: count.output, to: writer.input}",
 )
+REFUSING = (
+    f"{FUSED[0]}\n  rejects: {{class: RecordWriter, properties: {{path: rejects}}, partition: parallel}}",
+    f"{FUSED[1]}\n  b: {{from: reader.errors, to: rejects.input}}",
+)
 TABLE = (
     "  writer: {class: TableWriter, properties: {table: 'delta:out'}, partition: parallel}",
     "  a: {from: reader.messages, to: writer.input}",
@@ -55,9 +59,10 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path
 
 
-def try_out(parts: tuple[str, str], records: int, *, follow: str = "") -> RunSnapshot:
+def try_out(parts: tuple[str, str], records: int, *, follow: str = "", format: str = "lines") -> RunSnapshot:
     """Read so many records of an app of these parts."""
     text = APP.replace("OPERATORS", parts[0]).replace("STREAMS", parts[1]).replace("FOLLOW", follow)
+    text = text.replace("format: lines", f"format: {format}")
     Path("app.yaml").write_text(text)
     with limited_run(load_app("app.yaml"), RunOptions(), records) as (app, options):
         return run(app, options)
@@ -80,6 +85,18 @@ def test_so_many_records_are_published_and_no_more(folder: Path, parts: tuple[st
     assert [path.name for path in (folder / ".dagflow" / "tried.limit").iterdir()] == ["out"]
     assert run(load_app("app.yaml"), runtime=InlineRuntime).records["reader.messages"] == 1000
     assert len(lines_below(folder / "out")) == 1000
+
+
+@pytest.mark.parametrize("records", [1, 7, 150, 1000])
+def test_the_byte_accounting_is_that_of_whole_blocks(folder: Path, records: int) -> None:
+    """It adds up where the last block was not read to its end, of which published rejects are counted all the same."""
+    for path in (folder / "in").iterdir():
+        # As long as no record lies in two blocks.
+        path.write_bytes((b"line 00\xff0\n" + b"line 0000\n") * 50)
+    done = try_out(REFUSING, records, format="{type: lines, encoding: utf-8, on_bad_bytes: reject}")
+    account = done.account()
+    assert account["bytes"] == done.bytes == sum(account[part] for part in account.keys() - {"bytes"})
+    assert done.rejected == len(lines_below(folder / ".dagflow" / "tried.limit" / "rejects")) > 0
 
 
 def test_what_is_counted_is_the_records_that_were_read(folder: Path) -> None:
