@@ -331,7 +331,8 @@ FOLLOWED = {
     "write them as they are, with --to": BEFORE,
     # queries, schemas, pages
     "columns are told of CSV and of lines of JSON": BEFORE,
-    "move it away, and run this again": BEFORE,
+    "move it away, and run this again; then copy": "cli/commands/test_infer.py::"
+    "test_a_file_that_was_edited_is_not_written_over",
     "give the files instead: dagflow infer": BEFORE,
     "write columns: … in their place": BEFORE,
     "give another name": BEFORE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +32,7 @@ from dagflow.storage.location import absolute, is_local
 
 COLUMN_FILE = "columns.yaml"
 _MARK = "# Columns by dagflow infer"
+_CHECKSUM = "; checksum "
 _ROWS = 100_000
 
 
@@ -129,21 +131,33 @@ def _text(found: Preview, columns: Sequence[ColumnEvidence], rows: int, *, is_al
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file of columns, over none but one of ours.
+    """Write a file of columns, over none but one that is as it was written here.
 
     Raises:
         DagflowError: There is another one, or it cannot be written.
     """
     try:
-        if path.exists() and not path.read_text(encoding="utf-8").startswith(_MARK):
+        if path.exists() and not _is_as_written(path.read_text(encoding="utf-8", errors="replace")):
             raise DagflowError(
-                f"{path} is there already, and stays as it is: it was not written by dagflow infer",
-                hint="move it away, and run this again",
+                f"{path} is there already and stays as it is: dagflow infer has not written it, or it was edited since",
+                hint="move it away, and run this again; then copy what you have edited into the new file",
             )
-        path.write_text(text, encoding="utf-8")
+        path.write_text(_with_checksum(text), encoding="utf-8")
     except OSError as error:
         raise DagflowError(f"{path}: cannot be written: {error.strerror or error}") from error
     output.note(f"written: {path}")
+
+
+def _with_checksum(text: str) -> str:
+    """The text with a checksum in its first line, by which an edit is known."""
+    first, _, rest = text.partition("\n")
+    return f"{first}{_CHECKSUM}{zlib.crc32(text.encode()):08x}\n{rest}"
+
+
+def _is_as_written(text: str) -> bool:
+    """Whether a file of columns is ours and was not edited."""
+    first, _, rest = text.partition("\n")
+    return first.startswith(_MARK) and text == _with_checksum(f"{first.rpartition(_CHECKSUM)[0]}\n{rest}")
 
 
 def _write_into(app: AppColumns, text: str) -> None:

@@ -179,6 +179,33 @@ def test_a_file_of_others_is_not_written_over() -> None:
 
 
 @pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("n: string", "n: int64 "),
+        ("\nid:", "\n# The key.\nid:"),
+        ("of 1 file;", "of 1 file, and mine;"),
+        ("; checksum ", "; checksum 0"),
+        ("d: date32", "d: string  # \udcff"),
+    ],
+)
+def test_a_file_that_was_edited_is_not_written_over(before: str, after: str) -> None:
+    """Nor one without a checksum, as of older versions; where it was moved away, as the advice says, one is written."""
+    Path("app.yaml").write_text(APP.format(format="format: csv"))
+    assert invoke("infer", "app.yaml", "--write")[0] == 0
+    file = Path("app.columns.yaml")
+    written = file.read_text()
+    assert written.count(before) == 1
+    file.write_text(written.replace(before, after), errors="surrogateescape")
+    edited = file.read_bytes()
+    code, _, err = invoke("infer", "app.yaml", "--write")
+    assert code == 1 and "is there already" in err and "it was edited since" in err and file.read_bytes() == edited
+    file.rename("mine.yaml")
+    assert invoke("infer", "app.yaml", "--write")[0] == 0 and file.read_text() == written
+    file.write_text(written.partition("; checksum ")[0] + "\n" + written.partition("\n")[2])
+    assert invoke("infer", "app.yaml", "--write")[0] == 1
+
+
+@pytest.mark.parametrize(
     ("name", "text", "reason"),
     [
         ("a.log", "some line\nother line\n", "records of the format lines have no columns"),
