@@ -51,7 +51,9 @@ def guess_app(location: str, heads: Sequence[FileHead]) -> AppGuess:
     guesses = [_guess(head) for head in heads]
     counts = Counter(guess.kind for guess in guesses)
     kind = counts.most_common(1)[0][0]
-    chosen = next(guess for guess in guesses if guess.kind == kind)
+    of_kind = [guess for guess in guesses if guess.kind == kind]
+    # A file without quotes within quotes does not tell how they are written.
+    chosen = next((guess for guess in of_kind if "escape" in guess.options), of_kind[0])
     alike = [head for head, guess in zip(heads, guesses, strict=True) if guess.kind == kind]
     warnings = [
         f"{place(head.url)} {_otherness(guess, chosen)}; give files of one kind only, such as by a glob"

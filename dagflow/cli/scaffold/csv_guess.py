@@ -17,6 +17,10 @@ _SHARE = 0.97
 """Part of the rows that have as many fields as most, where they are rows at all."""
 
 _NAME = re.compile(r"[^\W\d][\w .()/%#°-]{0,60}")
+_SEPARATOR = re.compile(rf'"?sep=([{re.escape("".join(DELIMITERS))}])"?', re.IGNORECASE)
+"""The line by which Excel is told the delimiter, and which is no row."""
+
+_ESCAPE = "\\"
 _VALUE = re.compile(r"\s*([+-]?[\d.,]+%?|0x[\da-f]+|\d{4}-\d\d-\d\d.*|true|false)\s*", re.IGNORECASE)
 
 
@@ -26,14 +30,16 @@ class CsvGuess:
 
     Attributes:
         delimiter: What stands between fields.
-        skipped: Comment lines before the header.
+        escape: What makes a quote within quotes literal; None where it is doubled for that.
+        skipped: Lines before the header.
         has_header: Whether the first row names the columns.
         columns: The columns.
         rows: Rows that were looked at.
-        evidence: Why the delimiter and the header are those.
+        evidence: Why the delimiter, the escape and the header are those.
     """
 
     delimiter: str
+    escape: str | None
     skipped: int
     has_header: bool
     columns: tuple[ColumnGuess, ...]
@@ -49,13 +55,19 @@ def guess_csv(text: str, *, is_whole: bool) -> CsvGuess | None:
         is_whole: Whether it is all of the file; otherwise the last row may be cut.
     """
     lines = text.splitlines(keepends=True)
-    skipped = len(list(itertools.takewhile(lambda line: line.startswith("#"), lines)))
+    named = _SEPARATOR.fullmatch(lines[0].rstrip("\r\n")) if lines else None
+    first = 0 if named is None else 1
+    skipped = first + len(list(itertools.takewhile(lambda line: line.startswith("#"), lines[first:])))
     body = "".join(lines[skipped:])
-    found = [(rows, each) for each in DELIMITERS if (rows := _rows(body, each, is_whole=is_whole))]
+    found = [
+        (rows, each, escape)
+        for each in (DELIMITERS if named is None else named[1])
+        if (rows := _rows(body, each, escape := _escape(body, each, is_whole=is_whole), is_whole=is_whole))
+    ]
     if not found:
         return None
     # The one that cuts rows into most fields.
-    rows, delimiter = max(found, key=lambda each: len(each[0][0]))
+    rows, delimiter, escape = max(found, key=lambda each: len(each[0][0]))
     width = len(rows[0])
     evidence = [f"{width} fields between {DELIMITERS[delimiter]} in {len(rows):,} rows"]
     has_header = _is_header(rows)
@@ -63,17 +75,41 @@ def guess_csv(text: str, *, is_whole: bool) -> CsvGuess | None:
     body_rows = rows[1:] if has_header else rows
     columns = [guess_column(name, [row[index] for row in body_rows]) for index, name in enumerate(names)]
     evidence.append("the first row names the columns" if has_header else "the first row is no header")
-    if skipped:
-        evidence.append(f"{skipped} comment lines come first")
-    return CsvGuess(delimiter, skipped, has_header, tuple(columns), len(rows), tuple(evidence))
+    if escape is not None:
+        evidence.append("quotes within quotes have a backslash before them")
+    if named is not None:
+        evidence.append("the first line tells Excel the delimiter")
+    if skipped > first:
+        evidence.append(f"{skipped - first} comment lines come first")
+    return CsvGuess(delimiter, escape, skipped, has_header, tuple(columns), len(rows), tuple(evidence))
 
 
-def _rows(text: str, delimiter: str, *, is_whole: bool) -> list[list[str]]:
-    """The rows, where nearly all have the same number of fields, at least two; else none."""
+def _escape(text: str, delimiter: str, *, is_whole: bool) -> str | None:
+    """A backslash, where rows are whole only if it makes the quote behind it literal; else None."""
+    if f'{_ESCAPE}"' not in text or _rows(text, delimiter, None, is_whole=is_whole, is_strict=True):
+        return None
+    return _ESCAPE if _rows(text, delimiter, _ESCAPE, is_whole=is_whole, is_strict=True) else None
+
+
+def _rows(text: str, delimiter: str, escape: str | None, *, is_whole: bool, is_strict: bool = False) -> list[list[str]]:
+    """The rows, where nearly all have the same number of fields, at least two; else none.
+
+    Args:
+        text: The rows.
+        delimiter: What stands between fields.
+        escape: What makes the next character literal; None for nothing.
+        is_whole: Whether the last row is whole.
+        is_strict: Whether there are none where more stands behind the quote that ends a field.
+    """
+    lines = io.StringIO(text, newline="")
+    rows = []
     try:
-        rows = [row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row]
+        for row in csv.reader(lines, delimiter=delimiter, escapechar=escape, strict=is_strict):
+            rows += [row] if row else []
     except csv.Error:
-        return []
+        # A last row that is cut is none yet.
+        if is_whole or lines.read(1):
+            return []
     if not is_whole:
         rows = rows[:-1]
     if len(rows) < 2:

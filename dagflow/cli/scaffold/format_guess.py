@@ -172,6 +172,8 @@ def _csv(text: str, encoding: str, *, is_whole: bool) -> FormatGuess | None:
     evidence = list(found.evidence)
     if found.delimiter != ",":
         options["delimiter"] = found.delimiter
+    if found.escape is not None:
+        options["escape"] = found.escape
     if found.skipped:
         options["skip_header"] = found.skipped
     if not found.has_header:

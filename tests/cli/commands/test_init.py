@@ -122,6 +122,21 @@ def test_an_operator_needs_a_name_of_its_own(folder: Path, name: str, reason: st
     assert (code, (folder / "my_ops.py").read_text()) == (1, "mine")
 
 
+def test_quotes_behind_backslashes_come_out_as_they_were_meant(folder: Path) -> None:
+    """As MySQL exports them; a file that has none of them does not decide."""
+    (folder / "a.csv").write_text("id,name\n1,x\n2,y\n")
+    (folder / "b.csv").write_text('id,name\n3,"a \\"q\\" b"\n4,"x, \\"y\\""\n')
+    assert invoke("init", "x", "--from", "?.csv")[0] == 0
+    assert [row["name"] for row in rows_of(folder / "x")] == ["x", "y", 'a "q" b', 'x, "y"']
+
+
+def test_the_line_that_tells_excel_the_delimiter_is_no_row(folder: Path) -> None:
+    """Also behind a byte order mark; columns have their types."""
+    (folder / "a.csv").write_text("\ufeffsep=;\r\nid;name\r\n1;x\r\n2;y\r\n")
+    assert invoke("init", "x", "--from", "a.csv")[0] == 0
+    assert rows_of(folder / "x") == [{"id": 1, "name": "x"}, {"id": 2, "name": "y"}]
+
+
 def test_files_with_their_columns_in_another_order_are_alike(folder: Path) -> None:
     """A file with other columns is told of by what it has and lacks."""
     for name, text in (("a", "n,m\n1,x\n2,y\n"), ("b", "m,n\nz,3\nw,4\n"), ("c", "n,o\n1,2\n3,4\n")):

@@ -19,6 +19,8 @@ LOG = "2024-03-04 10:01:05,170 INFO started\n2024-03-04 10:01:06,170 ERROR faile
         ("# made by\n# hand\na,b\n1,2\n", "csv", {"skip_header": 2}),
         ("1,2\n3,4\n", "csv", {"header": False}),
         ('a,b\n"x\n\n,",2\n"""",3\n', "csv", {}),
+        ("sep=;\na;b\n1;2\n", "csv", {"delimiter": ";", "skip_header": 1}),
+        ('"sep=|"\r\n#x\r\na,1|b\r\n1|2\r\n', "csv", {"delimiter": "|", "skip_header": 2}),
         ("a,b\n1,n/a\n2,3\n", "csv", {"null_values": ["", "n/a"]}),
         ("2024-01-01 10:00:00,1\n2024-01-01 10:00:01,2\n", "csv", {"header": False}),
         ('{"a": 1}\n\n{"b": [1]}\n', "json_lines", {}),
@@ -40,6 +42,28 @@ def test_a_format_is_told_by_the_first_bytes(text: str, name: str, options: dict
         found = guess_format(head.encode(), is_whole=is_whole)
         assert (found.name, dict(found.options)) == (name, options)
     assert found.evidence
+
+
+@pytest.mark.parametrize(
+    ("row", "name"),
+    [
+        (r'"a \"q\" b"', 'a "q" b'),
+        (r'"x, \"y\""', 'x, "y"'),
+        (r'"\\ ""\"\n"', r'\ ""n'),
+        (r'"C:\d\"', None),
+        (r'"{""a"": ""\""""}"', None),
+        (r"a \"q\" b", None),
+        (r'"a" \"b\"', None),
+        (r'"a \ b"', None),
+    ],
+)
+def test_a_backslash_is_an_escape_where_no_row_is_whole_without(row: str, name: str | None) -> None:
+    """Also before a row that is cut in its quotes; a backslash that quotes do not need is a character."""
+    text = "id,name\n" + "".join(f"{number},{row}\n" for number in range(3))
+    for cut in range(len(row) + 3):
+        found = guess_format((text + f"4,{row}"[:cut]).encode(), is_whole=False)
+        assert (found.name, dict(found.options)) == ("csv", {} if name is None else {"escape": "\\"})
+        assert name is None or found.columns[1].evidence == f"such as {name}"
 
 
 @pytest.mark.parametrize(
