@@ -68,6 +68,23 @@ def test_a_column_of_csv_has_a_type_that_all_of_its_values_have() -> None:
     assert '# Words that stand for no value: give the format null_values: ["", NA]\n' in out
 
 
+def test_the_evidence_of_a_column_of_csv_names_the_type_of_the_column() -> None:
+    """Also where a value by itself seems to be of another one; whole numbers and words for nothing are told apart."""
+    Path("in/a.csv").write_text(
+        "amt,big,day,part,word\n1.50,12345678901234567890.5,13/02/2024,1.5,1.50\n"
+        "2.25,1,01/02/2024,2,2.25\n3.75,2.5,02/03/2024,2.25,3.75\n4.25,2.5,02/03/2024,3,NA\n"
+    )
+    types, comments = proposed(invoke("infer", "in")[1])
+    assert types["day"] == {"type": "date32", "format": "%d/%m/%Y"} and types["amt"] == types["word"]
+    assert comments == {
+        "amt": "100 % decimal(18, 2)",
+        "big": "75.0 % decimal(38, 1), 25.0 % int64",
+        "day": "100 % date32",
+        "part": "50.0 % double, 50.0 % int64",
+        "word": "75.0 % decimal(18, 2), 25.0 % string",
+    }
+
+
 def test_a_member_of_json_has_the_type_that_most_of_its_values_have() -> None:
     """Numbers go together; dates are told only where all texts are some; arrays and objects have inner types."""
     types, comments = proposed(invoke("infer", "lines.jsonl")[1])
