@@ -163,12 +163,14 @@ class ReplayDone:
     Attributes:
         window_id: The window.
         name: The object that says what it did.
+        receipts: What transactional targets call their states with the replay, by operator.
     """
 
     kind: ClassVar[str] = "REPROCESSED"
 
     window_id: int
     name: str
+    receipts: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,7 +248,7 @@ class Journal:
         intent = self.state.reprocessing[window_id].intent.without_state()
         now = replace(before, intent=intent, published_ms=now_ms(), receipts={**before.receipts, **receipts})
         name = keep_replayed(self._log, self.state, self._seq, now)
-        self.append(ReplayDone(window_id, name))
+        self.append(ReplayDone(window_id, name, dict(receipts)))
 
     def window(self, window_id: int) -> Window:
         """What the journal knows of a window.

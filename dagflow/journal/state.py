@@ -354,6 +354,9 @@ class JournalState:
         self.left_out = self.left_out.after((), [each for each in done.intent.recovered if each in listed])
         self.held.withdrawn.pop(event.window_id, None)
         self.reprocessed[event.window_id] = event.name
+        # A target that has had nothing but held files has no newest window yet.
+        for name in event.receipts.keys() & self.receipts.keys():
+            self.receipts[name] = replace(self.receipts[name], version=event.receipts[name])
 
     def _cancel_replay(self, event: ReplayCancelled) -> None:
         cancelled = self.reprocessing.pop(event.window_id, None)

@@ -225,7 +225,7 @@ class Receipt:
 
     Attributes:
         window_id: The newest window that is done and has added something to it.
-        version: What the target called its state with that window.
+        version: What the target called its state with that window, or with a replay behind it.
         target: What messages call the target.
         elsewhere: The newest window that went into another target before, 0 for none.
     """

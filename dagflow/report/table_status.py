@@ -17,7 +17,7 @@ class TableStatus:
     """What one operator has added to its table.
 
     Attributes:
-        version: What the table called its state with the newest window; "" before the first.
+        version: What the table called its state with the newest window, or a replay behind it; "" before the first.
         window_id: That window, 0 for none.
         files: How many data files were added; other programs may have compacted or removed some since.
         size_bytes: Their lengths together.

@@ -37,7 +37,7 @@ from dagflow.journal.saved_state import (
 )
 from dagflow.journal.state import JournalState, PartitionCounts
 from dagflow.journal.typed_json import from_json, to_json
-from dagflow.journal.windows import PartitionDecision, PlannedTuples, ProducedFiles, WindowIntent, WindowPlan
+from dagflow.journal.windows import PartitionDecision, PlannedTuples, ProducedFiles, Receipt, WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters, OperatorCounters
 from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore
@@ -295,6 +295,20 @@ def test_what_two_windows_of_a_replay_read_is_taken_off_the_list_once() -> None:
     for window_id in (1, 2):
         state.apply(ReplayDone(window_id, "x"))
         assert state.left_out == LeftOut(1, 5, [other])
+
+
+def test_a_replay_gives_a_target_the_version_and_no_other_window() -> None:
+    """One that was noted by an older dagflow has no receipts, and leaves the version as it was."""
+    state = JournalState()
+    for window_id in (1, 2):
+        done = Done(window_id, receipts={"table": f"version {window_id}"}, targets={"table": "db"})
+        for event in (WindowPlan(window_id), WindowIntent(window_id), done):
+            state.apply(event)
+    replayed = {"window_id": 1, "name": "x"}
+    for event, version in [(replayed, "version 2"), (replayed | {"receipts": {"table": "version 3"}}, "version 3")]:
+        state.apply(WindowReplay(WindowIntent(1), [], Counters()))
+        state.apply(from_json(ReplayDone, event, "log/1"))
+        assert state.receipts == {"table": Receipt(2, version, "db")}
 
 
 def test_a_state_knows_the_range_of_partition_counts() -> None:

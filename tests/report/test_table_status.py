@@ -11,12 +11,15 @@ from deltalake import DeltaTable
 
 from dagflow.cli.main import command_line
 from dagflow.engine.run import run
+from dagflow.engine.run_setup import RunOptions
+from dagflow.engine.window_replay import replay_windows
 from dagflow.report.table_status import tables_status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from operators.sink.table_writer import TableWriter
 from tests.engine.dags import Given, dag
 from tests.engine.sample_app import Source
+from tests.engine.table_app import TEXTS, delta_app, work
 from tests.execution.sample_operators import Lines
 from tests.runs.test_changing_columns import Rows, app
 
@@ -34,6 +37,22 @@ def test_versions_files_and_watermark_are_those_of_the_table(tmp_path: Path) -> 
     sizes = sorted(path.stat().st_size for path in (tmp_path / "table").glob("*.parquet"))
     assert (shown.files, shown.records) == (len(table.file_uris()), 5)
     assert (shown.size_bytes, shown.least_bytes, shown.greatest_bytes) == (sum(sizes), sizes[0], sizes[-1])
+
+
+@pytest.mark.parametrize("replayed", [[1], [2], [1, 2]])
+def test_after_a_replay_the_version_is_that_of_the_table(tmp_path: Path, replayed: list[int]) -> None:
+    """The newest window stays the one that it is, and a window that was not replayed keeps its version."""
+    work(delta_app(tmp_path, TEXTS))
+    before = DeltaTable(str(tmp_path / "db")).version()
+    replay_windows(delta_app(tmp_path, TEXTS), RunOptions(), replayed, runtime=InlineRuntime)
+    newest = f"version {DeltaTable(str(tmp_path / 'db')).version()}"
+    shown = tables_status(str(tmp_path / "journal"), STORAGE).tables["table"]
+    assert (shown.version, shown.window_id) == (newest, 2) and newest != f"version {before}"
+    assert [version for window, version in shown.versions if window in replayed] == [newest] * len(replayed)
+    assert all(version != newest for window, version in shown.versions if window not in replayed)
+    work(delta_app(tmp_path, [*TEXTS, b"h i"]))
+    shown = tables_status(str(tmp_path / "journal"), STORAGE).tables["table"]
+    assert (shown.version, shown.window_id) == (f"version {DeltaTable(str(tmp_path / 'db')).version()}", 3)
 
 
 def test_the_command_line_tells_it(tmp_path: Path) -> None:
