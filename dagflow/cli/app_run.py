@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -95,14 +96,14 @@ def run_app(settings: Settings, asked: RunRequest, ahead: Ahead) -> int:
     again = resume_command(asked.app, asked.overrides, options) + limit
     options = replace(options, replay_command=replay_command(logical.attributes.checkpoint, asked.overrides, options))
     display = _display(settings, asked, logical.name)
-    log = open_run_log(logical.name, settings.redact)
+    log, started_s = open_run_log(logical.name, settings.redact), time.monotonic()
     try:
         with logging_to(display, is_verbose=settings.is_verbose), attached(log), display:
             with limited_run(logical, options, asked.limit) as (part, chosen):
                 summary = watch(part, chosen, display, log, asked.ui_port)
             display.finish(summary)
     except Exception as error:
-        _explain_failure(error, display, again, as_json=asked.as_json)
+        _explain_failure(error, display, again, started_s, as_json=asked.as_json)
         _name_log(log, error)
         raise
     if asked.as_json:
@@ -197,7 +198,7 @@ def watch(
             return on_driver_thread(lambda: engine_run(logical, options, shown, stop))
 
 
-def _explain_failure(error: Exception, display: Display, again: str, *, as_json: bool) -> None:
+def _explain_failure(error: Exception, display: Display, again: str, started_s: float, *, as_json: bool) -> None:
     if isinstance(error, DagflowError) and error.exit_code == 2:
         return  # nothing was run
     if not isinstance(error, JournalError):  # its hint says what to do; or another driver goes on with the work
@@ -205,7 +206,9 @@ def _explain_failure(error: Exception, display: Display, again: str, *, as_json:
     if as_json:
         last = display.last or RunSnapshot(display.app)
         state = "stopped" if isinstance(error, RunStoppedError) else "failed"
-        output.result(json.dumps(replace(last, state=state).to_json()))
+        # The last figures may be older than the failure, and there may be none.
+        failed = replace(last, state=state, seconds=time.monotonic() - started_s)
+        output.result(json.dumps(failed.to_json()))
 
 
 _MAY_PASS = TransientStorageError, ProcessEndedError, RunStoppedError

@@ -265,6 +265,15 @@ def test_only_what_can_be_mended_is_to_be_mended(error: Exception, passes: bool)
     assert _may_pass(error) is passes
 
 
+def test_a_run_that_failed_before_any_figures_says_how_long_it_took(tmp_path: Path) -> None:
+    """As one that completed."""
+    make_sample(tmp_path)
+    failed = dagflow_command(["run", "app.yaml", "--local", "--json", "--set", "splitter.files=[none]"], cwd=tmp_path)
+    account = json.loads(failed.stdout)
+    assert (failed.returncode, account["state"], account["windows"]) == (1, "failed", 0)
+    assert account["seconds"] > 0
+
+
 def test_a_try_out_leaves_output_and_checkpoint_alone(tmp_path: Path) -> None:
     """It says where its output is; with what it does not take it is refused."""
     make_sample(tmp_path)
