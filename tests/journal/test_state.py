@@ -305,9 +305,9 @@ def test_a_replay_gives_a_target_the_version_and_no_other_window() -> None:
         for event in (WindowPlan(window_id), WindowIntent(window_id), done):
             state.apply(event)
     replayed = {"window_id": 1, "name": "x"}
-    for event, version in [(replayed, "version 2"), (replayed | {"receipts": {"table": "version 3"}}, "version 3")]:
+    for record, version in [(replayed, "version 2"), (replayed | {"receipts": {"table": "version 3"}}, "version 3")]:
         state.apply(WindowReplay(WindowIntent(1), [], Counters()))
-        state.apply(from_json(ReplayDone, event, "log/1"))
+        state.apply(from_json(ReplayDone, record, "log/1"))
         assert state.receipts == {"table": Receipt(2, version, "db")}
 
 
