@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 from isal import isal_zlib
 
 from dagflow.errors import DagflowError
+from dagflow.storage.compression_marks import MARKS_BY_NAME, compression_name_of_content, compression_name_of_url
 from dagflow.storage.location import redacted
 from operators.files.file_columns import NameColumn
 
@@ -63,7 +64,7 @@ class _Deflated:
         return bytes(self._object.decompress(self._object.unconsumed_tail + data, max(max_length, 0)))
 
 
-_SNAPPY_MAGIC = b"\xff\x06\x00\x00sNaPpY"
+_SNAPPY_MAGIC = MARKS_BY_NAME["snappy"].magic
 
 
 class _Framed:
@@ -138,21 +139,18 @@ def _zstd_library() -> Any:
         return importlib.import_module("backports.zstd")
 
 
+def _compression(name: str, start: Callable[[], Any], package: str = "") -> Compression:
+    return Compression(name, *MARKS_BY_NAME[name], package, start)
+
+
 COMPRESSIONS = (
-    Compression("gzip", b"\x1f\x8b\x08", (".gz", ".tgz", ".bgz"), "", _Deflated),
-    Compression("bzip2", b"BZh", (".bz2",), "", bz2.BZ2Decompressor),
-    Compression("xz", b"\xfd7zXZ\x00", (".xz",), "", lzma.LZMADecompressor),
-    Compression("zstd", b"\x28\xb5\x2f\xfd", (".zst", ".zstd"), "backports.zstd", _zstd),
-    Compression("lz4", b"\x04\x22\x4d\x18", (".lz4",), "lz4", _library("lz4.frame", "LZ4FrameDecompressor")),
-    Compression("snappy", _SNAPPY_MAGIC, (".sz", ".snappy"), "python-snappy", _Framed),
+    _compression("gzip", _Deflated),
+    _compression("bzip2", bz2.BZ2Decompressor),
+    _compression("xz", lzma.LZMADecompressor),
+    _compression("zstd", _zstd, "backports.zstd"),
+    _compression("lz4", _library("lz4.frame", "LZ4FrameDecompressor"), "lz4"),
+    _compression("snappy", _Framed, "python-snappy"),
 )
-
-BZIP2_BLOCK = bytes.fromhex("314159265359")
-BZIP2_END = bytes.fromhex("177245385090")
-"""The first bytes of a bzip2 block, and of the end of a stream; one of them follows the digit of the level."""
-
-HEAD_BYTES = 10
-"""How many of a file's first bytes decide its compression."""
 
 UnitSuffix = Literal[".bgz", ".bz2", ".gz", ".tgz", ".zst", ".zstd"]
 """The suffixes of compressions whose files may consist of units that are decompressed apart from each other."""
@@ -168,18 +166,12 @@ COMPRESSION_BY_NAME = {compression.name: compression for compression in COMPRESS
 
 def compression_of_content(head: bytes) -> Compression | None:
     """The compression of a file that begins with head, at least HEAD_BYTES of it where there are as many."""
-    for compression in COMPRESSIONS:
-        if head.startswith(compression.magic):
-            # A text may begin with the same three letters.
-            is_sure = compression.name != "bzip2" or (head[3:4].isdigit() and head[4:10] in (BZIP2_BLOCK, BZIP2_END))
-            return compression if is_sure else None
-    return None
+    return COMPRESSION_BY_NAME.get(compression_name_of_content(head))
 
 
 def compression_of_name(url: str) -> Compression | None:
     """The compression by the suffix of a file's name."""
-    lower = url.lower()
-    return next((compression for compression in COMPRESSIONS if lower.endswith(compression.suffixes)), None)
+    return COMPRESSION_BY_NAME.get(compression_name_of_url(url))
 
 
 def has_compressed_name(names: NameColumn) -> bool:

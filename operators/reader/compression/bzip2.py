@@ -5,7 +5,8 @@ from __future__ import annotations
 import bz2
 from collections.abc import Iterator
 
-from operators.files.compression import BZIP2_BLOCK, BZIP2_END, COMPRESSION_BY_NAME
+from dagflow.storage.compression_marks import BZIP2_BLOCK, BZIP2_END
+from operators.files.compression import COMPRESSION_BY_NAME
 from operators.reader.byte_source import ByteSource
 from operators.reader.compression.stream import DecompressedFile
 from operators.reader.compression.units import BufferedSource, CompressedUnit, NoUnitError, UnitFinder

@@ -7,11 +7,11 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from dagflow.storage.compression_marks import HEAD_BYTES, SKIPPABLE_TAIL, is_skippable
 from dagflow.storage.location import redacted
 from operators.files.compression import (
     COMPRESSION_BY_NAME,
     COMPRESSIONS,
-    HEAD_BYTES,
     Compression,
     compression_of_content,
     compression_of_name,
@@ -21,7 +21,7 @@ from operators.files.file_columns import NameColumn
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
 from operators.reader.compression.stream import CorruptArchiveError
-from operators.reader.compression.units import SKIPPABLE_TAIL, is_skippable, may_become_skippable
+from operators.reader.compression.units import may_become_skippable
 
 CompressionSetting = Literal["auto", "none", "gzip", "bzip2", "xz", "zstd", "lz4", "snappy"]
 """What an app says of the compression of its files."""

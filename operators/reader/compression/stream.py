@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from dagflow.errors import DagflowError, RecordError
+from dagflow.storage.compression_marks import is_skippable
 from dagflow.storage.location import redacted
 from operators.files.compression import Compression, Decompressor
 from operators.reader.byte_source import ByteSource, read_fully
-from operators.reader.compression.units import is_skippable, may_become_skippable
+from operators.reader.compression.units import may_become_skippable
 
 UNKNOWN_SIZE = 1 << 62
 """Stands for the size of the content, until its end was seen."""

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
+from dagflow.storage.compression_marks import SKIPPABLE_TAIL
 from operators.files.compression import Compression, Decompressor
 from operators.reader.byte_source import ByteSource, read_fully
 
@@ -14,14 +15,6 @@ INPUT_BYTES = 256 << 10
 
 COUNTED_BYTES = 1 << 20
 """How much is decompressed at a time when only its length is wanted."""
-
-SKIPPABLE_TAIL = b"\x2a\x4d\x18"
-"""What follows the first byte, 0x50 to 0x5f, of a zstd frame that holds no data."""
-
-
-def is_skippable(head: bytes) -> bool:
-    """Whether a frame of zstd or lz4 without data begins like this."""
-    return head[1:4] == SKIPPABLE_TAIL and head[0] & 0xF0 == 0x50
 
 
 def may_become_skippable(compression: Compression, head: bytes) -> bool:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from dagflow.storage.compression_marks import SKIPPABLE_TAIL, is_skippable
 from operators.files.compression import COMPRESSION_BY_NAME
 from operators.reader.compression.units import (
-    SKIPPABLE_TAIL,
     BufferedSource,
     CompressedUnit,
     NoUnitError,
     UnitFinder,
     decompressed_unit,
-    is_skippable,
 )
 
 
