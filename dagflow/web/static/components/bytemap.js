@@ -34,7 +34,7 @@ export function ByteMap({ size, ranges, rejects = [], at }) {
       ${rejects.map(
         ({ offset }) => html`<line class="tick" x1=${x(offset)} x2=${x(offset)} y1="0" y2="30"><title>${`reject at byte ${count(offset)}`}</title></line>`,
       )}
-      ${at !== undefined && html`<line class="at" x1=${x(at)} x2=${x(at)} y1="0" y2="34" />`}
+      ${at !== undefined && at !== null && html`<line class="at" x1=${x(at)} x2=${x(at)} y1="0" y2="34" />`}
     </svg>
     <div class="axis"><span>0</span><span>${bytes(size / 2)}</span><span title=${`${count(size)} bytes`}>${bytes(size)}</span></div>
   </figure>`;

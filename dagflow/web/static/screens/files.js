@@ -96,7 +96,7 @@ function FilePanel({ route, app, url }) {
     <${Resource} of=${file}>
       ${(data) => html`
         <${Find} route=${route} found=${data.found} />
-        ${data.versions.map((version, index) => html`<${Version} route=${route} version=${version} older=${data.versions.slice(index + 1)} at=${index ? undefined : data.found?.offset} />`)}
+        ${data.versions.map((version, index) => html`<${Version} route=${route} version=${version} older=${data.versions.slice(index + 1)} isCompressed=${data.compressed} at=${index ? undefined : data.found?.offset} />`)}
       `}
     <//>
   <//>`;
@@ -136,10 +136,11 @@ function readBefore(version, older) {
   return found;
 }
 
-function Version({ route, version, older, at }) {
+/** On the map of a compressed file, which is of its stored bytes, offsets of the content have no place. */
+function Version({ route, version, older, isCompressed, at }) {
   const { ranges, rejects } = readBefore(version, older);
   return html`<${Section} title=${`Version of ${bytes(version.size_bytes)}`}>
-    <${ByteMap} size=${version.size_bytes} ranges=${ranges} rejects=${rejects} at=${at} />
+    <${ByteMap} size=${version.size_bytes} ranges=${ranges} rejects=${isCompressed ? [] : rejects} at=${isCompressed ? undefined : at} />
     <div class="stack">
       <${Facts}
         of=${[

@@ -1,0 +1,249 @@
+"""Where a line, or a byte, of a file has gone."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import Any
+
+from dagflow.errors import DagflowError
+from dagflow.journal.state import JournalState
+from dagflow.report.input_ranges import InputRange
+from dagflow.report.manifest import WindowManifest, merging_window
+from dagflow.report.version_ranges import PLANNED
+from dagflow.storage.compression_marks import (
+    HEAD_BYTES,
+    compression_name_of_content,
+    compression_name_of_url,
+    is_skippable,
+)
+from dagflow.storage.context import StorageContext
+from dagflow.storage.location import redacted
+from dagflow.storage.objects import ObjectStore
+from dagflow.web.checkpoints import Checkpoint
+from dagflow.web.query import Query, RequestError
+from dagflow.web.resources.file_versions import KnownVersion
+
+MANY_PLACES = 5000
+"""Ranges, rejects and outputs of one version that are shown."""
+
+SEARCH_S = 5.0
+"""One request looks for a place in a file, or for its first byte in windows, for so long, or a little longer."""
+
+_CHUNK_BYTES = 4 << 20
+_SEARCH_BYTES = 1 << 30
+
+
+def found_in(
+    versions: list[KnownVersion],
+    manifests: dict[int, WindowManifest],
+    checkpoint: Checkpoint,
+    query: Query,
+    store: ObjectStore,
+    state: JournalState,
+) -> dict[str, Any]:
+    """Where a line, or the record at a byte, of the newest version of a file has gone.
+
+    Args:
+        versions: What is known of the versions of the file, the one that was read last first.
+        manifests: The windows that have read them, by id.
+        checkpoint: Reaches the file.
+        query: Names the line or the byte.
+        store: Holds the journal.
+        state: What the journal says.
+
+    Returns:
+        The offset in the content of the file, and a sentence; where they are known, the window, the output files and
+        the tables.
+    """
+    newest = versions[0].part
+    is_compressed = _is_compressed(checkpoint.storage, newest.url)
+    line = query.number("line", least=1)
+    if line:
+        try:
+            if is_compressed:
+                raise RequestError("the file is compressed, and lines of its content are not counted")
+            offset = _offset_of_line(checkpoint, newest, line)
+        except DagflowError as error:
+            return {"offset": None, "sentence": f"Line {line:,} cannot be found: {error.message}."}
+        what = f"Line {line:,} begins at byte {offset:,}"
+    else:
+        offset = query.number("offset")
+        what = f"Byte {offset:,}" + (" of the decompressed content, if it is so long" if is_compressed else "")
+    found = (_reader_of_content if is_compressed else _reader_of)(versions, manifests, offset)
+    if found is None:
+        why = "No window that was looked at has read it"
+        if is_compressed:
+            why = "The windows that were looked at do not tell which of them has read it"
+        return {"offset": offset, "sentence": f"{what}. {why}."}
+    version, window_id = found
+    inside = {
+        number
+        for number, part in enumerate(manifests[window_id].inputs)
+        if part.url == newest.url and (is_compressed or part.start <= offset < part.end)
+    }
+    way = _way_of(manifests[window_id], inside, version.reject_at(offset), store, state)
+    return {"offset": offset, **way, "sentence": f"{what}. {way['sentence']}"}
+
+
+def _is_compressed(storage: StorageContext, url: str) -> bool:
+    """Whether a file is compressed, by its name or by its first bytes, as readers recognise it.
+
+    Of one that cannot be read any more only the name tells.
+    """
+    if compression_name_of_url(url):
+        return True
+    head = bytearray(HEAD_BYTES)
+    try:
+        with contextlib.closing(storage.open_file(url)) as content:
+            begin = bytes(head[: content.read_into(0, memoryview(head))])
+    except DagflowError:
+        return False
+    return bool(compression_name_of_content(begin)) or is_skippable(begin)
+
+
+def _reader_of(
+    versions: list[KnownVersion], manifests: dict[int, WindowManifest], offset: int
+) -> tuple[KnownVersion, int] | None:
+    """The window that has read a byte of the newest version, and the version that it read.
+
+    Of a version that was appended to, the newer one is read from where the older one ended: what is before that is the
+    older one's. A version that was rewritten is read from its first byte, and hides the older ones. A window that took
+    over refused records has read these alone.
+    """
+    for version in versions:
+        # The window that has refused a record may not be the one that has read its first byte.
+        if (reject := version.reject_at(offset)) is not None:
+            return version, int(reject["window"])
+        refused_by = {window_id for taken, window_id in version.retried if offset in taken}
+        for place in version.ranges:
+            retries = manifests[place["window"]].retries
+            if place["start"] <= offset < place["end"] and (not retries or refused_by.intersection(retries)):
+                return version, int(place["window"])
+        if offset >= min((place["start"] for place in version.ranges), default=offset + 1):
+            return None
+    return None
+
+
+def _reader_of_content(
+    versions: list[KnownVersion], manifests: dict[int, WindowManifest], offset: int
+) -> tuple[KnownVersion, int] | None:
+    """The window that has read a byte of the content of a compressed file, as far as that can be told.
+
+    Ranges of windows are those of the file as it is stored. Which content lies in them is known of refused records, and
+    where one window has read all of the file.
+    """
+    readers: dict[int, KnownVersion] = {}
+    for version in versions:
+        if (reject := version.reject_at(offset)) is not None:
+            return version, int(reject["window"])
+        refused_by = {window_id for taken, window_id in version.retried if offset in taken}
+        for place in version.ranges:
+            retries = manifests[place["window"]].retries
+            if refused_by.intersection(retries):
+                return version, int(place["window"])
+            if not retries:
+                readers[int(place["window"])] = version
+        if any(place["start"] == 0 for place in version.ranges):
+            break
+    else:
+        # Windows that were not looked at have read its first bytes.
+        return None
+    return next(((version, window_id) for window_id, version in readers.items()), None) if len(readers) == 1 else None
+
+
+def _way_of(
+    manifest: WindowManifest,
+    inside: set[int],
+    reject: dict[str, Any] | None,
+    store: ObjectStore,
+    state: JournalState,
+) -> dict[str, Any]:
+    """What became of a record: the window, the output files, and the versions of tables that have what was kept of it.
+
+    A line need not be a record, and operators may leave records out.
+
+    Args:
+        manifest: The window that read it.
+        inside: Positions of its inputs in which the record lies.
+        reject: What the window says of the record, where it was refused.
+        store: Holds the journal.
+        state: What the journal says.
+    """
+    window_id, refusal = manifest.window_id, ""
+    if reject is not None:
+        refusal = f"Window {window_id} read it, and operator '{reject['operator']}' refused it: {reject['reason']}."
+        if manifest.retries:
+            refusal = f"Window {window_id} read it again, and it stays refused."
+        # What a reader has refused reaches no other operator, but for one that takes what is refused.
+        if reject["operator"] in {part.port.partition(".")[0] for part in manifest.inputs}:
+            return {"sentence": refusal, "window": window_id, "outputs": [], "tables": {}}
+        refusal += " "
+    outputs = [each.url for each in manifest.outputs if inside & set(manifest.positions_of(each))]
+    tables = {name: version for name, version in manifest.receipts.items()}
+    if manifest.state == PLANNED:
+        outcome = f"Window {window_id} is to read it."
+    elif manifest.held_records:
+        by = merging_window(store, state, window_id)
+        outcome = f"Window {window_id} read it; "
+        if by is None:
+            outcome += "its records wait to be merged."
+        else:
+            outcome += f"window {by.plan.window_id} merged and published what was kept of it."
+            tables = dict(by.receipts)
+            # What the window published itself, and of what the later one published only what it has merged.
+            outputs += [
+                redacted(each.final_url)
+                for each in (by.intent.files if by.intent else [])
+                if each.facts is not None and each.facts.operator in by.plan.takes
+            ]
+    else:
+        outcome = f"Window {window_id} read it; what was kept of it is in {_one_of(outputs)}."
+    shown = ", ".join(f"{name} since {version}" for name, version in tables.items())
+    sentence = refusal + outcome + (f" Tables have what was kept: {shown}." if shown else "")
+    return {"sentence": sentence, "window": window_id, "outputs": outputs[:MANY_PLACES], "tables": tables}
+
+
+def _one_of(outputs: list[str]) -> str:
+    if not outputs:
+        return "no output file"
+    return "one output file" if len(outputs) == 1 else f"one of {len(outputs):,} output files"
+
+
+def _offset_of_line(checkpoint: Checkpoint, part: InputRange, line: int) -> int:
+    """The first byte of a line of a file as it is now, which must be the version that was read, or have grown.
+
+    Raises:
+        RequestError: It has changed, is shorter, or would take too long to count.
+        StorageError: It cannot be read.
+    """
+    found = checkpoint.storage.stat(part.url)
+    if found.size_bytes < part.size_bytes or (found.size_bytes == part.size_bytes and found.mtime_ns != part.mtime_ns):
+        raise RequestError("the file is not the version any more that was read")
+    left, offset, deadline = line - 1, 0, time.monotonic() + SEARCH_S
+    buffer = bytearray(_CHUNK_BYTES)
+    with contextlib.closing(checkpoint.storage.open_file(part.url)) as content:
+        while left:
+            room = memoryview(buffer)[: max(min(_CHUNK_BYTES, part.size_bytes - offset), 0)]
+            filled = content.read_into(offset, room)
+            if not filled:
+                raise RequestError("the version that was read has fewer lines")
+            count = buffer.count(b"\n", 0, filled)
+            if count >= left:
+                offset += _after_newline(buffer, left)
+                break
+            left, offset = left - count, offset + filled
+            if offset > _SEARCH_BYTES or time.monotonic() > deadline:
+                raise RequestError(f"it lies behind byte {offset:,}, and a page counts lines no further")
+    # Nothing is behind the last newline of the version, or it is empty.
+    if offset >= part.size_bytes:
+        raise RequestError("the version that was read has fewer lines")
+    return offset
+
+
+def _after_newline(buffer: bytearray, number: int) -> int:
+    """The position behind the newline of that number, counted from 1."""
+    place = -1
+    for _ in range(number):
+        place = buffer.index(b"\n", place + 1)
+    return place + 1
