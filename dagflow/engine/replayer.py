@@ -24,7 +24,7 @@ from dagflow.engine.stop_request import TICK_S, StopRequest, abandon
 from dagflow.engine.target_access import TargetDecisions
 from dagflow.engine.target_replays import TargetReplays
 from dagflow.engine.window_codec import WindowCodec, require_names_apart, require_takers, taking_ports
-from dagflow.engine.window_intent import intent_of, ran_ms
+from dagflow.engine.window_intent import busy_s, intent_of, ran_ms
 from dagflow.errors import (
     ANOTHER_TABLE,
     START_OVER,
@@ -249,7 +249,15 @@ class Replayer:
         files, produced = [*files, *did.files], [*produced, *did.produced]
         skipped = as_left_out_before(window.intent.skipped, did.skipped)
         started_ms, finished_ms = ran_ms(planned, results)
-        did = replace(did, skipped=skipped, recovered=read, started_ms=started_ms, finished_ms=finished_ms)
+        did = replace(
+            did,
+            skipped=skipped,
+            recovered=read,
+            # Control operators have no part in a replay.
+            busy_s=busy_s({}, results),
+            started_ms=started_ms,
+            finished_ms=finished_ms,
+        )
         return _Rerun(window, replace(did, files=files, produced=produced), kept)
 
     def _run_to_fit(

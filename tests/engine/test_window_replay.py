@@ -82,6 +82,8 @@ def test_a_replay_with_the_same_app_changes_nothing(folder: Path) -> None:
     assert [change.change for change in window.changes] == ["unchanged"]
     assert published(folder) == before
     assert status("journal", STORAGE).records == account.records
+    worked = window_manifest("journal", 2, STORAGE).busy_s
+    assert worked.keys() == {"reader", "filter", "writer"} and all(seconds > 0 for seconds in worked.values())
 
 
 def test_a_replay_replaces_exactly_what_its_window_published(folder: Path) -> None:

@@ -100,12 +100,32 @@ def _rates(checkpoint: Checkpoint, snapshot: RunSnapshot) -> dict[str, float]:
 
 def rates_of(windows: Iterable[Window]) -> dict[str, float]:
     """Bytes and records each second of the windows, newest first, that were published within a minute until now."""
-    now_ms = time.time_ns() // 1_000_000
-    since_ms = now_ms - RATE_SPAN_MS
-    recent = [each for each in windows if each.published_ms >= since_ms]
-    first_ms = min((each.plan.emitted_ms for each in recent), default=now_ms)
-    seconds = max((now_ms - max(first_ms, since_ms)) / 1000, 1.0)
+    recent, taken_s = published_until(windows, time.time_ns() // 1_000_000)
+    seconds = max(taken_s, 1.0)
     counters = [counters_of(each) for each in recent]
     records = sum(records_of(each) for each in counters)
     size_bytes = sum(each.total(names.BYTES) for each in counters)
     return {"bytes_per_second": size_bytes / seconds, "records_per_second": records / seconds}
+
+
+def published_until(windows: Iterable[Window], until_ms: int) -> tuple[list[Window], float]:
+    """The windows that were published within a minute until a moment, and how long they took together.
+
+    Args:
+        windows: Windows of one checkpoint.
+        until_ms: The moment, in milliseconds since 1970.
+
+    Returns:
+        The windows, and the seconds from when the first of them began to run, a minute at most.
+    """
+    since_ms = until_ms - RATE_SPAN_MS
+    recent = [each for each in windows if each.published_ms and each.published_ms >= since_ms]
+    begun_ms = min(map(_begun_ms, recent), default=until_ms)
+    return recent, max(until_ms - max(begun_ms, since_ms), 0) / 1000
+
+
+def _begun_ms(window: Window) -> int:
+    """When a published window began to run; where it ran again since, when it was emitted."""
+    started_ms = 0 if window.intent is None else window.intent.started_ms
+    # A run that was killed may have emitted it, long before the one that ran it.
+    return started_ms if 0 < started_ms <= window.published_ms else window.plan.emitted_ms

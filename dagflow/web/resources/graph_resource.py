@@ -20,7 +20,7 @@ from dagflow.plan.physical import Edge, PortRef
 from dagflow.report.snapshot import OperatorFigures, RunSnapshot
 from dagflow.web.app_files import AppFile
 from dagflow.web.checkpoints import Checkpoint
-from dagflow.web.resources.fleet_resource import RATE_SPAN_MS
+from dagflow.web.resources.fleet_resource import published_until
 from dagflow.web.resources.partition_times import partition_times
 from dagflow.web.resources.windows_resource import counters_of
 
@@ -98,7 +98,8 @@ def _times_of(windows: Sequence[Window], fusion: Fusion) -> _Times:
     waiting: dict[str, float] = defaultdict(float)
     for window in windows:
         intent = window.intent
-        if intent is None:
+        # Replays of earlier versions did not tell how long operators worked.
+        if intent is None or not intent.busy_s:
             continue
         ran_s = max(intent.finished_ms - intent.started_ms, 0) / 1000
         worked: dict[str, float] = defaultdict(float)
@@ -206,9 +207,8 @@ class _Rates:
 def _rates(windows: Sequence[Window]) -> _Rates:
     """Records and bytes that leave each port in a second, over the last minute in which a window was published."""
     last_ms = max((each.published_ms for each in windows), default=0)
-    recent = [each for each in windows if each.published_ms and each.published_ms >= last_ms - RATE_SPAN_MS]
-    first_ms = min((each.plan.emitted_ms for each in recent), default=last_ms)
-    seconds = max((last_ms - first_ms) / 1000, 0.001)
+    recent, taken_s = published_until(windows, last_ms)
+    seconds = max(taken_s, 0.001)
     records: dict[PortRef, float] = defaultdict(float)
     size_bytes: dict[PortRef, float] = defaultdict(float)
     for window in recent:
