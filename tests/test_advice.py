@@ -304,6 +304,7 @@ FOLLOWED = {
     "give exactly one of": BEFORE,
     "give it a relative path": BEFORE,
     "give keep or drop": BEFORE,
+    "give the master with": BEFORE,
     "give the secret of the cluster": BEFORE,
     "install one with: pip install": BEFORE,
     "install the same on all hosts": BEFORE,
@@ -314,6 +315,8 @@ FOLLOWED = {
     "name an interpreter that is on all hosts": BEFORE,
     "name the checkpoint of an app that was run": BEFORE,
     "raise the limit, such as with: ulimit": BEFORE,
+    "start the script with python": "runtime/test_start_checks.py::"
+    "test_a_script_of_spark_submit_is_told_to_start_without_it",
     "stop it first with spark.stop()": "runtime/test_start_checks.py::"
     "test_a_process_that_has_a_spark_context_is_told_to_stop_it",
     "rename or drop one of them": BEFORE,

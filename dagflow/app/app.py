@@ -29,6 +29,7 @@ from dagflow.spec.app_spec import AppSpec, Endpoint, StreamSpec
 from dagflow.spec.class_lookup import search_path_of
 from dagflow.spec.code_reader import CodeReader
 from dagflow.spec.problems import Place, Problems
+from dagflow.spec.spark_master import MASTER_SETTING
 from dagflow.spec.user_modules import folder_of_module
 
 
@@ -254,6 +255,8 @@ class App:
             raise ValueError(f"limit is {limit}, and must be at least 1")
         if local and (master is not None or conf):
             raise ValueError("local=True runs without Spark, and takes neither master nor conf")
+        if MASTER_SETTING in (conf or {}):
+            raise ValueError(f"conf takes no {MASTER_SETTING}; give the master with master=...")
         options = RunOptions(
             checkpoint=checkpoint,
             master=master,

@@ -11,7 +11,7 @@ import click
 
 from dagflow.runtime.cores import usable_cores
 from dagflow.spec.problems import quoted
-from dagflow.spec.spark_master import MASTERS, is_master
+from dagflow.spec.spark_master import MASTER_SETTING, MASTERS, is_master
 from dagflow.suggestions import did_you_mean
 from dagflow.web import UI_PORT, require_packages
 
@@ -117,6 +117,8 @@ def conf_option(function: F) -> F:
         for value, (key, equals, _) in zip(values, pairs, strict=True):
             if not equals or not key.strip():
                 raise click.BadParameter(f"{quoted(value)} is not KEY=VALUE, for example spark.executor.memory=4g")
+            if key.strip() == MASTER_SETTING:
+                raise click.BadParameter(f"it takes no {MASTER_SETTING}; give the master with --master")
         return {key.strip(): text for key, _, text in pairs}
 
     return click.option(

@@ -30,7 +30,7 @@ from dagflow.runtime.local import start_local
 from dagflow.runtime.probe import RunLocations
 from dagflow.runtime.scratch import sweep
 from dagflow.runtime.spark_process import SparkProcess, spark_log
-from dagflow.runtime.start_checks import require_no_context
+from dagflow.runtime.start_checks import require_no_context, require_no_submission
 from dagflow.runtime.task_server import TaskServer
 from dagflow.spec.app_spec import Attributes
 from dagflow.spec.spark_master import SparkMaster
@@ -215,9 +215,10 @@ def require_startable(options: RunOptions, runtime: RuntimeFactory | None) -> No
     """Refuse a run on Spark where Spark cannot start, before anything is planned.
 
     Raises:
-        DagflowError: This process has a SparkContext.
+        DagflowError: This process is a script of spark-submit, or has a SparkContext.
     """
     if runtime is None and options.workers is None:
+        require_no_submission()
         require_no_context()
 
 

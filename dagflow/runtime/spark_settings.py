@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dagflow.errors import DagflowError
 from dagflow.runtime.class_archive import archive_options
 from dagflow.runtime.java import use_java
-from dagflow.spec.spark_master import SparkMaster
+from dagflow.spec.spark_master import MASTER_SETTING, SparkMaster
 
 SETTINGS = {
     # The loopback TCP path between the JVM and its Python workers costs 20 ms a task, the unix socket 1 to 2.
@@ -142,7 +142,7 @@ def process_settings(app: str, master: str, conf: Mapping[str, str]) -> dict[str
     Args:
         app: Name for Spark's own displays.
         master: A Spark master URL.
-        conf: Settings that take precedence over dagflow's.
+        conf: Settings that take precedence over dagflow's, but for the master.
 
     Raises:
         DagflowError: There is no Java that Spark can run on.
@@ -157,7 +157,8 @@ def process_settings(app: str, master: str, conf: Mapping[str, str]) -> dict[str
         settings.setdefault(JAVA_OPTIONS, shlex.join([*LOCAL_JAVA, *archive_options(java_home)]))
         if _python(settings) == sys.executable:  # another Python may have no dagflow
             settings.setdefault("spark.python.daemon.module", "dagflow.runtime.daemon")
-    return settings | {"spark.master": master, "spark.app.name": f"dagflow {app}"}
+    settings.setdefault("spark.app.name", f"dagflow {app}")
+    return settings | {MASTER_SETTING: master}
 
 
 def process_variables(settings: Mapping[str, str]) -> dict[str, str]:
@@ -169,7 +170,7 @@ def process_variables(settings: Mapping[str, str]) -> dict[str, str]:
         settings: Those of the Java process.
     """
     variables = {"PYSPARK_PYTHON": _python(settings)}
-    if SparkMaster.parse(settings["spark.master"]).local_tasks:
+    if SparkMaster.parse(settings[MASTER_SETTING]).local_tasks:
         variables["SPARK_LOCAL_IP"] = os.environ.get("SPARK_LOCAL_IP", "127.0.0.1")
     return variables
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import re
 import resource
 import sys
@@ -38,6 +39,20 @@ def require_no_context() -> None:
             f"this process has a SparkContext already, '{context.appName}', and Spark allows one for each process",
             hint="stop it first with spark.stop(), or wait for its end where it is that of another run; or run without "
             "Spark: app.run(local=True)",
+        )
+
+
+def require_no_submission() -> None:
+    """Refuse to start Spark in a script of spark-submit, whose master and settings the run would not have.
+
+    Raises:
+        DagflowError: spark-submit has started this process.
+    """
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # where spark-submit tells a script its Java process
+        raise DagflowError(
+            "spark-submit has started this process, and dagflow takes neither master nor settings from it",
+            hint="start the script with python, with app.run(master=..., conf=...) in it; or run without Spark: "
+            "app.run(local=True)",
         )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from dagflow.spec.environment import Environment
 from dagflow.spec.node_reader import NodeReader
 from dagflow.spec.problems import Problems, quoted
-from dagflow.spec.spark_master import MASTERS, is_master
+from dagflow.spec.spark_master import MASTER_SETTING, MASTERS, is_master
 from dagflow.spec.yaml_parser import parse_file
 from dagflow.spec.yaml_tree import Mapping, Node, Scalar
 
@@ -68,7 +68,10 @@ class HeadReader(NodeReader):
         settings: dict[str, str] = {}
         for key, entry in self.section(attributes, "spark").entries.items():
             node = entry.value
-            if isinstance(node, Scalar) and node.value is not None:
+            if key == MASTER_SETTING:
+                message = f"'spark' takes no {quoted(key)}; write attributes: {{master: ...}}"
+                self.problems.add(entry.key_place, message)
+            elif isinstance(node, Scalar) and node.value is not None:
                 # Java reads only small letters as truth values.
                 settings[key] = str(node.value).lower() if isinstance(node.value, bool) else node.text
             else:

@@ -16,6 +16,7 @@ from dagflow.spec.head_reader import APP_NAME
 from dagflow.spec.known_names import KnownNames
 from dagflow.spec.property_schema import FROM_ENVIRONMENT, class_names, properties_schema, when
 from dagflow.spec.signal_schema import signals_schema
+from dagflow.spec.spark_master import MASTER_SETTING
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _MAPPING = {"type": ["object", "null"]}
@@ -163,7 +164,11 @@ def _attributes_schema() -> dict[str, Any]:
             "additionalProperties": {"type": "string"},
             "description": "locations by name, below which the checkpoint knows all files by name and rest",
         },
-        "spark": {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}},
+        "spark": {
+            "type": "object",
+            "propertyNames": {"not": {"const": MASTER_SETTING}},
+            "additionalProperties": {"type": ["string", "number", "boolean"]},
+        },
         "storage": {
             "type": "object",
             "additionalProperties": {"type": "object"},

@@ -9,6 +9,9 @@ from typing import Self
 
 MASTERS = "a Spark master, such as local[4], local[*] or spark://host:7077"
 
+MASTER_SETTING = "spark.master"
+"""Spark's own name of the master. It is refused among Spark's settings, because a run has its master before them."""
+
 _TASKS = r"(\*|0*[1-9][0-9]{0,4})"
 _LOCAL = re.compile(rf"local(?:\[{_TASKS}(?:,\s*[0-9]{{1,9}})?\])?", re.ASCII)
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*([0-9]{1,5})\s*,\s*([0-9]{1,5})\s*,\s*[0-9]{1,9}\s*\]", re.ASCII)

@@ -286,6 +286,8 @@ def test_options_of_runs_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         app.run(workers=2)
     with pytest.raises(ValueError, match="takes neither master nor conf"):
         app.run(local=True, master="local[2]")
+    with pytest.raises(ValueError, match=r"conf takes no spark\.master; give the master with master="):
+        app.run(conf={"spark.master": "local[2]"})
     with pytest.raises(ValueError, match="workers is 0, and must be at least 1"):
         app.run(local=True, workers=0)
     with pytest.raises(ValueError, match="limit is 0, and must be at least 1"):

@@ -29,6 +29,13 @@ def test_a_setting_without_key_or_value_is_refused(value: str) -> None:
     assert "is not KEY=VALUE" in done.stderr
 
 
+def test_a_master_among_the_settings_of_spark_is_refused() -> None:
+    """It would be ignored, as the run has its master before Spark reads settings."""
+    done = CliRunner().invoke(show, ["--conf", " spark.master =spark://far:7077"])
+    assert done.exit_code == 2
+    assert "it takes no spark.master; give the master with --master" in done.stderr
+
+
 @click.command()
 @click.option("--wait", type=Seconds())
 def wait(wait: float) -> None:

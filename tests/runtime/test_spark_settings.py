@@ -63,6 +63,12 @@ def test_a_standalone_cluster_that_authenticates_needs_a_secret(name: str) -> No
     require_secret("yarn", {AUTHENTICATE: "true"})
 
 
+def test_a_name_for_displays_of_spark_is_taken() -> None:
+    """Without one Spark shows the app's own."""
+    assert process_settings("a", "local[2]", {})["spark.app.name"] == "dagflow a"
+    assert process_settings("a", "local[2]", {"spark.app.name": "nightly"})["spark.app.name"] == "nightly"
+
+
 def test_what_one_run_tells_spark_is_not_told_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster whose driver is said to be on localhost cannot reach it, and a Python is chosen for one run."""
     for name in ("SPARK_LOCAL_IP", "PYSPARK_PYTHON"):

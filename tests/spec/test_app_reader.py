@@ -101,6 +101,10 @@ def test_a_mistake_is_named_at_its_place(tmp_path: Path, old: str, new: str, exp
         ('{checkpoint: "a\\0"}', r"2:26: 'checkpoint': expected a path or URL without a NUL character, got 'a\x00'"),
         ('{roots: {data: "a\\0"}}', r"2:28: root 'data': expected a path or URL without a NUL character, got 'a\x00'"),
         ("{checkpoint: [a]}", "2:26: 'checkpoint': expected a path or URL, got a list"),
+        (
+            "{spark: {a: 1, spark.master: yarn}}",
+            "2:28: 'spark' takes no 'spark.master'; write attributes: {master: ...}",
+        ),
         ("{spark: {a: [1]}}", "2:25: Spark setting 'a': expected a single value"),
         ("5", "2:13: 'attributes': expected a mapping, got the number 5"),
     ],

@@ -160,6 +160,7 @@ def test_the_only_item_of_a_list_may_stand_for_it(validator: Any, name: str, pro
         app(streams={"s": {"from": "a", "to": "b.c"}}),
         app(attributes={"window_millis": 0}),
         app(attributes={"durability": "powr"}),
+        app(attributes={"spark": {"spark.master": "yarn"}}),
     ],
 )
 def test_what_validate_refuses_does_not_fit(validator: Any, wrong: dict[str, Any]) -> None:
