@@ -31,7 +31,7 @@ from dagflow.runtime.java_process import how_it_ended
 from dagflow.runtime.probe import RunLocations, check_compatibility, examiner, incompatibility_of
 from dagflow.runtime.progress_board import ProgressBoard, ProgressReceiver
 from dagflow.runtime.slots import driver_inputs, group_slots
-from dagflow.runtime.spark_context import send_sources, stop_context
+from dagflow.runtime.spark_context import link_sources, send_sources, stop_context
 from dagflow.runtime.spark_errors import translated, translating, worker_death
 from dagflow.runtime.spark_process import spark_log
 from dagflow.runtime.spark_settings import is_protected
@@ -75,7 +75,7 @@ class SparkRuntime(Runtime):
     Args:
         program: The app.
         context: The context; close() stops it only with owns_context.
-        modules: Files and directories of user modules, to be sent to the executors.
+        modules: Files and directories of user modules, for the executors.
         owns_context: Whether close() stops the context.
         must_stop: Says whether to give up what the driver waits for, such as executors that do not come.
     """
@@ -108,15 +108,13 @@ class SparkRuntime(Runtime):
         host = str(context.getConf().get("spark.driver.host")) if self._is_cluster else "127.0.0.1"
         self._receiver = ProgressReceiver(self._board, host)
         self._program = replace(program, progress=self._receiver.address)
-        packages = list(modules)
-        if self._is_cluster:
-            packages += [
-                Path(sys.modules[name].__path__[0]) for name in ("dagflow", "operators") if name in sys.modules
-            ]
+        own = [Path(sys.modules[name].__path__[0]) for name in ("dagflow", "operators") if name in sys.modules]
         with translating("the start of the run"):
             self._broadcast: Broadcast[Program] = context.broadcast(self._program)
-            if packages:
-                send_sources(context, packages)
+            if self._is_cluster:
+                send_sources(context, [*modules, *own])
+            elif modules:
+                link_sources(context, modules)
 
     @property
     def parallelism(self) -> int:

@@ -1,13 +1,11 @@
-"""Starts and stops a Spark context, and sends Python sources to its executors."""
+"""Starts and stops a Spark context, and lets its tasks import Python sources."""
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import shlex
 import threading
 import warnings
-import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from pyspark.errors import PySparkException
 from dagflow.errors import DagflowError
 from dagflow.runtime.class_archive import make_archive
 from dagflow.runtime.java import use_java
+from dagflow.runtime.module_files import linked_sources, package_zip
 from dagflow.runtime.spark_errors import first_line, translating
 from dagflow.runtime.spark_process import JavaEndedError, SparkProcess, variables_set
 from dagflow.runtime.spark_settings import JAVA_OPTIONS, LOCAL_JAVA, process_settings, protection, require_secret
@@ -130,37 +129,38 @@ def stop_context(context: SparkContext) -> None:
         opened.process.end()
 
 
+def link_sources(context: SparkContext, paths: Iterable[Path]) -> None:
+    """Let tasks on this machine import modules from where they are.
+
+    Args:
+        context: The context of the tasks.
+        paths: Absolute paths of module files and package directories; each is importable by its own name.
+    """
+    opened: Any = context
+    # Not the directories around them: these may hold modules that have the names of installed ones.
+    _let_import(context, str(linked_sources(paths, Path(opened._temp_dir))))
+
+
 def send_sources(context: SparkContext, paths: Iterable[Path]) -> None:
     """Let executors import modules that are not installed there.
 
     Args:
         context: The context of the executors.
-        paths: Module files and package directories; each is importable by its own name.
+        paths: As link_sources() takes them; of a package all files are sent that package_zip() takes.
     """
     opened: Any = context
-    context.addPyFile(str(package_zip(paths, Path(opened._temp_dir))))
+    archive = package_zip(paths, Path(opened._temp_dir))
+    # Spark unpacks it once in each executor, before the first task there. PySpark would leave it packed: modules could
+    # neither read files beside them nor be machine code, and not be imported once an operator has changed the working
+    # directory, against which Python looks for archives.
+    context.addArchive(f"{archive.as_uri()}#{archive.stem}")
+    _let_import(context, archive.stem)
 
 
-def package_zip(paths: Iterable[Path], directory: Path) -> Path:
-    """A zip file in a directory, named by its content: Spark takes one content of each name."""
-    digest = hashlib.sha256()
-    members = [member for path in paths for member in _sources(path)]
-    for file, name in members:
-        digest.update(name.encode() + b"\0" + file.read_bytes() + b"\0")
-    target = directory / f"dagflow_{digest.hexdigest()[:16]}.zip"
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file, name in members:
-            archive.writestr(zipfile.ZipInfo(name), file.read_bytes())
-    return target
-
-
-def _sources(path: Path) -> Iterator[tuple[Path, str]]:
-    if path.is_file():
-        yield path, path.name
-        return
-    for file in sorted(path.rglob("*")):
-        if file.is_file() and "__pycache__" not in file.parts:
-            yield file, str(Path(path.name) / file.relative_to(path))
+def _let_import(context: SparkContext, directory: str) -> None:
+    """Have tasks look for modules in a directory: an absolute one, or one that Spark has made for an archive."""
+    opened: Any = context
+    opened._python_includes.append(directory)
 
 
 def keep_classes() -> Path:

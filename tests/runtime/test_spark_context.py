@@ -1,17 +1,16 @@
-"""What a stopped context leaves behind, and what executors are sent."""
+"""What a stopped context leaves behind."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
 
 import pytest
 
 from dagflow.errors import StorageError
-from dagflow.runtime.spark_context import package_zip, start_context
+from dagflow.runtime.spark_context import start_context
 from tests.cli.processes import PATIENCE_S
 
 PROGRAM = """
@@ -48,18 +47,3 @@ def test_a_log_that_cannot_be_written_keeps_spark_from_starting(tmp_path: Path) 
     log = tmp_path / "file" / "spark.log"
     with pytest.raises(StorageError, match=f"^{log}: cannot write Spark's log: .*\\n    start dagflow in a directory"):
         start_context("app", "local[1]", {}, log)
-
-
-def test_sources_are_zipped_without_what_python_has_compiled(tmp_path: Path) -> None:
-    """The archive holds modules and packages by their own names, and is named by what it holds."""
-    package = tmp_path / "sources" / "package"
-    (package / "__pycache__").mkdir(parents=True)
-    (package / "__pycache__" / "inner.pyc").write_bytes(b"")
-    (package / "inner.py").write_text("VALUE = 1\n")
-    module = tmp_path / "sources" / "module.py"
-    module.write_text("VALUE = 2\n")
-    archive = package_zip([package, module], tmp_path)
-    assert sorted(zipfile.ZipFile(archive).namelist()) == ["module.py", "package/inner.py"]
-    assert package_zip([package, module], tmp_path) == archive
-    module.write_text("VALUE = 3\n")
-    assert package_zip([package, module], tmp_path) != archive

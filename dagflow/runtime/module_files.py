@@ -1,0 +1,90 @@
+"""The modules of an app for processes that do not have them, each by its own name."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+logger = logging.getLogger(__name__)
+
+LARGE_BYTES = 64 << 20
+"""More than this much to copy to each executor is worth a warning."""
+
+
+def linked_sources(paths: Iterable[Path], directory: Path) -> Path:
+    """A new directory with links to modules, below another directory; nothing is copied.
+
+    Args:
+        paths: Absolute paths of module files and package directories.
+        directory: Where to make it.
+    """
+    made = Path(tempfile.mkdtemp(dir=directory))
+    for path in paths:
+        (made / path.name).symlink_to(path)
+    return made
+
+
+def package_zip(paths: Iterable[Path], directory: Path) -> Path:
+    """A zip file in a directory, named by its content: Spark takes one content of each name.
+
+    What Python has compiled, and hidden directories, are left out; so is a file that vanishes meanwhile, as those of a
+    run beside it do.
+
+    Args:
+        paths: Module files and package directories.
+        directory: Where to make the file.
+    """
+    members = [member for path in paths for member in _files_of(path)]
+    _warn_of_size([file for file, _ in members])
+    made = directory / "sources.zip"
+    with zipfile.ZipFile(made, "w") as archive:
+        for file, name in members:
+            try:
+                source = file.open("rb")
+            except FileNotFoundError:
+                continue
+            # Without the file's time, so that the same content has the same name.
+            with source, archive.open(zipfile.ZipInfo(name), "w", force_zip64=True) as target:
+                shutil.copyfileobj(source, target)
+    with made.open("rb") as whole:
+        digest = hashlib.file_digest(whole, "sha256").hexdigest()
+    return made.rename(directory / f"dagflow_{digest[:16]}.zip")
+
+
+def _files_of(path: Path) -> Iterator[tuple[Path, str]]:
+    """The files of a module or a package, each with its name in the archive."""
+    if path.is_file():
+        yield path, path.name
+        return
+    for folder, folders, names in os.walk(path):
+        folders[:] = sorted(name for name in folders if name != "__pycache__" and not name.startswith("."))
+        for name in sorted(names):
+            file = Path(folder, name)
+            if file.is_file():
+                yield file, str(path.name / file.relative_to(path))
+
+
+def _warn_of_size(files: Iterable[Path]) -> None:
+    sizes = {file: _size_of(file) for file in files}
+    if (total := sum(sizes.values())) > LARGE_BYTES:
+        largest = max(sizes, key=sizes.__getitem__)
+        logger.warning(
+            "each executor gets %d MB with the app's modules, of which %s has %d MB: what no module reads is better "
+            "kept outside of packages",
+            total // 1_000_000,
+            largest,
+            sizes[largest] // 1_000_000,
+        )
+
+
+def _size_of(file: Path) -> int:
+    try:
+        return file.stat().st_size
+    except FileNotFoundError:
+        return 0
