@@ -206,6 +206,25 @@ def test_a_fragment_that_is_gone_ends_the_run(tmp_path: Path, remedy: str) -> No
     assert delta_rows(tmp_path / "db") == words(MORE)
 
 
+@pytest.mark.parametrize("notices", [True, False])
+def test_a_fragment_that_was_cut_ends_the_run(tmp_path: Path, notices: bool) -> None:
+    """Whether Arrow notices it or not; it is read again as the error says, together with what is gone."""
+    die_in_window(tmp_path, group_app(tmp_path, MORE), 9)
+    cut, gone = [Path(state_of(tmp_path).held.waiting["table"][at].file.pending_url) for at in (1, 2)]
+    gone.unlink()
+    content = cut.read_bytes()
+    # Without the mark of its end, which Arrow does not need, and one byte of rows; or in the middle of its columns.
+    cut.write_bytes(content[: len(content) // 4 if notices else -9])
+    advice = "put it back, or read its input again: dagflow replay CHECKPOINT --window 1 --window 2"
+    with pytest.raises(LostOutputError, match=rf"{cut.name}: a fragment of the table is damaged(.*\n)+.*{advice}"):
+        work(group_app(tmp_path, MORE))
+    assert versions(tmp_path) == 0
+    replay_windows(group_app(tmp_path, MORE), RunOptions(), [1, 2], runtime=InlineRuntime)
+    assert delta_rows(tmp_path / "db") == words(MORE[:4])
+    work(group_app(tmp_path, MORE))
+    assert delta_rows(tmp_path / "db") == words(MORE)
+
+
 def test_fresh_forgets_what_is_held(tmp_path: Path) -> None:
     """Nothing of it is in the table, so that everything is written once."""
     die_in_window(tmp_path, group_app(tmp_path, MORE), 9)

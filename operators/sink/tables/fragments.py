@@ -12,9 +12,11 @@ import pyarrow.parquet as pq
 
 from dagflow.api.context import OperatorContext, OutputFile
 from dagflow.api.records import RecordBatch
+from dagflow.errors import LostOutputError, MissingError, text_of
+from dagflow.storage.checksums import updated_crc32
 from dagflow.storage.context import StorageContext
 from dagflow.storage.file_facts import FileFacts
-from dagflow.storage.location import join
+from dagflow.storage.location import join, redacted
 from operators.sink.tables.nested_types import either_type, nulls_of
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_columns import schema_of_text, schema_text
@@ -42,16 +44,18 @@ class Piece:
         values: The partition.
         start: First byte in the file.
         end: One past the last.
+        crc32: Checksum of its bytes; None for one that was written before pieces had any.
     """
 
     values: PartitionValues
     start: int
     end: int
+    crc32: int | None = None
 
 
 def pieces_of(held: Any) -> Iterator[Piece]:
     """The pieces that the facts of a fragment tell of."""
-    return (Piece(tuple(values), start, end) for values, start, end in held)
+    return (Piece(tuple(values), *place) for values, *place in held)
 
 
 class FragmentFiles:
@@ -179,7 +183,7 @@ class _Fragment:
                 writer.write_table(pa.Table.from_batches(together).combine_chunks())
             data = sink.getvalue()
             self._file.write(data)
-            self._pieces.append([list(values), self._end, self._end + data.size])
+            self._pieces.append([list(values), self._end, self._end + data.size, updated_crc32(data, 0)])
             self._end += data.size
 
     def close(self, facts: FileFacts) -> None:
@@ -196,15 +200,38 @@ def read_piece(storage: StorageContext, url: str, piece: Piece) -> list[pa.Recor
     """The rows of a piece.
 
     Raises:
-        StorageError: The store failed, or has no such file any more.
+        LostOutputError: The file is gone, or the piece is not what was written.
+        StorageError: The store failed.
     """
     buffer = bytearray(piece.end - piece.start)
-    with storage.backend(url).files.open(url) as file, memoryview(buffer) as view:
-        done = 0
-        while done < len(buffer) and (count := file.read_into(piece.start + done, view[done:])):
-            done += count
-    with pa.ipc.open_stream(pa.py_buffer(buffer)) as reader:
-        return list(reader)
+    try:
+        with storage.backend(url).files.open(url) as file, memoryview(buffer) as view:
+            done = 0
+            while done < len(buffer) and (count := file.read_into(piece.start + done, view[done:])):
+                done += count
+    except MissingError as error:
+        raise _lost(url, "gone", "another program has removed it") from error
+    if done < len(buffer):
+        raise _lost(url, "damaged", f"it ends at byte {piece.start + done:,}, and had {piece.end:,} at least")
+    # Arrow takes zeros in the place of what was written for the end of the rows, or for values.
+    if piece.crc32 is not None and updated_crc32(buffer, 0) != piece.crc32:
+        raise _lost(url, "damaged", f"its bytes {piece.start:,} to {piece.end:,} are not those that were written")
+    source = pa.BufferReader(buffer)
+    try:
+        with pa.ipc.open_stream(source) as reader:
+            rows = list(reader)
+    except (pa.ArrowException, OSError) as error:
+        raise _lost(url, "damaged", text_of(error)) from error
+    if source.tell() < len(buffer):
+        raise _lost(url, "damaged", f"rows end at byte {piece.start + source.tell():,}, and not at {piece.end:,}")
+    return rows
+
+
+def _lost(url: str, state: str, why: str) -> LostOutputError:
+    return LostOutputError(
+        f"a fragment of the table is {state}, which windows have written and which was to be merged: {why}",
+        url=redacted(url),
+    )
 
 
 def with_columns(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -18,7 +18,7 @@ from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Millis, Size
 from dagflow.api.records import RecordBatch
-from dagflow.errors import LostOutputError, MissingError
+from dagflow.errors import LostOutputError
 from dagflow.storage.pending import HeldFile
 from operators.sink.tables.fragments import Piece, pieces_of, read_piece, united, with_columns
 from operators.sink.tables.newest_rows import newest_of
@@ -65,6 +65,8 @@ class MergeJob:
         pieces: The pieces in order, by fragment: its URL, and the range of each piece.
         windows: The windows that wrote the fragments, in the same order.
         keys: Columns by whose values the rows take the place of others; then the newest one of each key is in the file.
+        checksums: Those of the pieces of each fragment, in the same order; see Piece. Empty in a plan that was made
+            before pieces had any.
     """
 
     operator: str
@@ -75,6 +77,13 @@ class MergeJob:
     pieces: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
     windows: tuple[int, ...] = ()
     keys: tuple[str, ...] = ()
+    checksums: tuple[tuple[int | None, ...], ...] = ()
+
+    def parts(self) -> Iterator[tuple[str, list[Piece]]]:
+        """The fragments in order, each with what the job needs of it."""
+        for number, (url, ranges) in enumerate(self.pieces):
+            checksums = self.checksums[number] if self.checksums else [None] * len(ranges)
+            yield url, [Piece((), start, end, crc32) for (start, end), crc32 in zip(ranges, checksums, strict=True)]
 
 
 class TableGroups(Grouper):
@@ -172,29 +181,30 @@ def merge_jobs(files: Sequence[HeldFile], target_bytes: int) -> list[MergeJob]:
             position += piece.end - piece.start
         # Of the newest one: the app may have got other partition columns, as long as there is no table.
         newest, location = facts[-1], files[-1].file.final_url.rpartition("/")[0]
-        for size_bytes, ranges in (_ranges_of(share) for share in shares if share):
+        for share in filter(None, shares):
+            fragments = _by_fragment(share)
             jobs.append(
                 MergeJob(
                     operator=newest.operator,
                     location=location,
                     partition_by=tuple(newest.partition),
                     schema=schema,
-                    size_bytes=size_bytes,
-                    pieces=ranges,
-                    windows=tuple(windows[url] for url, _ in ranges),
+                    size_bytes=sum(piece.end - piece.start for _, piece in share),
+                    pieces=tuple((url, tuple((one.start, one.end) for one in own)) for url, own in fragments.items()),
+                    windows=tuple(windows[url] for url in fragments),
                     keys=tuple(newest.keys),
+                    checksums=tuple(tuple(one.crc32 for one in own) for own in fragments.values()),
                 )
             )
     return jobs
 
 
-def _ranges_of(share: Sequence[tuple[str, Piece]]) -> tuple[int, tuple[tuple[str, tuple[tuple[int, int], ...]], ...]]:
-    """How many bytes pieces have, and their ranges by fragment."""
-    ranges: dict[str, list[tuple[int, int]]] = defaultdict(list)
+def _by_fragment(share: Sequence[tuple[str, Piece]]) -> dict[str, list[Piece]]:
+    """Pieces by the fragment that they are in."""
+    fragments: dict[str, list[Piece]] = defaultdict(list)
     for url, piece in share:
-        ranges[url].append((piece.start, piece.end))
-    size_bytes = sum(piece.end - piece.start for _, piece in share)
-    return size_bytes, tuple((url, tuple(each)) for url, each in ranges.items())
+        fragments[url].append(piece)
+    return fragments
 
 
 class TableMerger(Operator):
@@ -222,7 +232,7 @@ class TableMerger(Operator):
         """Make a file.
 
         Raises:
-            LostOutputError: A fragment is gone.
+            LostOutputError: A fragment is gone, or not what was written.
             StorageError: The store failed.
         """
         schema = schema_of_text(job.schema)
@@ -244,28 +254,25 @@ class TableMerger(Operator):
         files.end_window()
 
     def _pieces(self, job: MergeJob) -> Iterator[pa.RecordBatch]:
-        for url, ranges in job.pieces:
-            for start, end in ranges:
-                yield from self._rows(job, url, Piece((), start, end))
+        for url, pieces in job.parts():
+            for piece in pieces:
+                try:
+                    yield from read_piece(self._context.storage, url, piece)
+                except LostOutputError as error:
+                    windows = " ".join(f"--window {window_id}" for window_id in self._windows_to_read_again(job))
+                    raise LostOutputError(
+                        error.message,
+                        url=error.url,
+                        hint=f"put it back, or read its input again: dagflow replay CHECKPOINT {windows}",
+                    ) from error
 
-    def _rows(self, job: MergeJob, url: str, piece: Piece) -> list[pa.RecordBatch]:
-        try:
-            return read_piece(self._context.storage, url, piece)
-        except MissingError as error:
-            windows = " ".join(f"--window {window_id}" for window_id in self._windows_without_fragment(job))
-            raise LostOutputError(
-                "a fragment of the table is gone, which windows have written and which was to be merged: another "
-                "program has removed it",
-                url=url,
-                hint=f"put it back, or read its input again: dagflow replay CHECKPOINT {windows}",
-            ) from error
-
-    def _windows_without_fragment(self, job: MergeJob) -> list[int]:
-        """The windows of which fragments are gone that the job needs."""
-        gone = set()
-        for (url, _), window_id in zip(job.pieces, job.windows, strict=True):
+    def _windows_to_read_again(self, job: MergeJob) -> list[int]:
+        """The windows of which fragments are gone or damaged that the job needs."""
+        lost = set()
+        for (url, pieces), window_id in zip(job.parts(), job.windows, strict=True):
             try:
-                self._context.storage.stat(url)
-            except MissingError:
-                gone.add(window_id)
-        return sorted(gone)
+                for piece in pieces:
+                    read_piece(self._context.storage, url, piece)
+            except LostOutputError:
+                lost.add(window_id)
+        return sorted(lost)

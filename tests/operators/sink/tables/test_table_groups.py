@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,6 +12,7 @@ import pytest
 from dagflow.api.context import ControlServices, OperatorContext
 from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.pending import HeldFile, PendingFile
+from operators.sink.tables.fragments import Piece
 from operators.sink.tables.table_columns import schema_of_text, schema_text
 from operators.sink.tables.table_groups import MergeJob, TableGroups, merge_jobs
 
@@ -49,6 +50,17 @@ def test_a_partition_becomes_as_few_files_of_equal_length_as_possible() -> None:
     assert ranges(jobs[0]) + ranges(jobs[1]) == [(f"{n}", 0, 10 * MIB) for n in range(1, 21)]
     assert ranges(jobs[2]) == [(f"{n}", 10 * MIB, 11 * MIB) for n in range(1, 21)]
     assert {(job.operator, job.location, job.partition_by) for job in jobs} == {("table", "/out", ("day",))}
+
+
+def test_a_job_tells_the_checksums_of_its_pieces() -> None:
+    """Fragments that were written before pieces had any, and plans that were made before, go on without."""
+    new, old = held(1, ("a", 1), ("b", 2)), held(2, ("a", 1))
+    assert new.file.facts is not None
+    new.file.facts.held[:] = [[*piece, number] for number, piece in enumerate(new.file.facts.held, 7)]
+    one, two = merge_jobs([new, old], MIB)
+    assert list(one.parts()) == [("/out/.pending/1", [Piece((), 0, 1, 7)]), ("/out/.pending/2", [Piece((), 0, 1)])]
+    assert list(two.parts()) == [("/out/.pending/1", [Piece((), 1, 3, 8)])]
+    assert list(replace(two, checksums=()).parts()) == [("/out/.pending/1", [Piece((), 1, 3)])]
 
 
 def test_files_have_the_columns_of_all_fragments() -> None:

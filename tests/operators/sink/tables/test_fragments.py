@@ -1,0 +1,93 @@
+"""Fragments are read as they were written, or are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dagflow.api.context import OperatorContext
+from dagflow.api.records import RecordBatch
+from dagflow.errors import LostOutputError
+from dagflow.execution.task_outputs import TaskOutputs
+from dagflow.storage.context import StorageContext
+from dagflow.storage.pending import PendingFile
+from operators.sink.tables.fragments import FragmentFiles, Piece, pieces_of, read_piece
+from operators.sink.tables.partition_fields import PartitionField
+
+ROWS = pa.record_batch({"id": list(range(40)), "k": ["a", "b"] * 20, "v": [f"text {n}" for n in range(40)]})
+
+
+def fragment(root: Path) -> PendingFile:
+    """Rows of two partitions."""
+    outputs = TaskOutputs(StorageContext.default(), "tag", "process")
+    files = FragmentFiles(OperatorContext(outputs=outputs), str(root), (PartitionField.parse("k"),))
+    files.begin_window(1)
+    files.write(RecordBatch(ROWS))
+    files.end_window()
+    (file,) = outputs.take_finished()
+    return file
+
+
+def pieces(file: PendingFile) -> list[Piece]:
+    """What the journal knows of the pieces of a fragment."""
+    assert file.facts is not None
+    return list(pieces_of(file.facts.held))
+
+
+def rows_of(file: PendingFile) -> list[dict[str, Any]]:
+    """All rows of a fragment."""
+    read = [read_piece(StorageContext.default(), file.pending_url, piece) for piece in pieces(file)]
+    return [row for batches in read for batch in batches for row in batch.to_pylist()]
+
+
+def without_checksums(file: PendingFile) -> PendingFile:
+    """A fragment that was written before pieces had checksums."""
+    assert file.facts is not None
+    return replace(file, facts=replace(file.facts, held=[[*place[:3]] for place in file.facts.held]))
+
+
+@pytest.mark.parametrize("form", [lambda file: file, without_checksums], ids=["as_written_now", "as_written_before"])
+def test_a_fragment_that_was_cut_is_refused_at_any_length(
+    tmp_path: Path, form: Callable[[PendingFile], PendingFile]
+) -> None:
+    """Whether its pieces have checksums or not, no row is missing or has another value."""
+    file = form(fragment(tmp_path))
+    assert sorted(row["id"] for row in rows_of(file)) == ROWS.column("id").to_pylist()
+    path = Path(file.pending_url)
+    content = path.read_bytes()
+    for length in range(len(content)):
+        path.write_bytes(content[:length])
+        with pytest.raises(LostOutputError, match=r"a fragment of the table is damaged, .*: it ends at byte"):
+            rows_of(file)
+    path.unlink()
+    with pytest.raises(LostOutputError, match=r"a fragment of the table is gone, .*: another program has removed it"):
+        rows_of(file)
+
+
+def test_a_fragment_whose_end_became_zeros_is_refused(tmp_path: Path) -> None:
+    """As a power loss leaves files that have their length, and not their bytes."""
+    file = fragment(tmp_path)
+    path = Path(file.pending_url)
+    content = path.read_bytes()
+    ends = [piece.end for piece in pieces(file)]
+    for length in range(max(ends) - 4):  # the mark of the end has zeros in its last four bytes
+        path.write_bytes(content[:length] + bytes(len(content) - length))
+        with pytest.raises(LostOutputError, match=r"its bytes .* are not those that were written"):
+            rows_of(file)
+
+
+def test_a_fragment_without_checksums_ends_where_its_rows_end(tmp_path: Path) -> None:
+    """Zeros behind its columns are an end of its rows for Arrow, and elsewhere no rows at all."""
+    file = without_checksums(fragment(tmp_path))
+    path, piece = Path(file.pending_url), pieces(file)[0]
+    content = path.read_bytes()
+    schema_end = content.index(b"\xff\xff\xff\xff", 4)
+    for length in (0, 4, 10, schema_end, schema_end + 4):
+        path.write_bytes(content[:length] + bytes(len(content) - length))
+        with pytest.raises(LostOutputError, match=r"a fragment of the table is damaged"):
+            read_piece(StorageContext.default(), file.pending_url, piece)
