@@ -34,7 +34,7 @@ from dagflow.testing.faults import Faults, FaultyTarget, InjectedCrash
 from operators.sink.table_writer import TableWriter
 from operators.sink.tables.table_groups import GroupLimits, TableGroups
 from tests.engine.sample_app import words
-from tests.engine.table_app import TEXTS, FaultyWriter, app, delta_rows, with_faults, work
+from tests.engine.table_app import TEXTS, FaultyWriter, app, delta_rows, newest_rows, with_faults, work
 from tests.operators.sink.test_table_writer import BATCHES
 from tests.operators.sink.test_table_writer import app as typed_app
 
@@ -223,6 +223,32 @@ def test_a_fragment_that_was_cut_ends_the_run(tmp_path: Path, notices: bool) -> 
     assert delta_rows(tmp_path / "db") == words(MORE[:4])
     work(group_app(tmp_path, MORE))
     assert delta_rows(tmp_path / "db") == words(MORE)
+
+
+@pytest.mark.parametrize("remedy", ["put it back", "start anew"])
+def test_a_fragment_with_keys_that_is_gone_is_not_replayed(tmp_path: Path, remedy: str) -> None:
+    """Its rows are older than some that other windows have; both remedies leave the newest row of each key."""
+
+    def upserts(root: Path, table: str = "db") -> LogicalPlan:
+        keyed = FaultyWriter(table=f"delta:{root / table}", metadata_columns="window", upsert_by="record")
+        return grouped(app(root, [b"%d" % (number % 7) for number in range(20)], table=keyed))
+
+    work(upserts(tmp_path / "whole"))
+    root = tmp_path / "hurt"
+    die_in_window(root, upserts(root), 9)
+    fragment = Path(state_of(root).held.waiting["table"][2].file.pending_url)
+    content = fragment.read_bytes()
+    fragment.unlink()
+    advice = "put it back, or start anew: let the app name another table, and start over with --fresh"
+    with pytest.raises(LostOutputError, match=rf"a fragment of the table is gone(.*\n)+.*{advice}"):
+        work(upserts(root))
+    if remedy == "put it back":
+        fragment.write_bytes(content)
+        work(upserts(root))
+    else:
+        work(upserts(root, "other"), RunOptions(fresh=True))
+    newest = newest_rows(root / ("db" if remedy == "put it back" else "other"))
+    assert newest == newest_rows(tmp_path / "whole" / "db") != []
 
 
 def test_fresh_forgets_what_is_held(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Millis, Size
 from dagflow.api.records import RecordBatch
-from dagflow.errors import LostOutputError
+from dagflow.errors import ANOTHER_TABLE, LostOutputError
 from dagflow.storage.pending import HeldFile
 from operators.sink.tables.fragments import Piece, pieces_of, read_piece, united, with_columns
 from operators.sink.tables.newest_rows import newest_of
@@ -259,12 +259,19 @@ class TableMerger(Operator):
                 try:
                     yield from read_piece(self._context.storage, url, piece)
                 except LostOutputError as error:
-                    windows = " ".join(f"--window {window_id}" for window_id in self._windows_to_read_again(job))
-                    raise LostOutputError(
-                        error.message,
-                        url=error.url,
-                        hint=f"put it back, or read its input again: dagflow replay CHECKPOINT {windows}",
-                    ) from error
+                    raise self._with_advice(job, error) from error
+
+    def _with_advice(self, job: MergeJob, lost: LostOutputError) -> LostOutputError:
+        """An error about a fragment, with what can be done."""
+        if job.keys:
+            # A replay is refused: what it adds would take the place of newer rows.
+            return LostOutputError(lost.message, url=lost.url, hint=f"put it back, or start anew: {ANOTHER_TABLE}")
+        windows = " ".join(f"--window {window_id}" for window_id in self._windows_to_read_again(job))
+        return LostOutputError(
+            lost.message,
+            url=lost.url,
+            hint=f"put it back, or read its input again: dagflow replay CHECKPOINT {windows}",
+        )
 
     def _windows_to_read_again(self, job: MergeJob) -> list[int]:
         """The windows of which fragments are gone or damaged that the job needs."""
