@@ -247,6 +247,9 @@ FOLLOWED = {
     "let the column be … in the table": f"{TABLES}test_a_table_that_came_meanwhile_is_given_the_type_of_the_window",
     "put it back, or read its input again": "runs/test_groups.py::test_a_fragment_that_is_gone_ends_the_run",
     "put it back, or start anew": "runs/test_groups.py::test_a_fragment_with_keys_that_is_gone_is_not_replayed",
+    "rows that wait are refused: change": "runs/test_waiting_rows.py::test_waiting_rows_with_keys_are_not_replayed",
+    "rows that wait for … are refused: change it": "runs/test_waiting_rows.py::"
+    "test_waiting_rows_with_a_column_that_was_added_meanwhile",
     "the counters of the operator tell which expectation failed": "operators/transform/test_check.py::"
     "test_a_run_ends_at_the_first_record_that_fails",
     "write into another table, and copy from there": f"{TABLES}"

@@ -363,7 +363,10 @@ class RunPreparation(Protocol):
 
     @property
     def held_files(self) -> Sequence[PendingFile]:
-        """Files that the operator's windows have held back, and that are not published yet; see HoldsFiles."""
+        """Files that the operator's windows have held back, and that are not published yet; see HoldsFiles.
+
+        Those of windows that are about to be replayed are left out.
+        """
 
     def has_forgotten(self, url: str) -> bool:
         """Whether the journal may have published files below a location that it no longer lists."""

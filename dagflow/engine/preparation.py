@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dagflow.api.context import RunPreparation
@@ -93,9 +93,10 @@ class LocationCollector:
 class _Preparation(LocationCollector):
     """Knows what earlier windows have published, and refuses a location that two operators claim."""
 
-    def __init__(self, journal: Journal, storage: StorageContext) -> None:
+    def __init__(self, journal: Journal, storage: StorageContext, again: Collection[int]) -> None:
         super().__init__(storage)
         self._journal = journal
+        self._again = again
 
     @property
     def published(self) -> Iterable[str]:
@@ -103,7 +104,8 @@ class _Preparation(LocationCollector):
 
     @property
     def held_files(self) -> Sequence[PendingFile]:
-        return [held.file for held in self._journal.state.held.waiting.get(self.operator, ())]
+        waiting = self._journal.state.held.waiting.get(self.operator, ())
+        return [held.file for held in waiting if held.window_id not in self._again]
 
     def has_forgotten(self, url: str) -> bool:
         state, url = self._journal.state, absolute(url)
@@ -267,8 +269,17 @@ def prepare_operator(name: str, operator: Operator, run: RunPreparation) -> None
         operator.prepare(run)
 
 
-def prepare(app: LogicalPlan, journal: Journal, checkpoint: str, storage: StorageContext) -> RunLocations:
+def prepare(
+    app: LogicalPlan, journal: Journal, checkpoint: str, storage: StorageContext, again: Collection[int] = ()
+) -> RunLocations:
     """Let operators check the world before the first window.
+
+    Args:
+        app: The app.
+        journal: Open, with its epoch claimed.
+        checkpoint: Its location.
+        storage: Reaches the stores.
+        again: Windows that are about to run again: what they make comes instead of what they have held back.
 
     Returns:
         The locations that they read and publish into.
@@ -277,7 +288,7 @@ def prepare(app: LogicalPlan, journal: Journal, checkpoint: str, storage: Storag
         PlanError: Records do not fit what an operator has found, such as a table that is to be made of them.
         DagflowError: Why the run must not start.
     """
-    preparation, operators = _Preparation(journal, storage), app.instances
+    preparation, operators = _Preparation(journal, storage, again), app.instances
     for name, operator in operators.items():
         preparation.operator = name
         prepare_operator(name, operator, preparation)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import shlex
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from dagflow.api.transactions import (
 )
 from dagflow.engine.target_access import ATTEMPTS, TargetAccess, writer_of
 from dagflow.engine.window_repair import repair_command
-from dagflow.errors import JournalError, LostOutputError, StorageError
+from dagflow.errors import ANOTHER_TABLE, DagflowError, JournalError, LostOutputError, StorageError
 from dagflow.execution.failures import located
 from dagflow.journal.journal import Journal
 from dagflow.journal.state import JournalState
@@ -186,11 +187,43 @@ class TransactionPublisher(Publisher):
 
     def decide(self, files: Sequence[PendingFile]) -> Mapping[str, TargetDecision | None]:
         """Ask the target."""
-        return {self._operator: self._target.decide(self._waiting(), files)}
+        return {self._operator: self._target.decide(list(self._waiting().values()), files)}
 
     def check(self, files: Sequence[PendingFile]) -> None:
         """Ask the target, also whether they go together with files that wait to be merged."""
-        self._target.check([*self._waiting(), *files])
+        try:
+            self._target.check([*self._waiting().values(), *files])
+        except DagflowError as error:
+            if windows := self._refused():
+                self._advise(error, windows)
+            raise
+
+    def _refused(self) -> list[int]:
+        """The windows whose files wait to be merged, and that the target does not take as it is now."""
+        waiting = self._waiting()
+        if not waiting or self._takes(list(waiting.values())):
+            return []
+        refused = {schema for schema, file in waiting.items() if not self._takes([file])} or waiting.keys()
+        held = self._journal.state.held.waiting[self._operator]
+        return sorted({each.window_id for each in held if each.file.facts and each.file.facts.schema in refused})
+
+    def _takes(self, files: Sequence[PendingFile]) -> bool:
+        try:
+            self._target.check(files)
+        except DagflowError:
+            return False
+        return True
+
+    def _advise(self, error: DagflowError, windows: Sequence[int]) -> None:
+        """Say what can be done about rows that wait for a target that was changed meanwhile."""
+        if self._target.why_not_replayed:
+            error.advise(hint=f"rows that wait are refused: change {self._target.name}, or start anew: {ANOTHER_TABLE}")
+            return
+        chosen = " ".join(f"--window {window_id}" for window_id in windows)
+        error.advise(
+            hint=f"rows that wait for {self._target.name} are refused: change it, or change the app, and then let it "
+            f"read their input again: dagflow replay {shlex.quote(redacted(self._journal.url))} {chosen}"
+        )
 
     def taken(self, window_id: int) -> list[PendingFile] | None:
         """Compare the decision that the target has with those that were taken back."""
@@ -208,11 +241,10 @@ class TransactionPublisher(Publisher):
                     return files
         raise self._foreign(window_id)
 
-    def _waiting(self) -> list[PendingFile]:
-        """A file of each schema that waits to be merged."""
+    def _waiting(self) -> dict[str, PendingFile]:
+        """A file of each schema that waits to be merged, by the schema."""
         waiting = self._journal.state.held.waiting.get(self._operator, ())
-        by_schema = {held.file.facts.schema: held.file for held in waiting if held.file.facts is not None}
-        return list(by_schema.values())
+        return {held.file.facts.schema: held.file for held in waiting if held.file.facts is not None}
 
     def publish(self, window_id: int, files: Sequence[PendingFile]) -> str:
         """Commit the window, unless the target has it."""

@@ -239,7 +239,7 @@ class Replayer:
             return _Rerun(window, merged, kept)
         own = {name: given for name, given in planned.inputs.items() if name.rpartition(".")[0] not in mergers}
         gone = gone_before_replay(window.intent.skipped, self._storage)
-        results = self._run_to_fit(replace(planned, inputs=own), gone, earlier)
+        results = self._run_to_fit(replace(planned, inputs=own), gone, windows.again, earlier)
         did = intent_of(planned.window_id, self._plan, results)
         failure = _failure_of(results, window)
         if failure is not None:
@@ -261,18 +261,22 @@ class Replayer:
         return _Rerun(window, replace(did, files=files, produced=produced), kept)
 
     def _run_to_fit(
-        self, planned: WindowPlan, gone: Mapping[VersionKey, Skipped], earlier: Sequence[PendingFile]
+        self,
+        planned: WindowPlan,
+        gone: Mapping[VersionKey, Skipped],
+        again: Set[int],
+        earlier: Sequence[PendingFile],
     ) -> list[TaskResult]:
         """Run a window, and run it once more where a target does not take its files as they are."""
         made_by = dict(self._decisions.texts)
         results = self._run(planned, gone)
         if any(result.error is not None for result in results):
             return results
-        decisions = self._targets.decide(earlier, [file for result in results for file in result.files])
-        again = self._decisions.rerun_to_fit(
+        decisions = self._targets.decide(again, earlier, [file for result in results for file in result.files])
+        fitting = self._decisions.rerun_to_fit(
             planned.window_id, made_by, results, decisions, lambda: self._run(planned, gone)
         )
-        return results if again is None else again
+        return results if fitting is None else fitting
 
     def _run(self, planned: WindowPlan, gone: Mapping[VersionKey, Skipped]) -> list[TaskResult]:
         heads = {stage.head for stage in self._plan.stages}

@@ -134,7 +134,7 @@ class OpenRun:
         """
         with self.watch.doing(f"the preparation of the {self.command}"):
             finish_replay(self.journal, self.storage, self.app.instances, again)
-            locations = prepare(self.app, self.journal, self.gate.store.url, self.storage)
+            locations = prepare(self.app, self.journal, self.gate.store.url, self.storage, again)
         self.live.set_outputs(locations.outputs)
         return locations
 

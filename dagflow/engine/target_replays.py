@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from dagflow.api.operator import Operator
 from dagflow.api.transactions import DecidedReplay, TargetDecision, targets_of
@@ -57,14 +57,17 @@ class TargetReplays:
             if gone := access.replayable_state().missing(own):
                 raise _gone(access, gone, "nothing was replaced")
 
-    def decide(self, earlier: Sequence[PendingFile], files: Sequence[PendingFile]) -> dict[str, TargetDecision]:
+    def decide(
+        self, again: Collection[int], earlier: Sequence[PendingFile], files: Sequence[PendingFile]
+    ) -> dict[str, TargetDecision]:
         """What the files of a window must be like, by operator.
 
         Args:
+            again: The windows of the replay: what they have held back is replaced.
             earlier: Files that windows of the same replay have made before.
             files: All files of the window.
         """
-        before = _by_operator([*self._journal.state.held.files(), *earlier])
+        before = _by_operator([*self._journal.state.held.files(again), *earlier])
         decisions = {}
         for operator, own in _by_operator(files).items():
             access = self._access(operator)

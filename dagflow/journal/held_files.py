@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from dagflow.journal.windows import WindowIntent, WindowPlan
@@ -74,11 +74,11 @@ class HeldFiles:
         """The files that a committed window has taken that is not published yet."""
         return [held.file for files in self.taken.get(window_id, {}).values() for held in files]
 
-    def files(self) -> Iterator[PendingFile]:
-        """All of them."""
+    def files(self, but: Collection[int] = ()) -> Iterator[PendingFile]:
+        """All of them, but for those of some windows."""
         for by_operator in (self.waiting, *self.taken.values(), *self.withdrawn.values()):
             for files in by_operator.values():
-                yield from (held.file for held in files)
+                yield from (held.file for held in files if held.window_id not in but)
 
     def published_through(self, newest: int) -> int:
         """The newest window of which nothing is held, nor of any window before.

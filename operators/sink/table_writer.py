@@ -32,6 +32,7 @@ from operators.sink.tables.delta_table import DeltaTable
 from operators.sink.tables.expected_columns import require_takes
 from operators.sink.tables.fragments import FragmentFiles, united
 from operators.sink.tables.iceberg_table import IcebergTable
+from operators.sink.tables.names_apart import without_alike
 from operators.sink.tables.parquet_dataset import ParquetDataset
 from operators.sink.tables.table_columns import (
     OnNewColumn,
@@ -149,6 +150,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
             raise ValueError("partition_by names a column twice")
         may_grow = self.on_new_column == "add"
         self._table = _KINDS[kind](location, self.partition_by, may_grow=may_grow, catalog=self.catalog)
+        self._table.on_new_column = self.on_new_column
         self._table.replace_by(self.upsert_by)
         if self._table.is_named and self.commit is not None:
             raise ValueError(f"commit: {kind} has no transactions, so that each window is visible by itself")
@@ -190,9 +192,10 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
         if self._table.is_named:
             require_own(run, shape.location, shape.files, numbered_names("part"))
         if held := [file.facts.schema for file in run.held_files if file.facts is not None]:
-            # These are columns of the table already, although it does not show them yet.
+            # These are columns of the table already, although it does not show them yet; but for those that it cannot
+            # have any more, because another program has added one of the same letters: the target refuses their rows.
             columns = [] if shape.columns is None else [schema_text(shape.columns)]
-            shape = replace(shape, columns=united([*columns, *held]))
+            shape = replace(shape, columns=without_alike(united([*columns, *held])))
         self._shape, known = shape, shape.columns
         for name, kind in ((f"_dagflow_{each}", _METADATA[each]) for each in self.metadata_columns):
             if known is None or (name not in known.names and self._table.may_grow):

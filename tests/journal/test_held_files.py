@@ -35,6 +35,7 @@ def test_a_window_takes_the_files_of_earlier_windows(held: HeldFiles) -> None:
     assert names(held) == [(3, "/out/3"), (4, "/out/4")]
     assert [each.final_url for each in held.taken_by(4)] == ["/out/1", "/out/2"]
     assert {each.final_url for each in held.files()} == {"/out/1", "/out/2", "/out/3", "/out/4"}
+    assert {each.final_url for each in held.files({2, 4})} == {"/out/1", "/out/3"}
     held.publish(4)
     assert held.taken_by(4) == []
     assert {each.final_url for each in held.files()} == {"/out/3", "/out/4"}

@@ -46,6 +46,7 @@ class Table(ABC):
         is_named: Whether the names of its files make them visible, and no transaction.
         takes_upserts: Whether rows may take the place of others with the same keys.
         upsert_by: The columns of these keys; none where rows are added.
+        on_new_column: What the app says about columns that the table lacks, for messages.
     """
 
     stores_partition_columns: ClassVar[bool] = False
@@ -53,6 +54,7 @@ class Table(ABC):
     takes_upserts: ClassVar[bool] = False
 
     upsert_by: tuple[str, ...] = ()
+    on_new_column: str = "fail"
 
     def __init__(
         self,

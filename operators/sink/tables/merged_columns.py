@@ -46,7 +46,8 @@ def merged_columns(
         for field in plain_schema(schema_of_text(facts_of_file(file).schema)):
             if field.name not in fields and known is not None and not may_grow and field.name != RESCUED:
                 raise DagflowError(
-                    f"{table.name} has no column '{field.name}' for {field.type}, and on_new_column is fail",
+                    f"{table.name} has no column '{field.name}' for {field.type}, "
+                    f"and on_new_column is {table.on_new_column}",
                     hint="add the column to the table, or drop it from the records",
                 )
             there = fields.setdefault(field.name, field)

@@ -33,6 +33,12 @@ def require_columns_apart(table: Table, names: Iterable[str], causes: Mapping[st
         )
 
 
+def without_alike(columns: pa.Schema) -> pa.Schema:
+    """Columns without those whose names differ in case only from that of one before them."""
+    later = {second for _, second in _alike(columns.names)}
+    return pa.schema([column for column in columns if column.name not in later])
+
+
 def require_members_apart(table: Table, columns: pa.Schema, causes: Mapping[str, str]) -> None:
     """Refuse columns with members whose names differ in case only.
 
