@@ -18,9 +18,11 @@ from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_replay import replay_windows
 from dagflow.execution.messages import WindowJob
+from dagflow.journal.reader import read_state
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
+from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import InjectedCrash
 from tests.runs.lab import refusal
 from tests.runs.test_table_remedies import catalog_in
@@ -97,6 +99,24 @@ def rename_to_capital(path: Path) -> None:
     rows = pa.table(DeltaTable(str(path)).to_pyarrow_table())
     names = ["V" if name == "v" else name for name in rows.column_names]
     write_deltalake(str(path), rows.rename_columns(names), mode="overwrite", schema_mode="overwrite")
+
+
+def test_waiting_rows_that_were_cut_off_are_told_with_what_is_gone(tmp_path: Path) -> None:
+    """Also where they are of another partition than the file that cannot be made."""
+    table = f'table: "delta:{tmp_path / "table"}", partition_by: v'
+    (tmp_path / "in").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "in" / f"{name}.json").write_text("".join(f'{{"id": {n}, "v": {n}}}\n' for n in range(9)))
+    die_in_window(app(tmp_path, table), 3)
+    waiting = read_state(StorageContext.default().objects(str(tmp_path / "journal"))).held.waiting["table"]
+    gone, cut = [Path(held.file.pending_url) for held in waiting]
+    gone.unlink()
+    cut.write_bytes(cut.read_bytes()[:-9])
+    error = refusal(lambda: work(app(tmp_path, table)), "a fragment of the table is gone")
+    assert error.endswith("dagflow replay CHECKPOINT --window 1 --window 2")
+    replay_windows(app(tmp_path, table), RunOptions(), [1, 2], runtime=InlineRuntime)
+    work(app(tmp_path, table))
+    assert [row["id"] for row in delta_rows(tmp_path / "table")] == [n for n in range(9) for _ in "ab"]
 
 
 def test_waiting_rows_of_a_column_that_came_in_other_letters(tmp_path: Path) -> None:

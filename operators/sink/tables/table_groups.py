@@ -67,6 +67,7 @@ class MergeJob:
         keys: Columns by whose values the rows take the place of others; then the newest one of each key is in the file.
         checksums: Those of the pieces of each fragment, in the same order; see Piece. Empty in a plan that was made
             before pieces had any.
+        fragment_bytes: The length of each fragment, in the same order; empty in such a plan.
     """
 
     operator: str
@@ -78,6 +79,7 @@ class MergeJob:
     windows: tuple[int, ...] = ()
     keys: tuple[str, ...] = ()
     checksums: tuple[tuple[int | None, ...], ...] = ()
+    fragment_bytes: tuple[int, ...] = ()
 
     def parts(self) -> Iterator[tuple[str, list[Piece]]]:
         """The fragments in order, each with what the job needs of it."""
@@ -163,7 +165,7 @@ def merge_jobs(files: Sequence[HeldFile], target_bytes: int) -> list[MergeJob]:
     """
     facts = [held.file.facts for held in files if held.file.facts is not None]
     schema = schema_text(united([each.schema for each in facts]))
-    windows = {held.file.pending_url: held.window_id for held in files}
+    by_url = {held.file.pending_url: held for held in files}
     by_partition: dict[tuple[str | None, ...], list[tuple[str, Piece]]] = defaultdict(list)
     for held, each in zip(files, facts, strict=True):
         for piece in pieces_of(each.held):
@@ -191,9 +193,10 @@ def merge_jobs(files: Sequence[HeldFile], target_bytes: int) -> list[MergeJob]:
                     schema=schema,
                     size_bytes=sum(piece.end - piece.start for _, piece in share),
                     pieces=tuple((url, tuple((one.start, one.end) for one in own)) for url, own in fragments.items()),
-                    windows=tuple(windows[url] for url in fragments),
+                    windows=tuple(by_url[url].window_id for url in fragments),
                     keys=tuple(newest.keys),
                     checksums=tuple(tuple(one.crc32 for one in own) for own in fragments.values()),
+                    fragment_bytes=tuple(by_url[url].file.size_bytes for url in fragments),
                 )
             )
     return jobs
@@ -274,12 +277,16 @@ class TableMerger(Operator):
         )
 
     def _windows_to_read_again(self, job: MergeJob) -> list[int]:
-        """The windows of which fragments are gone or damaged that the job needs."""
-        lost = set()
-        for (url, pieces), window_id in zip(job.parts(), job.windows, strict=True):
+        """The windows of which fragments are gone, cut or otherwise damaged that the job needs."""
+        storage, lost = self._context.storage, set()
+        lengths = job.fragment_bytes or [0] * len(job.windows)
+        for (url, pieces), window_id, length in zip(job.parts(), job.windows, lengths, strict=True):
             try:
                 for piece in pieces:
-                    read_piece(self._context.storage, url, piece)
+                    read_piece(storage, url, piece)
+                # What is cut off may be of another job: to tell of it now saves a run.
+                if storage.stat(url).size_bytes < length:
+                    lost.add(window_id)
             except LostOutputError:
                 lost.add(window_id)
         return sorted(lost)

@@ -58,6 +58,7 @@ def test_a_job_tells_the_checksums_of_its_pieces() -> None:
     assert new.file.facts is not None
     new.file.facts.held[:] = [[*piece, number] for number, piece in enumerate(new.file.facts.held, 7)]
     one, two = merge_jobs([new, old], MIB)
+    assert (one.fragment_bytes, two.fragment_bytes) == ((3, 1), (3,))
     assert list(one.parts()) == [("/out/.pending/1", [Piece((), 0, 1, 7)]), ("/out/.pending/2", [Piece((), 0, 1)])]
     assert list(two.parts()) == [("/out/.pending/1", [Piece((), 1, 3, 8)])]
     assert list(replace(two, checksums=()).parts()) == [("/out/.pending/1", [Piece((), 1, 3)])]
