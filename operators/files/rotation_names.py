@@ -21,7 +21,7 @@ MOST_SHIFTS = 400
 
 _SUFFIXES = "|".join(re.escape(suffix) for compression in COMPRESSIONS for suffix in compression.suffixes)
 _COMPRESSED = re.compile(f"(.+)(?:{_SUFFIXES})".encode(), re.DOTALL | re.IGNORECASE)
-_NUMBERS = r"[.\-_][0-9][0-9.:_T+\-]*"
+_NUMBERS = r"[.\-_][0-9][0-9.:_TW+\-]*Z?"
 _ADDED = rf"(?:{_NUMBERS}|[.\-_](?:old|bak|prev|save|orig|last))"
 _EXTENSION = r"\.[A-Za-z][^./]*"
 # Each takes the longest beginning: the name that the file had may itself end in a number.

@@ -15,6 +15,9 @@ BEFORE = {
     "app.log-20261123": "app.log",
     "app.log-20261123-1795461000": "app.log",
     "app.log.2026-11-23_18-25-00": "app.log",
+    "app.log.2026-11-23T18:25:00Z": "app.log",
+    "app.log.2026-W48": "app.log",
+    "app-2026-W48-1.log": "app.log",
     "app-20261123.log": "app.log",
     "app-2026-11-23.log": "app.log",
     "app.1.log": "app.log",
@@ -71,7 +74,10 @@ def test_many_names_are_suspected_only_where_one_by_one_they_are(paths: list[byt
 ROTATED = st.tuples(
     NAMES,
     st.lists(
-        st.sampled_from(["1", ".1", ".12", "-20261123", ".2026-11-23_18-25", ".old", "_last", ".log"]), max_size=4
+        st.sampled_from(
+            ["1", ".1", ".12", "-20261123", ".2026-11-23_18-25", "-2026-W48", "_18:25Z", ".old", "_last", ".log"]
+        ),
+        max_size=4,
     ),
     st.sampled_from(["", "", ".gz", ".GZ", ".zstd"]),
 ).map(lambda parts: b"/var" + parts[0] + "".join(parts[1]).encode() + parts[2].encode())
