@@ -46,7 +46,8 @@ def earlier_paths(path: bytes) -> list[bytes]:
     """The paths that a file may have had before rotations gave it this one, the likeliest first.
 
     `app.log.1`, `app.log-20261123`, `app-20261123.log` and `app.log.old` may have been `app.log`; with a suffix
-    of a compression they may also have been the same without it. A directory for rotated files may lie beside the log.
+    of a compression they may also have been the same without it, or with a lower number: the inode tells of any other
+    file that was given a higher one. A directory for rotated files may lie beside the log.
     """
     directory, _, name = path.rpartition(b"/")
     above = directory.rpartition(b"/")[0]
@@ -70,10 +71,10 @@ def _earlier_names(name: bytes) -> Iterator[bytes]:
     bare = uncompressed(name)
     if bare != name:
         yield bare
-    if numbered := _NUMBERED.fullmatch(bare):
-        number = int(numbered[2])
-        for before in range(number - 1, max(-1, number - 1 - MAX_SHIFTS), -1):
-            yield numbered[1] + b"%d" % before
+        if numbered := _NUMBERED.fullmatch(bare):
+            number = int(numbered[2])
+            for before in range(number - 1, max(-1, number - 1 - MAX_SHIFTS), -1):
+                yield numbered[1] + b"%d" % before
     for pattern in _WITHOUT_ADDED:
         yield from reversed(list(_shortened(bare, pattern)))
 
@@ -88,8 +89,7 @@ def _shortened(name: bytes, pattern: re.Pattern[bytes]) -> Iterator[bytes]:
 def rotated(paths: Sequence[bytes], are_known: Callable[[Sequence[bytes]], set[bytes]]) -> npt.NDArray[np.bool_]:
     """For each of many paths whether one that a rotated file may have had before is known.
 
-    These are the paths of earlier_paths(), but lower numbers only of compressed files: the inode tells of any other
-    file that was given a higher number. Of the numbers of farther_paths() the lowest are looked for.
+    These are the paths of earlier_paths(). Of the numbers of farther_paths() the lowest are looked for.
 
     Args:
         paths: The paths.

@@ -154,6 +154,8 @@ class RenameRound:
                 continue
             if entry.identity in self._recent and not self._left.was_left_often(suspect):
                 return Verdict(suspect, "again")
+            if not _may_have_gone_to(suspect, source, self._by_name[suspect.name]):
+                continue
             if suspect.is_behind(source.path) or not self._still_has(source, self._by_name[suspect.name]):
                 if source.taken_name in self._in_flight:
                     return Verdict(suspect, "later")
@@ -283,6 +285,22 @@ def _files_before(suspect: Suspect) -> Iterator[FilePrefix]:
         now = stat_behind_links(path)
         if now is not None and path != suspect.path and not suspect.is_behind(path) and os.path.isfile(path):
             yield FilePrefix(path, now.st_size, file_id_of(now.st_ino))
+
+
+def _may_have_gone_to(suspect: Suspect, source: Source, known: Sequence[Source]) -> bool:
+    """Whether a file that begins with a version may be what became of it, as far as its name and time tell.
+
+    Args:
+        suspect: The file.
+        source: The version.
+        known: Versions of the same paths, among them the newest that was taken of this file.
+    """
+    if suspect.is_compressed or stat_behind_links(source.path) is not None:
+        return True
+    # A log that is copied stays, truncated. Where it is gone, a new file may hold the same as one that was deleted; one
+    # that was moved here from another file system keeps its time.
+    mtime_ns = suspect.stat.mtime_ns
+    return any(each.entry.mtime_ns == mtime_ns for each in known if each.taken_name == source.taken_name)
 
 
 def _still_has_by_stat(source: Source, known: Sequence[Source]) -> bool | FilePrefix:

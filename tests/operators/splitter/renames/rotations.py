@@ -70,6 +70,14 @@ def rename_into_directory(log: Path) -> None:
     log.rename(old / (log.name + ".1"))
 
 
+def move_to_another_file_system(log: Path) -> None:
+    """As mv does, which keeps the time, and not the inode."""
+    old = log.with_name("old")
+    old.mkdir(exist_ok=True)
+    shutil.copy2(log, old / (log.name + ".1"))
+    log.unlink()
+
+
 def copy_and_truncate(log: Path) -> None:
     """As logrotate does with copytruncate."""
     shift(log)

@@ -245,17 +245,20 @@ def test_a_restored_file_is_noted_with_its_new_inode(tmp_path: Path) -> None:
         assert tasks.asked == before
 
 
-@pytest.mark.parametrize("content", [b"1\n", b"1\n2\n3\n", b"7\n8\n9\n"])
-def test_a_new_file_with_the_inode_of_a_deleted_one_is_read(tmp_path: Path, content: bytes) -> None:
+@pytest.mark.parametrize(("name", "other"), [("a", "b"), ("a", "a.1"), ("a.1", "a.2")])
+@pytest.mark.parametrize("content", [b"1\n", b"1\n2\n3\n", b"7\n8\n9\n", b"4\n5\n"])
+def test_a_new_file_with_the_inode_of_a_deleted_one_is_read(
+    tmp_path: Path, name: str, other: str, content: bytes
+) -> None:
     """File systems give inodes again at once: what was taken must be there as well, and not before its time."""
-    log = write(tmp_path / "in" / "a", b"4\n5\n")
+    log = write(tmp_path / "in" / name, b"4\n5\n", mtime_s=1000)
     inode = log.stat().st_ino
     lives = Lives(tmp_path)
     assert lives.scan() == [b"4", b"5"]
     # The same inode, as where it was given again.
     log.write_bytes(content)
-    log.rename(tmp_path / "in" / "b")
-    assert (tmp_path / "in" / "b").stat().st_ino == inode
+    log.rename(tmp_path / "in" / other)
+    assert (tmp_path / "in" / other).stat().st_ino == inode
     assert lives.scan() == content.split()
     lives.close()
 

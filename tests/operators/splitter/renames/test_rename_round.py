@@ -16,6 +16,7 @@ from tests.operators.splitter.renames.rotations import (
     compress_at_once,
     compress_later,
     copy_and_truncate,
+    move_to_another_file_system,
     rename,
     shift,
 )
@@ -80,6 +81,52 @@ def test_a_copy_of_a_file_that_replaced_its_own_beginning_is_a_new_file(tmp_path
     assert lives.scan() == [b"1", b"2", b"3"]
     shutil.copy2(log, log.with_name("app.log.bak"))
     assert lives.scan(3) == [b"1", b"2", b"3"]
+    lives.close()
+
+
+@pytest.mark.parametrize("content", [b"ok\n", b"ok\nfailed\n"], ids=["as long", "longer"])
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [("report.txt", "report-1.txt"), ("d.csv", "d-20261127.csv"), ("in.txt", "in.txt.old")],
+)
+def test_a_new_file_that_holds_what_a_deleted_one_held_is_read(
+    tmp_path: Path, name: str, other: str, content: bytes
+) -> None:
+    """As in a spool, whose messages may be alike: names and content alone are no evidence where no log is left."""
+    file = write(tmp_path / "in" / name, b"ok\n", mtime_s=1000)
+    lives = Lives(tmp_path)
+    assert lives.scan() == [b"ok"]
+    keep_inode(file)
+    file.unlink()
+    write(file.with_name(other), content, mtime_s=1001)
+    assert lives.scan(3) == content.split()
+    assert "files_renamed" not in lives.counts
+    lives.close()
+
+
+def test_a_file_is_no_copy_of_one_with_a_lower_number(tmp_path: Path) -> None:
+    """What is shifted uncompressed keeps its inode. Here the inode is that of a deleted file, and its number is new."""
+    first = write(tmp_path / "in" / "msg.1", b"ok\n")
+    deleted = write(tmp_path / "in" / "other", b"begun\n")
+    lives = Lives(tmp_path)
+    assert lives.scan() == [b"ok", b"begun"]
+    write(first, b"failed\n")
+    write(deleted, b"ok\n").rename(first.with_name("msg.2"))
+    assert sorted(lives.scan(2)) == [b"failed", b"ok"]
+    lives.close()
+
+
+def test_a_log_that_is_moved_to_another_file_system_comes_once(tmp_path: Path) -> None:
+    """It has another inode, and the time of its last tail."""
+    log = write(tmp_path / "in" / "app.log", b"1\n", mtime_s=1000)
+    lives = Lives(tmp_path)
+    assert lives.scan() == [b"1"]
+    append(log, b"2\n")
+    assert lives.scan() == [b"2"]
+    move_to_another_file_system(log)
+    assert lives.scan(2) == []
+    append(log.parent / "old" / "app.log.1", b"3\n")
+    assert lives.scan() == [b"3"]
     lives.close()
 
 
