@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from dagflow.cli.figures import count
 from dagflow.cli.record_table import place
 from dagflow.cli.scaffold.app_text import app_text
 from dagflow.cli.scaffold.file_heads import FileHead, plan_of, require_read
@@ -77,7 +78,11 @@ def _otherness(guess: FormatGuess, chosen: FormatGuess) -> str:
     added = [column.name for column in guess.columns if column.name not in names]
     found = [f"lacks {', '.join(lacking)}"] if lacking else []
     found += [f"has {', '.join(added)} as well"] if added else []
-    return f"has other columns: it {' and '.join(found)}" if found else "has another delimiter"
+    if found:
+        return f"has other columns: it {' and '.join(found)}"
+    if guess.skipped != chosen.skipped:
+        return f"has {count(guess.skipped, 'line')} before its rows, and skip_header is {chosen.skipped}"
+    return "has another delimiter"
 
 
 def _guess(head: FileHead) -> FormatGuess:

@@ -54,9 +54,15 @@ class FormatGuess:
         return bool(self.columns) or self.infers
 
     @property
-    def kind(self) -> tuple[str, str, tuple[str, ...]]:
+    def kind(self) -> tuple[str, str, int, tuple[str, ...]]:
         """Equal for files that one reader can read: it finds columns by their names."""
-        return self.name, str(self.options.get("delimiter", "")), tuple(sorted(column.name for column in self.columns))
+        names = tuple(sorted(column.name for column in self.columns))
+        return self.name, str(self.options.get("delimiter", "")), self.skipped, names
+
+    @property
+    def skipped(self) -> int:
+        """How many lines come before the header or the first row."""
+        return int(self.options.get("skip_header", 0))
 
     def with_text(self, column: str, evidence: str) -> FormatGuess:
         """The same with one column as text."""

@@ -137,6 +137,20 @@ def test_the_line_that_tells_excel_the_delimiter_is_no_row(folder: Path) -> None
     assert rows_of(folder / "x") == [{"id": 1, "name": "x"}, {"id": 2, "name": "y"}]
 
 
+@pytest.mark.parametrize("before", ["sep=;\n", "# by\n# me\n"])
+def test_files_with_other_lines_before_their_rows_are_told_of(folder: Path, before: str) -> None:
+    """What one of them has, and the others have not, would be skipped as a row of theirs."""
+    (folder / "d1.csv").write_text(f"{before}1;x\n2;y\n")
+    (folder / "d2.csv").write_text("5;x\n6;y\n7;z\n")
+    lines = before.count("\n")
+    code, _, err = invoke("init", "x", "--from", "d?.csv")
+    assert code == 0
+    assert f"warning: d2.csv has 0 lines before its rows, and skip_header is {lines}; give files" in err
+    (folder / "d0.csv").write_text("8;v\n9;w\n")
+    _, _, err = invoke("init", "y", "--from", "d?.csv")
+    assert f"d1.csv has {'1 line' if lines == 1 else '2 lines'} before its rows, and skip_header is 0; give" in err
+
+
 def test_files_with_their_columns_in_another_order_are_alike(folder: Path) -> None:
     """A file with other columns is told of by what it has and lacks."""
     for name, text in (("a", "n,m\n1,x\n2,y\n"), ("b", "m,n\nz,3\nw,4\n"), ("c", "n,o\n1,2\n3,4\n")):
