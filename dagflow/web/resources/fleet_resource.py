@@ -21,6 +21,7 @@ RATE_WINDOWS = 30
 """How many of the newest windows the rate of a run in another process is taken from."""
 
 RATE_SPAN_MS = 60_000
+"""A rate is that of the windows that were published within so long."""
 
 
 def fleet(checkpoints: Iterable[Checkpoint]) -> dict[str, Any]:
@@ -99,7 +100,7 @@ def _rates(checkpoint: Checkpoint, snapshot: RunSnapshot) -> dict[str, float]:
 
 
 def rates_of(windows: Iterable[Window]) -> dict[str, float]:
-    """Bytes and records each second of the windows, newest first, that were published within a minute until now."""
+    """Bytes and records a second that the windows of the last minute had, since the first of them began."""
     recent, taken_s = published_until(windows, time.time_ns() // 1_000_000)
     seconds = max(taken_s, 1.0)
     counters = [counters_of(each) for each in recent]
@@ -116,12 +117,12 @@ def published_until(windows: Iterable[Window], until_ms: int) -> tuple[list[Wind
         until_ms: The moment, in milliseconds since 1970.
 
     Returns:
-        The windows, and the seconds from when the first of them began to run, a minute at most.
+        The windows, and the seconds since the first of them began to run, which may be longer than a minute.
     """
     since_ms = until_ms - RATE_SPAN_MS
     recent = [each for each in windows if each.published_ms and each.published_ms >= since_ms]
     begun_ms = min(map(_begun_ms, recent), default=until_ms)
-    return recent, max(until_ms - max(begun_ms, since_ms), 0) / 1000
+    return recent, max(until_ms - begun_ms, 0) / 1000
 
 
 def _begun_ms(window: Window) -> int:

@@ -205,7 +205,10 @@ class _Rates:
 
 
 def _rates(windows: Sequence[Window]) -> _Rates:
-    """Records and bytes that leave each port in a second, over the last minute in which a window was published."""
+    """Records and bytes that leave each port in a second, of the windows that were published in the last minute.
+
+    That is the minute until the newest of them was published.
+    """
     last_ms = max((each.published_ms for each in windows), default=0)
     recent, taken_s = published_until(windows, last_ms)
     seconds = max(taken_s, 0.001)

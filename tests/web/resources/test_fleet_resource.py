@@ -30,7 +30,7 @@ def test_the_backlog_of_a_failed_run_is_that_of_its_planned_windows(folder: Path
 
 
 def test_the_time_between_two_runs_makes_no_rate_smaller() -> None:
-    """A window counts from when it ran; one that ran again later from when it was emitted; a minute at most."""
+    """A window counts from when it ran, however long ago; one that ran again later from when it was emitted."""
 
     def window(emitted_ms: int, started_ms: int, published_ms: int) -> Window:
         return Window(WindowPlan(1, emitted_ms=emitted_ms), WindowIntent(1, started_ms=started_ms), published_ms)
@@ -38,5 +38,5 @@ def test_the_time_between_two_runs_makes_no_rate_smaller() -> None:
     resumed, again = window(170_000, 198_000, 199_000), window(190_000, 250_000, 199_000)
     assert published_until([resumed], 200_000) == ([resumed], 2.0)
     assert published_until([resumed, again], 200_000) == ([resumed, again], 10.0)
-    assert published_until([window(0, 100_000, 150_000)], 200_000)[1] == 60.0
+    assert published_until([window(0, 100_000, 150_000)], 200_000)[1] == 100.0
     assert published_until([window(1, 2, 3), window(1, 0, 0)], 200_000) == ([], 0.0)
