@@ -1,9 +1,10 @@
-"""What a misspelt name most likely means."""
+"""What errors suggest: the name that a misspelt one most likely means, and options that name many windows."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection
+import itertools
+from collections.abc import Collection, Iterable
 
 _COMPARED_CHARACTERS = 60
 """How much of a name is compared: a scalar of YAML may be megabytes long."""
@@ -24,3 +25,11 @@ def did_you_mean(name: str, choices: Collection[str]) -> str:
     """The clause that suggests the nearest choice, or "" where none is close."""
     close = nearest(name, choices)
     return f"; did you mean '{close}'?" if close else ""
+
+
+def window_options(window_ids: Iterable[int]) -> str:
+    """The options by which `dagflow replay` takes windows, as few as possible: "--window 3 --window 7-12"."""
+    # Windows in a row have the same distance from their positions.
+    rows = itertools.groupby(enumerate(sorted(window_ids)), lambda each: each[1] - each[0])
+    ranges = [[window_id for _, window_id in row] for _, row in rows]
+    return " ".join(f"--window {own[0]}" if own[0] == own[-1] else f"--window {own[0]}-{own[-1]}" for own in ranges)

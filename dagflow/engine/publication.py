@@ -28,6 +28,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.location import name_of, redacted
 from dagflow.storage.pending import Durability, PendingFile
 from dagflow.storage.publishing import discard_all_rivals, publish_all, publish_instead
+from dagflow.suggestions import window_options
 
 logger = logging.getLogger(__name__)
 
@@ -219,7 +220,7 @@ class TransactionPublisher(Publisher):
         if self._target.why_not_replayed:
             error.advise(hint=f"rows that wait are refused: change {self._target.name}, or start anew: {ANOTHER_TABLE}")
             return
-        chosen = " ".join(f"--window {window_id}" for window_id in windows)
+        chosen = window_options(windows)
         error.advise(
             hint=f"rows that wait for {self._target.name} are refused: change it, or change the app, and then let it "
             f"read their input again: dagflow replay {shlex.quote(redacted(self._journal.url))} {chosen}"

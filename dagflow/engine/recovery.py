@@ -18,6 +18,7 @@ from dagflow.journal.journal import Journal
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
 from dagflow.storage.publishing import discard_all, find_lost, replace_all
+from dagflow.suggestions import window_options
 
 logger = logging.getLogger(__name__)
 
@@ -51,12 +52,11 @@ def finish_replay(
     if lost := find_lost(storage, [file for file, number in files if (file.target, number) not in done]):
         if decided.keys() <= set(again):
             return
-        windows = " ".join(f"--window {window_id}" for window_id in decided)
         raise StorageError(
             f"{len(lost)} of the {len(files)} files that a replay has made are neither pending nor in their places",
             url=redacted(lost[0].final_url),
             hint=f"another program removed them; make them again: dagflow replay {shlex.quote(redacted(journal.url))} "
-            f"{windows}",
+            f"{window_options(decided)}",
         )
     try:
         receipts = replays.finish(decided.values())

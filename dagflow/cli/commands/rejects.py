@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import itertools
 import json
 import shlex
 from collections.abc import Collection, Iterator, Sequence
@@ -39,6 +38,7 @@ from dagflow.plan.description import describe
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.open_rejects import RejectChoice, RejectGroup, ShownReject, grouped, open_rejects, shown
 from dagflow.storage.context import StorageContext
+from dagflow.suggestions import window_options
 
 ACTIONS = ("list", "show", "replay")
 MOST_GROUPS = 50
@@ -260,16 +260,8 @@ def _both_kinds(windows: tuple[int, ...], checkpoint: str) -> JournalError:
         f"{windows[0]}: when those of the readers have come back alone, the windows give the others no more",
         url=checkpoint,
         hint="let all of them come back together: fix the app for both, and run dagflow replay "
-        f"{shlex.quote(checkpoint)} {_options(windows)}; or choose with --reason those that may come back alone",
+        f"{shlex.quote(checkpoint)} {window_options(windows)}; or choose with --reason those that may come back alone",
     )
-
-
-def _options(windows: tuple[int, ...]) -> str:
-    """The options of `dagflow replay` for some windows, in ascending order."""
-    # Windows in a row have the same distance from their positions.
-    rows = itertools.groupby(enumerate(windows), lambda each: each[1] - each[0])
-    ranges = [[window for _, window in row] for _, row in rows]
-    return " ".join(f"--window {own[0]}" if own[0] == own[-1] else f"--window {own[0]}-{own[-1]}" for own in ranges)
 
 
 def _summary(before: _Counts, after: _Counts, checkpoint: str, obstacle: JournalError | None) -> Iterator[str]:
@@ -292,5 +284,5 @@ def _summary(before: _Counts, after: _Counts, checkpoint: str, obstacle: Journal
     elif after.behind:
         yield (
             "operators behind a reader have refused records, which only their whole windows give once more: fix the "
-            f"app, and run dagflow replay {shlex.quote(checkpoint)} {_options(after.behind)}"
+            f"app, and run dagflow replay {shlex.quote(checkpoint)} {window_options(after.behind)}"
         )

@@ -20,6 +20,7 @@ from dagflow.api.properties import Millis, Size
 from dagflow.api.records import RecordBatch
 from dagflow.errors import ANOTHER_TABLE, LostOutputError
 from dagflow.storage.pending import HeldFile
+from dagflow.suggestions import window_options
 from operators.sink.tables.fragments import Piece, pieces_of, read_piece, united, with_columns
 from operators.sink.tables.newest_rows import newest_of
 from operators.sink.tables.partition_fields import PartitionField
@@ -269,7 +270,7 @@ class TableMerger(Operator):
         if job.keys:
             # A replay is refused: what it adds would take the place of newer rows.
             return LostOutputError(lost.message, url=lost.url, hint=f"put it back, or start anew: {ANOTHER_TABLE}")
-        windows = " ".join(f"--window {window_id}" for window_id in self._windows_to_read_again(job))
+        windows = window_options(self._windows_to_read_again(job))
         return LostOutputError(
             lost.message,
             url=lost.url,

@@ -10,11 +10,12 @@ import pyarrow as pa
 import pytest
 
 from dagflow.api.context import ControlServices, OperatorContext
+from dagflow.errors import LostOutputError
 from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.pending import HeldFile, PendingFile
 from operators.sink.tables.fragments import Piece
 from operators.sink.tables.table_columns import schema_of_text, schema_text
-from operators.sink.tables.table_groups import MergeJob, TableGroups, merge_jobs
+from operators.sink.tables.table_groups import MergeJob, TableGroups, TableMerger, merge_jobs
 
 MIB = 1 << 20
 
@@ -62,6 +63,19 @@ def test_a_job_tells_the_checksums_of_its_pieces() -> None:
     assert list(one.parts()) == [("/out/.pending/1", [Piece((), 0, 1, 7)]), ("/out/.pending/2", [Piece((), 0, 1)])]
     assert list(two.parts()) == [("/out/.pending/1", [Piece((), 1, 3, 8)])]
     assert list(replace(two, checksums=()).parts()) == [("/out/.pending/1", [Piece((), 1, 3)])]
+
+
+def test_hundreds_of_lost_fragments_are_told_with_a_command_that_is_whole(tmp_path: Path) -> None:
+    """An error has no room for as many options."""
+    files = [held(window_id, ("a", 1)) for window_id in range(1, 901) if window_id != 500]
+    gone = [replace(each, file=replace(each.file, pending_url=str(tmp_path / str(each.window_id)))) for each in files]
+    (job,) = merge_jobs(gone, MIB)
+    merger = TableMerger()
+    merger.setup(OperatorContext())
+    merger.begin_window(901)
+    with pytest.raises(LostOutputError, match="a fragment of the table is gone") as caught:
+        merger.merge(job)
+    assert caught.value.hint.endswith(": dagflow replay CHECKPOINT --window 1-499 --window 501-900")
 
 
 def test_files_have_the_columns_of_all_fragments() -> None:
