@@ -41,6 +41,8 @@ def found_in(
     query: Query,
     store: ObjectStore,
     state: JournalState,
+    *,
+    is_compressed: bool,
 ) -> dict[str, Any]:
     """Where a line, or the record at a byte, of the newest version of a file has gone.
 
@@ -51,13 +53,13 @@ def found_in(
         query: Names the line or the byte.
         store: Holds the journal.
         state: What the journal says.
+        is_compressed: Whether the newest version is compressed, and offsets are those in its content.
 
     Returns:
         The offset in the content of the file, and a sentence; where they are known, the window, the output files and
         the tables.
     """
     newest = versions[0].part
-    is_compressed = _is_compressed(checkpoint.storage, newest.url)
     line = query.number("line", least=1)
     if line:
         try:
@@ -86,19 +88,14 @@ def found_in(
     return {"offset": offset, **way, "sentence": f"{what}. {way['sentence']}"}
 
 
-def _is_compressed(storage: StorageContext, url: str) -> bool:
-    """Whether a file is compressed, by its name or by its first bytes, as readers recognise it.
-
-    Of one that cannot be read any more only the name tells.
-    """
-    if compression_name_of_url(url):
-        return True
+def looks_compressed(storage: StorageContext, url: str) -> bool:
+    """Whether a file is compressed, by its first bytes; where it cannot be read any more, by its name."""
     head = bytearray(HEAD_BYTES)
     try:
         with contextlib.closing(storage.open_file(url)) as content:
             begin = bytes(head[: content.read_into(0, memoryview(head))])
     except DagflowError:
-        return False
+        return bool(compression_name_of_url(url))
     return bool(compression_name_of_content(begin)) or is_skippable(begin)
 
 

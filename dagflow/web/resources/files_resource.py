@@ -16,14 +16,13 @@ from dagflow.journal.windows import Window
 from dagflow.report.input_ranges import InputRange
 from dagflow.report.manifest import TrackedFile, WindowManifest, inputs_of, manifest_of
 from dagflow.report.version_ranges import PLANNED, VersionRanges
-from dagflow.storage.compression_marks import compression_name_of_url
 from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore
 from dagflow.web.app_files import AppFile
 from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.query import Query, RequestError
 from dagflow.web.resources.cursor import Cursor
-from dagflow.web.resources.file_lines import MANY_PLACES, SEARCH_S, found_in
+from dagflow.web.resources.file_lines import MANY_PLACES, SEARCH_S, found_in, looks_compressed
 from dagflow.web.resources.file_versions import KnownVersion, bytes_of, refused_in
 from dagflow.web.resources.file_windows import LOOK_S, has_read, last_reader
 
@@ -135,11 +134,12 @@ def file(checkpoint: Checkpoint, query: Query, app: AppFile) -> dict[str, Any]:
         raise RequestError(f"no window{older} has read {url}", "ask why it was not taken", 404)
     found = None
     newest_first = sorted(versions.values(), key=lambda each: _last_read(each, manifests), reverse=True)
+    compressed = looks_compressed(checkpoint.storage, newest_first[0].part.url)
     if query.text("line") or query.text("offset"):
-        found = found_in(newest_first, manifests, checkpoint, query, store, state)
+        found = found_in(newest_first, manifests, checkpoint, query, store, state, is_compressed=compressed)
     return {
         "url": url,
-        "compressed": bool(compression_name_of_url(url)),
+        "compressed": compressed,
         "found": found,
         "versions": [_detailed(each) for each in newest_first],
         "next": looked_at if looked_at > state.forgotten + 1 else None,

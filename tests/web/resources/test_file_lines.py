@@ -77,6 +77,22 @@ def test_lines_of_a_compressed_file_are_not_counted(compressed: Path, name: str)
     assert sentence == "Line 2 cannot be found: the file is compressed, and lines of its content are not counted."
 
 
+def test_lines_of_a_plain_file_are_followed_whatever_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first bytes tell that it is not compressed; of one that is gone only the name tells."""
+    monkeypatch.chdir(tmp_path)
+    text = APP.replace("[.]csv'", "[.]csv[.]gz'").replace("min_readers:", "compression: none\n      min_readers:")
+    Path("app.yaml").write_text(text)
+    Path("in").mkdir()
+    Path("in/a.csv.gz").write_bytes(ROWS)
+    finish()
+    url = str(Path("in/a.csv.gz").absolute())
+    assert not ask("files/one", url=url)["compressed"]
+    found = found_of("a.csv.gz", line="2")
+    assert found["sentence"].startswith("Line 2 begins at byte 7. Window 1 read it; ")
+    Path("in/a.csv.gz").unlink()
+    assert ask("files/one", url=url)["compressed"]
+
+
 def test_a_line_behind_the_last_newline_is_none(folder: Path) -> None:
     """A file whose last line ends with a newline has no line behind it; one that does not end has its last line."""
     lines = (folder / "in" / "a.csv").read_bytes().count(b"\n")
