@@ -137,9 +137,9 @@ def _write(path: Path, text: str) -> None:
         DagflowError: There is another one, or it cannot be written.
     """
     try:
-        if path.exists() and not _is_as_written(path.read_text(encoding="utf-8", errors="replace")):
+        if path.exists() and (why := _why_kept(path.read_text(encoding="utf-8", errors="replace"))):
             raise DagflowError(
-                f"{path} is there already and stays as it is: dagflow infer has not written it, or it was edited since",
+                f"{path} is there already and stays as it is: {why}",
                 hint="move it away, and run this again; then copy what you have edited into the new file",
             )
         path.write_text(_with_checksum(text), encoding="utf-8")
@@ -154,10 +154,15 @@ def _with_checksum(text: str) -> str:
     return f"{first}{_CHECKSUM}{zlib.crc32(text.encode()):08x}\n{rest}"
 
 
-def _is_as_written(text: str) -> bool:
-    """Whether a file of columns is ours and was not edited."""
+def _why_kept(text: str) -> str:
+    """Why a file of columns is not written over; "" where it is as it was written here."""
     first, _, rest = text.partition("\n")
-    return first.startswith(_MARK) and text == _with_checksum(f"{first.rpartition(_CHECKSUM)[0]}\n{rest}")
+    if first.startswith(_MARK):
+        if _CHECKSUM not in first:
+            return "an older dagflow has written it, without the checksum that would tell whether it was edited since"
+        if text == _with_checksum(f"{first.rpartition(_CHECKSUM)[0]}\n{rest}"):
+            return ""
+    return "dagflow infer has not written it, or it was edited since"
 
 
 def _write_into(app: AppColumns, text: str) -> None:
