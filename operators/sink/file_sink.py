@@ -11,7 +11,7 @@ from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.records import RecordBatch
 from dagflow.api.sources import WHOLE
 from dagflow.errors import MissingError, StorageError
-from dagflow.storage.location import join, name_of, parent, redacted
+from dagflow.storage.location import absolute, join, name_of, parent, redacted
 from operators.sink.formats.base import FileStream, SinkFormat
 from operators.sink.source_collector import SourceCollector
 
@@ -77,7 +77,7 @@ def require_own(run: RunPreparation, root: str, files: Iterable[str], names: re.
     # already they are taken for its own; should one be in the way, publishing refuses to replace it.
     if urls and not run.has_forgotten(root):
         first = name_of(min(urls))
-        before = next((redacted(parent(url)) for url in run.published if name_of(url) == first), "")
+        before = _place_before(run, root, min(urls))
         raise StorageError(
             f"holds files that this checkpoint did not publish and whose names it may need, such as {first}"
             + (f" and {len(urls) - 1} more" if len(urls) > 1 else "")
@@ -85,12 +85,36 @@ def require_own(run: RunPreparation, root: str, files: Iterable[str], names: re.
             url=root,
             hint="publish into another directory, or move them away"
             + (
-                ", unless all was moved or copied from there: then put it back where it was, because under another "
-                "path input is read again"
+                ". If all was moved or copied from there, put it back: input is read again under another path"
                 if before
                 else ""
             ),
         )
+
+
+def _place_before(run: RunPreparation, root: str, url: str) -> str:
+    """Where this checkpoint has published a file that seems to be here now because all was moved; "" for nowhere.
+
+    Then nothing that it has published is below the root, and the directory has kept its name. The name of the file
+    alone says little: all writers that have files of their own number them alike.
+
+    Args:
+        run: The run that begins.
+        root: The directory of a writer.
+        url: A file below that this checkpoint did not publish.
+
+    Returns:
+        The directory, without credentials.
+    """
+    root = absolute(root)
+    kept = f"/{name_of(root)}{url.removeprefix(root)}"
+    before = ""
+    for published in run.published:
+        if published.startswith(join(root, "")):
+            return ""
+        if not before and published.endswith(kept):
+            before = redacted(parent(published))
+    return before
 
 
 class FileSink:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import random
 import re
@@ -158,18 +159,15 @@ def test_files_of_others_are_moved_away_and_not_removed(lab: Lab) -> None:
     assert (lab.records(), Path("mine").read_text()) == (GOOD, "mine")
 
 
-def test_a_project_that_was_moved_goes_on_where_it_was(
-    lab: Lab, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_project_that_was_moved_goes_on_where_it_was(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
     """A copy elsewhere would read its input again: the error says where everything must be."""
     lab.run()
     elsewhere = Lab(Path(shutil.copytree(lab.folder, tmp_path_factory.mktemp("moved") / "project")))
-    monkeypatch.chdir(elsewhere.folder)
     was = re.escape(str(lab.folder / "out"))
-    refusal(elsewhere.run, rf"its own part-[-.\w]+ is in {was}\n.*move them away, unless .* put it back where it was")
-    shutil.rmtree(lab.folder)
-    elsewhere.folder.rename(lab.folder)
-    monkeypatch.chdir(lab.folder)
+    with contextlib.chdir(elsewhere.folder):
+        refusal(elsewhere.run, rf"its own part-[-.\w]+ is in {was}\n.*move them away. If all was moved .*, put it back")
+        shutil.rmtree(lab.folder)
+        elsewhere.folder.rename(lab.folder)
     lab.put("more", "more\n")
     lab.run()
     assert lab.records() == [*GOOD, "more"]

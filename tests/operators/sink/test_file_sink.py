@@ -8,10 +8,12 @@ import pytest
 
 from dagflow.api.context import OperatorContext
 from dagflow.api.records import RecordBatch
+from dagflow.errors import StorageError
 from dagflow.testing.operators import MemoryOutputs
-from operators.sink.file_sink import FileSink
+from operators.sink.file_sink import FileSink, numbered_names, require_own
 from operators.sink.formats import SINK_FORMATS
 from operators.sink.formats.base import FileEncoder, FileStream, SinkFormat
+from tests.operators.sink.test_record_writer import Preparation
 
 
 def test_the_file_ends_that_was_not_written_to_for_the_longest_time() -> None:
@@ -62,3 +64,27 @@ def test_a_format_that_takes_no_record_ends_the_run() -> None:
     sink.begin_window(1)
     with pytest.raises(ValueError, match="begins a file and takes no record"):
         sink.write(RecordBatch.from_records([b"a"]), TakesNothing())
+
+
+FIRST = "part-00000001-00000-0000.json"
+
+
+@pytest.mark.parametrize(
+    ("published", "before"),
+    [
+        (["/old/out/", "/old/other/"], "/old/out"),
+        (["/old/out/day=1/"], ""),
+        (["/new/other/"], ""),
+        (["/old/out/", "/new/out/day=1/"], ""),
+        ([], ""),
+    ],
+    ids=["moved", "in another directory", "of another writer", "has files here", "has published nothing"],
+)
+def test_a_file_is_told_as_a_moved_one_only_where_all_was_moved(published: list[str], before: str) -> None:
+    """The files of all writers have the same names: one of another writer's is none that was moved here."""
+    run = Preparation(f"{directory}{FIRST}" for directory in published)
+    with pytest.raises(StorageError, match="did not publish and whose names it may need") as caught:
+        require_own(run, "/new/out", [f"/new/out/{FIRST}"], numbered_names("part"))
+    told = f"such as {FIRST}; its own {FIRST} is in {before}" if before else f"such as {FIRST}"
+    assert caught.value.message.endswith(told)
+    assert ("put it back" in caught.value.hint) == bool(before)
