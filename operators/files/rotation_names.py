@@ -46,8 +46,8 @@ def earlier_paths(path: bytes) -> list[bytes]:
     """The paths that a file may have had before rotations gave it this one, the likeliest first.
 
     `app.log.1`, `app.log-20261123`, `app-20261123.log` and `app.log.old` may have been `app.log`; with a suffix
-    of a compression they may also have been the same without it, or with a lower number: the inode tells of any other
-    file that was given a higher one. A directory for rotated files may lie beside the log.
+    of a compression they may also have been the same without it. A name that ends in a number may have ended in a
+    lower one. A directory for rotated files may lie beside the log.
     """
     directory, _, name = path.rpartition(b"/")
     above = directory.rpartition(b"/")[0]
@@ -71,10 +71,10 @@ def _earlier_names(name: bytes) -> Iterator[bytes]:
     bare = uncompressed(name)
     if bare != name:
         yield bare
-        if numbered := _NUMBERED.fullmatch(bare):
-            number = int(numbered[2])
-            for before in range(number - 1, max(-1, number - 1 - MAX_SHIFTS), -1):
-                yield numbered[1] + b"%d" % before
+    if numbered := _NUMBERED.fullmatch(bare):
+        number = int(numbered[2])
+        for before in range(number - 1, max(-1, number - 1 - MAX_SHIFTS), -1):
+            yield numbered[1] + b"%d" % before
     for pattern in _WITHOUT_ADDED:
         yield from reversed(list(_shortened(bare, pattern)))
 
@@ -86,10 +86,18 @@ def _shortened(name: bytes, pattern: re.Pattern[bytes]) -> Iterator[bytes]:
         yield name
 
 
+def is_shifted(path: bytes, before: bytes) -> bool:
+    """Whether two paths, one of which is among the earlier_paths() of the other, differ in the last number alone."""
+    found, other = (_NUMBERED.fullmatch(each.rpartition(b"/")[2]) for each in (path, before))
+    return found is not None and other is not None and found[1] == other[1]
+
+
 def rotated(paths: Sequence[bytes], are_known: Callable[[Sequence[bytes]], set[bytes]]) -> npt.NDArray[np.bool_]:
     """For each of many paths whether one that a rotated file may have had before is known.
 
-    These are the paths of earlier_paths(). Of the numbers of farther_paths() the lowest are looked for.
+    These are the paths of earlier_paths(), but lower numbers only of compressed files: other files seldom get another
+    inode when they are given a higher number, and then the log is known as well. Of the numbers of farther_paths() the
+    lowest are looked for.
 
     Args:
         paths: The paths.

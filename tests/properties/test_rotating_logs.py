@@ -26,6 +26,7 @@ from tests.operators.splitter.renames.rotations import (
     ROTATIONS,
     copy_and_truncate,
     copy_with_date_inside_and_truncate,
+    mirror,
 )
 from tests.properties.test_growing_files import append
 
@@ -44,7 +45,7 @@ streams:
   records: {{from: reader.messages, to: writer.input}}
 """
 
-COPYING = (copy_and_truncate, copy_with_date_inside_and_truncate)
+COPYING = (mirror, copy_and_truncate, copy_with_date_inside_and_truncate)
 
 LOGS = st.sampled_from(["app.log", "web.log"])
 

@@ -17,12 +17,13 @@ from tests.operators.splitter.renames.rotations import (
     compress_at_once,
     compress_later,
     copy_and_truncate,
+    mirror,
     move_to_another_file_system,
     rename_into_directory,
 )
 from tests.properties.test_grown_files import app_over, appending, at_window, published
 
-ROTATIONS = [compress_at_once, copy_and_truncate, rename_into_directory, move_to_another_file_system]
+ROTATIONS = [compress_at_once, copy_and_truncate, rename_into_directory, move_to_another_file_system, mirror]
 SPLITTERS = {
     "in a batch": "block_size: 1MiB",
     "batch that waits": "unterminated: wait",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 from dagflow.storage.fingerprint import UNKNOWN, file_id_of, read_until
-from operators.files.rotation_names import earlier_paths
+from operators.files.rotation_names import earlier_paths, is_shifted
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.fingerprinting import FilePrefix
 from operators.splitter.index.pending_fingerprints import PendingFingerprints
@@ -295,10 +295,12 @@ def _may_have_gone_to(suspect: Suspect, source: Source, known: Sequence[Source])
         source: The version.
         known: Versions of the same paths, among them the newest that was taken of this file.
     """
-    if suspect.is_compressed or stat_behind_links(source.path) is not None:
+    if suspect.is_compressed:
         return True
-    # A log that is copied stays, truncated. Where it is gone, a new file may hold the same as one that was deleted; one
-    # that was moved here from another file system keeps its time.
+    # A log that is copied stays, truncated. Where it is gone, or the number is higher, a new file may hold the same as
+    # one that was deleted. What is moved here from another file system, or mirrored, keeps its time.
+    if stat_behind_links(source.path) is not None and not is_shifted(suspect.path, source.path):
+        return True
     mtime_ns = suspect.stat.mtime_ns
     return any(each.entry.mtime_ns == mtime_ns for each in known if each.taken_name == source.taken_name)
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,8 +10,8 @@ from operators.files.rotation_names import earlier_paths, rotated, uncompressed
 
 BEFORE = {
     "app.log.1": "app.log",
-    "app.log.2": "app.log",
-    "app.log.10": "app.log",
+    "app.log.2": "app.log.1",
+    "app.log.10": "app.log.9",
     "app.log-20261123": "app.log",
     "app.log-20261123-1795461000": "app.log",
     "app.log.2026-11-23_18-25-00": "app.log",
@@ -86,7 +88,14 @@ ROTATED = st.tuples(
 def test_a_name_is_suspected_whichever_of_its_names_before_is_known(path: bytes) -> None:
     """The quick look at many names lets none pass as new that the thorough look at one would recognise."""
     for before in earlier_paths(path):
-        assert rotated([path], {before}.intersection).tolist() == [True], before
+        # What is shifted uncompressed keeps its inode, or the log is known as well.
+        if _stem(before) != _stem(path):
+            assert rotated([path], {before}.intersection).tolist() == [True], before
+
+
+def _stem(path: bytes) -> bytes:
+    """The name without its last number."""
+    return re.sub(rb"(?<=.[.\-_])[0-9]{1,4}$", b"", path.rpartition(b"/")[2])
 
 
 @given(path=ROTATED, other=ROTATED)

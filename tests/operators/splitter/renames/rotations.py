@@ -78,6 +78,30 @@ def move_to_another_file_system(log: Path) -> None:
     log.unlink()
 
 
+def keep_inode(path: Path) -> None:
+    """Give the inode of a file to no other file, when this has no name any more in the directory that is scanned."""
+    os.link(path, path.parent.with_name(f"kept-{path.stat().st_ino}"))
+
+
+def replace_with_copy(path: Path) -> None:
+    """As where a directory tree is restored: the inode is another one."""
+    keep_inode(path)
+    shutil.copy2(path, path.with_name(".copy"))
+    path.with_name(".copy").replace(path)
+
+
+def mirror(log: Path) -> None:
+    """As `rsync -a` does when logs were renamed elsewhere, and the next one was created: inodes are new, times kept.
+
+    Compressed logs are renamed: with other inodes they would come again.
+    """
+    rename(log)
+    for path in log.parent.glob(f"{log.name}.[0-9]*"):
+        if path.suffix not in COMPRESSORS:
+            replace_with_copy(path)
+    log.touch()
+
+
 def copy_and_truncate(log: Path) -> None:
     """As logrotate does with copytruncate."""
     shift(log)
@@ -132,7 +156,7 @@ def copy_truncate_and_compress(log: Path) -> None:
 
 ROTATIONS: list[Callable[[Path], None]] = [
     *(rename, rename_with_date, rename_with_date_inside, rename_to_any_name, rename_into_directory),
-    *(copy_and_truncate, copy_with_date_inside_and_truncate),
+    *(mirror, copy_and_truncate, copy_with_date_inside_and_truncate),
     *(compress_at_once, compress_later, compress_with_zstd, compress_with_bzip2, compress_with_xz),
     copy_truncate_and_compress,
 ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,16 +15,14 @@ from tests.operators.splitter.renames.rotations import (
     compress_at_once,
     compress_later,
     copy_and_truncate,
+    keep_inode,
+    mirror,
     move_to_another_file_system,
     rename,
+    replace_with_copy,
     shift,
 )
 from tests.properties.test_growing_files import append, read
-
-
-def keep_inode(path: Path) -> None:
-    """Give the inode of a file to no other file, when this has no name any more in the directory that is scanned."""
-    os.link(path, path.parent.with_name(f"kept-{path.stat().st_ino}"))
 
 
 @pytest.mark.parametrize("counts", [(3, 4, 5, 6), (3, 3, 3, 3), (4, 3, 2, 1)], ids=["more", "as many", "fewer"])
@@ -44,13 +41,6 @@ def test_logs_that_hold_the_same_lines_come_once(
         keep_inode(log)
         rotate(log)
     lives.close()
-
-
-def replace_with_copy(path: Path) -> None:
-    """As where a directory tree is restored: the inode is another one."""
-    keep_inode(path)
-    shutil.copy2(path, path.with_name(".copy"))
-    path.with_name(".copy").replace(path)
 
 
 @pytest.mark.parametrize("scans", [0, 1], ids=["at once", "later"])
@@ -105,14 +95,61 @@ def test_a_new_file_that_holds_what_a_deleted_one_held_is_read(
 
 
 def test_a_file_is_no_copy_of_one_with_a_lower_number(tmp_path: Path) -> None:
-    """What is shifted uncompressed keeps its inode. Here the inode is that of a deleted file, and its number is new."""
-    first = write(tmp_path / "in" / "msg.1", b"ok\n")
+    """What is shifted uncompressed keeps its time. Here the inode is that of a deleted file, and its number is new."""
+    first = write(tmp_path / "in" / "msg.1", b"ok\n", mtime_s=1000)
     deleted = write(tmp_path / "in" / "other", b"begun\n")
     lives = Lives(tmp_path)
     assert lives.scan() == [b"ok", b"begun"]
     write(first, b"failed\n")
-    write(deleted, b"ok\n").rename(first.with_name("msg.2"))
+    write(deleted, b"ok\n", mtime_s=1001).rename(first.with_name("msg.2"))
     assert sorted(lives.scan(2)) == [b"failed", b"ok"]
+    lives.close()
+
+
+@pytest.mark.parametrize("mtime_s", [999, 1001], ids=["older", "newer"])
+@pytest.mark.parametrize("path", ["msg.2", "msg.3", "old/msg.2"])
+def test_a_number_given_again_is_no_shift(tmp_path: Path, path: str, mtime_s: int) -> None:
+    """As in a spool, whose messages may be alike: another one has the lower number, and the log is known as well."""
+    spool = tmp_path / "in"
+    write(spool / "msg", b"begun\n", mtime_s=998)
+    first = write(spool / "msg.1", b"ok\n", mtime_s=1000)
+    lives = Lives(tmp_path)
+    assert sorted(lives.scan()) == [b"begun", b"ok"]
+    keep_inode(first)
+    first.unlink()
+    write(first, b"failed\n", mtime_s=1002)
+    write(spool / path, b"ok\n", mtime_s=mtime_s)
+    assert sorted(lives.scan(3)) == [b"failed", b"ok"]
+    assert "files_renamed" not in lives.counts
+    lives.close()
+
+
+@pytest.mark.parametrize("rotations", [1, 2, 3])
+def test_mirrored_logs_come_once(tmp_path: Path, rotations: int) -> None:
+    """Their inodes change at each rotation; times and content are those of lower numbers."""
+    log = tmp_path / "in" / "app.log"
+    lives, found, logged = Lives(tmp_path), [], []
+    for number in range(3 * rotations):
+        logged.append(b"%d" % number)
+        write(log, logged[-1] + b"\n", mtime_s=1000 + number)
+        if number % rotations == 0:
+            found += lives.scan(3)
+        mirror(log)
+    assert sorted(found + lives.scan(3)) == logged
+    lives.close()
+
+
+def test_a_numbered_log_that_is_moved_to_another_file_system_comes_once(tmp_path: Path) -> None:
+    """Its number rises, and the file that had it before is gone."""
+    log = write(tmp_path / "in" / "app.log", b"2\n", mtime_s=1001)
+    first = write(log.with_name("app.log.1"), b"1\n", mtime_s=1000)
+    lives = Lives(tmp_path)
+    assert sorted(lives.scan()) == [b"1", b"2"]
+    keep_inode(first)
+    (log.parent / "old").mkdir()
+    shutil.copy2(first, log.parent / "old" / "app.log.2")
+    first.unlink()
+    assert lives.scan(3) == []
     lives.close()
 
 
