@@ -19,7 +19,7 @@ from operators.splitter.scan.remote_listing import RemoteLister
 from operators.splitter.scan.worker_program import UNFINISHED_ENDS
 
 _MAGIC = re.compile(rb"[*?[]")
-_COMPARED_NAMES = 10_000  # names among which the closest match is sought
+_COMPARED_NAMES = 10_000  # names among which one is sought for a hint
 _SHOWN_NAMES = 5
 
 Segment = re.Pattern[str] | None
@@ -156,21 +156,21 @@ def listed_in(root: Root) -> str:
     """A hint that names a few of what lies where a glob begins."""
     try:
         names = itertools.chain.from_iterable(entries.names for entries in root.lister.entries(below(root.base)))
-        shown = [root.lister.url(name) for name in itertools.islice(names, _SHOWN_NAMES + 1)]
+        present = [root.lister.url(name) for name in itertools.islice(names, _COMPARED_NAMES)]
     except StorageError:
         return ""
-    unfinished = next((name for name in shown if _is_unfinished_match(root, name)), "")
+    unfinished = next((name for name in present if _is_unfinished_match(root, name)), "")
     if unfinished:
         return f"'{unfinished}', by its end, is not complete yet: name it by its path to read it all the same"
-    more = ", …" if len(shown) > _SHOWN_NAMES else ""
-    return f"it holds {', '.join(shown[:_SHOWN_NAMES])}{more}" if shown else "it is empty"
+    more = ", …" if len(present) > _SHOWN_NAMES else ""
+    return f"it holds {', '.join(present[:_SHOWN_NAMES])}{more}" if present else "it is empty"
 
 
 def _is_unfinished_match(root: Root, name: str) -> bool:
-    """Whether a name where a glob begins matches all of the glob, and is passed over."""
+    """Whether a name where a glob begins matches all of the glob, and is passed over for its end alone."""
     (*_, last) = root.segments
     is_match = last is not None and len(root.segments) == 1 and last.fullmatch(name) is not None
-    return is_match and os.fsencode(name).endswith(UNFINISHED_ENDS)
+    return is_match and not name.startswith(".") and os.fsencode(name).endswith(UNFINISHED_ENDS)
 
 
 def _closest(path: bytes, lister: Lister) -> str:

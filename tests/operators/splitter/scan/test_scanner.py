@@ -362,6 +362,17 @@ def test_a_glob_for_unfinished_names_says_how_to_read_them(tmp_path: Path) -> No
     assert len(scan(tmp_path / "a.tmp")) == 1
 
 
+def test_a_glob_for_unfinished_names_shows_one_that_is_not_hidden(tmp_path: Path) -> None:
+    """Hidden names sort first, and others that do not match may do so as well."""
+    for name in [".x.tmp", *(f"{number}.log" for number in range(10)), "z.tmp"]:
+        write(tmp_path / name)
+    with pytest.raises(MissingError, match=r"'z\.tmp', by its end, is not complete yet"):
+        scan(tmp_path / "*.tmp")
+    (tmp_path / "z.tmp").unlink()
+    with pytest.raises(MissingError, match=r"it holds \.x\.tmp, 0\.log, 1\.log, 2\.log, 3\.log, …"):
+        scan(tmp_path / "*.tmp")
+
+
 def test_a_glob_whose_matches_are_all_passed_over_is_no_error(tmp_path: Path) -> None:
     """What it matches is there; that nothing of it is to be read is the patterns' doing."""
     write(tmp_path / "a.bak")
