@@ -41,7 +41,14 @@ def in_calendar(values: Any) -> Any:
 
 @cache
 def _seconds_of(zone: str | None) -> tuple[int, int]:
-    """The first second that Python has in a zone, and the one behind the last, counted from 1970 in UTC."""
+    """The first second that Python has in a zone, and the one behind the last, counted from 1970 in UTC.
+
+    A table may have a zone that Python lacks; its times are counted as those of UTC.
+    """
+    try:
+        pa.scalar(0, pa.timestamp("s", zone)).as_py()
+    except pa.ArrowInvalid:
+        return _seconds_of(None)
 
     def is_pythons(second: int) -> bool:
         try:

@@ -49,6 +49,14 @@ def test_days_are_those_of_python(days: list[int | None]) -> None:
     assert in_calendar(pa.array(days, pa.date32())).cast(pa.int32()).to_pylist() == kept
 
 
+def test_of_a_zone_that_python_lacks_the_days_of_utc_are_kept() -> None:
+    """As of a column of Parquet that another program wrote: arithmetic needs no clocks."""
+    first, end = EARLIEST * 86_400, (LATEST + 1) * 86_400
+    found = in_calendar(pa.array([first - 1, first, None, end - 1, end], pa.timestamp("s", "UTC+1")))
+    assert found.type == pa.timestamp("s", "UTC+1")
+    assert found.cast(pa.int64()).to_pylist() == [None, first, None, end - 1, None]
+
+
 def test_nanoseconds_end_before_the_calendar_does() -> None:
     """All of them are kept, though Python has no nanoseconds."""
     ends = pa.array([-(2**63), 2**63 - 1], pa.timestamp("ns", "UTC"))
