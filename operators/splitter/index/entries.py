@@ -89,7 +89,7 @@ def paths_digest(entries: pa.Table) -> bytes:
     """A hash of the paths of at least one entry: other paths, or others beside them, have another one."""
     paths = entries.column("path").combine_chunks()
     borders = borders_of(paths)
-    digest = hashlib.blake2b(np.diff(borders), digest_size=16)
+    digest = hashlib.blake2b(np.diff(borders).tobytes(), digest_size=16)
     digest.update(memoryview(paths.buffers()[2])[borders[0] : borders[-1]])
     return digest.digest()
 

@@ -231,9 +231,10 @@ def test_a_report_counts_more_than_what_a_snapshot_holds_inline(tmp_path: Path) 
 
 def take_many(index: FileIndex, paths: list[bytes], number: int, fingerprint: int = 0) -> pa.Table:
     """Take files in columns; the entries with that fingerprint."""
-    columns = [[each] * len(paths) for each in version(number)[:4]]
-    index.record_all(paths, *columns[:3], number, [0] * len(paths))
-    return entries_of(paths, [*columns, [fingerprint] * len(paths)])
+    count, seen = len(paths), version(number)
+    columns = [seen.size_bytes] * count, [seen.mtime_ns] * count, [seen.identity] * count
+    index.record_all(paths, *columns, number, [0] * count)
+    return entries_of(paths, [*columns, [number] * count, [fingerprint] * count])
 
 
 def test_a_report_takes_the_place_of_the_run_that_it_completes(tmp_path: Path) -> None:
