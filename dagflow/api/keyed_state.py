@@ -60,14 +60,13 @@ class Segment:
         size: Number of keys, deleted ones included.
         data: The keys and values as MessagePack; b"" on the way from a task to the driver, which has it by its name.
         pickle_sha256: Checksum of the data where pickles are part of it; b"" where none are.
-        operator: The name of the operator that has left it, for messages; "" where it is not known.
     """
 
+    # Authors' operators pickle segments within states of their own: in old pickles a new field would have no value.
     name: str
     size: int
     data: bytes
     pickle_sha256: bytes = b""
-    operator: str = ""
 
     @classmethod
     def of(cls, values: dict[Key, Any], gone: Iterable[Key], value_type: type | None = None) -> Segment:
@@ -119,11 +118,12 @@ class Segment:
             values = self._values_of(held, value_type)
         return dict(zip(with_one_nan(keys), values, strict=True)), with_one_nan(gone)
 
-    def require_form(self, value_type: type | None) -> None:
+    def require_form(self, value_type: type | None, operator: str = "") -> None:
         """Refuse values that were written with a value_type where there is none now, and the reverse.
 
         Args:
             value_type: The type of the values; None where they are pickled.
+            operator: The operator's name, for the message; "" where it is not known.
 
         Raises:
             JournalError: They are of the other form.
@@ -132,14 +132,15 @@ class Segment:
         is_pickled = bytes(memoryview(held)[:1]) in _EXTENSIONS
         if version != _VERSION or is_pickled == (value_type is None):
             return
+        who = f"operator '{operator}'" if operator else "the operator"
         if is_pickled:
             raise JournalError(
-                f"{self._who} has left pickled values by key, and has a value_type now",
+                f"{who} has left pickled values by key, and has a value_type now",
                 url=self._url,
                 hint=f"take the value_type away again; or {START_OVER}",
             )
         raise JournalError(
-            f"{self._who} has left values by key that have a value_type, and has none now",
+            f"{who} has left values by key that have a value_type, and has none now",
             url=self._url,
             hint=f"give it the value_type again; or {START_OVER}",
         )
@@ -173,11 +174,7 @@ class Segment:
         return self._unpickled(data)
 
     def _unpickled(self, data: memoryview) -> Any:
-        return unpickled(data, f"the state by key of {self._who}", self._url)
-
-    @property
-    def _who(self) -> str:
-        return f"operator '{self.operator}'" if self.operator else "the operator"
+        return unpickled(data, "the state by key", self._url)
 
     @property
     def _url(self) -> str:

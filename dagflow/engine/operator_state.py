@@ -14,7 +14,7 @@ from dagflow.api.keyed_state import KeyedOperator, Rescalable, Segment
 from dagflow.api.operator import Operator
 from dagflow.engine.segments import SegmentStore
 from dagflow.errors import START_OVER, DagflowError, JournalError, PlanError, Problem
-from dagflow.execution.failures import BrokenContractError, located
+from dagflow.execution.failures import BrokenContractError, located, restored
 from dagflow.execution.messages import TaskResult
 from dagflow.execution.state_codec import StateCodec
 from dagflow.journal.app_facts import OperatorFacts
@@ -209,7 +209,7 @@ class OperatorStates:
         if isinstance(operator, KeyedOperator) and found is not None:
             # All segments are alike: a run reads them before it adds one.
             data = found.data or self._data[found.name]
-            Segment(found.name, found.size, data, operator=name).require_form(operator.value_type)
+            Segment(found.name, found.size, data).require_form(operator.value_type, name)
 
     def require_counts(self, partitions: Mapping[str, int]) -> None:
         """Refuse partition counts for which there is state that cannot move; called before a window is planned.
@@ -260,9 +260,9 @@ class OperatorStates:
         operator = self._require_movable(name, partitions)
         codec = StateCodec.of_snapshots(name, self._operators[name])
         states = [None if state is None else codec.decode(state) for state in whole]
-        with located(name, operator.merge_states):
+        with restored(name), located(name, operator.merge_states):
             merged = operator.merge_states(states)
-        with located(name, operator.split_state):
+        with restored(name), located(name, operator.split_state):
             shares = _shares(operator.split_state(merged, partitions), partitions)
         codec = StateCodec.of_shares(name, self._operators[name])
         return [None if share is None else codec.encode(share, -1, p) for p, share in enumerate(shares)]

@@ -25,6 +25,7 @@ from dagflow.execution.failures import (
     FailedInput,
     is_complete,
     operator_error,
+    restored,
     shown_record,
 )
 from dagflow.execution.forked import end_if_forked
@@ -370,7 +371,9 @@ class Chain:
             OperatorError: The operator failed.
         """
         instance = self.operators[operator]
-        self.call(operator, instance.restore, StateCodec.of_snapshots(operator, instance).decode(saved))
+        state = StateCodec.of_snapshots(operator, instance).decode(saved)
+        with restored(operator):
+            self.call(operator, instance.restore, state)
 
     def setup(self, operator: str, context: OperatorContext) -> None:
         """Set an operator up, which teardown() ends."""

@@ -175,6 +175,19 @@ def located(operator: str, method: Callable[..., Any]) -> Iterator[None]:
         raise operator_error(error, method, operator, -1, -1, NO_INPUT) from error
 
 
+@contextlib.contextmanager
+def restored(operator: str) -> Iterator[None]:
+    """Let what is wrong with the state that an operator takes back name the operator: state by key does not know it.
+
+    Raises:
+        JournalError: What was raised, with the name.
+    """
+    try:
+        yield
+    except JournalError as error:
+        raise JournalError(f"operator '{operator}': {error.message}", url=error.url, hint=error.hint) from error
+
+
 def line_of(error: BaseException) -> str:
     """The line of the author's code that raised, as "file:line: code"; "" where none of the author's ran.
 

@@ -118,10 +118,7 @@ class StateCodec:
             raise self._unknown(f"version {saved.version}, and this program knows version {self._version}")
         if saved.segments is not None:
             return KeyedSnapshot(
-                tuple(
-                    Segment(each.name, each.size, each.data, each.pickle_sha256, self._operator)
-                    for each in saved.segments
-                )
+                tuple(Segment(each.name, each.size, each.data, each.pickle_sha256) for each in saved.segments)
             )
         if saved.pickled:
             return unpickled(saved.pickled, f"the state of operator '{self._operator}'")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -35,17 +35,16 @@ def is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("values", [{"k": Seen(1)}, {Seen(1): 1}])
 def test_a_class_that_is_gone_is_named(values: dict[Any, Any], request: pytest.FixtureRequest) -> None:
-    """With the operator and the way out; of a state as a whole, of values and of keys."""
+    """With the way out; of a state as a whole, of values and of keys."""
     data = pickle.dumps(values)
     assert unpickled(data, "it") == values
     value_type = int if 1 in values.values() else None
-    of = Segment.of(values, (), value_type)
-    segment = Segment("s", of.size, of.data, of.pickle_sha256, "op")
+    segment = replace(Segment.of(values, (), value_type), name="s")
     request.getfixturevalue("is_gone")
     told = rf"needs {__name__}\.Seen, which is not there any more: .*\n    keep 'Seen' in module '{__name__}' as"
     with pytest.raises(JournalError, match=f"journal: the state of operator 'op' {told}"):
         unpickled(data, "the state of operator 'op'")
-    with pytest.raises(JournalError, match=f"segments/s: the state by key of operator 'op' {told}"):
+    with pytest.raises(JournalError, match=f"segments/s: the state by key {told}"):
         segment.unpack(value_type)
 
 
