@@ -60,8 +60,10 @@ FOLLOWED = {
     "test_pickled_state_goes_on_when_its_class_keeps_its_name",
     "let attributes: {roots: …} be as before": "runs/test_moved_checkpoints.py::"
     "test_roots_do_not_change_over_what_was_read",
-    "let its class be what it was": "engine/test_operator_state.py::"
+    "let its class be what it was": "runs/test_replaced_operators.py::"
     "test_state_of_another_kind_is_refused_until_the_class_is_what_it_was",
+    "let its class be a KeyedOperator again": "runs/test_replaced_operators.py::"
+    "test_state_by_key_is_taken_by_a_keyed_operator_or_one_that_reads_it",
     "let only one run use this checkpoint": "engine/test_run_gate.py::"
     "test_to_take_over_ends_the_first_run_and_tells_it_by_whom",
     "move the file elsewhere": f"{REMEDIES}test_a_stray_file_in_a_journal_is_moved_elsewhere",

@@ -90,21 +90,18 @@ def _keyed_by(operator: Operator) -> dict[str, Any] | None:
 
 
 def _require_same_kind(name: str, states: Sequence[SavedState | None], operator: Operator) -> None:
-    """Refuse state by key for an operator that keeps none, and state of another kind for one that does.
+    """Refuse state that is not by key for an operator that takes back nothing else.
+
+    An author's restore() may know what another operator has left, or what it wraps the state by key in.
 
     Raises:
-        JournalError: It is of the other kind.
+        JournalError: It is of another kind.
     """
-    kept = [state.segments is not None for state in states if state is not None and not state.is_empty]
-    if not isinstance(operator, KeyedOperator):
-        was_other, change = any(kept), "state by key, and is no KeyedOperator now"
-    else:
-        # An author's restore() may know what another one has left, or what it wraps the state by key in.
-        is_plain = type(operator).restore is KeyedOperator.restore
-        was_other, change = is_plain and not all(kept), "state that is not by key, and is a KeyedOperator now"
-    if was_other:
+    if type(operator).restore is not KeyedOperator.restore:
+        return
+    if any(state.segments is None for state in states if state is not None and not state.is_empty):
         raise JournalError(
-            f"operator '{name}' has left {change}",
+            f"operator '{name}' has left state that is not by key, and is a KeyedOperator now",
             url="journal",
             hint=f"let its class be what it was; or {START_OVER}",
         )
@@ -181,8 +178,8 @@ class OperatorStates:
             last_run: All operators of the run before.
 
         Raises:
-            JournalError: A segment is gone, or the name of an operator; or state is by key and the operator keeps none
-                by key, is of other keys, or its values have a value_type and the operator has none, or the reverse.
+            JournalError: A segment is gone, or the name of an operator; or state is not by key and the operator keeps
+                it by key, is of other keys, or its values have a value_type and the operator has none, or the reverse.
             StorageError: The store failed.
         """
         some = {

@@ -12,10 +12,11 @@ from typing import Any
 from dagflow.api.accumulator import Accumulator
 from dagflow.api.column_values import ColumnValuesError
 from dagflow.api.context import Counts, OperatorContext
+from dagflow.api.keyed_state import KeyedOperator
 from dagflow.api.operator import ASYNCHRONOUS, GENERATOR, Operator, Prefetcher
 from dagflow.api.ports import unbatched
 from dagflow.api.records import RecordBatch
-from dagflow.errors import DagflowError, OperatorError
+from dagflow.errors import START_OVER, DagflowError, OperatorError
 from dagflow.execution.active_call import ActiveCall
 from dagflow.execution.emitted_records import PIECE_RECORDS, PieceSource, call_with_each
 from dagflow.execution.failures import (
@@ -78,6 +79,7 @@ class Chain:
         self.steps = 0
         self.on_step: Callable[[], None] | None = None
         self._set_up: list[str] = []
+        self._were_keyed: set[str] = set()
         for name, operator in self.operators.items():
             for port in operator.output_ports:
                 self.buffers[PortRef(name, port)] = PortBuffer(operator, port)
@@ -280,7 +282,13 @@ class Chain:
     def _failure(
         self, operator: str, method: Callable[..., Any], error: BaseException, failed: FailedInput = NO_INPUT
     ) -> OperatorError:
-        return operator_error(error, method, operator, self.window_id, self.partition, failed)
+        failure = operator_error(error, method, operator, self.window_id, self.partition, failed)
+        if operator in self._were_keyed:
+            failure.advise(
+                hint="let its class be a KeyedOperator again, as it was when it left its state by key, or let "
+                f"restore() take that, a KeyedSnapshot; or {START_OVER}"
+            )
+        return failure
 
     def flush(self, operator: str) -> None:
         """Pass on the single items that an operator has emitted so far."""
@@ -372,6 +380,9 @@ class Chain:
         """
         instance = self.operators[operator]
         state = StateCodec.of_snapshots(operator, instance).decode(saved)
+        if saved.keyed_by is not None and not isinstance(instance, KeyedOperator):
+            # What restore() makes of it is the author's; one that only keeps it fails by a later call.
+            self._were_keyed.add(operator)
         with restored(operator):
             self.call(operator, instance.restore, state)
 

@@ -334,44 +334,6 @@ def test_state_of_another_key_is_refused_until_the_key_is_set_back(tmp_path: Pat
     assert set(texts) == set(WORDS)
 
 
-class Wrapped(Deduplicator):
-    """Keeps more than its state by key."""
-
-    def snapshot(self) -> Any:
-        """The state by key, and more."""
-        return super().snapshot(), "more"
-
-    def restore(self, state: Any) -> None:
-        """Take both back."""
-        super().restore(state[0])
-
-
-@pytest.mark.parametrize(
-    ("before", "now", "told"),
-    [
-        (
-            Deduplicator,
-            Total,
-            r"left state by key, and is no KeyedOperator now\n    let its class be what it was; or s",
-        ),
-        (Total, KeyCounter, r"left state that is not by key, and is a KeyedOperator now\n    let its class be what it"),
-        (Wrapped, Deduplicator, r"left state that is not by key, and is a KeyedOperator now"),
-    ],
-)
-def test_state_of_another_kind_is_refused_until_the_class_is_what_it_was(
-    tmp_path: Path, before: type[Operator], now: type[Operator], told: str
-) -> None:
-    """Before a window is planned, and not by the first record; with the class as it was, the run goes on."""
-    with pytest.raises(DagflowError, match="the lights went out"):
-        run(keyed_app(tmp_path, before(), 1), runtime=until(3))
-    for _ in range(2):
-        with pytest.raises(JournalError, match=f"operator 'keyed' has {told}"):
-            run(keyed_app(tmp_path, now(), 1), runtime=InlineRuntime)
-    run(keyed_app(tmp_path, before(), 1), runtime=InlineRuntime)
-    assert published(tmp_path)[-1] == (b"60" if before is Total else max(WORDS))
-    assert before is Total or published(tmp_path) == sorted(set(WORDS))
-
-
 def test_state_that_does_not_say_its_keys_is_taken(tmp_path: Path) -> None:
     """As a checkpoint holds it that another version has written."""
     with pytest.raises(DagflowError, match="the lights went out"):
