@@ -20,7 +20,8 @@ def values_by_column(arrow: pa.RecordBatch) -> dict[str, list[Any]]:
     """The values of each column as Python has them; empty where columns have the same name.
 
     Raises:
-        ValueError: Python has no such value.
+        ValueError: A time has nanoseconds, which Python's have not.
+        OverflowError: A time is before the year 1, or after 9999.
     """
     names = arrow.schema.names
     if len(set(names)) < len(names):
@@ -30,13 +31,14 @@ def values_by_column(arrow: pa.RecordBatch) -> dict[str, list[Any]]:
         try:
             values[name] = _values_of(column)
         except (ValueError, OverflowError) as error:
+            kind: type[Exception] = ValueError
             if isinstance(error, OverflowError):
-                what = f"values that Python has not ({error})"
+                kind, what = OverflowError, f"values that Python has not ({error})"
             elif "[ns" in str(column.type):
                 what = "nanoseconds, which the times of Python have not"
             else:
                 raise
-            raise ValueError(
+            raise kind(
                 f"column '{name}' is {column.type}, and has {what}; "
                 "take the records with @input.batch, as columns of Arrow"
             ) from error
