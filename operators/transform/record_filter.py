@@ -12,6 +12,7 @@ from dagflow.api.column_typing import ColumnTraced, StreamColumns, type_name
 from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import RECORD, RecordBatch
+from operators.matched_records import check_regex, matches
 
 
 class RecordMatch(BaseModel):
@@ -31,7 +32,7 @@ class RecordMatch(BaseModel):
             raise ValueError(f"give exactly one of prefix, suffix, contains, regex; got {', '.join(given) or 'none'}")
         if self.regex is not None:
             try:
-                self.mask(RecordBatch.from_records([b""]))
+                check_regex(self.regex)
             except pa.ArrowInvalid as error:
                 raise ValueError(f"regex {self.regex!r} is not a valid RE2 expression: {error}") from None
         return self
@@ -54,7 +55,7 @@ class RecordMatch(BaseModel):
         if self.contains is not None:
             pattern = self.contains.encode()
             return pc.match_substring(_comparable(batch, pattern), pattern=pattern)
-        return pc.match_substring_regex(_text_of(batch), pattern=self.regex)
+        return matches(_text_of(batch), str(self.regex))
 
 
 def _comparable(batch: RecordBatch, pattern: bytes) -> pa.Array:
@@ -91,7 +92,8 @@ def _require_text(schema: pa.Schema) -> None:
 class RecordFilter(Operator, ColumnTraced):
     """Keeps or drops the records that match.
 
-    Of records with columns, the column `record` is looked at, and a null matches nothing.
+    Of records with columns, the column `record` is looked at, and a null matches nothing. A `regex` sees the characters
+    of records in UTF-8, and each byte of any other as one character.
 
     Guarantee: records keep their order, columns, origin and delimiters.
     """

@@ -6,9 +6,9 @@ from typing import Annotated, ClassVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field
 
+from operators.matched_records import check_regex, matches
 from operators.reader.byte_source import ByteSource
 from operators.reader.scanning.delimited import Delimited
 from operators.reader.scanning.file_view import Bytes
@@ -22,7 +22,8 @@ class Regex(Delimited):
     r"""Records of one or more lines, of which the first matches a pattern from its beginning on.
 
     Lines end with LF or CR LF, which the pattern does not see. Lines before the first match are a record of
-    their own. Of a line longer than max_record the pattern sees the first max_record bytes.
+    their own. Of a line longer than max_record the pattern sees the first max_record bytes. It sees the characters of
+    what is UTF-8, and each byte of any other line as one character.
     """
 
     name: ClassVar[str] = "regex"
@@ -36,7 +37,7 @@ class Regex(Delimited):
         """Refuse a pattern that RE2 does not take."""
         self._anchored = rf"\A(?:{self.pattern})"
         try:
-            pc.match_substring_regex(pa.array([b""], pa.binary()), pattern=self._anchored)
+            check_regex(self._anchored)
         except pa.ArrowInvalid as error:
             raise ValueError(f"pattern {self.pattern!r} is not a valid RE2 expression: {error}") from None
 
@@ -60,8 +61,8 @@ class Regex(Delimited):
             lines, ends = lines[:-1], ends[:-1]
         ends = ends - ((data[ends - 1] == CR) & (ends > lines) & (ends < len(data)))
         ends = np.minimum(ends, lines + self.max_record)
-        matches = pc.match_substring_regex(pieces_of(pa.py_buffer(data), lines, ends), pattern=self._anchored)
-        stops = lines[matches.to_numpy(zero_copy_only=False)]
+        begins = matches(pieces_of(pa.py_buffer(data), lines, ends), self._anchored)
+        stops = lines[begins.to_numpy(zero_copy_only=False)]
         if is_at_end and len(data) and data[-1] == LF:
             stops = np.append(stops, len(data))
         codes = (data[stops - 2] == CR) & (stops > 1)

@@ -50,6 +50,36 @@ def test_regex_matches_anywhere_and_anchors_at_the_record() -> None:
     assert run_operator(RecordFilter(keep={"regex": r"^404"}), records)["output"] == [b"404 first"]
 
 
+@pytest.mark.parametrize(
+    ("regex", "kept"),
+    [
+        ("^[éè]", ["é1", "è"]),
+        ("(?i)^É", ["é1", "É"]),
+        ("^.$", ["è", "ñ", "É"]),
+        ("^..$", ["é1", "à2", "ab"]),
+        ("ñ?b$", ["ab"]),
+    ],
+)
+@pytest.mark.parametrize("others", [[], [b"\xff\xff\xff"]], ids=["text", "bytes"])
+def test_a_regex_sees_characters_not_bytes(regex: str, kept: list[str], others: list[bytes]) -> None:
+    """Also of records beside one that is not UTF-8; a null is no match."""
+    texts = ["é1", "à2", "è", "ñ", "É", "ab"]
+    records = [*(text.encode() for text in texts), *others]
+    expected = [text.encode() for text in kept]
+    assert run_operator(RecordFilter(keep={"regex": regex}), records)["output"] == expected
+    rows: list[bytes | None] = [*records, None]
+    batch = RecordBatch(pa.RecordBatch.from_pydict({"record": pa.array(rows, pa.binary()), "n": [1] * len(rows)}))
+    found = run_operator(RecordFilter(keep={"regex": regex}), batch)["output"]
+    assert found == [{"record": record, "n": 1} for record in expected]
+
+
+@pytest.mark.parametrize("regex", [r"\xff$", "é.é", "^.{6}$"])
+def test_a_regex_sees_bytes_of_a_record_that_is_no_text(regex: str) -> None:
+    """Each byte is then one character; what stands in the expression itself is found as its bytes."""
+    record = "é-é".encode() + b"\xff"
+    assert run_operator(RecordFilter(keep={"regex": regex}), [record, b"x"])["output"] == [record]
+
+
 @pytest.mark.parametrize("kind", ["prefix", "suffix", "contains", "regex"])
 def test_columns_beside_the_record_stay(kind: str) -> None:
     """What counted the records has put a column beside them, which a filter must not lose."""

@@ -72,6 +72,15 @@ def test_a_stack_trace_stays_with_its_log_line() -> None:
         assert [record for _, record in read_cut(made, content, block_size)[0]] == entries
 
 
+def test_a_pattern_sees_characters_not_bytes() -> None:
+    """At every block size, also beside lines that are not UTF-8, which it sees byte by byte."""
+    entries = ["é1\nà cont".encode(), "È2\nñ cont".encode(), "é3".encode() + b"\n\xff cont"]
+    content = b"\n".join(entries) + b"\n"
+    made = RECORD_FORMATS.make({"type": "regex", "pattern": r"(?i)[éè]\d$"})
+    for block_size in range(1, len(content) + 1):
+        assert [record for _, record in read_cut(made, content, block_size)[0]] == entries
+
+
 def test_a_vertical_tab_is_no_blank_of_a_pattern() -> None:
     """RE2's class of blanks is smaller than Python's."""
     made = RECORD_FORMATS.make({"type": "regex", "pattern": r"\D\s"})

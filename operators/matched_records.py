@@ -1,0 +1,48 @@
+r"""Matches regular expressions in bytes that are text as a rule.
+
+On bytes Arrow has RE2 read pattern and values as Latin-1, where é is two characters: [éè] also finds à, and ^.$ no ñ.
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_NO_TEXT = b"\xff"
+_TEXT = (
+    r"\A(?:[\x00-\x7f]|[\xc2-\xdf][\x80-\xbf]|\xe0[\xa0-\xbf][\x80-\xbf]|\xed[\x80-\x9f][\x80-\xbf]"
+    r"|[\xe1-\xec\xee\xef][\x80-\xbf]{2}|\xf0[\x90-\xbf][\x80-\xbf]{2}|[\xf1-\xf3][\x80-\xbf]{3}"
+    r"|\xf4[\x80-\x8f][\x80-\xbf]{2})*\z"
+)
+
+
+def check_regex(regex: str) -> None:
+    """Refuse an expression that RE2 does not take.
+
+    Raises:
+        pa.ArrowInvalid: It does not take it for characters, or not for bytes.
+    """
+    matches(pa.array([b"", _NO_TEXT]), regex)
+
+
+def matches(values: pa.Array, regex: str) -> pa.BooleanArray:
+    """Tell for each value whether an expression matches somewhere in it; null for a null.
+
+    A value in UTF-8 is matched by its characters. Any other is matched byte by byte, whatever is beside it: how records
+    are batched changes no result.
+
+    Args:
+        values: Bytes or text.
+        regex: The expression, of RE2.
+
+    Raises:
+        pa.ArrowInvalid: The expression is not valid.
+    """
+    try:
+        texts = pc.cast(values, pa.string())  # without a copy
+    except pa.ArrowInvalid:
+        is_text = pc.match_substring_regex(values, pattern=_TEXT)
+        texts = pc.cast(pc.if_else(is_text, values, b""), pa.string())
+        found = pc.match_substring_regex(texts, pattern=regex)
+        return pc.if_else(is_text, found, pc.match_substring_regex(values, pattern=regex))
+    return pc.match_substring_regex(texts, pattern=regex)
