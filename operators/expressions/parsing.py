@@ -13,6 +13,7 @@ from sqlglot import exp, parser, tokens
 from sqlglot.errors import ParseError, TokenError
 
 from dagflow.suggestions import did_you_mean
+from operators.expressions.arguments import OPERATORS, position_of, require_read
 from operators.expressions.expression_error import ExpressionError
 from operators.expressions.sql_types import (
     BIGINT,
@@ -54,28 +55,6 @@ class SqlDialect(sqlglot.Dialect):
         }
 
 
-_OPERATORS: dict[type[exp.Expression], str] = {
-    exp.Add: "+",
-    exp.Sub: "-",
-    exp.Mul: "*",
-    exp.Div: "/",
-    exp.IntDiv: "div",
-    exp.Mod: "%",
-    exp.EQ: "=",
-    exp.NEQ: "<>",
-    exp.LT: "<",
-    exp.LTE: "<=",
-    exp.GT: ">",
-    exp.GTE: ">=",
-    exp.NullSafeEQ: "is not distinct from",
-    exp.NullSafeNEQ: "is distinct from",
-    exp.And: "and",
-    exp.Or: "or",
-    exp.DPipe: "||",
-    exp.Like: "like",
-    exp.ILike: "ilike",
-    exp.RegexpLike: "rlike",
-}
 _TYPES: dict[str, pa.DataType] = {
     "TINYINT": pa.int8(),
     "SMALLINT": pa.int16(),
@@ -108,23 +87,25 @@ def parsed(text: str) -> Node:
 
 
 def parsed_as(text: str, kind: Any = None) -> Any:
-    """What sqlglot makes of a text.
+    """What sqlglot makes of a text, of which all is read.
 
     Args:
         text: The text.
         kind: The class of sqlglot that it should be; None for a statement.
 
     Raises:
-        ExpressionError: It is not SQL.
+        ExpressionError: It is not SQL, or says more than anything reads.
     """
     try:
-        return sqlglot.parse_one(text, dialect=SqlDialect, into=kind)
+        found = sqlglot.parse_one(text, dialect=SqlDialect, into=kind)
     except TokenError:
         raise ExpressionError("a quote or a comment is not closed", text, len(text.rstrip())) from None
     except ParseError as error:
         raise _syntax_error(text, error) from None
     except RecursionError:
         raise ExpressionError("it is nested too deep", text, 0) from None
+    require_read(found, text)
+    return found
 
 
 def _syntax_error(text: str, error: ParseError) -> ExpressionError:
@@ -191,7 +172,7 @@ class Converter:
         special = self._special.get(type(found))
         if special is not None:
             return special(found, at)
-        name = _OPERATORS.get(type(found))
+        name = OPERATORS.get(type(found))
         if name is None:
             raise self._unsupported(found, at)
         if found.args.get("negate"):
@@ -280,7 +261,9 @@ class Converter:
 
     def _escape(self, found: Any, at: int) -> Node:
         like = found.this
-        call = self._call(at, _OPERATORS[type(like)], like.this, like.expression, found.expression)
+        if type(like) not in OPERATORS:
+            raise self._unsupported(like, at)
+        call = self._call(at, OPERATORS[type(like)], like.this, like.expression, found.expression)
         return Call(at, "not", (call,)) if like.args.get("negate") else call
 
     def _case(self, found: Any, at: int) -> Node:
@@ -303,30 +286,30 @@ class Converter:
 
     def _type(self, found: Any, at: int) -> pa.DataType:
         name = str(getattr(found.this, "value", found.this))
-        numbers = [int(str(each.this.this)) for each in found.expressions if str(each.this.this).isdigit()]
-        if name == "DECIMAL":
+        written = [each.this for each in found.expressions if isinstance(each, exp.DataTypeParam)]
+        numbers = [int(each.name) for each in written if isinstance(each, exp.Literal) and each.name.isdecimal()]
+        if name == "DECIMAL" and len(numbers) == len(found.expressions) <= 2:
             digits, scale = (*numbers, 0)[:2] if numbers else (10, 0)
             if not 1 <= digits <= MAX_DIGITS or scale > digits:
                 reason = f"a decimal has 1 to {MAX_DIGITS} digits, and not more of them behind the point"
                 raise ExpressionError(reason, self.text, at)
             return pa.decimal128(digits, scale)
-        if name not in _TYPES or numbers:
-            written = str(found.args.get("kind") or found.sql()).lower()
-            hint = did_you_mean(written, [each.strip() for each in _TYPE_NAMES.split(",")])
-            raise ExpressionError(
-                f"there is no type {written!r} to cast to{hint}; there are {_TYPE_NAMES}", self.text, at
-            )
+        if name not in _TYPES or found.expressions:
+            kind = str(found.args.get("kind") or found.sql()).lower()
+            hint = did_you_mean(kind, re.findall(r"[a-z]+(?:\([^)]*\))?", _TYPE_NAMES))
+            raise ExpressionError(f"there is no type {kind!r} to cast to{hint}; there are {_TYPE_NAMES}", self.text, at)
         return _TYPES[name]
 
     def _extract(self, found: Any, at: int) -> Node:
-        part = str(found.this.name).upper()
+        part = str(found.this.name if isinstance(found.this, exp.Var | exp.Literal) else found.this.sql()).upper()
         if part not in _PARTS:
             names = ", ".join(_PARTS).lower()
             raise ExpressionError(f"extract has no part '{part.lower()}'; it has {names}", self.text, at)
         return self._call(at, part.lower(), found.expression)
 
     def _interval(self, found: Any, at: int) -> Node:
-        unit = str(found.args["unit"].name if found.args.get("unit") is not None else "").upper().removesuffix("S")
+        written = found.args.get("unit")
+        unit = str(written.name if isinstance(written, exp.Var) else "").upper().removesuffix("S")
         number = str(found.this.this) if isinstance(found.this, exp.Literal) else ""
         if unit in _MONTHS:
             instead = _added_months(found, number, _MONTHS[unit])
@@ -334,7 +317,10 @@ class Converter:
         if unit not in _SECONDS or not re.fullmatch(r"[+-]?[0-9]+", number):
             reason = "an interval is a whole number of seconds, minutes, hours, days or weeks, as interval '3' day"
             raise ExpressionError(reason, self.text, at)
-        return Constant(at, int(number) * _SECONDS[unit] * 1_000_000, INTERVAL)
+        micros = int(number) * _SECONDS[unit] * 1_000_000
+        if not -(1 << 63) <= micros < 1 << 63:
+            raise self.error("an interval is too long; it has 106751991 days at most", at)
+        return Constant(at, micros, INTERVAL)
 
     def _trim(self, found: Any, at: int) -> Node:
         name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(found.args.get("position")).upper(), "trim")
@@ -372,9 +358,3 @@ def _any_of(conditions: list[Call], at: int) -> Call:
         return conditions[0]
     middle = len(conditions) // 2
     return Call(at, "or", (_any_of(conditions[:middle], at), _any_of(conditions[middle:], at)))
-
-
-def position_of(found: Any) -> int:
-    """Where an expression begins: sqlglot notes it for names and values only, not for what holds them."""
-    starts = [part.meta["start"] for part in found.walk() if "start" in part.meta]
-    return min(starts, default=0)

@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlglot import exp
 
+from operators.expressions.arguments import position_of
 from operators.expressions.expression_error import ExpressionError
 from operators.expressions.functions.available import AGGREGATES
-from operators.expressions.parsing import position_of
 from operators.expressions.syntax import Call, Node, walk, with_parts
 
 Refusal = Callable[[str, int], ExpressionError]
@@ -56,9 +56,6 @@ def require_select(found: Any, refuse: Refusal) -> exp.Select:
     for key, value in found.args.items():
         if value and key not in _PLANNED:
             raise refuse(_INSTEAD.get(key, f"{key.strip('_')} is not available in a query"), _place(value, found))
-    group = found.args.get("group")
-    if group is not None and any(value for key, value in group.args.items() if key != "expressions"):
-        raise refuse("group by takes columns and expressions alone", position_of(group))
     return found
 
 

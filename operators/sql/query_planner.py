@@ -14,10 +14,11 @@ from dagflow.suggestions import did_you_mean
 from operators.aggregate.aggregate import Aggregate
 from operators.aggregate.aggregate_calls import Aggregation
 from operators.aggregate.top_n import TopN
+from operators.expressions.arguments import position_of
 from operators.expressions.binding import check_functions
 from operators.expressions.expression import Expression
 from operators.expressions.expression_error import ExpressionError
-from operators.expressions.parsing import parsed_as, position_of
+from operators.expressions.parsing import Converter, parsed_as
 from operators.expressions.syntax import Alias, Call, ColumnName, Constant, Node
 from operators.sql.clauses import Item, columns_read, conjuncts, has_aggregates, require_select, without_positions
 from operators.sql.joined_table import JoinedTable
@@ -96,10 +97,8 @@ class QueryPlanner:
         clause = found.args.get("from_")
         source = None if clause is None else clause.this
         if isinstance(source, exp.Subquery):
-            self._require_plain(source)
             self._select(require_select(source.this, self._error))
             return Scope({source.alias} if source.alias else set())
-        self._require_plain(source)
         name = source.name if isinstance(source, exp.Table) else ""
         if name in self._parts:
             self._select(self._parts.pop(name))
@@ -109,18 +108,8 @@ class QueryPlanner:
             raise self._error(f"from takes input, a name of with, or a query in parentheses{hint}", at)
         return Scope({name, source.alias_or_name} if source is not None else set())
 
-    def _require_plain(self, source: Any) -> None:
-        """Refuse what may stand behind a table, other than another name."""
-        for key, value in () if source is None else source.args.items():
-            if value and key not in ("this", "alias"):
-                raise self._error(f"{key.rstrip('s_')} is not available behind a table in from", position_of(source))
-        alias = None if source is None else source.args.get("alias")
-        if alias is not None and alias.args.get("columns"):
-            raise self._error("columns are named in the select list, not behind a table", position_of(alias))
-
     def _join(self, join: Any, found: exp.Select, scope: Scope) -> None:
         at, table = position_of(join), join.this
-        self._require_plain(table)
         name = table.name if isinstance(table, exp.Table) else ""
         if name not in self._tables:
             hint = did_you_mean(name, self._tables) or "; say what it is: tables: {rates: {table: csv:rates.csv}}"
@@ -192,7 +181,7 @@ class QueryPlanner:
             at = position_of(each)
             star = each if isinstance(each, exp.Star) else each.this if isinstance(each.this, exp.Star) else None
             if star is not None and isinstance(each, exp.Star | exp.Column):
-                yield self._star(star, each, scope, at)
+                yield self._star(each, scope, at)
                 continue
             tree = converter.node(each.this if isinstance(each, exp.Alias) else each)
             name = each.alias or (each.name if isinstance(each, exp.Column) else "")
@@ -204,9 +193,7 @@ class QueryPlanner:
             check_functions(self._text, tree, aggregates=True)
             yield Item(name, tree, at)
 
-    def _star(self, star: exp.Star, each: Any, scope: Scope, at: int) -> Item:
-        if any(star.args.values()):
-            raise self._error("* takes no exceptions; name the columns, or drop some in a Select behind", at)
+    def _star(self, each: Any, scope: Scope, at: int) -> Item:
         table = each.table if isinstance(each, exp.Column) else ""
         if table in scope.records:
             return Item(INPUT, None, at)
@@ -357,10 +344,11 @@ class QueryPlanner:
         clause = found.args.get("limit")
         if clause is None:
             return None
-        text = clause.expression.name if isinstance(clause, exp.Limit) and clause.expression is not None else ""
-        if not text.isdecimal() or int(text) < 1:
+        tree = Converter(self._text).node(clause.expression) if isinstance(clause, exp.Limit) else None
+        count = tree.value if isinstance(tree, Constant) else None
+        if type(count) is not int or count < 1:
             raise self._error("give a whole number from 1 on behind limit, as limit 10", position_of(clause))
-        return int(text)
+        return count
 
 
 def _named(tree: Node, items: list[Item]) -> str | None:

@@ -216,6 +216,22 @@ def test_a_mistake_is_told_at_its_place_in_the_app(
         ("select sum(b) filter (where c) as s from input", "sum", "sum(case when paid then price end)"),
         ("select a from input tablesample (10)", "input", "sample is not available"),
         ("with t as (select z from input) select a from input", "z", "'t' of with is in no from"),
+        ("select distinct on (z) a from input", "z", "distinct on is not available; group by is"),
+        ("with u(z, a) as (select a, b from input) select z from u", "u(", "columns are named in the select list"),
+        ("select a from (select b as a from input) as u(z)", "u(", "columns are named in the select list"),
+        ("select a from input where z between symmetric 5 and 1", "z", "between symmetric is not available"),
+        ("select a from input order by a limit 50 percent", "50", "limit takes a number alone"),
+        ("select a from input order by a limit 1 with ties", "1", "limit takes a number alone"),
+        ("select a from input order by a limit 1 by b", "1", "limit takes a number alone"),
+        ("select a from input order by a limit 5 + 1", "5", "give a whole number from 1 on behind limit"),
+        ("select a from input order by a limit -5", "5", "give a whole number from 1 on behind limit"),
+        ("select a from input order by z with fill limit 3", "z", "nulls last alone"),
+        (
+            "select cast(z as int default 0 on conversion error) as a from input",
+            "z",
+            "write coalesce(try_cast(a as int)",
+        ),
+        ("select count(* exclude (a)) as n from input", "* e", "* takes no exceptions"),
     ],
 )
 def test_a_query_that_is_not_computed_is_refused(query: str, at: str, reason: str) -> None:
@@ -224,6 +240,16 @@ def test_a_query_that_is_not_computed_is_refused(query: str, at: str, reason: st
     with pytest.raises(ExpressionError, match=re.escape(reason)) as caught:
         Sql(query=query, tables=tables)
     assert caught.value.offset == query.index(at)
+
+
+def test_what_changes_no_result_may_stand_there() -> None:
+    """A with that would be materialized or recursive, and words that only say what is so anyway."""
+    for query in (
+        "with recursive u as materialized (select a from input) select a from u",
+        "select all a from input where a between asymmetric 1 and 2",
+        "select a from input order by a asc nulls last limit (5)",
+    ):
+        Sql(query=query)
 
 
 def test_a_table_that_no_query_joins_is_a_mistake() -> None:

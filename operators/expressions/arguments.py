@@ -1,0 +1,118 @@
+"""Knows what is read of each class of sqlglot, so that nothing that it parses is left out of a result unseen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+
+from operators.expressions.expression_error import ExpressionError
+
+OPERATORS: dict[type[exp.Expression], str] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.IntDiv: "div",
+    exp.Mod: "%",
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.NullSafeEQ: "is not distinct from",
+    exp.NullSafeNEQ: "is distinct from",
+    exp.And: "and",
+    exp.Or: "or",
+    exp.DPipe: "||",
+    exp.Like: "like",
+    exp.ILike: "ilike",
+    exp.RegexpLike: "rlike",
+}
+
+# Also what has an error of its own where it is read, and what changes no result: a with that is materialized or
+# recursive in name only, and `safe`, which sqlglot sets by itself.
+READ: dict[type[exp.Expression], str] = {
+    **dict.fromkeys(OPERATORS, "this expression negate"),
+    exp.Alias: "this alias",
+    exp.Anonymous: "this expressions",
+    exp.AtTimeZone: "this zone",
+    exp.Between: "this low high",
+    exp.Boolean: "this",
+    exp.CTE: "this alias materialized",
+    exp.Case: "this ifs default",
+    exp.Cast: "this to",
+    exp.Column: "this table db catalog",
+    exp.DPipe: "this expression safe",
+    exp.DataType: "this expressions nested kind",
+    exp.DataTypeParam: "this",
+    exp.Distinct: "expressions",
+    exp.Escape: "this expression",
+    exp.Extract: "this expression",
+    exp.From: "this",
+    exp.Group: "expressions",
+    exp.Having: "this",
+    exp.Identifier: "this quoted",
+    exp.If: "this true false",
+    exp.In: "this expressions query unnest field",
+    exp.Interval: "this unit",
+    exp.Is: "this expression",
+    exp.Join: "this on using method side kind",
+    exp.Limit: "expression",
+    exp.Literal: "this is_string",
+    exp.Neg: "this",
+    exp.Not: "this",
+    exp.Null: "",
+    exp.Order: "expressions",
+    exp.Ordered: "this desc nulls_first",
+    exp.Paren: "this",
+    exp.Star: "",
+    exp.StrPosition: "this substr",
+    exp.Subquery: "this alias",
+    exp.Substring: "this start length",
+    exp.Table: "this alias",
+    exp.TableAlias: "this",
+    exp.Trim: "this expression position",
+    exp.TryCast: "this to safe",
+    exp.Where: "this",
+    exp.With: "expressions recursive",
+}
+_INSTEAD: dict[type[exp.Expression], str] = {
+    exp.Between: "between {} is not available; write both bounds, as a between least(b, c) and greatest(b, c)",
+    exp.Cast: "a cast takes a type alone; for a default write coalesce(try_cast(a as int), 0)",
+    exp.Distinct: "distinct {} is not available; group by is, with min(…) or max(…) of other columns",
+    exp.Group: "group by takes columns and expressions alone",
+    exp.Limit: "limit takes a number alone, without percent, with ties or by",
+    exp.Ordered: "order by takes expressions, asc, desc and nulls last alone",
+    exp.Star: "* takes no exceptions; name the columns, or drop some in a Select behind",
+    exp.Subquery: "{} is not available behind a table in from",
+    exp.Table: "{} is not available behind a table in from",
+    exp.TableAlias: "columns are named in the select list, not behind a table",
+    exp.TryCast: "a cast takes a type alone; for a default write coalesce(try_cast(a as int), 0)",
+}
+
+
+def require_read(tree: Any, text: str) -> None:
+    """Refuse what sqlglot took and nothing reads, in a tree and all that it holds.
+
+    Classes that nothing reads at all are refused where they stand for something.
+
+    Raises:
+        ExpressionError: There is such an argument.
+    """
+    for found in tree.walk():
+        read = READ.get(type(found))
+        if read is None:
+            continue
+        for key, value in found.args.items():
+            if value and key not in read.split():
+                word = key.replace("_", " ").strip().rstrip("s")
+                reason = _INSTEAD.get(type(found), f"{{}} is not available in {type(found).__name__.lower()}")
+                raise ExpressionError(reason.format(word), text, position_of(found))
+
+
+def position_of(found: Any) -> int:
+    """Where an expression begins: sqlglot notes it for names and values only, not for what holds them."""
+    starts = [part.meta["start"] for part in found.walk() if "start" in part.meta]
+    return min(starts, default=0)
