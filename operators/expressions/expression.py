@@ -10,7 +10,7 @@ import pyarrow as pa
 from pydantic import PlainValidator, WithJsonSchema
 
 from operators.expressions.binding import bind, check_functions
-from operators.expressions.bound import Bound
+from operators.expressions.bound import Bound, typed
 from operators.expressions.expression_error import ExpressionError
 from operators.expressions.parsing import parsed
 from operators.expressions.sql_types import BOOLEAN, name_of
@@ -63,7 +63,7 @@ class Expression:
         if bound.type != BOOLEAN and not pa.types.is_null(bound.type):
             reason = f"a condition is expected, and this is {name_of(bound.type)}; compare it with something"
             raise ExpressionError(reason, self.text, 0)
-        return bound
+        return bound if bound.type == BOOLEAN else typed(bound, BOOLEAN)
 
     def __str__(self) -> str:
         return self.text

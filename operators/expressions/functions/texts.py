@@ -13,6 +13,9 @@ import pyarrow.compute as pc
 from operators.expressions.bound import Bound, CallSite, applied, typed
 from operators.expressions.sql_types import BOOLEAN, INTEGER, TEXT, is_whole, name_of
 
+_FAR = 1 << 31
+"""More characters, and more parts, than a text can have."""
+
 
 def of_text(kernel: Callable[[Any], Any], kind: pa.DataType = TEXT) -> Callable[[CallSite, Bound], Bound]:
     """A function of one text."""
@@ -52,10 +55,19 @@ def trimmed(kernel: Callable[..., Any]) -> Callable[..., Bound]:
     return bind
 
 
+def _written_place(site: CallSite, argument: Bound, what: str) -> int:
+    """The written number of a character or a part, or how many; beyond _FAR none is there, so that _FAR says the same.
+
+    Raises:
+        ExpressionError: It is computed, or no whole number.
+    """
+    return min(max(site.written_number(argument, what), -_FAR), _FAR)
+
+
 def substring(site: CallSite, text: Bound, start: Bound, count: Bound | None = None) -> Bound:
     """At most count characters from start on, which counts from 1, and from the end where it is negative."""
-    first = site.written_number(start, "the start")
-    size = None if count is None else site.written_number(count, "the length")
+    first = _written_place(site, start, "the start")
+    size = None if count is None else _written_place(site, count, "the length")
     return applied(site, TEXT, lambda values: _substring(values, first, size), site.text_of(text))
 
 
@@ -75,13 +87,13 @@ def _sliced(values: Any, start: int, stop: int | None) -> Any:
 
 def left(site: CallSite, text: Bound, count: Bound) -> Bound:
     """The first characters."""
-    size = max(site.written_number(count, "the length"), 0)
+    size = max(_written_place(site, count, "the length"), 0)
     return applied(site, TEXT, lambda values: _sliced(values, 0, size), site.text_of(text))
 
 
 def right(site: CallSite, text: Bound, count: Bound) -> Bound:
     """The last characters."""
-    size = max(site.written_number(count, "the length"), 0)
+    size = max(_written_place(site, count, "the length"), 0)
 
     def kernel(values: Any) -> Any:
         return _sliced(values, -size, None) if size else _sliced(values, 0, 0)
@@ -260,7 +272,7 @@ def position(site: CallSite, text: Bound, part: Bound) -> Bound:
 def split_part(site: CallSite, text: Bound, separator: Bound, number: Bound) -> Bound:
     """The part of this number between separators, counted from 1, or from the end; empty where there is none."""
     pattern = site.written_text(separator, "the separator")
-    wanted = site.written_number(number, "the number")
+    wanted = _written_place(site, number, "the number")
     if not wanted:
         raise site.error("parts are counted from 1, or from -1 at the end", number)
     if not pattern:
@@ -276,7 +288,7 @@ def _element(lists: Any, wanted: int) -> Any:
     """An element of each list, by its number; empty where there is none."""
     if isinstance(lists, pa.Scalar):
         return _element(pa.array([lists.as_py()], lists.type), wanted)[0]
-    starts, ends = (np.asarray(side) for side in (lists.offsets[:-1], lists.offsets[1:]))
+    starts, ends = (np.asarray(side, np.int64) for side in (lists.offsets[:-1], lists.offsets[1:]))
     places = starts + wanted - 1 if wanted > 0 else ends + wanted
     is_there = (places >= starts) & (places < ends)
     found = lists.values.take(pa.array(places, mask=~is_there))

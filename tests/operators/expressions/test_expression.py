@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dagflow.testing.operators import run_operator
 from operators.expressions.expression import Expression
 from operators.expressions.expression_error import ExpressionError
 from operators.expressions.sql_types import name_of
+from operators.transform.select import Select
 from tests.sql.cases import TABLE, Refused, computed
 
 INTS = st.one_of(st.integers(-3, 3), st.integers(-(2**31), 2**31 - 1), st.none())
@@ -195,6 +197,26 @@ def test_columns_of_other_types_are_seen_as_the_nearest() -> None:
         schema = pa.schema([(name, array.type)])
         assert name_of(Expression.of(f"coalesce({name}, null)").bind(schema).type) == kind
         assert over(f"coalesce({name}, null)", **{name: array}) == [value]
+
+
+def test_a_null_as_a_condition_is_true_for_no_record() -> None:
+    """It has a type like any other condition."""
+    assert Expression.of("null").bind_condition(TABLE.schema).type == pa.bool_()
+    assert run_operator(Select(where="null"), [{"a": 1}])["output"] == []
+
+
+@pytest.mark.parametrize("number", [3_000_000_000, (1 << 63) - 1])
+def test_places_far_behind_a_text_are_places(number: int) -> None:
+    """There is nothing, or all of the text up to them."""
+    texts = {"s": pa.array(["x,y", "", None])}
+    assert over(f"split_part(s, ',', {number})", **texts) == ["", "", None]
+    assert over(f"split_part(s, ',', -{number})", **texts) == ["", "", None]
+    assert over(f"substring(s, {number}, {number})", **texts) == ["", "", None]
+    assert over(f"substring(s, -{number}, 5)", **texts) == ["", "", None]
+    assert over("substring(s, -9223372036854775808, 5)", **texts) == ["", "", None]
+    for text in (f"substring(s, 1, {number})", f"left(s, {number})", f"right(s, {number})"):
+        assert over(text, **texts) == ["x,y", "", None]
+    assert over(f"substring(s, 3, {number})", **texts) == ["y", "", None]
 
 
 def test_a_column_may_have_the_name_of_a_statement() -> None:
