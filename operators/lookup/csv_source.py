@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -17,6 +17,7 @@ from operators.lookup.united_columns import UnitedColumns
 from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.content import ContentReader
 from operators.reader.formats import RECORD_FORMATS
+from operators.reader.formats.csv import Csv
 
 
 class CsvSource(FilesSource):
@@ -35,11 +36,11 @@ class CsvSource(FilesSource):
         self._options = dict(options)
         self._format()
 
-    def _format(self) -> Any:
-        return RECORD_FORMATS.make({"type": "csv", **self._options})
+    def _format(self) -> Csv:
+        return cast(Csv, RECORD_FORMATS.make({"type": "csv", **self._options}))
 
     def columns(self, storage: StorageContext) -> pa.Schema:
-        """The columns of all files that have rows; without any, those that the options name."""
+        """The columns of all files, with or without rows; where no file names any, those that the options name."""
         schema: pa.Schema = self._united(storage, self.files(storage)).schema
         return schema if len(schema) else self._format().declared_columns().schema
 
@@ -49,18 +50,22 @@ class CsvSource(FilesSource):
         united = self._united(storage, files)
         united.require_united(names)
         for found in files:
-            for rows in self._rows_of(storage, found):
+            for rows in self._rows_of(storage, found, self._format()):
                 yield united.fitted(redacted(found.url), rows, names)
 
     def _united(self, storage: StorageContext, files: Sequence[FileStat]) -> UnitedColumns:
-        firsts = ((redacted(found.url), next(self._rows_of(storage, found), None)) for found in files)
-        return UnitedColumns(self.name, ((file, rows.schema) for file, rows in firsts if rows is not None))
+        return UnitedColumns(self.name, ((redacted(found.url), self._columns_of(storage, found)) for found in files))
 
-    def _rows_of(self, storage: StorageContext, found: FileStat) -> Iterator[pa.RecordBatch]:
+    def _columns_of(self, storage: StorageContext, found: FileStat) -> pa.Schema:
+        format = self._format()
+        first = next(self._rows_of(storage, found, format), None)
+        return format.headed_columns() if first is None else first.schema
+
+    def _rows_of(self, storage: StorageContext, found: FileStat, format: Csv) -> Iterator[pa.RecordBatch]:
         version = FileVersion(found.size_bytes, found.mtime_ns, found.etag, found.file_id)
         block = BlockMetadata(0, found.url, version, 0, found.size_bytes, is_last=True)
         with storage.open_file(found.url, found) as file:
-            content = ContentReader(self._format(), "auto")
+            content = ContentReader(format, "auto")
             # Nothing takes rejects in: the first bad row is an error, which names the file and its place.
             accounting = BlockAccounting(found.url, Counter(), None)
             for batch in content.parsed(file, block, accounting):

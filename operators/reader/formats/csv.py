@@ -115,6 +115,11 @@ class Csv(Delimited):
         names = self.columns or ()
         return StreamColumns(pa.schema([(name, pa.string()) for name in names]), None if names else pa.string())
 
+    def headed_columns(self) -> pa.Schema:
+        """The columns that the header of the file names which was read last; none if it has no header, or is empty."""
+        names = self._names if self._headed is not None else ()
+        return pa.schema([(name, self._types[name].arrow if name in self._types else pa.string()) for name in names])
+
     @property
     def adds_up(self) -> bool:
         """False where long rows are left out: behind a cut, the length of a row that began before it is not known."""
