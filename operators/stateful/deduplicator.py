@@ -24,8 +24,9 @@ class Deduplicator(RememberedKeys):
     takes about a second longer for each million of keys.
 
     Guarantee: no further record of a remembered key is emitted. A key is remembered for horizon_windows windows
-    after the window of its first record, and as long as it is among the newest max_keys; without a horizon and below
-    that number, for ever. Keys that are forgotten are counted, and a later record of them is emitted again.
+    after the window of its first record, and as long as it is among the newest max_keys of its partition; without a
+    horizon and with no more keys than that, for ever. Keys that are forgotten are counted, and a later record of them
+    is emitted again.
     """
 
     key: Annotated[str, Field(min_length=1, description="column that holds the key; record: the whole raw record")] = (

@@ -18,12 +18,13 @@ from dagflow.metrics.names import FORGOTTEN_KEYS
 class RememberedKeys(KeyedOperator):
     """An operator that remembers keys, and the window in which each came first.
 
-    Guarantee: a key is remembered as long as it is among the newest max_keys. Keys that are forgotten are counted.
+    Guarantee: a key is remembered as long as it is among the newest max_keys of its partition, and so as long as it is
+    among the newest max_keys of all. Keys that are forgotten are counted.
     """
 
     max_keys: Annotated[
         Count,
-        Field(ge=1, description="keys that all partitions remember together, each in about 120 bytes and its own"),
+        Field(ge=1, description="keys that each partition remembers, every one in about 120 bytes and its own"),
     ] = 1_000_000
 
     value_type = int
@@ -41,7 +42,8 @@ class RememberedKeys(KeyedOperator):
 
     def end_window(self) -> None:
         """Forget the oldest keys where there are too many."""
-        surplus = len(self.state) - max(1, self.max_keys // self._context.partitions)
+        # Not a share of max_keys: keys are never spread evenly, and the fullest partition would forget some too early.
+        surplus = len(self.state) - self.max_keys
         if surplus > 0:
             self.forget(heapq.nsmallest(surplus, self.state, key=self.state.__getitem__))
 

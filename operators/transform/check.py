@@ -40,7 +40,9 @@ class Check(ExpectingOperator[tuple[Bound, ...]], Composite):
     ]
     max_keys: Annotated[
         Count,
-        Field(ge=1, description="values that are remembered for each unique(…), in about 120 bytes and their own"),
+        Field(
+            ge=1, description="values that each partition of a unique(…) remembers, in about 120 bytes and their own"
+        ),
     ] = 1_000_000
 
     def expand(self) -> Expansion | None:
