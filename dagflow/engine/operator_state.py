@@ -77,7 +77,7 @@ def _require_keys_together(name: str, stage: Stage) -> None:
         return
     raise PlanError(
         [Problem("", 0, 0, f"operator '{name}' keeps state by key, and records of one key reach several partitions")],
-        hint=f"give operator '{stage.head}' partition: {{by: …}}, with the key, and records that are not broadcast, "
+        hint=f"give operator '{name}' partition: {{by: …}}, with the key, and records that are not broadcast, "
         "or partition: 1",
     )
 

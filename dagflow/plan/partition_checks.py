@@ -100,7 +100,8 @@ def _check_keyed_state(spec: AppSpec, heads: Mapping[str, str], told: Collection
             continue
         key = _key_of(operator)
         if not isinstance(partition, KeyedPartition):
-            advice = f"give operator '{head}' partition: {{by: {key or '…'}}}, or partition: 1"
+            # Not the head of its stage, which may take in something else than the records that have the key.
+            advice = f"give operator '{name}' partition: {{by: {key or '…'}}}, or partition: 1"
             problems.add(
                 operator.partition_place,
                 f"operator '{name}' keeps state by key, and records of one key reach several partitions\n    {advice}",

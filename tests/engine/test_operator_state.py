@@ -292,8 +292,10 @@ def test_a_count_that_left_no_state_may_change(tmp_path: Path) -> None:
 @pytest.mark.parametrize("partition", [2, "parallel", None])
 def test_state_by_key_needs_the_records_of_a_key_in_one_partition(tmp_path: Path, partition: Partition) -> None:
     """Anything else would silently let duplicates pass."""
-    with pytest.raises(PlanError, match="'keyed' keeps state by key, and records of one key reach several partitions"):
+    refusal = "'keyed' keeps state by key, and records of one key reach several partitions"
+    with pytest.raises(PlanError, match=refusal) as caught:
         run(keyed_app(tmp_path, Deduplicator(), partition), runtime=InlineRuntime)
+    assert (caught.value.hint or "").startswith("give operator 'keyed' partition: {by: …}, with the key")
 
 
 def test_one_partition_holds_all_keys(tmp_path: Path) -> None:

@@ -53,6 +53,15 @@ def test_records_of_a_key_in_several_partitions_are_refused(tmp_path: Path, part
     assert "partition: {by: record}, or partition: 1" in str(caught.value)
 
 
+@pytest.mark.parametrize("partition", ["", ", partition: parallel", ", partition: 2"])
+def test_the_partition_that_is_advised_is_accepted(tmp_path: Path, partition: str) -> None:
+    """The operator itself takes it, whatever the head of its stage takes in, as a reader does blocks."""
+    with pytest.raises(PlanError, match=r"\n    give operator 'unique' partition: \{by: record\}, or partition: 1"):
+        load(tmp_path, partition)
+    for advised in ("{by: record}", "1"):
+        assert load(tmp_path, f", partition: {advised}")
+
+
 def test_partitions_by_another_key_are_refused(tmp_path: Path) -> None:
     """The records of one host would reach the partitions of several users."""
     with pytest.raises(PlanError, match="keeps state by the key 'host', and its partitions are by 'user'"):
