@@ -72,7 +72,8 @@ class SideInput(Capability):
     The driver looks at its version before it plans a window, reads it again where that has changed, and keeps a copy in
     the checkpoint. The plan of the window names the copy, which OperatorContext.side_input gives to all tasks.
 
-    Guarantee: a window sees one version of the data, in all partitions, and however often the window runs.
+    Guarantee: a window sees one version of the data, in all partitions, and however often the window runs, also after
+    a crash. One that was not committed when a run failed is planned again by the next run, with the data as it is then.
 
     Source:
         The role is that of a side input in Apache Beam.

@@ -19,7 +19,7 @@ from dagflow.engine.window_codec import WindowCodec
 from dagflow.engine.window_runner import WindowRunner
 from dagflow.engine.window_sizing import Load, WindowSizing, load_of
 from dagflow.execution.messages import TaskResult
-from dagflow.journal.events import Replan
+from dagflow.journal.events import Repair, Replan
 from dagflow.journal.journal import Journal, now_ms
 from dagflow.journal.windows import WindowPlan
 from dagflow.metrics.counters import Counters
@@ -185,6 +185,17 @@ class WindowPlanner:
                 )
             )
         self._journal.append(*map(Replan, plans))
+
+    def let_plan_again(self) -> None:
+        """Let the next run plan the windows again that are not committed and see side inputs; this run has failed.
+
+        What was wrong may be mended in a side input, and a plan names the version that there was when it was made.
+
+        Raises:
+            StorageError: The store failed; the next run may keep the plans.
+        """
+        planned = self._journal.state.planned
+        self._journal.append(*(Repair(window_id) for window_id in sorted(planned) if planned[window_id].side_inputs))
 
     def plan_closing(self, closes: Collection[str]) -> WindowPlan:
         """Plan a window that publishes held results; no emitted window may wait to be planned.

@@ -120,7 +120,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """The decision about a window is taken back: it is planned, by the next run again, and not committed."""
+    """The plan of a window, and the decision if there is one, is taken back: the next run plans it again."""
 
     kind: ClassVar[str] = "REPAIR"
 

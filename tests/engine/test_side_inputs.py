@@ -12,13 +12,15 @@ from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_replay import replay_windows
 from dagflow.engine.window_runner import WINDOWS_IN_FLIGHT
-from dagflow.errors import OperatorError
+from dagflow.errors import DagflowError, OperatorError
 from dagflow.execution.messages import WindowJob
 from dagflow.journal.reader import read_window
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
+from dagflow.testing.faults import InjectedCrash
+from tests.engine.test_driver import Watcher
 
 APP = """
 name: joined
@@ -55,10 +57,10 @@ class Gate(Operator):
         self.output.emit(record)
 
 
-def app(root: Path) -> LogicalPlan:
+def app(root: Path, text: str = APP) -> LogicalPlan:
     """The app, with its input and its table in a directory."""
     root.mkdir(exist_ok=True)
-    (root / "app.yaml").write_text(APP.format(root=root))
+    (root / "app.yaml").write_text(text.format(root=root))
     return load_app(root / "app.yaml")
 
 
@@ -89,20 +91,77 @@ def copies(root: Path) -> list[Path]:
     return list((root / "journal" / "side_inputs").glob("*"))
 
 
+def crash(window: WindowJob) -> None:
+    """Let the driver die."""
+    raise InjectedCrash("the lights went out")
+
+
 def test_a_window_that_runs_again_sees_what_it_was_planned_with(tmp_path: Path) -> None:
     """Although the table was replaced, and the old one is nowhere else; later windows see the new one."""
     add_input(tmp_path, 1)
     put_table(tmp_path, "old")
-    (tmp_path / "lock").touch()
-    with pytest.raises(OperatorError, match="closed"):
-        run(app(tmp_path), runtime=InlineRuntime)
+    with pytest.raises(InjectedCrash, match="the lights went out"):
+        run(app(tmp_path), runtime=lambda program: InlineRuntime(program, before=crash))
     assert len(copies(tmp_path)) == 1
     put_table(tmp_path, "new")
-    (tmp_path / "lock").unlink()
     add_input(tmp_path, 2)
     run(app(tmp_path), runtime=InlineRuntime)
     assert versions(tmp_path) == {"1": {"old"}, "2": {"new"}}
     assert copies(tmp_path) == []
+
+
+def test_windows_of_a_run_that_failed_see_the_table_as_it_is_then(tmp_path: Path) -> None:
+    """What made it fail may be a row; only what was committed is as it was."""
+    for number in (1, 2, 3, 4):
+        add_input(tmp_path, number)
+    put_table(tmp_path, "old")
+
+    def close(window: WindowJob) -> None:
+        if window.window_id == 2:
+            (tmp_path / "lock").touch()
+
+    for _ in range(2):
+        with pytest.raises(OperatorError, match="closed"):
+            run(app(tmp_path), runtime=lambda program: InlineRuntime(program, before=close))
+    put_table(tmp_path, "new")
+    (tmp_path / "lock").unlink()
+    watcher = Watcher()
+    run(app(tmp_path), observer=watcher, runtime=InlineRuntime)
+    assert watcher.notices[0] == "window 2 is planned again"
+    assert not [notice for notice in watcher.notices if "the app as it was" in notice]
+    assert versions(tmp_path) == {"1": {"old"}, "2": {"new"}, "3": {"new"}, "4": {"new"}}
+    assert copies(tmp_path) == []
+
+
+REFUSED = """\
+  refused: {{class: RecordWriter, properties: {{path: "{root}/refused"}}, partition: parallel}}
+streams:
+  aside: {{from: enrich.errors, to: refused.input}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("properties", "streams", "error"),
+    [
+        ("unmatched: fail", "streams:\n", r"table\.csv has no row with k 'b'"),
+        ("unmatched: reject", "streams:\n", r"table\.csv has no row with k 'b'"),
+        ("unmatched: reject, max_rejects: 0", REFUSED, "max_rejects is 0"),
+    ],
+)
+def test_a_row_that_was_missing_is_added_and_the_run_goes_on(
+    tmp_path: Path, properties: str, streams: str, error: str
+) -> None:
+    """As the error of a task or of the commit advises; each record is there once."""
+    for number in (1, 2):
+        add_input(tmp_path, number)
+    (tmp_path / "table.csv").write_text("k,v\na,old\n")
+    text = APP.replace("on: k", f"on: k, {properties}").replace("streams:\n", streams)
+    for _ in range(2):
+        with pytest.raises(DagflowError, match=error):
+            run(app(tmp_path, text), runtime=InlineRuntime)
+    put_table(tmp_path, "new")
+    run(app(tmp_path, text), runtime=InlineRuntime)
+    assert versions(tmp_path) == {"1": {"new"}, "2": {"new"}}
 
 
 def test_windows_that_are_processed_again_see_the_table_as_it_is(tmp_path: Path) -> None:
