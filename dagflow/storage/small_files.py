@@ -18,7 +18,8 @@ class SmallFiles:
     """Files to be read, as they were planned; equally long columns.
 
     Attributes:
-        base: What all URLs begin with, up to and with a slash.
+        base: What all URLs begin with, up to and with a slash: at least the scheme, and no more than that where the
+            files are in several buckets or on several hosts.
         names: The rest of each URL.
         sizes: Planned lengths in bytes.
         mtimes: Planned modification times in nanoseconds since 1970.

@@ -10,6 +10,7 @@ import pytest
 
 from dagflow.errors import MissingError, SourceChangedError, StorageError
 from dagflow.storage.file_stat import FileStat
+from dagflow.storage.location import scheme_of
 from dagflow.storage.publishing import publish_all
 from dagflow.storage.small_files import SmallFiles
 from dagflow.testing.store_under_test import StoreUnderTest
@@ -206,13 +207,17 @@ class FilesContract(StoreUnderTest):
         with pytest.raises(StorageError, match="/d"):
             self.context.open_file(f"{root}/d")
 
-    def test_small_files_are_read_whole_and_in_order(self, root: str) -> None:
+    @pytest.mark.parametrize("has_base", [True, False], ids=["one directory", "only a scheme"])
+    def test_small_files_are_read_whole_and_in_order(self, root: str, *, has_base: bool) -> None:
         """With an ending behind each that has none; a file that is gone leaves nothing, and a reason."""
         contents = {"a": b"a\n", "b": b"b", "c": b"", "d": b"dd"}
         stats = [self.context.stat(self.put(f"{root}/{name}", data)) for name, data in contents.items()]
         self.context.backend(root).files.remove(f"{root}/d")
         columns = [each.size_bytes for each in stats], [each.mtime_ns for each in stats]
-        files = SmallFiles(f"{root}/", list(contents), *columns, [each.etag for each in stats] if stats[0].etag else ())
+        length = len(f"{root}/") if has_base else len(f"{scheme_of(root)}://") if scheme_of(root) else 1
+        names = [each.url[length:] for each in stats]
+        etags = [each.etag for each in stats] if stats[0].etag else ()
+        files = SmallFiles(stats[0].url[:length], names, *columns, etags)
         buffer = memoryview(bytearray(files.buffer_bytes))
         loaded = self.context.backend(root).files.load(files, buffer, b"\n")
         assert bytes(buffer[: loaded.borders[-1]]) == b"a\nb\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,6 +11,7 @@ from typing import Any, ClassVar, overload
 import numpy as np
 
 from dagflow.api.ports import TupleBatch
+from dagflow.storage.location import scheme_of
 from operators.files.file_columns import Column, NameColumn
 from operators.files.metadata import BlockMetadata, FileVersion
 
@@ -23,7 +25,7 @@ class SmallFileBatch(TupleBatch):
 
     Attributes:
         first_id: Id of the first member; the others follow without a gap.
-        base: What all URLs begin with, up to and with a slash.
+        base: What all URLs begin with, up to and with a slash; "" where they have not even the scheme in common.
         names: For each member the rest of its URL.
         sizes: Its length in bytes.
         mtimes: Its modification time in nanoseconds since 1970; 0 where the store has none.
@@ -70,13 +72,11 @@ class SmallFileBatch(TupleBatch):
             etags: For each its etag, or () where there are none.
             file_ids: For each its inode number, or () where there are none.
         """
-        # What the first and the last in order have in common, all have.
-        common = os.path.commonprefix([min(urls), max(urls)])  # noqa: RUF071  # of bytes, cut at a slash below
-        length = common.rfind("/") + 1
+        base, names = _split(urls)
         return cls(
             first_id=first_id,
-            base=common[:length],
-            names=NameColumn.of([url[length:] for url in urls]),
+            base=base,
+            names=names,
             sizes=np.array(sizes, np.int64),
             mtimes=np.array(mtimes, np.int64),
             etags=tuple(etags) if any(etags) else (),
@@ -132,6 +132,19 @@ class SmallFileBatch(TupleBatch):
             file_ids=self.file_ids[start:end],
         )
 
+    def by_scheme(self) -> Iterator[SmallFileBatch]:
+        """The members in parts, in their order, each with files of one backend."""
+        if self.base:
+            yield self
+            return
+        start = 0
+        for _, group in itertools.groupby(self.names, scheme_of):
+            urls = list(group)
+            part = self.slice(start, start + len(urls))
+            base, names = _split(urls)
+            yield replace(part, base=base, names=names, etags=part.etags if any(part.etags) else ())
+            start += len(urls)
+
     def to_json(self) -> dict[str, Any]:
         """See TupleBatch."""
         return {
@@ -165,6 +178,14 @@ class SmallFileBatch(TupleBatch):
             discovered_ms=value["discovered_ms"],
             file_ids=np.cumsum(np.array(value["file_id_differences"], np.int64)),
         )
+
+
+def _split(urls: Sequence[str]) -> tuple[str, NameColumn]:
+    """What all URLs begin with, up to and with a slash; and the rest of each."""
+    # What the first and the last in order have in common, all have.
+    common = os.path.commonprefix([min(urls), max(urls)])  # noqa: RUF071  # of bytes, cut at a slash below
+    length = common.rfind("/") + 1
+    return common[:length], NameColumn.of([url[length:] for url in urls])
 
 
 class SmallFileBlocks(Sequence[BlockMetadata]):

@@ -73,8 +73,9 @@ class SmallFileBatchReader:
         Raises:
             DagflowError: A file cannot be read, and such files fail the run.
         """
-        for part in self._without_gone(small_files):
-            yield from self._read(part)
+        for files in self._without_gone(small_files):
+            for part in files.by_scheme():
+                yield from self._read(part)
 
     def _without_gone(self, small_files: SmallFileBatch) -> Iterator[SmallFileBatch]:
         """The parts of a batch between files whose versions were gone before."""

@@ -94,3 +94,26 @@ def test_urls_are_whole_whatever_they_have_in_common(urls: list[str]) -> None:
     batch = SmallFileBatch.of(1, urls, [1] * len(urls), [1] * len(urls))
     assert [batch.url(index) for index in range(len(urls))] == urls
     assert batch.base.endswith("/")
+
+
+def test_the_parts_of_a_batch_have_files_of_one_scheme_each() -> None:
+    """In order and with the same ids, each with its own base; etags where its store has them."""
+    urls = ["/in/a", "/in/b", "s3://x/m/a", "s3://x/m/b", "s3a://y/c", "zip://a::/in/z", "http://x/a", "https://x/a"]
+    etags = ["", "", "tag 2", "tag 3", "tag 4", "", "", ""]
+    batch = SmallFileBatch.of(7, urls, [1] * len(urls), range(len(urls)), etags, [5, 6, *[0] * 6])
+    assert batch.base == ""
+    parts = list(batch.by_scheme())
+    assert [block for part in parts for block in part] == list(batch)
+    assert [part.base for part in parts[:3]] == ["/in/", "s3://x/m/", "s3a://y/"]
+    assert [part.base for part in parts[3:]] == ["zip://a::/in/", "http://x/", "https://x/"]
+    assert [part.etags for part in parts] == [(), ("tag 2", "tag 3"), ("tag 4",), (), (), ()]
+    of_one_scheme = batch.slice(2, 4)
+    assert [part.base for part in of_one_scheme.by_scheme()] == ["s3://x/m/"]
+    assert [*batch.slice(1, 1).by_scheme()] == []
+
+
+@given(FILES)
+def test_a_batch_of_one_scheme_is_one_part(files: list[tuple[str, int, int]]) -> None:
+    """It is read as it is, whatever directories it is from."""
+    batch = batch_of(files)
+    assert list(batch.by_scheme()) == [batch]

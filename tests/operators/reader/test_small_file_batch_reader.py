@@ -19,9 +19,13 @@ from dagflow.storage.backends.local.files import LocalFiles
 from operators import BlockReader
 from operators.files.metadata import BlockMetadata
 from operators.files.small_file_batch import SmallFileBatch
+from operators.files.source_events import FileFingerprints
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.formats import RECORD_FORMATS
 from tests.operators.reader.compression.test_opening import COMPRESS, skippable
+from tests.serving import serving
+from tests.storage.shared import STORAGE, put
+from tests.web_server import WebServer
 
 PIECES = [b"a", b"bb", b"\n", b"\r", b"\r\n", b";", b"\xef\xbb\xbf", b"\xef", b""]
 CONTENTS = st.lists(st.lists(st.sampled_from(PIECES), max_size=6).map(b"".join), min_size=1, max_size=8)
@@ -239,3 +243,48 @@ def test_all_files_of_a_batch_may_be_gone(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="No such file"):
         read(BlockReader(on_vanished="fail"), [batch])
     assert np.count_nonzero(batch.sizes) == 2
+
+
+def batch_in_stores(urls: Sequence[str]) -> SmallFileBatch:
+    """A batch of files of any stores as they are now."""
+    found = [STORAGE.stat(url) for url in urls]
+    numbers = [each.size_bytes for each in found], [each.mtime_ns for each in found]
+    return SmallFileBatch.of(1, urls, *numbers, [each.etag for each in found], [each.file_id for each in found])
+
+
+def test_files_of_several_stores_may_be_in_one_batch(s3_root: str, tmp_path: Path) -> None:
+    """Buckets by two schemes, directories and a web server: each file is read where it is, in the batch's order."""
+    pytest.importorskip("aiohttp", reason="fsspec reads HTTP by it")
+    other = put(f"{s3_root}-b/in/a", b"other\n")
+    with serving(WebServer()) as server:
+        server.files["/a"] = b"web\n"
+        urls = [put(f"{s3_root}/in/a", b"bucket\n"), other, other.replace("s3:", "s3a:"), f"{server.url}/a"]
+        urls[2:2] = map(str, written(tmp_path, [b"local\n", b"", b"local too\n"]))
+        batch = batch_in_stores(urls)
+        events: list[Any] = []
+        context = OperatorContext(source_events=events, connected=frozenset(["blocks_metadata_output"]))
+        reader = BlockReader(format="lines")
+        reader.setup(context)
+        done: list[BlockMetadata] = []
+        reader.blocks_metadata_output.connect(done.append)
+        found = read(reader, [batch])
+    assert [block for block, *_ in found] == [1, 2, 3, 5, 6, 7]
+    assert [record for _, _, record, _ in found] == [b"bucket", b"other", b"local", b"local too", b"other", b"web"]
+    assert [block.url for block in done] == [url for url in urls if not url.endswith("001")]
+    assert context.skipped == []
+    # Of the files that may be appended to, and of no other.
+    (told,) = (event for event in events if isinstance(event, FileFingerprints))
+    assert (told.base, told.names) == (f"{tmp_path}/", b"000\x00001\x00002")
+
+
+def test_what_is_gone_from_one_of_several_stores_is_left_out_alone(s3_root: str, tmp_path: Path) -> None:
+    """It is named by its own URL, and the files of all other stores are read."""
+    other = put(f"{s3_root}-b/in/a", b"other\n")
+    paths = written(tmp_path, [b"local\n", b"gone\n"])
+    batch = batch_in_stores([put(f"{s3_root}/in/a", b"gone, too\n"), *map(str, paths), other])
+    paths[1].unlink()
+    put(f"{s3_root}/in/a", b"here again\n")
+    reader, context = BlockReader(format="lines"), OperatorContext()
+    reader.setup(context)
+    assert [record for _, _, record, _ in read(reader, [batch])] == [b"local", b"other"]
+    assert [skipped.url for skipped in context.skipped] == [f"{s3_root}/in/a", str(paths[1])]

@@ -12,7 +12,7 @@ from typing_extensions import override
 from dagflow.errors import CredentialsError, MissingError, SourceChangedError, StorageError, TransientStorageError
 from dagflow.storage.backends.fsspec.client import PreconditionError
 from dagflow.storage.backends.fsspec.files import THREADS, FsspecFiles, read_each, sort_key, stat_of
-from dagflow.storage.backends.s3.client import CONNECTIONS, S3Client, S3Location
+from dagflow.storage.backends.s3.client import CONNECTIONS, S3Client
 from dagflow.storage.backends.s3.fast_objects import FastObjects, open_bucket
 from dagflow.storage.file_stat import FileStat
 from dagflow.storage.files import RangedFile
@@ -91,24 +91,28 @@ class S3Files(FsspecFiles):
     @override
     def load(self, files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:
         location = self.client.location(files.base)
-        fast = None
+        fast: dict[str, FastObjects | None] = {}
         # Without etags nothing would tell that what was read is what was planned.
         if files.etags:
+            # Where the files are in several buckets, the base is no more than the scheme.
+            buckets = {location.bucket} if location.bucket else {name.partition("/")[0] for name in files.names}
             with self.client.translated(files.base, "open"):
-                fast = self._fast_objects(location)
+                fast = {bucket: self._fast_objects(location.filesystem, bucket) for bucket in buckets}
+        prefix = f"{location.bucket}/{location.key}" if location.bucket else ""
 
         def read(index: int) -> Content:
-            content = None if fast is None else _read_fast(fast, location, files, index)
+            bucket, _, key = f"{prefix}{files.names[index]}".partition("/")
+            content = _read_fast(objects, key, files, index) if (objects := fast.get(bucket)) else None
             return self._content(files.expected(index)) if content is None else content
 
-        threads = THREADS if fast is None else CONNECTIONS
+        threads = CONNECTIONS if any(fast.values()) else THREADS
         return fill_buffer(read_each(read, len(files.names), threads), buffer, endings)
 
-    def _fast_objects(self, location: S3Location) -> FastObjects | None:
-        buckets = self._fast_buckets.setdefault(location.filesystem, {})
-        if location.bucket not in buckets:
-            buckets[location.bucket] = open_bucket(location.filesystem, location.bucket, self.client.options)
-        return buckets[location.bucket]
+    def _fast_objects(self, filesystem: Any, bucket: str) -> FastObjects | None:
+        buckets = self._fast_buckets.setdefault(filesystem, {})
+        if bucket not in buckets:
+            buckets[bucket] = open_bucket(filesystem, bucket, self.client.options)
+        return buckets[bucket]
 
     @override
     def _open_whole(self, expected: FileStat) -> RangedFile:
@@ -148,7 +152,6 @@ def _has_keys(page: dict[str, Any]) -> bool:
     return bool(page.get("Contents") or page.get("CommonPrefixes"))
 
 
-def _read_fast(fast: FastObjects, location: S3Location, files: SmallFiles, index: int) -> memoryview | None:
-    key = location.key + files.names[index]
+def _read_fast(fast: FastObjects, key: str, files: SmallFiles, index: int) -> memoryview | None:
     content = fast.read(key, files.etags[index]) if files.etags[index] else None
     return content if content is not None and len(content) == files.sizes[index] else None

@@ -21,7 +21,7 @@ from dagflow.storage.backends.s3.fast_objects import FastObjects, open_bucket
 from dagflow.storage.context import StorageContext
 from dagflow.storage.small_files import SmallFiles
 from tests.serving import serving
-from tests.storage.shared import STORAGE, filesystem_of
+from tests.storage.shared import STORAGE, filesystem_of, put
 
 ODD = ["a b", "%20", "a%2Fb", "+", "é", "e\u0301", "*?[x]", "#", "&=", "{}", "~", "'", '"', "\\", "x;y", "^|`<>"]
 NO_PATHS = ["a//b", "./a", "a/../b", "a\tb"]
@@ -53,6 +53,16 @@ def test_a_key_may_be_any_text(s3_root: str) -> None:
         assert (None if found is None else bytes(found)) == (None if key in NO_PATHS else content)
     assert objects.read("in/a", contents["a/b"][1]) is None
     assert objects.read("in/gone", contents["a"][1]) is None
+
+
+def test_objects_of_several_buckets_are_read_together(s3_root: str) -> None:
+    """Each from its own bucket, also where both have the same key."""
+    urls = [f"{s3_root}/a", f"{s3_root}/b/a", f"{s3_root}-b/a", f"{s3_root}-b//a"]
+    contents = {}
+    for url in urls:
+        put(url, url.encode())
+        contents[url.removeprefix("s3://")] = (url.encode(), STORAGE.stat(url).etag)
+    assert loaded("s3://", contents) == list(map(str.encode, urls))
 
 
 @pytest.mark.parametrize(
@@ -196,8 +206,9 @@ class Answering(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-def test_many_requests_are_under_way_at_once_and_no_more() -> None:
-    """As many as hide how long each takes; a store refuses those who ask for ever more."""
+@pytest.mark.parametrize(("base", "below"), [("s3://bench/in/", ""), ("s3://", "bench/in/")])
+def test_many_requests_are_under_way_at_once_and_no_more(base: str, below: str) -> None:
+    """As many as hide how long each takes, also of several buckets; a store refuses those who ask for ever more."""
     count = 3 * CONNECTIONS
     store = Store(count, 100, 0)
     head, _, content = store.answer("/bench/in/000000").partition(b"\r\n\r\n")
@@ -205,6 +216,6 @@ def test_many_requests_are_under_way_at_once_and_no_more() -> None:
     with serving(Gathering(store, CONNECTIONS)) as server:
         address = f"http://127.0.0.1:{server.server_port}"
         storage = StorageContext({"s3": {"endpoint_url": address, "key": "any", "secret": "any"}})
-        contents = {f"{number:06}": (content, etag) for number in range(count)}
-        assert loaded("s3://bench/in/", contents, storage) == [content] * count
+        contents = {f"{below}{number:06}": (content, etag) for number in range(count)}
+        assert loaded(base, contents, storage) == [content] * count
     assert server.most == CONNECTIONS
