@@ -114,7 +114,8 @@ class _Preparation(LocationCollector):
     def claim(self, url: str) -> None:
         super().claim(url)
         url = absolute(url)
-        if (owner := self.outputs[url]) != self.operator:
+        owners = (owner for claimed, owner in self.outputs.items() if self.storage.named_like(claimed, url) == url)
+        if (owner := next(owners)) != self.operator:
             raise StorageError(
                 f"operators '{owner}' and '{self.operator}' would both publish here",
                 url=redacted(url),
@@ -122,10 +123,13 @@ class _Preparation(LocationCollector):
             )
 
 
-def require_apart(inputs: Iterable[InputLocation], outputs: Mapping[str, str], checkpoint: str) -> None:
+def require_apart(
+    storage: StorageContext, inputs: Iterable[InputLocation], outputs: Mapping[str, str], checkpoint: str
+) -> None:
     """Refuse an app that would read what it has written itself.
 
     Args:
+        storage: Knows which schemes reach one store.
         inputs: Where operators read.
         outputs: Which operator publishes into each location.
         checkpoint: The checkpoint's location.
@@ -137,13 +141,14 @@ def require_apart(inputs: Iterable[InputLocation], outputs: Mapping[str, str], c
     places.append((checkpoint, "the checkpoint lies"))
     for location in inputs:
         for written, what in places:
-            within = [written]
+            place = storage.named_like(written, location.url)
+            within = [place]
             if location.glob and written == checkpoint:
                 # A glob may match what lies in them, and not what lies beside them.
-                within += [join(checkpoint, directory) for directory in DIRECTORIES]
+                within += [join(place, directory) for directory in DIRECTORIES]
             if any(map(location.takes_in, within)):
                 read = f"matches {redacted(location.glob)}" if location.glob else f"is below {redacted(location.url)}"
-                is_below = join(absolute(written), "").startswith(join(absolute(location.url), ""))
+                is_below = join(absolute(place), "").startswith(join(absolute(location.url), ""))
                 raise StorageError(
                     f"operator '{location.operator}' reads all that {read}, and {what} here"
                     f"{'' if is_below else ', by way of a link'}",
@@ -152,10 +157,13 @@ def require_apart(inputs: Iterable[InputLocation], outputs: Mapping[str, str], c
                 )
 
 
-def require_read_once(inputs: Sequence[InputLocation], operators: Mapping[str, Operator]) -> None:
+def require_read_once(
+    storage: StorageContext, inputs: Sequence[InputLocation], operators: Mapping[str, Operator]
+) -> None:
     """Refuse an app that puts away source files while another of its operators may still have to read them.
 
     Args:
+        storage: Knows which schemes reach one store.
         inputs: Where operators read.
         operators: All operators, by name.
 
@@ -164,7 +172,7 @@ def require_read_once(inputs: Sequence[InputLocation], operators: Mapping[str, O
     """
     removers = [name for name, each in operators.items() if isinstance(each, ControlOperator) and each.removes_input]
     for one, other in itertools.permutations(inputs, 2):
-        if removers and one.operator != other.operator and one.takes_in(_within(other)):
+        if removers and one.operator != other.operator and one.takes_in(storage.named_like(_within(other), one.url)):
             raise StorageError(
                 f"operators '{one.operator}' and '{other.operator}' both read here, and operator '{removers[0]}' "
                 "removes or archives a file when one of them has read it",
@@ -189,22 +197,23 @@ def require_paths_apart(app: LogicalPlan, paths: Mapping[str, str]) -> None:
     Raises:
         DagflowError: It would, or what it reads cannot be looked at.
     """
-    places = LocationCollector(app.attributes.storage_context())
+    storage = app.attributes.storage_context()
+    places = LocationCollector(storage)
     for name, operator in app.instances.items():
         # What others do before a run may touch the world.
         if isinstance(operator, Estimator):
             places.operator = name
             prepare_operator(name, operator, places)
-    require_read_once(places.input_locations, app.instances)
-    require_apart(
-        places.input_locations, {absolute(path): owner for path, owner in paths.items()}, app.attributes.checkpoint
-    )
+    require_read_once(storage, places.input_locations, app.instances)
+    outputs = {absolute(path): owner for path, owner in paths.items()}
+    require_apart(storage, places.input_locations, outputs, app.attributes.checkpoint)
 
 
-def require_outside(outputs: Iterable[str], checkpoint: str) -> None:
+def require_outside(storage: StorageContext, outputs: Iterable[str], checkpoint: str) -> None:
     """Refuse output inside of the checkpoint, which only its owner may enter, and which may be set aside as a whole.
 
     Args:
+        storage: Knows which schemes reach one store.
         outputs: Locations that operators publish into.
         checkpoint: The checkpoint's location.
 
@@ -213,7 +222,7 @@ def require_outside(outputs: Iterable[str], checkpoint: str) -> None:
     """
     inside = f"{absolute(checkpoint)}/"
     for url in outputs:
-        if f"{absolute(url)}/".startswith(inside):
+        if f"{absolute(storage.named_like(url, checkpoint))}/".startswith(inside):
             raise StorageError(
                 f"output would lie in the checkpoint {redacted(absolute(checkpoint))}, which only its owner may enter",
                 url=redacted(url),
@@ -292,9 +301,9 @@ def prepare(
     for name, operator in operators.items():
         preparation.operator = name
         prepare_operator(name, operator, preparation)
-    require_outside(preparation.outputs, checkpoint)
-    require_apart(preparation.input_locations, preparation.outputs, checkpoint)
-    require_read_once(preparation.input_locations, operators)
+    require_outside(storage, preparation.outputs, checkpoint)
+    require_apart(storage, preparation.input_locations, preparation.outputs, checkpoint)
+    require_read_once(storage, preparation.input_locations, operators)
     problems = Problems()
     stream_columns(app, problems)
     if problems:

@@ -12,7 +12,7 @@ from dagflow.storage.file_stat import FileStat
 from dagflow.storage.files import ReadableFile
 from dagflow.storage.location import absolute, is_local, scheme_of
 from dagflow.storage.objects import ObjectStore
-from dagflow.storage.options import StorageOptions
+from dagflow.storage.options import StorageOptions, name_one_store
 from dagflow.storage.pending import Durability, PendingWriter
 from dagflow.storage.registry import backend_of
 from dagflow.storage.roots import Roots
@@ -64,6 +64,11 @@ class StorageContext:
         if found is None:
             found = self._backends.setdefault(scheme, backend_of(url, self.options))
         return found
+
+    def named_like(self, url: str, other: str) -> str:
+        """A location to be compared with another one: by the scheme of that, where both schemes reach one store."""
+        scheme, wanted = scheme_of(url), scheme_of(other)
+        return wanted + url[len(scheme) :] if name_one_store(self.options, scheme, wanted) else url
 
     def open_file(self, url: str, expected: FileStat | None = None) -> ReadableFile:
         """Open a file, and make sure that it is the version that was planned; see Files.open.

@@ -55,6 +55,12 @@ def backend_option(options: StorageOptions, protocol: str) -> str:
     return str(_given(options, protocol).get(_BACKEND, ""))
 
 
+def name_one_store(options: StorageOptions, protocol: str, other: str) -> bool:
+    """Whether two protocols reach one store: they are names of one, and have the same options."""
+    are_related = protocol == other or any(protocol in names and other in names for names in FAMILIES)
+    return are_related and _given(options, protocol) == _given(options, other)
+
+
 def is_plain_option(name: str) -> bool:
     """Whether an option only says where a store is and how to speak to it."""
     return name in _PLAIN

@@ -13,6 +13,7 @@ from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.backends.local import local_file
 from tests.cli.commands.inspected_app import invoke
+from tests.storage.shared import put
 
 APP = """\
 name: apart
@@ -104,6 +105,44 @@ def test_an_app_that_reads_its_output_through_a_link_is_refused(tmp_path: Path, 
     with pytest.raises(StorageError, match=r"operator 'splitter' reads all that .* here, by way of a link"):
         run(load_app(path), runtime=InlineRuntime)
     assert not list(tmp_path.rglob("part-*"))
+
+
+TWO_WRITERS = """\
+name: apart
+attributes: {{checkpoint: "{checkpoint}"}}
+operators:
+  splitter: {{class: FileSplitterInput, properties: {{files: "{files}"}}}}
+  reader: {{class: BlockReader}}
+  writer: {{class: RecordWriter, properties: {{path: "{output}"}}}}
+  other: {{class: RecordWriter, properties: {{path: "{other}"}}}}
+streams:
+  blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
+  records: {{from: reader.messages, to: [writer.input, other.input]}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("places", "complaint"),
+    [
+        ({"output": "s3a:IN/out"}, r"s3a:IN/out: .*'splitter' reads all that is below s3:IN, .* publishes here\n"),
+        ({"files": "s3a:IN/*", "output": "s3:IN/out"}, r"s3:IN/out: .*'splitter' reads all that matches .* here\n"),
+        ({"checkpoint": "s3a:IN/journal"}, r"'splitter' reads .*, and the checkpoint lies here\n"),
+        ({"checkpoint": "s3:OUT", "output": "s3a:OUT/a"}, "output would lie in the checkpoint s3:OUT"),
+        ({"output": "s3:OUT", "other": "s3a:OUT"}, "s3a:OUT: operators 'writer' and 'other' would both publish here"),
+    ],
+)
+def test_a_bucket_is_one_place_by_all_its_schemes(
+    tmp_path: Path, s3_root: str, places: dict[str, str], complaint: str
+) -> None:
+    """What is written by one scheme is read by the other."""
+    put(f"{s3_root}/in/a.txt", b"one\ntwo\n")
+    usual = {"files": "s3:IN", "checkpoint": f"{tmp_path}/journal", "output": f"{tmp_path}/a", "other": f"{tmp_path}/b"}
+    bucket = s3_root.removeprefix("s3:")
+    text = TWO_WRITERS.format(**usual | places).replace(":IN", f":{bucket}/in").replace(":OUT", f":{bucket}/out")
+    (tmp_path / "app.yaml").write_text(text)
+    complaint = complaint.replace(":IN", f":{bucket}/in").replace(":OUT", f":{bucket}/out")
+    with pytest.raises(StorageError, match=complaint):
+        run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime)
 
 
 def test_what_would_be_read_once_the_app_has_made_it_is_refused(tmp_path: Path) -> None:
@@ -221,3 +260,12 @@ def test_files_are_removed_of_which_each_has_one_splitter(tmp_path: Path, other:
     run(load_app(two_splitters(tmp_path, other, rules)), runtime=InlineRuntime)
     assert not (tmp_path / "in" / "a.txt").exists()
     assert (tmp_path / "in" / "deep" / "b.txt").exists() == (other == "elsewhere" and bool(rules))
+
+
+def test_files_named_by_two_schemes_are_not_put_away_for_one_reader(tmp_path: Path, s3_root: str) -> None:
+    """They are the same files, of which the other operator would find none."""
+    put(f"{s3_root}/in/a.txt", b"one\ntwo\n")
+    text = TWO_SPLITTERS.format(root=s3_root, other="in", rules="").replace('"s3:', '"s3a:', 1)
+    (tmp_path / "app.yaml").write_text(text)
+    with pytest.raises(StorageError, match="'one' and 'two' both read here, and operator 'cleaner' removes"):
+        run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime)

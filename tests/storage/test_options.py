@@ -6,7 +6,7 @@ import pytest
 
 from dagflow.errors import StorageError
 from dagflow.storage.location import redacted
-from dagflow.storage.options import backend_option, options_of, secrets_of, without_credentials
+from dagflow.storage.options import backend_option, name_one_store, options_of, secrets_of, without_credentials
 from tests.storage.shared import filesystem_of
 
 SECRET = "wJalrXUtnFEMI"
@@ -17,6 +17,16 @@ def test_options_hold_for_every_name_of_a_store() -> None:
     """What is said of s3 holds for s3a, and for nothing else."""
     assert options_of(OPTIONS, "s3")["key"] == options_of(OPTIONS, "s3a")["key"] == "AKIAQ7ZJ"
     assert options_of(OPTIONS, "gs") == {}
+
+
+def test_names_of_one_store_with_other_options_are_two_stores() -> None:
+    """Each may have an endpoint of its own; what is said of one name holds for the other ones."""
+    assert name_one_store(OPTIONS, "s3", "s3a")
+    assert name_one_store({}, "gs", "gcs")
+    assert name_one_store({}, "hdfs", "hdfs")
+    assert not name_one_store({**OPTIONS, "s3a": {"endpoint_url": "http://127.0.0.1:10"}}, "s3", "s3a")
+    assert not name_one_store({}, "s3", "gs")
+    assert not name_one_store({}, "hdfs", "viewfs")
 
 
 def test_no_client_is_given_the_name_of_an_authors_backend() -> None:

@@ -73,7 +73,7 @@ def warnings_of(logical: LogicalPlan, app: str) -> Iterator[str]:
             for each in paths:
                 if (owner := owners.setdefault(absolute(each), name)) != name:
                     yield f"operators '{owner}' and '{name}' would both publish in {each}; give each a path of its own"
-            require_outside(paths, logical.attributes.checkpoint)
+            require_outside(storage, paths, logical.attributes.checkpoint)
             for each in paths:
                 _require_store(storage, each)
         except StorageError as error:
