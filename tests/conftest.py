@@ -62,6 +62,14 @@ def key_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def impatient() -> Iterator[None]:
+    """Ask a store that fails again without a pause."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("dagflow.storage.backends.fsspec.retries.FIRST_PAUSE_S", 0.0)
+        yield
+
+
 @pytest.fixture(scope="session")
 def spark_context(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A Spark context with two cores and dagflow's settings."""

@@ -15,6 +15,7 @@ from dagflow.errors import StorageError, TransientStorageError
 from dagflow.storage.backends.fsspec import FsspecBackend
 from dagflow.storage.backends.fsspec.client import FsspecClient
 from dagflow.storage.backends.fsspec.files import FsspecFile, FsspecFiles, stat_of
+from dagflow.storage.backends.fsspec.retries import answered
 from dagflow.storage.file_stat import FileStat, require_same_version
 from dagflow.storage.files import RangedFile
 from dagflow.storage.location import redacted
@@ -46,20 +47,30 @@ class HttpFile(FsspecFile):
 
     @override
     def request(self, start: int, end: int) -> bytes:
-        parts: list[bytes] = []
-        with self._client.translated(self.found.url, f"read at {start}"):
-            has_more = True
-            while has_more and start < end:
-                # A server may send less of a range than it was asked for, and say so.
-                part, has_more = sync(self._filesystem.loop, self._get, start, end)
-                parts.append(part)
-                start += len(part)
-        return b"".join(parts)
+        received: list[bytes] = []
 
-    async def _get(self, start: int, end: int) -> tuple[bytes, bool]:
-        """The first of the bytes [start, end), at least one, and whether the server may have more of them.
+        def ask() -> None:
+            with self._client.translated(self.found.url, f"read at {start}"):
+                has_more = True
+                while has_more and start + _length(received) < end:
+                    # A server may send less of a range than it was asked for, and say so.
+                    has_more = sync(self._filesystem.loop, self._get, received, start + _length(received), end)
 
-        Of a file that it sends whole it has no more: they may be fewer then, or none.
+        answered(ask)
+        return b"".join(received)
+
+    async def _get(self, received: list[bytes], start: int, end: int) -> bool:
+        """Receive the first of the bytes [start, end), at least one.
+
+        Args:
+            received: Gets what comes of a range, also where that breaks off, and of a file that is sent whole the
+                whole only.
+            start: First byte.
+            end: One past the last byte.
+
+        Returns:
+            Whether the server may have more of them. Of a file that it sends whole it has no more: they may be fewer
+            then, or none.
         """
         # By fsspec's session, and not by its cat_file(), which takes whatever comes and as much as comes.
         filesystem, options = self._filesystem, dict(self._filesystem.kwargs)
@@ -67,7 +78,7 @@ class HttpFile(FsspecFile):
         session = await filesystem.set_session()
         async with session.get(filesystem.encode_url(self._path), headers=headers, **options) as answer:
             answer.raise_for_status()
-            is_range = answer.status == 206
+            is_range: bool = answer.status == 206
             sent = _RANGE.fullmatch(answer.headers.get("Content-Range", "").strip()) if is_range else None
             size = sent and sent[3] if is_range else answer.content_length
             marks = {name: answer.headers[name] for name in _MARKS if name in answer.headers}
@@ -81,16 +92,21 @@ class HttpFile(FsspecFile):
             require_same_version(self.found, _stat(self.found.url, info))
             if is_range:
                 end = self._sent_end(sent, start, end)
-            data: bytes = await answer.read()
-        if len(data) > end - start:
-            raise self._refused(f"the server sent {len(data)} bytes for the {end - start} from {start} on")
+            arriving, before = (received, _length(received)) if is_range else ([], 0)
+            async for some in answer.content.iter_any():
+                arriving.append(some)
+        sent_bytes = _length(arriving) - before
+        if sent_bytes > end - start:
+            raise self._refused(f"the server sent {sent_bytes} bytes for the {end - start} from {start} on")
         # An answer without a length ends with its connection; one in chunks would have been found to be cut.
-        if len(data) < end - start and (is_range or "Transfer-Encoding" not in answer.headers):
+        if sent_bytes < end - start and (is_range or "Transfer-Encoding" not in answer.headers):
             raise TransientStorageError(
-                f"the server's answer ended after {len(data)} of the {end - start} bytes from {start} on",
+                f"the server's answer ended after {sent_bytes} of the {end - start} bytes from {start} on",
                 url=redacted(self.found.url),
             )
-        return data, is_range
+        if not is_range:
+            received += arriving
+        return is_range
 
     def _sent_end(self, sent: re.Match[str] | None, start: int, end: int) -> int:
         """The end of the range that an answer says it has.
@@ -118,6 +134,9 @@ class HttpFiles(FsspecFiles):
 
     @override
     def stat(self, url: str) -> FileStat:
+        return answered(lambda: self._look_at(url))
+
+    def _look_at(self, url: str) -> FileStat:
         filesystem, path = self.client.locate(url)
         with self.client.translated(url, "look at"):
             info = filesystem.info(path)
@@ -136,6 +155,10 @@ class HttpBackend(FsspecBackend):
 
     client_class = HttpClient
     files_class = HttpFiles
+
+
+def _length(parts: list[bytes]) -> int:
+    return sum(map(len, parts))
 
 
 def _stat(url: str, info: dict[str, Any]) -> FileStat:

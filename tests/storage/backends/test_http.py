@@ -97,13 +97,53 @@ def test_a_part_of_a_range_is_followed_by_the_rest(server: WebServer) -> None:
     ]
 
 
-@pytest.mark.parametrize("has_ranges", [True, False])
-def test_an_answer_that_breaks_off_is_no_other_version(server: WebServer, has_ranges: bool) -> None:
+@pytest.mark.parametrize("tells_length", [True, False])
+def test_of_a_range_that_breaks_off_the_rest_is_requested(server: WebServer, tells_length: bool) -> None:
+    """Whether the answer says how long it is, or ends with its connection; no byte is asked for twice."""
+    server.breaks_after, server.tells_length = 4, tells_length
+    assert read(f"{server.url}/a") == DATA
+    assert [asked for method, _, asked, _ in server.requests if method == "GET"] == [
+        "bytes=0-9",
+        "bytes=4-9",
+        "bytes=8-9",
+    ]
+
+
+@pytest.mark.parametrize(("has_ranges", "breaks_after"), [(True, 0), (False, 4)])
+def test_an_answer_that_breaks_off_is_no_other_version(server: WebServer, has_ranges: bool, breaks_after: int) -> None:
     """Without a length an answer ends where its connection does, and may be whole when it is asked for again."""
-    server.has_ranges, server.breaks_after = has_ranges, 4
-    with pytest.raises(TransientStorageError, match="ended after 4 of the 10 bytes"):
+    server.has_ranges, server.breaks_after = has_ranges, breaks_after
+    with pytest.raises(TransientStorageError, match=f"ended after {breaks_after} of the 10 bytes"):
         read(f"{server.url}/a")
     server.breaks_after = None
+    assert read(f"{server.url}/a") == DATA
+
+
+@pytest.mark.parametrize("tells_length", [True, False])
+def test_a_whole_file_that_breaks_off_is_read_from_its_beginning(server: WebServer, tells_length: bool) -> None:
+    """A server without ranges sends it so; what came before is not put in front of it."""
+    server.has_ranges, server.breaks_after, server.tells_length = False, 4, tells_length
+
+    def act(method: str, path: str) -> None:
+        if [each[0] for each in server.requests].count("GET") == 3:
+            server.breaks_after = None
+
+    server.act = act
+    assert read(f"{server.url}/a") == DATA
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+@pytest.mark.parametrize("methods", [("GET",), ("HEAD", "GET")])
+def test_a_server_that_fails_for_a_moment_is_asked_again(
+    server: WebServer, status: int, methods: tuple[str, ...]
+) -> None:
+    """For a look at a file, and for its bytes: a following run, and one that has begun, outlive it."""
+
+    def act(method: str, path: str) -> None:
+        failed = sum(each[0] in methods for each in server.requests) <= 4
+        server.statuses = {(each, path): status for each in methods if failed}
+
+    server.act = act
     assert read(f"{server.url}/a") == DATA
 
 
