@@ -39,6 +39,7 @@ class FaultyStore(http.server.ThreadingHTTPServer):
     Attributes:
         faults: The first that fits is the answer; what none fits is passed on.
         edit: Changes the body of what is passed back.
+        cuts: So many of the next answers to GET break off in the middle of their bodies.
         url: Its address.
     """
 
@@ -49,6 +50,7 @@ class FaultyStore(http.server.ThreadingHTTPServer):
         self.upstream = upstream
         self.faults: list[Fault] = []
         self.edit: Callable[[bytes], bytes] = bytes
+        self.cuts = 0
         self.url = f"http://127.0.0.1:{self.server_port}"
 
 
@@ -69,7 +71,12 @@ class _Proxy(http.server.BaseHTTPRequestHandler):
         headers = [(name, value) for name, value in answer.getheaders() if name.lower() not in _HOP]
         if self.command == "HEAD":
             return self._send(answer.status, headers, b"", answer.getheader("Content-Length"))
-        return self._send(answer.status, headers, server.edit(data))
+        data = server.edit(data)
+        if self.command == "GET" and server.cuts:
+            server.cuts -= 1
+            self.close_connection = True
+            return self._send(answer.status, headers, data[: len(data) // 2], str(len(data)))
+        return self._send(answer.status, headers, data)
 
     def _send(self, status: int, headers: list[tuple[str, str]], data: bytes, length: str | None = None) -> None:
         self.send_response(status)

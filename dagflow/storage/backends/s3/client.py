@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 from fsspec.asyn import sync
 from typing_extensions import override
 
-from dagflow.errors import StorageError
+from dagflow.errors import StorageError, TransientStorageError
 from dagflow.storage.backends.fsspec.client import FsspecClient, PreconditionError, UnsupportedError
+from dagflow.storage.backends.fsspec.retries import answered
 from dagflow.storage.location import redacted
 
 CONNECTIONS = 128
@@ -35,6 +36,10 @@ _OBJECT_STORE_NAMES = {
 
 _HANDED_ON = {*_KEYS, "endpoint_url", "region_name", "use_ssl", "verify"}
 _NOT_HANDED_ON = {"client_cert", "proxies", "proxies_config"}
+
+
+class BrokenBodyError(TransientStorageError):
+    """An answer broke off in its body."""
 
 
 class S3Client(FsspecClient):
@@ -148,20 +153,27 @@ class S3Location:
             PreconditionError: The object has another etag.
             StorageError: As FsspecClient.translated says.
         """
-        with self._client.translated(self.url, action):
-            if not etag:
-                data: bytes = sync(self.filesystem.loop, self._get, arguments)[0]
-                return data
-            data, found = sync(self.filesystem.loop, self._get, {**arguments, "IfMatch": f'"{etag}"'})
+        asked = {**arguments, "IfMatch": f'"{etag}"'} if etag else arguments
+        # The client asks again where a request fails, not where the body of an answer breaks off.
+        data, found = answered(lambda: self._ask(action, asked), BrokenBodyError)
         # A server that does not know the condition answers all the same.
-        if found.strip('"') != etag:
+        if etag and found.strip('"') != etag:
             raise PreconditionError(f"cannot {action}: the etag is {found}", url=redacted(self.url))
         return data
 
-    async def _get(self, arguments: dict[str, Any]) -> tuple[bytes, str]:
+    def _ask(self, action: str, arguments: dict[str, Any]) -> tuple[bytes, str]:
+        with self._client.translated(self.url, action):
+            got: tuple[bytes, str] = sync(self.filesystem.loop, self._get, action, arguments)
+            return got
+
+    async def _get(self, action: str, arguments: dict[str, Any]) -> tuple[bytes, str]:
         answer = await self.filesystem._call_s3("get_object", Bucket=self.bucket, **arguments)
-        async with answer["Body"] as body:
-            data: bytes = await body.read()
+        try:
+            with self._client.translated(self.url, action):
+                async with answer["Body"] as body:
+                    data: bytes = await body.read()
+        except TransientStorageError as error:
+            raise BrokenBodyError(error.message, url=error.url) from error.__cause__
         return data, answer.get("ETag", "")
 
     def list(self, action: str, **arguments: Any) -> Iterator[dict[str, Any]]:

@@ -9,12 +9,13 @@ import pytest
 from aiobotocore.session import AioSession
 from botocore.utils import parse_timestamp
 
-from dagflow.errors import CredentialsError, StorageError
+from dagflow.errors import CredentialsError, StorageError, TransientStorageError
+from dagflow.storage.backends.fsspec.retries import TRIES
 from dagflow.storage.backends.s3.client import USER_AGENT, parsed_time
 from dagflow.storage.context import StorageContext
 from dagflow.storage.small_files import SmallFiles
 from tests.s3_faults import Fault, faulty_store
-from tests.storage.shared import STORAGE, filesystem_of, s3_client, write
+from tests.storage.shared import STORAGE, filesystem_of, put, s3_client, write
 
 TIMES = [
     "2024-02-29T23:59:59.123Z",
@@ -165,3 +166,21 @@ def test_a_store_without_conditional_writes_says_so(s3_server: str, s3_root: str
             storage.backend(s3_root).pending.publish(empty)
         with pytest.raises(StorageError, match=r"cannot replace out: .*told by the store$"):
             storage.objects(s3_root).replace("out", b"1")
+
+
+def test_a_body_that_breaks_off_is_requested_again(s3_server: str, s3_root: str) -> None:
+    """The client does so with requests only; a run would end by one broken answer while its journal is read."""
+    put(f"{s3_root}/a", b"0123456789")
+    with faulty_store(s3_server) as store:
+        storage = StorageContext({"s3": {"endpoint_url": store.url, "key": "testing", "secret": "testing"}})
+        with storage.open_file(f"{s3_root}/a") as file:
+            store.cuts = 2
+            buffer = bytearray(3)
+            assert file.read_into(4, memoryview(buffer)) == 3
+            assert bytes(buffer) == b"456"
+            store.cuts = 2
+            assert storage.objects(s3_root).read("a") == b"0123456789"
+            store.cuts = TRIES
+            with pytest.raises(TransientStorageError, match="cannot read a: "):
+                storage.objects(s3_root).read("a")
+            assert store.cuts == 0
