@@ -333,6 +333,8 @@ FOLLOWED = {
     "start dagflow in a directory": BEFORE,
     "start dagflow with the Python": BEFORE,
     "they need some space in": BEFORE,
+    "let TMPDIR name a directory on another disk": "runtime/test_local.py::"
+    "test_a_full_place_for_temporary_files_gives_way_to_another",
     "try 'UTC'": BEFORE,
     "try UTC": BEFORE,
     "write a number of bytes": BEFORE,

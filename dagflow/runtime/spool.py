@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, BinaryIO
 
+from dagflow.errors import StorageError
 from dagflow.execution.messages import ShuffleItem
+from dagflow.storage.backends.local.disk import translated
+
+_STORE = "store records that go to another stage"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +57,17 @@ class SpoolWriter:
         self.spooled: list[SpooledItem] = []
 
     def write(self, item: ShuffleItem) -> None:
-        """Store an item."""
-        if self._file is None:
-            descriptor, self._path = tempfile.mkstemp(dir=self._directory)
-            self._file = os.fdopen(descriptor, "wb")
+        """Store an item.
+
+        Raises:
+            StorageError: The disk does not take it.
+        """
         data = pickle.dumps(item, protocol=5)
-        self._file.write(data)
+        with _told(self._directory, _STORE):
+            if self._file is None:
+                descriptor, self._path = tempfile.mkstemp(dir=self._directory)
+                self._file = os.fdopen(descriptor, "wb")
+            self._file.write(data)
         self.spooled.append(SpooledItem(self._path, self._offset, len(data), item.level, item.slot, item.order))
         self._offset += len(data)
 
@@ -69,14 +78,33 @@ class SpoolWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._file is not None:
-            self._file.close()
+            # What was written is of no use after an error, which is the one to tell of.
+            with _told(self._directory, _STORE) if error is None else contextlib.suppress(OSError):
+                self._file.close()
 
 
 def read_spooled(spooled: Iterable[SpooledItem]) -> Iterator[Any]:
-    """The items that were stored, one at a time, so that a task holds one of them in memory."""
-    with ExitStack() as stack:
+    """The items that were stored, one at a time, so that a task holds one of them in memory.
+
+    Raises:
+        StorageError: A file cannot be read.
+    """
+    with contextlib.ExitStack() as stack:
         files: dict[str, BinaryIO] = {}
         for each in spooled:
-            if each.path not in files:
-                files[each.path] = stack.enter_context(open(each.path, "rb", buffering=0))
-            yield pickle.loads(os.pread(files[each.path].fileno(), each.length, each.offset))
+            with _told(each.path, "read records that come from another stage"):
+                if each.path not in files:
+                    files[each.path] = stack.enter_context(open(each.path, "rb", buffering=0))
+                data = os.pread(files[each.path].fileno(), each.length, each.offset)
+            yield pickle.loads(data)
+
+
+@contextlib.contextmanager
+def _told(path: str, action: str) -> Iterator[None]:
+    """Turn an OSError into the StorageError that says what was tried, and how to do without this disk."""
+    try:
+        with translated(path, action):
+            yield
+    except StorageError as error:
+        error.advise(hint="let TMPDIR name a directory on another disk: it says where a local run keeps such records")
+        raise

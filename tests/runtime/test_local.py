@@ -7,7 +7,7 @@ import re
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +27,9 @@ from tests.runtime.runtime_contract import (
     require_failure_is_told,
     window,
 )
+from tests.small_disk import disk
+
+__all__ = ["disk"]
 
 
 @pytest.fixture
@@ -101,6 +104,21 @@ def test_a_place_for_temporary_files_that_is_gone_is_named(start: Start, tmp_pat
     shutil.rmtree(place)
     with pytest.raises(StorageError, match=f"{place}.*cannot make a directory for records that go to another stage"):
         runtime.submit(window([b"a b"])).result()
+
+
+def test_a_full_place_for_temporary_files_gives_way_to_another(
+    start: Start, tmp_path: Path, disk: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error names it, and TMPDIR names the other one."""
+    program = Program.of("app", exchanging_plan(), operators_of(tmp_path))
+    full = disk("size=64k")
+    with monkeypatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(full))
+        runtime = start(program)
+    texts = [b"a b " * 50_000]
+    with pytest.raises(StorageError, match=f"{full}/.* No space left on device\n(.*\n)*.*let TMPDIR name a directory"):
+        runtime.submit(window(texts)).result()
+    assert [result.error for result in start(program).submit(window(texts)).result()] == [None] * 6
 
 
 def test_all_processes_and_files_go_with_the_runtime(start: Start, tmp_path: Path) -> None:

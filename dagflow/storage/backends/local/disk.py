@@ -18,6 +18,7 @@ _TRANSIENT = {errno.EAGAIN, errno.EINTR, errno.EBUSY, errno.ETIMEDOUT, errno.EST
 _HINTS = {
     errno.ENOSPC: "free some space and start again; nothing that was committed is lost",
     errno.EDQUOT: "raise the quota and start again; nothing that was committed is lost",
+    errno.EFBIG: "raise the limit of the size of files: ulimit -f",
     errno.EROFS: "the file system is mounted read-only",
     errno.EACCES: "check the permissions of the file and of the directories above it",
     errno.EMFILE: "raise the limit of open files: ulimit -n",
