@@ -47,12 +47,12 @@ def compact_archives(log: Log, directory: str) -> None:
     names = list(archives_in(store, directory))
     if covered := _covered(names):
         # What covers others was written by a driver that died; where it was torn, they are all there is.
-        torn = {name for name in {*covered.values()} if not is_whole(store, name, _windows_in(name))}
+        torn = {name for name in {*covered.values()} if not is_whole(store, name, windows_in(name))}
         needless = torn or {*covered}
         log.check_epoch()
         store.delete(sorted(needless))
         names = [name for name in names if name not in needless]
-    small = [name for name in names if _windows_in(name) < _LARGE_WINDOWS]
+    small = [name for name in names if windows_in(name) < _LARGE_WINDOWS]
     if len(small) < COMPACTED_ARCHIVES:
         return
     parts = _adjacent(small[-COMPACTED_ARCHIVES:])
@@ -60,7 +60,7 @@ def compact_archives(log: Log, directory: str) -> None:
     if len(parts) < 2 or content is None:
         return
     name = f"{directory}{window_range(parts[0])[0]:012d}-{window_range(parts[-1])[1]:012d}"
-    log.create_if_absent(name, content, sum(map(_windows_in, parts)))
+    log.create_if_absent(name, content, sum(map(windows_in, parts)))
     log.check_epoch()
     store.delete(parts)
 
@@ -85,7 +85,8 @@ def window_range(name: str) -> tuple[int, int]:
     return int(first), int(last)
 
 
-def _windows_in(name: str) -> int:
+def windows_in(name: str) -> int:
+    """How many windows an archive holds."""
     first, last = window_range(name)
     return last - first + 1
 

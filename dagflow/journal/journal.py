@@ -11,6 +11,7 @@ from types import MappingProxyType
 
 from dagflow.errors import DagflowError, JournalError, StorageError
 from dagflow.journal.app_facts import AppFacts
+from dagflow.journal.archives import archive_directory
 from dagflow.journal.compaction import compact_archives
 from dagflow.journal.events import Done, Event, Fence, NewApp, Operators, Outputs, ReplayDone, RunOrigin, Start
 from dagflow.journal.log import DIRECTORIES, LoadedLog, Log, SlotTakenError, apply_record, load
@@ -18,7 +19,6 @@ from dagflow.journal.retention import (
     JournalRetention,
     all_windows,
     archive,
-    archive_directory,
     find_window,
     forget,
     keep_replayed,

@@ -127,7 +127,7 @@ def _load(store: ObjectStore) -> LoadedLog:
         if isinstance(found, TornError):
             # Only the newest record can be torn by a death; a driver that met such a one has said so after it.
             if seq != records[-1][0]:
-                raise found
+                raise found.damage("the record was damaged after it was written, since later ones exist") from found
             loaded.torn = seq
             continue
         apply_record(state, found, store)

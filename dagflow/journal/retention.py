@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from dagflow.errors import MissingError
-from dagflow.journal.compaction import archives_in, window_range
-from dagflow.journal.frames import decode, encode, frames_of
+from dagflow.journal.archives import archive_directory, archived_windows, archived_windows_backwards, window_in
+from dagflow.journal.compaction import archives_in
+from dagflow.journal.frames import TornError, decode, encode
 from dagflow.journal.log import LOG, SNAPSHOTS, Log, number_of, slot_name
 from dagflow.journal.state import JournalState
 from dagflow.journal.typed_json import from_json, to_json
@@ -18,7 +19,6 @@ from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore
 
 _SNAPSHOTS_KEPT = 2
-_LISTINGS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,55 +121,6 @@ def remove_forgotten(log: Log, state: JournalState) -> None:
         log.store.delete(old)
 
 
-def archive_directory(state: JournalState) -> str:
-    """Where the archives of a journal's generation are."""
-    return f"archive/{state.generation:06d}/"
-
-
-def archived_windows(store: ObjectStore, state: JournalState, window_id: int = 0) -> Iterator[Window]:
-    """The windows in the archive in their order, from window_id on.
-
-    Raises:
-        JournalError: The archive is damaged.
-        StorageError: The store failed.
-    """
-    seen = window_id - 1
-    for _ in range(_LISTINGS):
-        try:
-            for name in archives_in(store, archive_directory(state)):
-                first, last = window_range(name)
-                if last <= seen:
-                    continue
-                for window in _windows(store, name, max(seen + 1 - first, 0)):
-                    if window.plan.window_id > seen:
-                        seen = window.plan.window_id
-                        yield window
-            return
-        except MissingError:
-            # A driver that is at work has compacted it into another one, which the next listing shows.
-            continue
-    raise _vanishing(store, state)
-
-
-def _vanishing(store: ObjectStore, state: JournalState) -> MissingError:
-    return MissingError("archives vanish while they are read", url=redacted(f"{store.url}/{archive_directory(state)}"))
-
-
-def _windows(store: ObjectStore, name: str, start: int = 0) -> Iterator[Window]:
-    """The windows of an object but for the first so many, which are not decoded."""
-    for frame in _frames(store, name)[start:]:
-        yield _window(store, name, frame)
-
-
-def _frames(store: ObjectStore, name: str) -> list[bytes]:
-    return frames_of(store.read(name), redacted(f"{store.url}/{name}"))
-
-
-def _window(store: ObjectStore, name: str, frame: bytes) -> Window:
-    url = redacted(f"{store.url}/{name}")
-    return from_json(Window, decode(frame, url, store.roots), url)
-
-
 def all_windows(store: ObjectStore, state: JournalState, window_id: int = 0) -> Iterator[Window]:
     """All windows that were committed, from window_id on, in their order; replayed ones as they were at last.
 
@@ -196,27 +147,13 @@ def newest_windows(store: ObjectStore, state: JournalState, before: int = 0) -> 
         JournalError: The archive is damaged.
         StorageError: The store failed.
     """
-    end = before or state.last_planned + 1
+    end = min(before or state.last_planned + 1, state.last_planned + 1)
     held = {**state.planned, **state.intents, **state.finished}
     for window_id in sorted((each for each in held if each < end), reverse=True):
         end = window_id
         yield _as_at_last(store, state, _held_window(store, state, window_id))
-    for _ in range(_LISTINGS):
-        try:
-            for name in sorted(archives_in(store, archive_directory(state)), reverse=True):
-                first, last = window_range(name)
-                if first >= end or last <= state.forgotten:
-                    continue
-                # Of an archive of a thousand windows only those that are asked for are decoded.
-                for frame in reversed(_frames(store, name)[: end - first]):
-                    window = _window(store, name, frame)
-                    if state.forgotten < window.plan.window_id < end:
-                        end = window.plan.window_id
-                        yield _as_at_last(store, state, window)
-            return
-        except MissingError:
-            continue  # compacted, as in archived_windows
-    raise _vanishing(store, state)
+    for window in archived_windows_backwards(store, state, end):
+        yield _as_at_last(store, state, window)
 
 
 def _held_window(store: ObjectStore, state: JournalState, window_id: int) -> Window:
@@ -231,7 +168,12 @@ def _held_window(store: ObjectStore, state: JournalState, window_id: int) -> Win
 def _as_at_last(store: ObjectStore, state: JournalState, window: Window) -> Window:
     """A window as it was when it was replayed last, where it was."""
     name = state.reprocessed.get(window.plan.window_id)
-    return window if name is None else next(_windows(store, name))
+    if name is None:
+        return window
+    try:
+        return window_in(store, name, store.read(name))
+    except TornError as error:
+        raise error.damage("what a replay did was damaged after it was written") from error
 
 
 def keep_replayed(log: Log, state: JournalState, seq: int, window: Window) -> str:
@@ -247,12 +189,7 @@ def keep_replayed(log: Log, state: JournalState, seq: int, window: Window) -> st
 
 def _as_committed(store: ObjectStore, state: JournalState, window_id: int) -> Iterator[Window]:
     held = sorted({*state.finished, *state.intents})
-    first_kept = min(state.finished, default=state.last_done + 1)
-    for window in archived_windows(store, state, window_id):
-        # A crash between archive and snapshot leaves windows in both.
-        if window.plan.window_id >= first_kept:
-            break
-        yield window
+    yield from archived_windows(store, state, window_id)
     yield from (_held_window(store, state, each) for each in held if each >= window_id)
 
 

@@ -64,11 +64,17 @@ Source = Callable[[], CheckpointReading]
 """Reads a checkpoint now; it does not raise, and any thread may call it."""
 
 
-def read_checkpoint(checkpoint: str, storage: StorageContext) -> CheckpointReading:
-    """What a checkpoint's journal and heartbeat say now; one that cannot be read is a reading with an error."""
+def read_checkpoint(checkpoint: str, storage: StorageContext, *, with_archive: bool = False) -> CheckpointReading:
+    """What a checkpoint's journal and heartbeat say now; one that cannot be read is a reading with an error.
+
+    Args:
+        checkpoint: Its URL.
+        storage: Reaches it.
+        with_archive: Whether a journal of which an archive is missing is one that cannot be read; costs one listing.
+    """
     shown = redacted(absolute(checkpoint))
     try:
-        return CheckpointReading(shown, status(checkpoint, storage))
+        return CheckpointReading(shown, status(checkpoint, storage, with_archive=with_archive))
     except MissingJournalError as error:
         return CheckpointReading(shown, None, str(error), has_begun=False)
     except DagflowError as error:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dagflow.errors import JournalError, MissingJournalError
+from dagflow.journal.archives import require_archives
 from dagflow.journal.heartbeat import newest_heartbeat
-from dagflow.journal.reader import read_state_with_roots
+from dagflow.journal.reader import read_journal
 from dagflow.journal.state import JournalState
 from dagflow.report.driver_report import DriverReport, state_of_all
 from dagflow.report.snapshot import RunSnapshot, snapshot_of_all
@@ -14,12 +15,13 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, redacted
 
 
-def status(checkpoint: str, storage: StorageContext) -> RunSnapshot:
+def status(checkpoint: str, storage: StorageContext, *, with_archive: bool = False) -> RunSnapshot:
     """The snapshot of all runs on a checkpoint.
 
     Args:
         checkpoint: Its URL.
         storage: Reaches it.
+        with_archive: Whether the archive of the journal is to be complete, which costs one listing.
 
     Returns:
         The sums over all committed windows. The state is "running" while a run is at work, else how the newest one
@@ -34,7 +36,9 @@ def status(checkpoint: str, storage: StorageContext) -> RunSnapshot:
     heartbeat = newest_heartbeat(storage.objects(url))[1]
     driver = None if heartbeat is None else DriverReport.of(heartbeat)
     try:
-        journal = read_state_with_roots(storage, url)
+        store, journal = read_journal(storage, url)
+        if with_archive:
+            require_archives(store, journal)
     except MissingJournalError:
         if heartbeat is None:
             raise

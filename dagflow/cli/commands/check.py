@@ -68,7 +68,7 @@ def command(
         rejects=limits.rejects if max_rejects is None else max_rejects,
         backlog_bytes=limits.backlog_bytes if max_backlog is None else max_backlog,
     )
-    reading = read_checkpoint(location, storage)
+    reading = read_checkpoint(location, storage, with_archive=True)
     recent = _recent(location, storage, reading, limits)
     reasons = list(
         filter(None, [reason_against(reading), *(each.text for each in exceeded_limits(reading, limits, recent))])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import pytest
 
 from dagflow.engine.run import run
 from dagflow.errors import DagflowError
+from dagflow.journal.journal import Journal
 from dagflow.plan.load import load_app
+from dagflow.storage.context import StorageContext
 from tests.cli.commands.inspected_app import APP, folder, invoke, journal
 from tests.engine.test_driver import crashing
 
@@ -66,6 +69,19 @@ def test_a_failed_run_is_a_finding(folder: Path) -> None:
     assert code == 1
     assert out.startswith("DAGFLOW NOT OK - sample: failed: the lights went out | age=")
     assert " backlog=21B; " in out
+
+
+def test_a_journal_without_an_archive_is_a_finding(journal: Path) -> None:
+    """Its windows can neither be read nor replayed, and nothing else needs them for long."""
+    with contextlib.closing(Journal.open(StorageContext.default().objects("journal"), app="sample")) as opened:
+        opened.archive()
+        opened.sign(lambda segment: segment)
+    assert invoke("check", "journal")[0] == 0
+    for path in Path("journal/archive/000000").iterdir():
+        path.unlink()
+    code, out, _ = invoke("check", "journal")
+    assert code == 1
+    assert re.match(r"DAGFLOW NOT OK - \S+: not readable: .*the archive of window 1 is missing", out)
 
 
 def test_a_journal_that_is_not_there_is_a_finding(folder: Path) -> None:

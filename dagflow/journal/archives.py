@@ -1,0 +1,172 @@
+"""Reads the archive of a journal: each of its windows once, and none of them passed over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from dagflow.errors import ANOTHER_CHECKPOINT, JournalError, MissingError
+from dagflow.journal.compaction import archives_in, window_range, windows_in
+from dagflow.journal.frames import TornError, decode, frames_of
+from dagflow.journal.log import SNAPSHOTS, load, number_of
+from dagflow.journal.state import JournalState
+from dagflow.journal.typed_json import from_json
+from dagflow.journal.windows import Window
+from dagflow.storage.location import redacted
+from dagflow.storage.objects import ObjectStore
+
+_LISTINGS = 5
+
+
+def archive_directory(state: JournalState) -> str:
+    """Where the archives of a journal's generation are."""
+    return f"archive/{state.generation:06d}/"
+
+
+def archived_windows(store: ObjectStore, state: JournalState, window_id: int) -> Iterator[Window]:
+    """The windows that are in the archive only, in their order, from window_id on.
+
+    Raises:
+        JournalError: The archive is damaged, or a part of it is missing.
+        StorageError: The store failed.
+    """
+    for name, frames in _archives(store, state, window_id, lambda name: _archived_frames(store, name)):
+        for frame in frames:
+            yield window_in(store, name, frame)
+
+
+def require_archives(store: ObjectStore, state: JournalState) -> None:
+    """Make sure that the archive has all windows that are kept, by the names of its objects alone.
+
+    Raises:
+        JournalError: A part of it is missing.
+        StorageError: The store failed.
+    """
+    for _ in _archives(store, state, state.forgotten + 1, lambda name: [b""] * windows_in(name)):
+        pass
+
+
+def _archives(
+    store: ObjectStore, state: JournalState, window_id: int, read: Callable[[str], list[bytes]]
+) -> Iterator[tuple[str, list[bytes]]]:
+    """The archives with windows from window_id on, each with those of its windows that none before it has."""
+    # A crash between archive and snapshot leaves windows in both, and may have torn that archive.
+    end = min(state.finished, default=state.last_done + 1)
+    due = window_id
+    for _ in range(_LISTINGS):
+        if due >= end:
+            return
+        problem: JournalError | MissingError | None = None
+        lost, found = state.forgotten + 1, end
+        try:
+            for name in archives_in(store, archive_directory(state)):
+                first, last = window_range(name)
+                if last < due:
+                    lost = max(lost, last + 1)
+                    continue
+                if first > due:
+                    found = min(first, end)
+                    break
+                try:
+                    frames = read(name)
+                except TornError as error:
+                    # It may be one that a death tore while its parts were compacted, and they are all there.
+                    problem = error
+                    continue
+                start, due, lost = due, last + 1, last + 1
+                yield name, frames[start - first : end - first]
+                if due >= end:
+                    return
+        except MissingError as error:
+            # A driver that is at work has compacted it into another one, which the next listing shows. So it is with
+            # one that a listing does not show while that driver compacts.
+            problem = error
+    if isinstance(problem, TornError) or not _are_forgotten(store, found - 1):
+        raise _gap(store, state, (lost, found - 1), problem)
+    yield from _archives(store, state, found, read)
+
+
+def _gap(
+    store: ObjectStore, state: JournalState, windows: tuple[int, int], problem: JournalError | MissingError | None
+) -> JournalError | MissingError:
+    """The error for windows that no archive gives."""
+    url = redacted(f"{store.url}/{archive_directory(state)}")
+    if isinstance(problem, TornError):
+        return problem.damage("the archive was damaged after it was written")
+    if problem is not None:
+        return MissingError("archives vanish while they are read", url=url)
+    first, last = windows
+    return JournalError(
+        f"the archive of {f'windows {first} to {last}' if first < last else f'window {first}'} is missing",
+        url=url,
+        hint=f"restore the checkpoint from a copy, or {ANOTHER_CHECKPOINT}",
+    )
+
+
+def _are_forgotten(store: ObjectStore, window_id: int) -> bool:
+    """Whether windows up to this one are not kept any more, which the state may not say.
+
+    A driver that is at work has removed them since that was read; or the snapshot that said so is torn.
+    """
+    newest = max(map(number_of, store.list(SNAPSHOTS)), default=0)
+    loaded = load(store)
+    return window_id <= loaded.state.forgotten or loaded.snapshot_seq < newest
+
+
+def _archived_frames(store: ObjectStore, name: str) -> list[bytes]:
+    """The windows of an archive, none of them decoded.
+
+    Raises:
+        TornError: There are fewer than its name says.
+    """
+    url = redacted(f"{store.url}/{name}")
+    frames = frames_of(store.read(name), url)
+    if len(frames) < (count := windows_in(name)):
+        raise TornError(f"{len(frames)} of {count} windows are there", url=url)
+    return frames
+
+
+def window_in(store: ObjectStore, name: str, frame: bytes) -> Window:
+    """The window that a frame of an object holds.
+
+    Raises:
+        JournalError: It is damaged.
+    """
+    url = redacted(f"{store.url}/{name}")
+    return from_json(Window, decode(frame, url, store.roots), url)
+
+
+def archived_windows_backwards(store: ObjectStore, state: JournalState, end: int) -> Iterator[Window]:
+    """The windows in the archive below end that are kept, the newest first.
+
+    Raises:
+        JournalError: The archive is damaged, or a part of it is missing.
+        StorageError: The store failed.
+    """
+    for _ in range(_LISTINGS):
+        if end - 1 <= state.forgotten:
+            return
+        problem: JournalError | MissingError | None = None
+        found = state.forgotten
+        try:
+            names = archives_in(store, archive_directory(state))
+            for name in sorted(names, key=lambda each: window_range(each)[1], reverse=True):
+                first, last = window_range(name)
+                if first >= end:
+                    continue
+                if last < end - 1:
+                    found = max(last, state.forgotten)
+                    break
+                try:
+                    frames = _archived_frames(store, name)
+                except TornError as error:
+                    problem = error  # as in _archives
+                    continue
+                for frame in reversed(frames[max(state.forgotten + 1 - first, 0) : end - first]):
+                    end -= 1
+                    yield window_in(store, name, frame)
+                if end - 1 <= state.forgotten:
+                    return
+        except MissingError as error:
+            problem = error  # as in _archives
+    if isinstance(problem, TornError) or not _are_forgotten(store, end - 1):
+        raise _gap(store, state, (found + 1, end - 1), problem)
