@@ -15,7 +15,7 @@ from dagflow.errors import StorageError, TransientStorageError
 from dagflow.storage.backends.fsspec import FsspecBackend
 from dagflow.storage.backends.fsspec.client import FsspecClient
 from dagflow.storage.backends.fsspec.files import FsspecFile, FsspecFiles, stat_of
-from dagflow.storage.backends.fsspec.retries import answered
+from dagflow.storage.backends.fsspec.retries import LOOK_PATIENCE_S, answered
 from dagflow.storage.file_stat import FileStat, require_same_version
 from dagflow.storage.files import RangedFile
 from dagflow.storage.location import redacted
@@ -134,14 +134,14 @@ class HttpFiles(FsspecFiles):
 
     @override
     def stat(self, url: str) -> FileStat:
-        return answered(lambda: self._look_at(url))
+        return answered(lambda: self._look_at(url), patience_s=LOOK_PATIENCE_S)
 
     def _look_at(self, url: str) -> FileStat:
         filesystem, path = self.client.locate(url)
         with self.client.translated(url, "look at"):
             info = filesystem.info(path)
-            answered = urlsplit(info.get("url", path))
-            if (answered.path or "/").endswith("/") and not answered.query:
+            place = urlsplit(info.get("url", path))
+            if (place.path or "/").endswith("/") and not place.query:
                 raise StorageError("it is a directory of a web server", url=redacted(url), hint=_NAME_FILES)
             return _stat(url, info)
 

@@ -21,13 +21,16 @@ MOST_PAUSE_S = 30.0
 """How long to wait at most where a server says how long to wait."""
 
 PATIENCE_S = 60.0
-"""So long after the first request no further one is sent: a server that lets each run into its timeout is not waited
-for again and again."""
+"""A server that lets each request run into its timeout is not waited for again and again."""
+
+LOOK_PATIENCE_S = 1.0
+"""For a look at a file: scans look again by themselves, and a person waits for what is said of an app."""
 
 
 def answered(
     ask: Callable[[], T],
     failure: type[TransientStorageError] = TransientStorageError,
+    patience_s: float = PATIENCE_S,
     wait: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> T:
@@ -36,13 +39,14 @@ def answered(
     Args:
         ask: Asks it.
         failure: The error after which it is asked again.
+        patience_s: So long after the first request no further one is sent.
         wait: Waits for some seconds.
         clock: A clock, in seconds.
 
     Raises:
         TransientStorageError: The last attempt failed.
     """
-    last_s = clock() + PATIENCE_S
+    last_s = clock() + patience_s
     for attempt in range(TRIES - 1):
         try:
             return ask()
@@ -50,7 +54,7 @@ def answered(
             pause_s = max(FIRST_PAUSE_S * 2.0**attempt, min(_told_s(error), MOST_PAUSE_S))
             if clock() + pause_s > last_s:
                 raise
-            logger.info("store is asked again in %.1f s error=%s", pause_s, error)
+            logger.warning("store is asked again in %.1f s error=%s", pause_s, error)
         wait(pause_s)
     return ask()
 

@@ -11,7 +11,7 @@ from yarl import URL
 
 from dagflow.errors import MissingError, StorageError, TransientStorageError
 from dagflow.storage.backends.fsspec import retries
-from dagflow.storage.backends.fsspec.retries import MOST_PAUSE_S, PATIENCE_S, TRIES, answered
+from dagflow.storage.backends.fsspec.retries import LOOK_PATIENCE_S, MOST_PAUSE_S, PATIENCE_S, TRIES, answered
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +30,9 @@ def refused(told: str = "") -> TransientStorageError:
     return error
 
 
-def asked(*errors: StorageError, waits: list[float], clock: Iterator[float] | None = None) -> str:
+def asked(
+    *errors: StorageError, waits: list[float], clock: Iterator[float] | None = None, patience_s: float = PATIENCE_S
+) -> str:
     """Ask a store that raises these errors before it answers."""
     left = iter(errors)
 
@@ -39,7 +41,8 @@ def asked(*errors: StorageError, waits: list[float], clock: Iterator[float] | No
             raise error
         return "answer"
 
-    return answered(ask, wait=waits.append, clock=(lambda: 0.0) if clock is None else clock.__next__)
+    now = (lambda: 0.0) if clock is None else clock.__next__
+    return answered(ask, patience_s=patience_s, wait=waits.append, clock=now)
 
 
 def test_pauses_grow_until_the_store_answers() -> None:
@@ -76,3 +79,12 @@ def test_a_store_that_takes_long_to_fail_is_not_asked_again() -> None:
     with pytest.raises(TransientStorageError, match="busy"):
         asked(*[refused()] * 3, waits=waits, clock=iter([100.0, 101.0, 100.0 + PATIENCE_S]))
     assert waits == [0.5]
+
+
+@pytest.mark.parametrize(("told", "pauses"), [("", [0.5]), ("7", [])])
+def test_a_look_at_a_file_is_short(told: str, pauses: list[float]) -> None:
+    """A following run is to stop, and a person to be told, while a server fails."""
+    waits: list[float] = []
+    with pytest.raises(TransientStorageError, match="busy"):
+        asked(*[refused(told)] * TRIES, waits=waits, clock=iter([0.0, 0.1, 0.7]), patience_s=LOOK_PATIENCE_S)
+    assert waits == pauses
