@@ -40,7 +40,7 @@ class CsvSource(FilesSource):
         return cast(Csv, RECORD_FORMATS.make({"type": "csv", **self._options}))
 
     def columns(self, storage: StorageContext) -> pa.Schema:
-        """The columns of all files, with or without rows; where no file names any, those that the options name."""
+        """The columns of all files that have rows; if none has, those of the headers, or those that the options name."""
         schema: pa.Schema = self._united(storage, self.files(storage)).schema
         return schema if len(schema) else self._format().declared_columns().schema
 
@@ -54,12 +54,16 @@ class CsvSource(FilesSource):
                 yield united.fitted(redacted(found.url), rows, names)
 
     def _united(self, storage: StorageContext, files: Sequence[FileStat]) -> UnitedColumns:
-        return UnitedColumns(self.name, ((redacted(found.url), self._columns_of(storage, found)) for found in files))
+        found = [(redacted(each.url), *self._columns_of(storage, each)) for each in files]
+        # A file without rows is often none but its comment; where all are, a list has become empty.
+        has_rows = any(each for *_, each in found)
+        return UnitedColumns(self.name, ((file, schema) for file, schema, each in found if each or not has_rows))
 
-    def _columns_of(self, storage: StorageContext, found: FileStat) -> pa.Schema:
+    def _columns_of(self, storage: StorageContext, found: FileStat) -> tuple[pa.Schema, bool]:
+        """The columns of a file, and whether it has rows."""
         format = self._format()
         first = next(self._rows_of(storage, found, format), None)
-        return format.headed_columns() if first is None else first.schema
+        return (format.headed_columns(), False) if first is None else (first.schema, True)
 
     def _rows_of(self, storage: StorageContext, found: FileStat, format: Csv) -> Iterator[pa.RecordBatch]:
         version = FileVersion(found.size_bytes, found.mtime_ns, found.etag, found.file_id)
