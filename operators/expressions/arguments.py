@@ -64,7 +64,7 @@ READ: dict[type[exp.Expression], str] = {
     exp.Neg: "this",
     exp.Not: "this",
     exp.Null: "",
-    exp.Order: "expressions",
+    exp.Order: "this expressions",
     exp.Ordered: "this desc nulls_first",
     exp.Paren: "this",
     exp.Star: "",
@@ -107,7 +107,7 @@ def require_read(tree: Any, text: str) -> None:
             continue
         for key, value in found.args.items():
             if value and key not in read.split():
-                word = key.replace("_", " ").strip().rstrip("s")
+                word = key.replace("_", " ").strip().removesuffix("s")
                 reason = _INSTEAD.get(type(found), f"{{}} is not available in {type(found).__name__.lower()}")
                 raise ExpressionError(reason.format(word), text, position_of(found))
 

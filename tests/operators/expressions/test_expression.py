@@ -166,6 +166,7 @@ def test_reasons_say_what_was_computed_of_what() -> None:
         ("extract(week(sunday) from day)", "extract has no part 'week(sunday)'"),
         ("s similar to 'x' escape '!'", "similarto is not available"),
         ("i between symmetric 5 and 1", "between symmetric is not available"),
+        ("string_agg(s, ',' order by s)", "order is not available in expressions"),
         ("nothing", "there is no column 'nothing'; there are id, i, j"),
         ("current_date", "'current_date' gives something else each time"),
         ("(" * 3000 + "i" + ")" * 3000, "it is nested too deep"),
