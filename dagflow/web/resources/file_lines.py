@@ -88,8 +88,16 @@ def found_in(
     return {"offset": offset, **way, "sentence": f"{what}. {way['sentence']}"}
 
 
-def looks_compressed(storage: StorageContext, url: str) -> bool:
-    """Whether a file is compressed, by its first bytes; where it cannot be read any more, by its name."""
+def looks_compressed(storage: StorageContext, url: str, *, asks_store: bool) -> bool:
+    """Whether a file is compressed, by its first bytes; where it cannot be read any more, by its name.
+
+    Args:
+        storage: Reaches the file.
+        url: The file.
+        asks_store: Whether one that is not on this machine is read, too, for which a store may be waited for.
+    """
+    if not asks_store and not storage.backend(url).is_local:
+        return bool(compression_name_of_url(url))
     head = bytearray(HEAD_BYTES)
     try:
         with contextlib.closing(storage.open_file(url)) as content:

@@ -134,8 +134,9 @@ def file(checkpoint: Checkpoint, query: Query, app: AppFile) -> dict[str, Any]:
         raise RequestError(f"no window{older} has read {url}", "ask why it was not taken", 404)
     found = None
     newest_first = sorted(versions.values(), key=lambda each: _last_read(each, manifests), reverse=True)
-    compressed = looks_compressed(checkpoint.storage, newest_first[0].part.url)
-    if query.text("line") or query.text("offset"):
+    asks = bool(query.text("line") or query.text("offset"))
+    compressed = looks_compressed(checkpoint.storage, newest_first[0].part.url, asks_store=asks)
+    if asks:
         found = found_in(newest_first, manifests, checkpoint, query, store, state, is_compressed=compressed)
     return {
         "url": url,

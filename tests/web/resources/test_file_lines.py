@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dagflow.storage.context import StorageContext
+from dagflow.web.resources.file_lines import looks_compressed
 from tests.web.conftest import APP, ROWS, ask, finish, with_table
 
 CONTENT = b"name,n\n" + b"".join(b"n%04d,%s\n" % (n, b"many" if n % 50 == 7 else b"%d" % n) for n in range(1000))
@@ -28,6 +31,14 @@ def compressed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("in/g.csv.gz").write_bytes(gzip.compress(CONTENT))
     finish()
     return Path("in/g.csv.gz")
+
+
+@pytest.mark.parametrize("asks_store", [True, False])
+def test_a_page_waits_for_a_store_only_where_it_is_asked_for_a_place(*, asks_store: bool) -> None:
+    """A file that is not on this machine is told by its name meanwhile."""
+    storage, url = StorageContext.default(), f"memory://{uuid.uuid4().hex}/plain.csv"
+    storage.objects(url.rpartition("/")[0]).create("plain.csv", gzip.compress(CONTENT))
+    assert looks_compressed(storage, url, asks_store=asks_store) == asks_store
 
 
 def test_all_rejects_of_a_compressed_file_are_its_own(compressed: Path) -> None:
