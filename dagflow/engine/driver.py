@@ -28,7 +28,7 @@ from dagflow.engine.window_committer import WindowCommitter, raise_first_error
 from dagflow.engine.window_planner import WindowPlanner
 from dagflow.engine.window_runner import MAX_IN_FLIGHT, WINDOWS_IN_FLIGHT, InFlight, WindowRunner
 from dagflow.engine.window_sizing import WINDOWS_AHEAD
-from dagflow.errors import DagflowError, StorageError
+from dagflow.errors import DagflowError, JournalError, StorageError
 from dagflow.execution.messages import TaskResult
 from dagflow.execution.record_limit import RecordLimit
 from dagflow.journal.heartbeat import BEAT_EVERY_S, RunState
@@ -141,7 +141,7 @@ class Driver:
         except BaseException as error:
             self._abandon()
             # Where the journal cannot be written, that must not hide why the run failed.
-            if isinstance(error, DagflowError):
+            if isinstance(error, DagflowError) and not isinstance(error, JournalError):
                 with contextlib.suppress(DagflowError):
                     self._planner.let_plan_again()
             raise

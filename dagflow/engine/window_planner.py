@@ -195,7 +195,8 @@ class WindowPlanner:
             StorageError: The store failed; the next run may keep the plans.
         """
         planned = self._journal.state.planned
-        self._journal.append(*(Repair(window_id) for window_id in sorted(planned) if planned[window_id].side_inputs))
+        if repairs := [Repair(window_id) for window_id in sorted(planned) if planned[window_id].side_inputs]:
+            self._journal.append(*repairs)
 
     def plan_closing(self, closes: Collection[str]) -> WindowPlan:
         """Plan a window that publishes held results; no emitted window may wait to be planned.

@@ -16,7 +16,7 @@ from dagflow.api.keyed_state import KeyedOperator
 from dagflow.api.operator import ASYNCHRONOUS, GENERATOR, Operator, Prefetcher
 from dagflow.api.ports import unbatched
 from dagflow.api.records import RecordBatch
-from dagflow.errors import START_OVER, DagflowError, OperatorError
+from dagflow.errors import DagflowError, OperatorError
 from dagflow.execution.active_call import ActiveCall
 from dagflow.execution.emitted_records import PIECE_RECORDS, PieceSource, call_with_each
 from dagflow.execution.failures import (
@@ -285,8 +285,8 @@ class Chain:
         failure = operator_error(error, method, operator, self.window_id, self.partition, failed)
         if operator in self._were_keyed:
             failure.advise(
-                hint="let its class be a KeyedOperator again, as it was when it left its state by key, or let "
-                f"restore() take that, a KeyedSnapshot; or {START_OVER}"
+                hint="let its class be a KeyedOperator again, or let restore() take a KeyedSnapshot, if this is "
+                "because it has left its state by key"
             )
         return failure
 

@@ -40,7 +40,7 @@ class CsvSource(FilesSource):
         return cast(Csv, RECORD_FORMATS.make({"type": "csv", **self._options}))
 
     def columns(self, storage: StorageContext) -> pa.Schema:
-        """The columns of all files that have rows; if none has, those of the headers, or those that the options name."""
+        """The columns of all files that have rows; if none has, of the headers, or those that the options name."""
         schema: pa.Schema = self._united(storage, self.files(storage)).schema
         return schema if len(schema) else self._format().declared_columns().schema
 

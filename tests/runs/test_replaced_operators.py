@@ -86,7 +86,7 @@ def test_state_by_key_is_taken_by_a_keyed_operator_or_one_that_reads_it(tmp_path
         run(keyed_app(tmp_path, TotalByKey(), 1), runtime=until(3))
     for _ in range(2):
         with pytest.raises(
-            OperatorError, match=r"raised TypeError(?s:.*)\n    let its class be a KeyedOperator again, as"
+            OperatorError, match=r"raised TypeError(?s:.*)\n    let its class be a KeyedOperator again, or"
         ):
             run(keyed_app(tmp_path, Total(), 1), runtime=InlineRuntime)
     run(keyed_app(tmp_path, mended(), 1), runtime=InlineRuntime)
