@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from dagflow.errors import ANOTHER_CHECKPOINT, JournalError, MissingError
 from dagflow.journal.compaction import archives_in, window_range, windows_in
-from dagflow.journal.frames import TornError, decode, frames_of
+from dagflow.journal.frames import WRITER_DIED, TornError, decode, frames_of
 from dagflow.journal.log import SNAPSHOTS, load, number_of
 from dagflow.journal.state import JournalState
 from dagflow.journal.typed_json import from_json
@@ -121,7 +121,7 @@ def _archived_frames(store: ObjectStore, name: str) -> list[bytes]:
     url = redacted(f"{store.url}/{name}")
     frames = frames_of(store.read(name), url)
     if len(frames) < (count := windows_in(name)):
-        raise TornError(f"{len(frames)} of {count} windows are there", url=url)
+        raise TornError(f"{len(frames)} of {count} windows are there{WRITER_DIED}", url=url)
     return frames
 
 

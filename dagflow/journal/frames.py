@@ -27,17 +27,12 @@ _LEVEL = 1
 NO_ROOTS: Final = Roots()
 
 
+WRITER_DIED = ": its writer died before it was done"
+"""Why an object is cut off where nothing was written behind it."""
+
+
 class TornError(JournalError):
-    """An object is cut off: its writer, or the machine, died while writing.
-
-    Args:
-        found: What is there of it.
-        url: The object.
-    """
-
-    def __init__(self, found: str, *, url: str) -> None:
-        super().__init__(f"{found}: its writer died before it was done", url=url)
-        self.found = found
+    """An object is cut off: its writer, or the machine, died while writing."""
 
     def damage(self, what: str) -> JournalError:
         """The error to raise where the object was whole once, because something was written that relies on it.
@@ -46,7 +41,7 @@ class TornError(JournalError):
             what: The kind of object and what tells that it was whole, as "the archive was damaged after …".
         """
         return JournalError(
-            f"{self.found}: {what}",
+            f"{self.message.removesuffix(WRITER_DIED)}: {what}",
             url=self.url,
             hint=f"restore the checkpoint from a copy, or {ANOTHER_CHECKPOINT}",
         )
@@ -114,7 +109,7 @@ def decode(data: bytes, url: str, roots: Roots = NO_ROOTS) -> Any:
     """
     values = list(decode_all(data, url, roots))
     if not values:
-        raise TornError("the object is empty", url=url)
+        raise TornError(f"the object is empty{WRITER_DIED}", url=url)
     if len(values) > 1:
         raise JournalError(f"{len(values)} frames where one was expected", url=url)
     return values[0]
@@ -154,7 +149,7 @@ def frames_of(data: bytes, url: str) -> list[bytes]:
         end = header.end() + length
         if len(data) < end:
             there = len(data) - header.end()
-            raise TornError(f"{there} of {length} bytes are there", url=url)
+            raise TornError(f"{there} of {length} bytes are there{WRITER_DIED}", url=url)
         frames.append(data[position:end])
         position = end
     return frames
@@ -223,5 +218,5 @@ def _no_header(data: bytes, url: str) -> JournalError:
     # After a power loss some file systems show a file's length but zeros for its bytes.
     is_beginning = b"\n" not in data and len(data) < _MAX_HEADER_BYTES and (_MAGIC.startswith(data[: len(_MAGIC)]))
     if is_beginning or not data.strip(b"\0"):
-        return TornError("the header is cut off", url=url)
+        return TornError(f"the header is cut off{WRITER_DIED}", url=url)
     return JournalError("this is not a part of a journal: it has no header", url=url)
