@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagflow.storage.columns import binary_column, bool_column, borders_of, flags_of, int64_column, positions_in
+from dagflow.storage.columns import binary_column, bool_column, flags_of, int64_column, positions_in
 
 SCHEMA = pa.schema(
     [
@@ -83,15 +82,6 @@ def first_and_last(entries: pa.Table) -> tuple[bytes, bytes]:
     """First and last path of at least one entry."""
     paths = entries.column("path")
     return paths[0].as_py(), paths[-1].as_py()
-
-
-def paths_digest(entries: pa.Table) -> bytes:
-    """A hash of the paths of at least one entry: other paths, or others beside them, have another one."""
-    paths = entries.column("path").combine_chunks()
-    borders = borders_of(paths)
-    digest = hashlib.blake2b(np.diff(borders).tobytes(), digest_size=16)
-    digest.update(memoryview(paths.buffers()[2])[borders[0] : borders[-1]])
-    return digest.digest()
 
 
 def within(entries: pa.Table, first: bytes, last: bytes) -> pa.Table:

@@ -25,7 +25,6 @@ from operators.splitter.index.entries import (
     encoded,
     entries_of,
     merged,
-    paths_digest,
     without,
 )
 from operators.splitter.index.index_view import IndexView
@@ -36,8 +35,6 @@ from operators.splitter.index.sorted_runs import Run, RunCursor, RunWriter
 INLINE_ENTRIES = 500
 # A single window that takes more than this, or files that are only noted, are written out before its snapshot.
 MEMORY_ENTRIES = 100_000
-# Of so many runs is known which paths they have: more than there are windows in flight.
-MAX_UNCOMPLETED = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +91,6 @@ class FileIndex:
         self._table_rows = 0
         self._single: dict[bytes, IndexEntry] = {}
         self._newest_millis = 0
-        # What snapshots have written, by a hash of its paths: a report may complete all of it.
-        self._uncompleted: dict[bytes, Run] = {}
 
     @property
     def runs(self) -> tuple[Run, ...]:
@@ -149,10 +144,11 @@ class FileIndex:
         if self._run_set is None or entries.num_rows <= INLINE_ENTRIES or self._has_in_memory(entries):
             self.record_table(entries)
             return LateEntries(report, encoded(entries))
-        run = self._run_of(entries, self._run_set)
+        writer = RunWriter(self._run_set.store, 0)
+        writer.write(entries)
+        run = writer.close()
         with self._lock:
-            # Mostly a window's entries are completed all together: what its snapshot has written is not compacted.
-            self._run_set.add(run, outdated=self._uncompleted.pop(paths_digest(entries), None))
+            self._run_set.add(run)
         return LateEntries(report, run=run)
 
     def restore_late(self, late: LateEntries) -> None:
@@ -242,7 +238,6 @@ class FileIndex:
         self._tables = [decoded(state.recent)] if state.recent else []
         self._table_rows = sum(table.num_rows for table in self._tables)
         self._single = {}
-        self._uncompleted = {}
         if self._run_set is not None:
             self._run_set.restore(state.runs)
 
@@ -279,19 +274,12 @@ class FileIndex:
         with self._lock:
             self._table_singles()
             entries = merged(self._tables[::-1])
-        run = self._run_of(entries, self._run_set)
+        writer = RunWriter(self._run_set.store, 0)
+        writer.write(entries)
+        run = writer.close()
         with self._lock:
             self._run_set.add(run)
             self._tables, self._table_rows = [], 0
-        self._uncompleted[paths_digest(entries)] = run
-        if len(self._uncompleted) > MAX_UNCOMPLETED:
-            del self._uncompleted[next(iter(self._uncompleted))]
-
-    def _run_of(self, entries: pa.Table, run_set: RunSet) -> Run:
-        """Write entries as a run."""
-        writer = RunWriter(run_set.store, 0)
-        writer.write(entries)
-        return writer.close()
 
     def _horizon(self) -> int:
         return 0 if self._retain_millis is None else max(0, self._newest_millis - self._retain_millis)

@@ -49,18 +49,9 @@ class RunSet:
         """The runs, newest first."""
         return tuple(self._runs)
 
-    def add(self, run: Run, outdated: Run | None = None) -> None:
-        """Add the newest run; the caller holds the lock.
-
-        Args:
-            run: The run.
-            outdated: A run with the same paths, which goes; None for none.
-        """
+    def add(self, run: Run) -> None:
+        """Add the newest run; the caller holds the lock."""
         self._runs.insert(0, run)
-        compacted = [] if self._compaction is None else self._compaction[0]
-        if outdated in self._runs and outdated not in compacted:
-            self._runs.remove(outdated)
-            self._drop([outdated])
         names = {file.name for file in run.files}
         self._orphans = [name for name in self._orphans if name not in names]
 
@@ -174,11 +165,7 @@ class RunSet:
         with self._lock:
             position = self._runs.index(compacted[0])
             self._runs[position : position + len(compacted)] = [result] if result.files else []
-        self._drop(compacted)
-
-    def _drop(self, runs: Sequence[Run]) -> None:
-        """Remove the files of runs when no snapshot that may be restored needs them."""
-        self._dropped += [(self._snapshots, file) for run in runs for file in run.files]
+        self._dropped += [(self._snapshots, file) for run in compacted for file in run.files]
 
     def _remove_files(self) -> None:
         if self._orphans:

@@ -229,48 +229,6 @@ def test_a_report_counts_more_than_what_a_snapshot_holds_inline(tmp_path: Path) 
     assert resumed.view().look_up(paths).fingerprint.tolist() == [7] * 3
 
 
-def take_many(index: FileIndex, paths: list[bytes], number: int, fingerprint: int = 0) -> pa.Table:
-    """Take files in columns; the entries with that fingerprint."""
-    count, seen = len(paths), version(number)
-    columns = [seen.size_bytes] * count, [seen.mtime_ns] * count, [seen.identity] * count
-    index.record_all(paths, *columns, number, [0] * count)
-    return entries_of(paths, [*columns, [number] * count, [fingerprint] * count])
-
-
-def test_a_report_takes_the_place_of_the_run_that_it_completes(tmp_path: Path) -> None:
-    """Otherwise each entry lies in two runs, and is compacted twice; a restart before the report finds the first."""
-    index, paths = FileIndex(str(tmp_path)), [b"%04d" % number for number in range(600)]
-    completed = take_many(index, paths, 1, fingerprint=7)
-    state = index.snapshot()
-    late = index.record_late(completed, 1)
-    assert index.runs == (late.run,)
-    assert index.view().look_up(paths).fingerprint.tolist() == [7] * 600
-    index.snapshot()
-    for lates, fingerprint in (([], 0), ([late], 7)):
-        resumed = FileIndex(str(tmp_path))
-        resumed.restore(state)
-        for each in lates:
-            resumed.restore_late(each)
-        assert resumed.view().look_up(paths).fingerprint.tolist() == [fingerprint] * 600
-
-
-def test_a_report_of_some_files_leaves_the_run_that_has_the_others(tmp_path: Path) -> None:
-    """Also where it has as many files, between the same first and last paths, as a run that is not its own."""
-    index, paths = FileIndex(str(tmp_path)), [b"%04d" % number for number in range(1200)]
-    even, odd = [*paths[0:-1:2], paths[-1]], [paths[0], *paths[1::2]]
-    take_many(index, even, 1)
-    index.snapshot()
-    completed = take_many(index, odd, 2, fingerprint=7)
-    index.snapshot()
-    index.record_late(completed.slice(0, 600), 1)
-    assert len(index.runs) == 3
-    index.record_late(completed, 2)
-    assert len(index.runs) == 3
-    found = index.view().look_up(paths)
-    assert found.known.all()
-    assert found.fingerprint.tolist() == [7 if path in set(odd) else 0 for path in paths]
-
-
 def test_files_that_come_faster_than_they_are_merged_leave_no_more_runs(tmp_path: Path, small_limits: None) -> None:
     """Compactions in the background are not waited for; still no level has more runs than a scan can hold."""
     index, most = FileIndex(str(tmp_path)), 0
