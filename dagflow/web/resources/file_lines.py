@@ -120,7 +120,7 @@ def _reader_of(
         # The window that has refused a record may not be the one that has read its first byte.
         if (reject := version.reject_at(offset)) is not None:
             return version, int(reject["window"])
-        refused_by = {window_id for taken, window_id in version.retried if offset in taken}
+        refused_by = version.refused_before(offset)
         for place in version.ranges:
             retries = manifests[place["window"]].retries
             if place["start"] <= offset < place["end"] and (not retries or refused_by.intersection(retries)):
@@ -142,7 +142,7 @@ def _reader_of_content(
     for version in versions:
         if (reject := version.reject_at(offset)) is not None:
             return version, int(reject["window"])
-        refused_by = {window_id for taken, window_id in version.retried if offset in taken}
+        refused_by = version.refused_before(offset)
         for place in version.ranges:
             retries = manifests[place["window"]].retries
             if refused_by.intersection(retries):
@@ -154,7 +154,10 @@ def _reader_of_content(
     else:
         # Windows that were not looked at have read its first bytes.
         return None
-    return next(((version, window_id) for window_id, version in readers.items()), None) if len(readers) == 1 else None
+    if len(readers) != 1:
+        return None
+    ((window_id, version),) = readers.items()
+    return version, window_id
 
 
 def _way_of(
@@ -185,7 +188,7 @@ def _way_of(
             return {"sentence": refusal, "window": window_id, "outputs": [], "tables": {}}
         refusal += " "
     outputs = [each.url for each in manifest.outputs if inside & set(manifest.positions_of(each))]
-    tables = {name: version for name, version in manifest.receipts.items()}
+    tables = dict(manifest.receipts)
     if manifest.state == PLANNED:
         outcome = f"Window {window_id} is to read it."
     elif manifest.held_records:

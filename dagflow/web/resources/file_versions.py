@@ -39,6 +39,10 @@ class KnownVersion:
         """The refused record that has a byte of the content; None for none, or one that a later window took over."""
         return next((each for each in self.rejects if offset in bytes_of(each)), None)
 
+    def refused_before(self, offset: int) -> set[int]:
+        """The windows that had refused a record with a byte of the content, which a later window took over."""
+        return {window_id for taken, window_id in self.retried if offset in taken}
+
     def to_json(self) -> dict[str, Any]:
         """What every list of versions shows."""
         return {
