@@ -63,7 +63,7 @@ class SpoolWriter:
             StorageError: The disk does not take it.
         """
         data = pickle.dumps(item, protocol=5)
-        with _told(self._directory, _STORE):
+        with _disk_errors(self._directory, _STORE):
             if self._file is None:
                 descriptor, self._path = tempfile.mkstemp(dir=self._directory)
                 self._file = os.fdopen(descriptor, "wb")
@@ -79,7 +79,7 @@ class SpoolWriter:
     ) -> None:
         if self._file is not None:
             # What was written is of no use after an error, which is the one to tell of.
-            with _told(self._directory, _STORE) if error is None else contextlib.suppress(OSError):
+            with _disk_errors(self._directory, _STORE) if error is None else contextlib.suppress(OSError):
                 self._file.close()
 
 
@@ -92,7 +92,7 @@ def read_spooled(spooled: Iterable[SpooledItem]) -> Iterator[Any]:
     with contextlib.ExitStack() as stack:
         files: dict[str, BinaryIO] = {}
         for each in spooled:
-            with _told(each.path, "read records that come from another stage"):
+            with _disk_errors(each.path, "read records that come from another stage"):
                 if each.path not in files:
                     files[each.path] = stack.enter_context(open(each.path, "rb", buffering=0))
                 data = os.pread(files[each.path].fileno(), each.length, each.offset)
@@ -100,8 +100,8 @@ def read_spooled(spooled: Iterable[SpooledItem]) -> Iterator[Any]:
 
 
 @contextlib.contextmanager
-def _told(path: str, action: str) -> Iterator[None]:
-    """Turn an OSError into the StorageError that says what was tried, and how to do without this disk."""
+def _disk_errors(path: str, action: str) -> Iterator[None]:
+    """Turn an OSError into a StorageError that says what was tried, and how to do without this disk."""
     try:
         with translated(path, action):
             yield
