@@ -5,8 +5,11 @@ On bytes Arrow has RE2 read pattern and values as Latin-1, where é is two chara
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from dagflow.storage.columns import borders_of
 
 _NO_TEXT = b"\xff"
 _TEXT = (
@@ -38,6 +41,9 @@ def matches(values: pa.Array, regex: str) -> pa.BooleanArray:
     Raises:
         pa.ArrowInvalid: The expression is not valid.
     """
+    if _is_ascii(values):
+        # Arrow would look at each value by itself, for a third of the time of the match.
+        return pc.match_substring_regex(values.view(pa.string()), pattern=regex)
     try:
         texts = pc.cast(values, pa.string())  # without a copy
     except pa.ArrowInvalid:
@@ -46,3 +52,12 @@ def matches(values: pa.Array, regex: str) -> pa.BooleanArray:
         found = pc.match_substring_regex(texts, pattern=regex)
         return pc.if_else(is_text, found, pc.match_substring_regex(values, pattern=regex))
     return pc.match_substring_regex(texts, pattern=regex)
+
+
+def _is_ascii(values: pa.Array) -> bool:
+    """Whether values are bytes, all of them ASCII as far as their buffer tells."""
+    if not pa.types.is_binary(values.type):
+        return False
+    borders = borders_of(values)
+    content = np.frombuffer(values.buffers()[2] or b"", np.uint8)[borders[0] : borders[-1]]
+    return int(content.max(initial=0)) < 128
