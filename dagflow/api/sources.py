@@ -8,8 +8,10 @@ from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from dagflow.api.records import UNKNOWN, RecordBatch
+from dagflow.api.records import UNKNOWN, Origin, RecordBatch
+from dagflow.storage.columns import flags_of
 
 WHOLE = -1
 """The place of an end that no other file of the block shares."""
@@ -115,7 +117,9 @@ class FileSources:
     @classmethod
     def of(cls, ids: Sequence[int], start: int = WHOLE, end: int = WHOLE) -> FileSources:
         """The sources with these block ids, in any order and as often as one likes."""
-        ordered = np.unique(np.asarray(ids, np.int64))
+        ordered = np.asarray(ids, np.int64)
+        if not (ordered[1:] > ordered[:-1]).all():
+            ordered = np.unique(ordered)
         firsts = np.flatnonzero(np.diff(ordered, prepend=ordered[:1] - 2) != 1)
         runs = np.column_stack([ordered[firsts], np.diff(firsts, append=len(ordered))])
         return cls(tuple(runs.ravel().tolist()), start, end)
@@ -164,9 +168,7 @@ def block_ids(batch: RecordBatch, first: int, last: int) -> npt.NDArray[np.int64
     blocks = batch.origin.blocks
     found = np.arange(len(blocks))
     if len(blocks) > 1 and first < last:
-        codes = batch.origin.block_indices(len(batch))[first:last]
-        # Records of a block lie together in most batches: few codes are left.
-        codes = np.concatenate([codes[:1], codes[1:][codes[1:] != codes[:-1]]])
+        codes = _stretch_codes(batch.origin, len(batch), first, last)
         if (codes == UNKNOWN).any():
             return None
         found = np.flatnonzero(np.bincount(codes))
@@ -176,6 +178,24 @@ def block_ids(batch: RecordBatch, first: int, last: int) -> npt.NDArray[np.int64
         return known[found]
     ids = np.array([block_id_of(blocks[index]) for index in found.tolist()], np.int64)
     return None if UNKNOWN_BLOCK in ids else ids
+
+
+def _stretch_codes(origin: Origin, count: int, first: int, last: int) -> npt.NDArray[np.int32]:
+    """The index of the block of each stretch of records that lie together; see block_ids()."""
+    if (first, last) == (0, count) and origin.block_codes is not None and len(origin.selections) == 1:
+        (mask,) = origin.selections
+        if isinstance(mask, pa.BooleanArray):
+            # A filter has gone over the batch, as over most: what it left of each stretch is not copied.
+            begins = _stretches(origin.block_codes)
+            is_left = np.maximum.reduceat(flags_of(mask).view(np.uint8), begins).view(bool)
+            return origin.block_codes[begins[is_left]]
+    codes = origin.block_indices(count)[first:last]
+    return codes[_stretches(codes)]
+
+
+def _stretches(codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
+    """Where each stretch of equal numbers begins, of one number or more."""
+    return np.append(0, np.flatnonzero(codes[1:] != codes[:-1]) + 1)
 
 
 def encode_sources(files: Iterable[FileSources | None]) -> list[list[int]]:

@@ -97,6 +97,7 @@ class SparkRuntime(Runtime):
         self._group = f"dagflow-{program.app}-{id(self)}"
         self._is_cluster = is_cluster
         self._is_closed = False
+        self._parallelism = 0
         self._must_stop = must_stop
         if self._is_cluster and program.storage.options and not is_protected(context.getConf().get):
             logger.warning(
@@ -123,8 +124,11 @@ class SparkRuntime(Runtime):
         Raises:
             DagflowError: Spark's Java process has ended.
         """
-        with translating("a look at the cores"):
-            return max(int(self._context.defaultParallelism), 1)
+        # A local Spark keeps its cores, and each window asks: a busy Java takes milliseconds to answer.
+        if self._is_cluster or not self._parallelism:
+            with translating("a look at the cores"):
+                self._parallelism = max(int(self._context.defaultParallelism), 1)
+        return self._parallelism
 
     @property
     def min_task_s(self) -> float:

@@ -90,6 +90,31 @@ def test_the_blocks_of_a_part_of_a_batch_are_those_of_its_records() -> None:
     assert block_ids(RecordBatch.from_records(records, LINE_FEED, Origin(("own class",))), 0, 4) is None
 
 
+@given(
+    st.lists(st.sampled_from([0, 1, 2, UNKNOWN]), min_size=1, max_size=12),
+    st.lists(st.lists(st.booleans(), min_size=12, max_size=12), max_size=2),
+    st.integers(0, 12),
+    st.integers(1, 12),
+)
+def test_blocks_are_found_behind_filters_as_record_by_record(
+    codes: list[int], masks: list[list[bool]], first: int, count: int
+) -> None:
+    """Whatever filters left, and whichever part of it goes to a file."""
+    blocks = tuple(map(Numbered, [5, 6, 9]))
+    origin = Origin(blocks, None, 0, np.array(codes, np.int32))
+    batch, left = RecordBatch.from_records([b"a"] * len(codes), LINE_FEED, origin), codes
+    for mask in masks:
+        batch = batch.filter(pa.array(mask[: len(left)], pa.bool_()))
+        left = [code for code, is_kept in zip(left, mask, strict=False) if is_kept]
+    for start, end in ((0, len(left)), (first, min(first + count, len(left)))):
+        if start < end:
+            ids = block_ids(batch, start, end)
+            expected = (
+                None if UNKNOWN in left[start:end] else sorted({blocks[code].block_id for code in left[start:end]})
+            )
+            assert (ids if ids is None else ids.tolist()) == expected
+
+
 @dataclass(frozen=True)
 class Part:
     """A tuple of an author's class that names no version."""

@@ -29,7 +29,7 @@ folder = Path(sys.argv[1])
 context = start_context("dying", "local[1]", {}, folder / "spark.log")
 program = Program.of("dying", exchanging_plan(), operators_of(folder))
 runtime = SparkRuntime(program, context)
-assert runtime.parallelism == 1
+assert SparkRuntime(program, context).parallelism == 1
 process = context._gateway.proc
 process.send_signal(signal.SIGKILL)
 process.wait()

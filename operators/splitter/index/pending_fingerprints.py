@@ -364,6 +364,8 @@ def _paths_of(base: str, events: Sequence[FileFingerprints], roots: Roots) -> pa
     names = pc.split_pattern(binary_column([b"\0".join(event.names for event in events)]), "\0").flatten()
     if base:
         return pc.binary_replace_slice(names, 0, 0, os.fsencode(roots.shorten(base)))
+    if not roots.pairs:
+        return names
     return binary_column([_shortened(name, roots) for name in names.to_pylist()])
 
 
