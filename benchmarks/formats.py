@@ -13,6 +13,7 @@ time (see two_processes.py). Needs the extra `benchmark`; the second table needs
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -267,19 +268,21 @@ def cpu_seconds() -> float:
     children = _children(os.getpid())
     while children:
         process = children.pop()
-        try:
+        with contextlib.suppress(FileNotFoundError):
             fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
             ticks += int(fields[11]) + int(fields[12])
             children += _children(process)
-        except FileNotFoundError:
-            continue
     # The time of this process is known more exactly than to a tick.
     return ticks / os.sysconf("SC_CLK_TCK") + time.process_time()
 
 
 def _children(process: int) -> list[int]:
-    threads = Path(f"/proc/{process}/task").iterdir()
-    return [int(child) for thread in threads for child in (thread / "children").read_text().split()]
+    children: list[int] = []
+    for thread in Path(f"/proc/{process}/task").iterdir():
+        # A thread may end while others are looked at.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            children += map(int, (thread / "children").read_text().split())
+    return children
 
 
 def read_by_dagflow(case: Case, path: str, is_filtered: bool) -> int:

@@ -187,7 +187,7 @@ def _stretch_codes(origin: Origin, count: int, first: int, last: int) -> npt.NDA
         if isinstance(mask, pa.BooleanArray):
             # A filter has gone over the batch, as over most: what it left of each stretch is not copied.
             begins = _stretches(origin.block_codes)
-            is_left = np.maximum.reduceat(flags_of(mask).view(np.uint8), begins).view(bool)
+            is_left: npt.NDArray[np.bool_] = np.maximum.reduceat(flags_of(mask).view(np.uint8), begins).view(bool)
             return origin.block_codes[begins[is_left]]
     codes = origin.block_indices(count)[first:last]
     return codes[_stretches(codes)]
