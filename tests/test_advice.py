@@ -345,6 +345,8 @@ FOLLOWED = {
     "move it away, and run this again; then copy": "cli/commands/test_infer.py::"
     "test_a_file_that_was_edited_is_not_written_over",
     "give the files instead: dagflow infer": BEFORE,
+    "put a question mark in the place of each such byte": "cli/commands/test_init.py::"
+    "test_files_that_an_app_cannot_name_are_refused",
     "write columns: … in their place": BEFORE,
     "give another name": BEFORE,
     "name a file": BEFORE,

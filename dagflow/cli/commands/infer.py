@@ -21,7 +21,7 @@ from dagflow.cli.scaffold.app_columns import COLUMNED, AppColumns
 from dagflow.cli.scaffold.app_guess import guess_app
 from dagflow.cli.scaffold.app_text import app_text
 from dagflow.cli.scaffold.column_evidence import ColumnEvidence, evidence_of
-from dagflow.cli.scaffold.column_text import column_lines, value_text
+from dagflow.cli.scaffold.column_text import column_lines, comment, value_text
 from dagflow.cli.scaffold.column_types import ColumnGuess
 from dagflow.cli.scaffold.file_heads import plan_of, read_heads, require_read
 from dagflow.cli.shared_options import Settings, verbose_option
@@ -84,7 +84,7 @@ def _of_files(files: str) -> tuple[LogicalPlan, str]:
     named = absolute(files) if is_local(files) else files
     guess = guess_app(named, read_heads(named))
     for warning in guess.warnings:
-        output.note(f"warning: {warning}")
+        output.note(f"warning: {output.on_one_line(warning)}")
     if guess.format.name not in COLUMNED:
         raise DagflowError(
             f"{files}: records of the format {guess.format.name} have no columns",
@@ -118,7 +118,7 @@ def _text(found: Preview, columns: Sequence[ColumnEvidence], rows: int, *, is_al
     if found.reject_count:
         reject = found.rejects[0]
         lines.append(
-            f"# {count(found.reject_count, 'record')} refused, such as {place(reject.file, reject.offset)}: "
+            f"# {count(found.reject_count, 'record')} refused, such as {comment(place(reject.file, reject.offset))}: "
             f"{' '.join(reject.reason.split())}"
         )
     if all(guess.type is None for guess in guesses):

@@ -131,11 +131,11 @@ def _ignored(to: str) -> str:
 
 def _tell(folder: Path, guess: AppGuess, *, has_test: bool, has_operator: bool) -> None:
     lines = [f"{folder / APP_FILE}: an app for the format {guess.format.name}"]
-    lines += [f"    {line}" for line in (*guess.format.evidence, *guess.evidence)]
+    lines += [f"    {output.on_one_line(line)}" for line in (*guess.format.evidence, *guess.evidence)]
     lines += [f"    {column.name}: {_type(column.type)}" for column in guess.format.columns]
     output.result("\n".join(lines))
     for warning in guess.warnings:
-        output.note(f"warning: {warning}")
+        output.note(f"warning: {output.on_one_line(warning)}")
     enter = "" if folder.resolve() == Path.cwd() else f"cd {shlex.quote(str(folder))} && "
     steps = [f"{enter}dagflow preview {APP_FILE}"]
     steps += [f"edit {MODULE_FILE}"] if has_operator else []

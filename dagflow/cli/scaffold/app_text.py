@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Iterator, Sequence
 
-from dagflow.cli.scaffold.column_text import column_lines, value_text
+from dagflow.cli.scaffold.column_text import column_lines, comment, value_text
 from dagflow.cli.scaffold.format_guess import FormatGuess
 from dagflow.cli.scaffold.operator_text import MODULE_FILE, operator_name
 from dagflow.errors import DagflowError
@@ -46,7 +46,7 @@ def app_text(
         "  reader:",
         "    class: BlockReader",
         "    properties:",
-        *(f"      # {line}" for line in (*guess.evidence, *evidence)),
+        *(f"      # {comment(line)}" for line in (*guess.evidence, *evidence)),
         *_format_lines(guess),
         *_operator_lines(operator),
         "  writer:",

@@ -47,8 +47,9 @@ class FirstRecords:
         end = offsets[_RECORDS] if len(offsets) > _RECORDS else len(head.data)
         name = PurePosixPath(head.url)
         name = name.with_suffix("") if name.suffix.lower() in _PACKED else name
-        # What begins with a dot or an underscore is hidden from a scan.
-        return cls(name.name.lstrip("._") or "records", head.data[: end if end > 0 else len(head.data)])
+        # What begins with a dot or an underscore is hidden from a scan; YAML holds no bytes that are no UTF-8.
+        shown = "".join(char if char.isprintable() else "_" for char in name.name)
+        return cls(shown.lstrip("._") or "records", head.data[: end if end > 0 else len(head.data)])
 
     @property
     def text(self) -> str | None:

@@ -21,9 +21,9 @@ def column_lines(columns: Sequence[ColumnGuess], indent: str = "") -> Iterator[s
     left = iter(entries)
     for each in columns:
         if each.type is None:
-            yield f"{indent}# {_comment(f'{scalar(each.name)} is left out, it has no type: {each.evidence}')}"
+            yield f"{indent}# {comment(f'{scalar(each.name)} is left out, it has no type: {each.evidence}')}"
         else:
-            yield f"{indent}{next(left):<{width}}  # {_comment(each.evidence)}".rstrip(" #")
+            yield f"{indent}{next(left):<{width}}  # {comment(each.evidence)}".rstrip(" #")
 
 
 def value_text(value: Any) -> str:
@@ -32,5 +32,6 @@ def value_text(value: Any) -> str:
     return value if isinstance(value, str) and value.startswith("decimal(") else flow(value)
 
 
-def _comment(text: str) -> str:
+def comment(text: str) -> str:
+    """A text as a comment can hold it: names of files may have line ends and bytes that are no UTF-8."""
     return "".join(char if char.isprintable() else "?" for char in text)

@@ -7,9 +7,10 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from dagflow.cli.output import on_one_line
 from dagflow.engine.preview import Preview, PreviewOptions, preview
 from dagflow.engine.preview_source import first_files
-from dagflow.errors import MissingError
+from dagflow.errors import DagflowError, MissingError
 from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 
@@ -49,8 +50,13 @@ def read_heads(location: str) -> list[FileHead]:
 
     Raises:
         MissingError: There is no file, or none that has anything in it.
-        DagflowError: They cannot be listed, read or decompressed.
+        DagflowError: They cannot be listed, read or decompressed; or no app can name them.
     """
+    if any("\ud800" <= char <= "\udfff" for char in location):
+        raise DagflowError(
+            f"{on_one_line(location)}: the name is not UTF-8, and an app cannot hold it",
+            hint="put a question mark in the place of each such byte, as in 'a?b.csv', or name the directory",
+        )
     app = plan_of(_APP.replace("FILES", json.dumps([location])).replace("LENGTH", str(_PIECE_BYTES)))
     heads = [_head(app, url) for url in first_files(app, _MOST_FILES)]
     if not any(head.data for head in heads):

@@ -185,6 +185,15 @@ def test_columns_that_the_app_declares_stay() -> None:
     assert invoke("infer", "app.yaml", "--write")[0] == invoke("validate", "app.yaml")[0] == 0
 
 
+@pytest.mark.parametrize("mark", ["\n", "\udcff"], ids=ascii)
+def test_a_record_that_is_refused_is_told_in_one_comment(mark: str) -> None:
+    """The name of its file may have a line end in it, or bytes that are no UTF-8."""
+    Path(f"in/b{mark}c.csv").write_text("id,n,d,x,f\n1\n")
+    code, out, err = invoke("infer", "in")
+    assert code == 0, err
+    assert "# 1 record refused, such as in/b?c.csv:11: " in out and proposed(out)[0]["n"] == "string"
+
+
 def test_a_file_of_others_is_not_written_over() -> None:
     """One of ours is; moved away as the advice says, it is written."""
     assert invoke("infer", "in", "--write")[0] == invoke("infer", "in", "--write")[0] == 0

@@ -96,6 +96,33 @@ def test_an_operator_of_ones_own_is_in_the_chain(folder: Path, to: str) -> None:
         assert out["columns"] == {"day": "timestamp[us]", "price": "decimal(18, 2)"}
 
 
+@pytest.mark.parametrize("name", ["a\nb.csv", "a\rb.csv", "a\udcffb.csv", "a\u2028b.csv"], ids=ascii)
+def test_a_file_may_have_any_name(folder: Path, name: str) -> None:
+    """Its name stands in comments, and in the output on one line; of another file it stands in a warning."""
+    (folder / "in").mkdir()
+    (folder / "in" / name).write_text("id,v\n1,2\n")
+    (folder / "in" / f"z{name}.txt").write_text("one\n")
+    for location in ("in", "in/a?b.csv"):
+        code, out, err = invoke("init", f"{location[-3:]}x", "--from", location)
+        assert code == 0, err
+        assert f"    seen in the first 9 bytes of in/a{ascii(name[1])[1:-1]}b.csv\n" in out
+        assert (f"warning: in/za{ascii(name[1])[1:-1]}b.csv.txt seems" in err) == (location == "in")
+    assert rows_of(folder / "csvx") == [{"id": 1, "v": 2}]
+    with contextlib.chdir(folder / "csvx"):
+        assert invoke("test")[2].startswith("1 test passed, 0 failed")
+
+
+@pytest.mark.parametrize("command", [["init", "x", "--from"], ["infer"]], ids=lambda words: words[0])
+def test_files_that_an_app_cannot_name_are_refused(folder: Path, command: list[str]) -> None:
+    """YAML is text; by the glob that the message tells of, and by the directory, they are found."""
+    (folder / "in").mkdir()
+    (folder / "in" / "a\udcffb.csv").write_text("id,v\n1,2\n")
+    code, _, err = invoke(*command, "in/a\udcffb.csv")
+    assert (code, "in/a\\udcffb.csv: the name is not UTF-8, and an app cannot hold it" in err) == (1, True)
+    assert "as in 'a?b.csv', or name the directory" in err and not (folder / "x").exists()
+    assert invoke(*command, "in/a?b.csv")[0] == 0
+
+
 def test_an_operator_for_records_without_columns_takes_each(folder: Path) -> None:
     """Its records are bytes."""
     (folder / "in.log").write_text("some text\nand more of it\n\n")
