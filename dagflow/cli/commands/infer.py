@@ -17,7 +17,7 @@ from dagflow.cli.figures import count
 from dagflow.cli.locations import load
 from dagflow.cli.progress import operators_silenced
 from dagflow.cli.record_table import place
-from dagflow.cli.scaffold.app_columns import COLUMNED, AppColumns
+from dagflow.cli.scaffold.app_columns import COLUMNED, RECORDS, AppColumns
 from dagflow.cli.scaffold.app_guess import guess_app
 from dagflow.cli.scaffold.app_text import app_text
 from dagflow.cli.scaffold.column_evidence import ColumnEvidence, evidence_of
@@ -60,7 +60,7 @@ def command(settings: Settings, files: str, write: bool, rows: int) -> int:
     app = AppColumns.of(files) if files.endswith((".yaml", ".yml")) else None
     with operators_silenced(is_verbose=settings.is_verbose):
         plan, reader = _of_files(files) if app is None else _of_app(app, settings)
-        limits = PreviewOptions(at=f"{reader}.messages", records=rows or sys.maxsize, read_bytes=sys.maxsize)
+        limits = PreviewOptions(at=f"{reader}.{RECORDS}", records=rows or sys.maxsize, read_bytes=sys.maxsize)
         found = require_read(preview(plan, limits))
     columns, looked_at = evidence_of(_records(found))
     if not columns:

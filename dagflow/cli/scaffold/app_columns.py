@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dagflow.cli import output
 from dagflow.errors import AppError, DagflowError
+from dagflow.spec.class_description import ClassInfo
 from dagflow.spec.column_files import COLUMNS, is_column_file, path_of
 from dagflow.spec.environment import Environment
+from dagflow.spec.known_names import known_names
 from dagflow.spec.problems import Place, Problems
 from dagflow.spec.yaml_parser import parse_file
 from dagflow.spec.yaml_text import scalar
@@ -17,6 +20,9 @@ from dagflow.spec.yaml_tree import Mapping, Node, Scalar, plain
 
 COLUMNED = ("csv", "json_lines")
 """The formats whose columns can be told from files."""
+
+RECORDS = "messages"
+"""The port at which a reader emits records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,14 @@ class AppColumns:
             raise AppError(problems.found)
         operators = root.get("operators") if isinstance(root, Mapping) else None
         entries = operators.entries if isinstance(operators, Mapping) else {}
-        found = [cls(app, name, format) for name, each in entries.items() if (format := _format_of(each.value))]
+        with output.reserved_for_results():
+            known = known_names(app).operators
+        found = [
+            cls(app, name, format)
+            for name, each in entries.items()
+            # Loading the app tells what is wrong with a class that is not known.
+            if (name not in known or _is_reader(known[name])) and (format := _format_of(each.value))
+        ]
         if len(found) != 1:
             raise DagflowError(
                 f"{app} has {len(found)} readers of the formats {' and '.join(COLUMNED)}; columns are told for one",
@@ -105,8 +118,13 @@ class AppColumns:
         return text[:start] + added + text[start + len(self.format.source) :]
 
 
+def _is_reader(operator: ClassInfo) -> bool:
+    """Whether its records can be looked at; a writer has a format too, and those of a module are of one within it."""
+    return operator.kind != "module" and any(port.name == RECORDS for port in operator.outputs)
+
+
 def _format_of(operator: Node) -> Scalar | Mapping | None:
-    """The format of a reader with columns; None of any other operator."""
+    """The format of an operator, if it is one with columns."""
     properties = operator.get("properties") if isinstance(operator, Mapping) else None
     format = properties.get("format") if isinstance(properties, Mapping) else None
     kind = format.get("type") if isinstance(format, Mapping) else format

@@ -174,6 +174,41 @@ def test_an_app_names_the_file_of_columns_and_stays_as_it_was(format: str, named
         assert '"x":8,"f":8.5' in "".join(path.read_text() for path in Path("out").glob("*"))
 
 
+def test_a_format_of_a_writer_is_none_of_the_reader() -> None:
+    """The reader may be of a class of the author's; where it has no columns, none are told of the writer."""
+    Path("app_ops.py").write_text(
+        "print('imported')\nfrom operators.reader.block_reader import BlockReader\n\n\n"
+        "class Rows(BlockReader):\n    'Rows.'\n"
+    )
+    for cls in ("BlockReader", "app_ops.Rows"):
+        for form in ("csv", "json_lines"):
+            text = APP.format(format="format: csv").replace("path: out", f"path: out, format: {form}")
+            Path("app.yaml").write_text(text.replace("BlockReader", cls))
+            code, out, err = invoke("infer", "app.yaml")
+            assert code == 0, err
+            assert proposed(out)[0]["d"] == "date32" and "imported" not in out
+    text = text.replace("format: csv", "format: lines", 1)
+    Path("app.yaml").write_text(text)
+    code, _, err = invoke("infer", "app.yaml")
+    assert (code, "app.yaml has 0 readers of the formats csv and json_lines" in err) == (1, True)
+    Path("app.yaml").write_text(text.replace("class: RecordWriter", "class: RecordWritr"))
+    code, _, err = invoke("infer", "app.yaml")
+    assert (code, "RecordWriter" in err) == (2, True)
+
+
+def test_a_module_is_no_reader() -> None:
+    """Whatever it gives to one in it: that one has no place in the app where it could name columns."""
+    Path("read.yaml").write_text(
+        "inputs: {blocks_metadata_input: r.blocks_metadata_input}\noutputs: {messages: r.messages}\n"
+        "properties: {format: r.format}\noperators: {r: {class: BlockReader}}\n"
+    )
+    text = APP.format(format="format: csv").replace("class: BlockReader", "module: read.yaml")
+    Path("app.yaml").write_text(text)
+    assert invoke("validate", "app.yaml")[0] == 0
+    code, _, err = invoke("infer", "app.yaml")
+    assert (code, "app.yaml has 0 readers of the formats csv and json_lines" in err) == (1, True)
+
+
 def test_columns_that_the_app_declares_stay() -> None:
     """Following the advice, the app gets a file of them."""
     declared = APP.format(format="format: {type: csv, columns: {id: int64}}")
