@@ -81,14 +81,45 @@ def _require_possible(app: PlacedApp, store: ObjectStore, windows: Sequence[int]
             journal cannot be read.
         StorageError: The store failed.
     """
-    state = JournalState()
+    state = _state_of(store)
+    _require_known(store, state, windows)
+    if (obstacle := why_not_replayed(app) or why_not_again(state, windows)) is not None:
+        raise obstacle
+
+
+def _state_of(store: ObjectStore) -> JournalState:
+    """What a journal says; a checkpoint without one knows no window."""
     with contextlib.suppress(MissingJournalError):
-        state = read_state(store)
+        return read_state(store)
+    return JournalState()
+
+
+def _require_known(store: ObjectStore, state: JournalState, windows: Sequence[int]) -> None:
     for window_id in windows:
         if not state.forgotten < window_id <= state.last_planned:
             find_window(store, state, window_id)
-    if (obstacle := why_not_replayed(app) or why_not_again(state, windows)) is not None:
-        raise obstacle
+
+
+def windows_of(ranges: Iterable[range], checkpoint: str, storage: StorageContext) -> list[int]:
+    """The windows of ranges; memory is taken for windows that are there, not for as many as a range may name.
+
+    Args:
+        ranges: Ids of windows.
+        checkpoint: URL of the checkpoint.
+        storage: Reaches the checkpoint.
+
+    Raises:
+        MissingError: There is no such window; the first one is named.
+        JournalError: The journal cannot be read.
+        StorageError: The store failed.
+    """
+    store = storage.objects(absolute(checkpoint))
+    state = _state_of(store)
+    found: list[int] = []
+    for each in ranges:
+        _require_known(store, state, each)
+        found += each
+    return found
 
 
 def _chosen(journal: Journal, windows: Sequence[int], notice: Callable[[str], None]) -> ReplayScope:

@@ -24,7 +24,7 @@ from dagflow.cli.shared_options import (
 from dagflow.cli.signals import on_driver_thread, stop_requested_by_signals
 from dagflow.engine.file_changes import ReplayedWindow
 from dagflow.engine.run_setup import RunOptions
-from dagflow.engine.window_replay import app_file, replay_windows
+from dagflow.engine.window_replay import app_file, replay_windows, windows_of
 from dagflow.report.manifest import matching_windows, unmatched
 from dagflow.spec.problems import quoted
 from dagflow.storage.context import StorageContext
@@ -32,14 +32,14 @@ from dagflow.storage.context import StorageContext
 STOPPING = "stopping: nothing is replaced, unless all windows have run; a second signal (Ctrl-C) stops at once"
 
 
-def _window_ids(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> list[int]:
-    ids: list[int] = []
+def _window_ranges(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> list[range]:
+    ranges = []
     for value in values:
         match = re.fullmatch(r"([1-9][0-9]{0,17})(?:-([1-9][0-9]{0,17}))?", value, re.ASCII)
         if match is None or int(match[2] or match[1]) < int(match[1]):
             raise click.BadParameter(f"{quoted(value)} is neither a window nor a range of windows, such as 3 or 3-12")
-        ids += range(int(match[1]), int(match[2] or match[1]) + 1)
-    return ids
+        ranges.append(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return ranges
 
 
 @click.command("replay")
@@ -47,7 +47,7 @@ def _window_ids(context: click.Context, parameter: click.Parameter, values: tupl
 @click.option(
     "--window",
     "windows",
-    callback=_window_ids,
+    callback=_window_ranges,
     multiple=True,
     metavar="N[-M]",
     help="Replay window N, or windows N to M. May be repeated.",
@@ -65,7 +65,7 @@ def _window_ids(context: click.Context, parameter: click.Parameter, values: tupl
 def command(
     settings: Settings,
     checkpoint: str,
-    windows: list[int],
+    windows: list[range],
     pattern: str | None,
     app: str | None,
     overrides: tuple[str, ...],
@@ -91,7 +91,10 @@ def command(
     with journal_required(given):
         logical = load(app or app_file(checkpoint, StorageContext.default()), settings, overrides)
         storage = logical.attributes.storage_context()
-        chosen = windows if pattern is None else list(matching_windows(checkpoint, pattern, storage))
+        if pattern is None:
+            chosen = windows_of(windows, checkpoint, storage)
+        else:
+            chosen = list(matching_windows(checkpoint, pattern, storage))
     replayed: list[ReplayedWindow] = []
     options = RunOptions(checkpoint=checkpoint, master=master, conf=conf, take_over=take_over, workers=workers)
     if chosen:

@@ -37,6 +37,24 @@ def test_what_names_no_window_is_refused(tmp_path: Path, window: str) -> None:
     assert (code, "neither a window nor a range of windows, such as 3 or 3-12" in told) == (2, True)
 
 
+FAR = "999999999999999999"
+
+
+@pytest.mark.parametrize("others", [["--window", f"1-{FAR}"], ["--window", "1", "--window", f"2-{FAR}"]], ids=len)
+def test_a_range_beyond_all_windows_is_refused_at_once(tmp_path: Path, others: list[str]) -> None:
+    """By the first window that is unknown, as one alone is; the memory for the others would not be there."""
+    (tmp_path / "app.yaml").write_text(APP.format(folder=tmp_path))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "first").write_text("1\n")
+    app = str(tmp_path / "app.yaml")
+    for place, first, known in (("none", 1, "and so is every other one"), ("journal", 2, "windows 1 to 1 are known")):
+        if place == "journal":
+            run(load_app(app), RunOptions(), runtime=InlineRuntime)
+        alone = invoke(str(tmp_path / place), "--app", app, "--window", str(first), "--local")
+        assert (alone[0], f"window {first} is unknown, {known}" in alone[1]) == (1, True)
+        assert invoke(str(tmp_path / place), "--app", app, *others, "--local") == alone
+
+
 def test_a_checkpoint_without_journal_is_a_mistake_on_the_command_line(tmp_path: Path) -> None:
     """Exit code 2, as for status."""
     code, told = invoke(str(tmp_path / "nothing"), "--window", "1")
