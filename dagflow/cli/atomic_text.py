@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import tempfile
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from dagflow.errors import DagflowError
 
 def write_whole(file: Path, text: str, what: str) -> None:
     """Put a text into the place of a file, so that a reader sees the old or the new one as a whole.
+
+    A link stays, and the file that it names is replaced. Devices, pipes and this process's own output cannot be
+    replaced, and are written to.
 
     Args:
         file: The file.
@@ -23,12 +27,16 @@ def write_whole(file: Path, text: str, what: str) -> None:
     """
     name = ""
     try:
+        descriptor = _opened(file)
+        if descriptor is not None:
+            _write(descriptor, text)
+            return
+        replaced = Path(os.path.realpath(file))
         # The collector of node_exporter reads *.prom: this name does not end so.
-        descriptor, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)
-        with open(descriptor, "w", encoding="utf-8") as written:
-            written.write(text)
+        descriptor, name = tempfile.mkstemp(prefix=f".{replaced.name}.", dir=replaced.parent)
+        _write(descriptor, text)
         os.chmod(name, 0o644)  # what reads it may be another user
-        os.replace(name, file)
+        os.replace(name, replaced)
     except OSError as error:
         if name:
             with contextlib.suppress(OSError):
@@ -36,3 +44,22 @@ def write_whole(file: Path, text: str, what: str) -> None:
         raise DagflowError(
             f"{file}: cannot write {what}: {error.strerror or error}", hint="name a file in a writable directory"
         ) from error
+
+
+def _opened(file: Path) -> int | None:
+    """A descriptor of what is written to as it is; None for a file that is replaced, or is not there yet."""
+    try:
+        found = os.stat(file)
+    except FileNotFoundError:
+        return None
+    for own in (1, 2):
+        with contextlib.suppress(OSError):  # the caller closed it
+            # Of /dev/stdout this is a regular file where the shell appends to one, which holds more than this text.
+            if os.path.samestat(found, os.fstat(own)):
+                return os.dup(own)
+    return None if stat.S_ISREG(found.st_mode) else os.open(file, os.O_WRONLY)
+
+
+def _write(descriptor: int, text: str) -> None:
+    with open(descriptor, "w", encoding="utf-8") as written:
+        written.write(text)

@@ -40,6 +40,7 @@ def command(settings: Settings, checkpoint: str, file: Path, app: str | None) ->
     resources = report_data(
         CheckpointLocation(location, storage, app or (checkpoint if is_app_file(checkpoint) else ""))
     )
-    write_whole(file, settings.redact_document(single_page(resources)), "the report")
-    output.note(f"wrote {file} ({size(file.stat().st_size)}): open it in a browser")
+    page = settings.redact_document(single_page(resources))
+    write_whole(file, page, "the report")
+    output.note(f"wrote {file} ({size(len(page.encode()))}): open it in a browser")
     return 0
