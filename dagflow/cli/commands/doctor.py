@@ -39,7 +39,7 @@ def command(settings: Settings, app: str | None, overrides: tuple[str, ...], sta
 def _show_check(check: MachineCheck, settings: Settings) -> bool:
     """Print a check; whether something is wrong."""
     if check.error is None:
-        output.result(settings.redact(f"ok     {check.name}: {check.detail}"))
+        output.result(settings.redact(f"ok     {check.name}: {output.on_one_line(check.detail)}"))
         return False
     output.result(settings.redact(f"wrong  {check.name}: {_indented(check.error)}"))
     return True

@@ -39,6 +39,14 @@ def test_an_app_that_can_run_is_well_and_nothing_is_touched(folder: Path) -> Non
     assert tree(folder) == before
 
 
+def test_a_file_of_any_name_is_told_on_the_line_of_its_check(folder: Path) -> None:
+    """One with a line end in it must not look like another line."""
+    (folder / "in" / "a.txt").rename(folder / "in" / "a\nb.txt")
+    code, out, _ = invoke("doctor", "app.yaml", "--no-spark")
+    line = f"ok     input of reader: can be listed and read, such as {folder}/in/a\\nb.txt"
+    assert (code, line in out.splitlines()) == (0, True)
+
+
 def test_each_thing_that_is_wrong_is_told_with_what_to_do(folder: Path) -> None:
     """Exit code 1; what comes after it is looked at all the same."""
     (folder / "in" / "a.txt").unlink()
