@@ -20,10 +20,19 @@ from dagflow.cli.shared_options import (
 )
 
 
+def _not_empty(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
+    """Refuse what a variable without a value makes of the option: the app's own checkpoint is not meant."""
+    if value == "":
+        raise click.BadParameter("it is empty; expected a path or URL")
+    return value
+
+
 @click.command("run")
 @click.argument("app", metavar="APP")
 @set_option
-@click.option("--checkpoint", metavar="URL", help="Keep the journal here instead of where the app says.")
+@click.option(
+    "--checkpoint", metavar="URL", callback=_not_empty, help="Keep the journal here instead of where the app says."
+)
 @local_options
 @click.option(
     "--limit",

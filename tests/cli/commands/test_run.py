@@ -236,6 +236,14 @@ def test_a_second_signal_ends_a_run_that_does_not_stop(tmp_path: Path) -> None:
         assert (process.returncode, process.stderr.read()) == (130, "")
 
 
+def test_an_empty_checkpoint_is_not_that_of_the_app(folder: Path) -> None:
+    """A variable of a script that has no value names none, and nothing runs."""
+    done = dagflow_command(["run", "app.yaml", "--local", "--checkpoint", ""], cwd=folder)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--checkpoint': it is empty; expected a path or URL" in done.stderr
+    assert not (folder / "journal").exists() and not (folder / "out").exists()
+
+
 def test_a_mistake_in_the_app_is_told_before_anything_runs(folder: Path) -> None:
     """Exit code 2 and nothing on stdout, not even with --json; the problem names its place."""
     (folder / "app.yaml").write_text(APP.replace("block_size", "blok_size"))
