@@ -273,20 +273,29 @@ def _whole(name: str, count: Any) -> int:
 
 
 class Progress:
-    """Counts the bytes that a task has read so far, for the display of the running window.
+    """Counts the bytes that a task has read so far, for the display of the running window and the watch of the task.
 
-    Display only: the counters of a window are what is added up and journaled.
+    The counters of a window are what is added up and journaled.
 
     Attributes:
         bytes_read: Bytes read so far.
+        steps: How often an operator has said that it goes on.
     """
 
     def __init__(self) -> None:
-        self.bytes_read = 0
+        self.bytes_read = self.steps = 0
 
     def add(self, bytes_read: int) -> None:
         """Count bytes that were read since the last call; cheap enough for each batch."""
         self.bytes_read += bytes_read
+
+    def step(self) -> None:
+        """Say that the task goes on, where no bytes can be counted yet: it waits for its rate, for example."""
+        self.steps += 1
+
+    def mark(self) -> tuple[int, int]:
+        """Equal as long as there is no progress; other threads may call this."""
+        return self.bytes_read, self.steps
 
 
 @dataclass(slots=True)

@@ -66,7 +66,7 @@ class ChainWatch:
 
     Args:
         chain: The chain.
-        bytes_read: Gives how much the chain has read.
+        progress: Gives a mark of what the operators say that they have done: equal as long as they say nothing.
         warning_s: Seconds after which a stall is reported.
         now: A clock, in seconds, for the time when no operator works.
     """
@@ -74,12 +74,12 @@ class ChainWatch:
     def __init__(
         self,
         chain: Chain,
-        bytes_read: Callable[[], int],
+        progress: Callable[[], Hashable],
         warning_s: float,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._chain = chain
-        self._bytes_read = bytes_read
+        self._progress = progress
         self._warning_s = warning_s
         self._now = now
         self._watched: dict[ActiveCall | None, Watched] = {}
@@ -123,8 +123,8 @@ class ChainWatch:
 
     def _mark_of(self, watched: Watched, emitted: int) -> Hashable:
         if watched.call is None:
-            return self._chain.mark(), self._bytes_read()
-        return self._chain.mark_of(watched.call, watched.emitted_in_it(emitted)), self._bytes_read()
+            return self._chain.mark(), self._progress()
+        return self._chain.mark_of(watched.call, watched.emitted_in_it(emitted)), self._progress()
 
 
 SILENT_TIMES = 10

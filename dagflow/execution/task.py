@@ -92,7 +92,7 @@ class StageTask:
         self._chain = Chain(operators, stage.edges, self._counters, partition=partition, owns_process=own)
         limit = program.record_limit
         self._record_limit = limit if limit is not None and limit.attach(self._chain) else None
-        watched = ChainWatch(self._chain, lambda: self._progress.bytes_read, program.stall_limits.warning_s)
+        watched = ChainWatch(self._chain, self._progress.mark, program.stall_limits.warning_s)
         self._watch = TaskWatch(program.stall_limits, host, self._work_in, watched, self._give_sign, send)
         self._begun: set[str] = set()
         if host.is_retry:

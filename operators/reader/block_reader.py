@@ -131,7 +131,7 @@ class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher, Seekable
     def setup(self, context: OperatorContext) -> None:
         """Make what reads in this task, with its share of the bytes that may be read."""
         rate = self.max_bytes_per_second
-        limiter = None if rate is None else RateLimiter(rate * context.share)
+        limiter = None if rate is None else RateLimiter(rate * context.share, step=context.progress.step)
         if isinstance(context.prescan, PreScanState):
             self.format.decide(context.prescan.decision)
         paths = PathValues(self.partition_values)

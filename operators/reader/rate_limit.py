@@ -9,7 +9,10 @@ from dagflow.storage.files import ReadableFile
 from operators.reader.byte_source import MeasuredFile
 
 PIECE_S = 0.1
-"""Reads are cut into what may be read in this time, so that a store sees an even stream and no bursts."""
+"""Reads are cut into what may be read in this time, so that a store sees an even stream and no bursts.
+
+Waits are cut into it as well, so that the task's watch, which looks in between, sees that it goes on.
+"""
 
 
 class RateLimiter:
@@ -22,6 +25,7 @@ class RateLimiter:
         bytes_per_s: The rate.
         now: A clock, in seconds.
         wait: Sleeps so many seconds.
+        step: Takes note that the task goes on: after each slice of a wait, and each read that gave bytes.
     """
 
     def __init__(
@@ -29,10 +33,12 @@ class RateLimiter:
         bytes_per_s: float,
         now: Callable[[], float] = time.monotonic,
         wait: Callable[[float], None] = time.sleep,
+        step: Callable[[], None] = lambda: None,
     ) -> None:
         self._bytes_per_s = bytes_per_s
         self._now = now
         self._wait = wait
+        self._step = step
         self._free_at = self._began_at = now()
 
     @property
@@ -42,13 +48,17 @@ class RateLimiter:
 
     def begin(self) -> None:
         """Wait until another read may begin; called before each read, and at the end."""
-        self._wait(max(self._free_at - self._now(), 0.0))
+        while (left_s := self._free_at - self._now()) > 0:
+            self._wait(min(left_s, PIECE_S))
+            self._step()
         self._began_at = self._now()
 
     def count(self, size_bytes: int) -> None:
         """Count bytes that were read since begin."""
         # Time in which nothing was read is not saved up, because using it would be a burst.
         self._free_at = max(self._free_at, self._began_at) + size_bytes / self._bytes_per_s
+        if size_bytes:
+            self._step()
 
 
 class RateLimitedFile(MeasuredFile):

@@ -88,6 +88,8 @@ class SmallFileBatchReader:
 
     def _read(self, small_files: SmallFileBatch) -> Iterator[ReadStep]:
         start, buffer_bytes = 0, self._storage.backend(small_files.base).files.batch_bytes
+        if self._limiter is not None:
+            buffer_bytes = min(buffer_bytes, self._limiter.piece_bytes)
         while start < len(small_files):
             end = start + _count_that_fits(small_files.sizes[start : start + BUFFER_FILES], buffer_bytes)
             files = self._load(small_files, np.arange(start, end))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dagflow import InputPort, Operator, OutputPort
-from dagflow.api.context import Counts, OperatorContext
+from dagflow.api.context import Counts, OperatorContext, Progress
 from dagflow.api.records import RecordBatch
 from dagflow.execution.chain import Chain
 from dagflow.execution.chain_watch import ChainWatch
@@ -44,7 +44,8 @@ class Watching:
         self.chain = Chain(operators, [edge], self.counters, partition=0)
         self.chain.begin_window(1)
         self.chain.clock = OperatorClock(operators, lambda: self.now)
-        self.watch = ChainWatch(self.chain, lambda: 0, 60.0, lambda: self.now)
+        self.progress = Progress()
+        self.watch = ChainWatch(self.chain, self.progress.mark, 60.0, lambda: self.now)
         self.told: list[tuple[str | None, bool, float, int]] = []
 
     def passes(self, seconds: float) -> None:
@@ -161,6 +162,26 @@ def test_an_operator_that_counts_goes_on() -> None:
     watching.chain.call("up", watching.chain.operators["up"].setup, context)
     watching.feed(b"one record")
     assert watching.told == []
+
+
+@pytest.mark.parametrize("tell", [lambda progress: progress.add(1), Progress.step], ids=["bytes", "step"])
+@pytest.mark.parametrize("place", ["take", "end_window"])
+def test_a_call_that_tells_its_progress_goes_on(tell: Callable[[Progress], None], place: str) -> None:
+    """By bytes that it has read, or by a step without any, as in a wait for its rate; and no longer than it tells."""
+
+    def wait(operator: Calls) -> None:
+        for _ in range(10):
+            watching.passes(50)
+            tell(watching.progress)
+        assert watching.told == []
+        for _ in range(3):
+            watching.passes(50)
+
+    watching = Watching(Calls(**{place: wait}))
+    watching.feed(b"one record")
+    watching.chain.end_window()
+    watching.passes(0)
+    assert [told[:3] for told in watching.told] == [("up", False, 100), ("up", True, 100)]
 
 
 def test_a_chain_that_waits_outside_of_calls_stands_still() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,6 +16,7 @@ from dagflow.engine.run import run
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from operators.files.metadata import BlockMetadata, FileVersion
+from operators.files.small_file_batch import SmallFileBatch
 from operators.reader.block_files import BlockFiles
 from operators.reader.block_processor import BlockProcessor
 from operators.reader.block_reader import BlockReader
@@ -21,7 +24,7 @@ from operators.reader.byte_accounting import TaskAccounting
 from operators.reader.content import ContentReader
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.on_error import ErrorPolicy, OnError
-from operators.reader.rate_limit import RateLimitedFile, RateLimiter
+from operators.reader.rate_limit import PIECE_S, RateLimitedFile, RateLimiter
 from tests.crash.apps import files_app, published
 
 
@@ -119,6 +122,60 @@ def test_a_rate_limited_file_gives_the_bytes_of_the_file(
         limiter.begin()
     assert bytes(buffer[:count]) == content[offset : offset + length]
     assert watch.now_s == pytest.approx(count / rate)
+
+
+def test_what_is_waited_for_a_rate_is_told_slice_by_slice() -> None:
+    """However long a wait is, the task's watch gets to know often enough that it goes on."""
+    watch, slices, told = Watch(), list[float](), list[float]()
+
+    def wait(seconds: float) -> None:
+        slices.append(seconds)
+        watch.wait(seconds)
+
+    limiter = RateLimiter(100, watch.now, wait, lambda: told.append(watch.now_s))
+    limiter.begin()
+    limiter.count(1000)
+    limiter.begin()
+    assert watch.now_s == pytest.approx(10)
+    assert max(slices) <= PIECE_S
+    assert max(later - earlier for earlier, later in pairwise([*told, watch.now_s])) <= PIECE_S + 1e-9
+
+
+def test_each_piece_that_is_read_is_told_and_no_empty_one(tmp_path: Path) -> None:
+    """Also where there is nothing to wait for: a block may be read long before it gives records."""
+    (tmp_path / "a").write_bytes(b"x" * 95)
+    watch, told = Watch(), list[float]()
+    limiter = RateLimiter(100, watch.now, watch.wait, lambda: told.append(watch.now_s))
+    with RateLimitedFile(StorageContext.default().open_file(str(tmp_path / "a")), limiter) as file:
+        for offset in range(0, 100, 10):
+            watch.wait(60)
+            before = len(told)
+            file.read_into(offset, memoryview(bytearray(10)))
+            assert len(told) == before + 1
+        watch.wait(60)
+        assert file.read_into(95, memoryview(bytearray(10))) == 0
+    assert len(told) == 10
+
+
+def test_a_reader_under_a_rate_tells_its_task_that_it_goes_on(tmp_path: Path) -> None:
+    """Of single blocks and of many small files; without a rate only the bytes are counted."""
+    path = tmp_path / "a"
+    path.write_bytes(b"one\ntwo\n")
+    stat = path.stat()
+    items: list[Any] = [
+        BlockMetadata(1, str(path), FileVersion(stat.st_size, stat.st_mtime_ns), 0, stat.st_size, True),
+        SmallFileBatch.of(1, [str(path)], [stat.st_size], [stat.st_mtime_ns]),
+    ]
+    for item in items:
+        for rate in (1 << 40, None):
+            context = OperatorContext()
+            reader = BlockReader(max_bytes_per_second=rate)
+            reader.setup(context)
+            for _ in reader.read(item):
+                pass
+            reader.end_window()
+            assert context.progress.bytes_read == stat.st_size
+            assert (context.progress.steps > 0) == (rate is not None)
 
 
 def test_each_partition_takes_its_share_of_the_rate() -> None:

@@ -20,8 +20,13 @@ from operators import BlockReader
 from operators.files.metadata import BlockMetadata
 from operators.files.small_file_batch import SmallFileBatch
 from operators.files.source_events import FileFingerprints
+from operators.reader.byte_accounting import TaskAccounting
 from operators.reader.compression.stream import CorruptArchiveError
+from operators.reader.content import ContentReader
 from operators.reader.formats import RECORD_FORMATS
+from operators.reader.on_error import ErrorPolicy
+from operators.reader.rate_limit import RateLimiter
+from operators.reader.small_file_batch_reader import SmallFileBatchReader
 from tests.operators.reader.compression.test_opening import COMPRESS, skippable
 from tests.serving import serving
 from tests.storage.shared import STORAGE, put
@@ -91,6 +96,30 @@ def test_a_batch_gives_what_its_blocks_give(format: Any, tmp_path_factory: pytes
             LocalFiles.batch_bytes = kept
 
     check()
+
+
+@pytest.mark.parametrize("format", ["lines", "whole_file", {"type": "lines", "keep_delimiter": True}], ids=str)
+def test_a_rate_bounds_how_many_files_are_read_at_once(format: Any, tmp_path: Path) -> None:
+    """Each load fits what may be read in a tenth of a second, or is one file; the records are the same."""
+    sizes = [10, 20, 70, 1, 300, 0, 50, 49, 1, 0, 0, 1]
+    batch = batch_of(written(tmp_path, [b"x" * size for size in sizes]))
+    now, context = [0.0], OperatorContext(connected=frozenset(["blocks_metadata_output"]))
+
+    def wait(seconds: float) -> None:
+        now[0] += seconds
+
+    content, accounting = ContentReader(RECORD_FORMATS.make(format), "auto"), TaskAccounting(context, adds_up=True)
+    limiter, errors = RateLimiter(1000, lambda: now[0], wait), ErrorPolicy("fail", "fail", context)
+    reader = SmallFileBatchReader(content, limiter, accounting, errors, context)
+    loads, records = list[list[int]](), list[bytes]()
+    for step in reader.read(batch):
+        assert now[0] == pytest.approx(sum(map(sum, loads)) / 1000)
+        (part,) = step.finished
+        assert isinstance(part, SmallFileBatch)
+        loads.append(part.sizes.tolist())
+        records += [record for each in step.batches for record in each.to_pylist()]
+    assert loads == [[10, 20, 70], [1], [300], [0, 50, 49, 1, 0, 0], [1]]
+    assert records == [record for _, _, record, _ in read(BlockReader(format=format), [batch])]
 
 
 @pytest.mark.parametrize("compression", ["zstd", "lz4"])
