@@ -12,7 +12,7 @@ from typing import Final
 from dagflow.errors import DagflowError, StorageError
 from dagflow.journal.windows import WindowPlan
 from dagflow.metrics.counters import Counters
-from dagflow.report.alert_rules import Finding, RecentRejects, figures_of
+from dagflow.report.alert_rules import Cause, Finding, RecentRejects, figures_of
 from dagflow.report.reading import CheckpointReading, Source
 from dagflow.spec.signal_settings import AlertSettings
 from dagflow.storage.objects import ObjectStore
@@ -34,6 +34,7 @@ class AlertMonitor:
     twice.
 
     Args:
+        app: The app's name.
         settings: The limits, and who is told.
         source: Reads the checkpoint; called by the thread.
         store: The checkpoint, which remembers what was told.
@@ -43,12 +44,14 @@ class AlertMonitor:
 
     def __init__(
         self,
+        app: str,
         settings: AlertSettings,
         source: Source,
         store: ObjectStore,
         earlier: Callable[[], RecentRejects],
         redact: Callable[[str], str] = str,
     ) -> None:
+        self._app = app
         self._settings = settings
         self._source = source
         self._store = store
@@ -102,23 +105,30 @@ class AlertMonitor:
     def look(self) -> None:
         """Tell what is new, and what is over."""
         reading = self._source()
-        if reading.snapshot is None:
-            return
-        self._read_earlier()
-        with self._lock:
-            figures = {each.cause: each for each in figures_of(reading, self._settings, self._recent)}
+        figures = self._figures(reading)
         found = {cause: each for cause, each in figures.items() if each.value > each.limit}
         if self._failure is not None:
             found["failure"] = self._failure
         for finding in found.values():
             if finding.cause not in self._open.since_ms:
                 self._tell(reading, finding, is_over=False)
+        if reading.snapshot is None:
+            # A run that ends before it has figures may have failed, and shows nothing to be over.
+            return
         for cause in [cause for cause in self._open.since_ms if cause not in found]:
             if cause != "failure":
                 now = figures.get(cause, Finding(cause, "", 0.0))
                 self._tell(reading, replace(now, text=f"the alert '{cause}' is over"), is_over=True)
             elif self._is_well:
                 self._tell(reading, Finding("failure", "the run works again", 0.0), is_over=True)
+
+    def _figures(self, reading: CheckpointReading) -> dict[Cause, Finding]:
+        """What limits are compared with now; none before the run has figures."""
+        if reading.snapshot is None:
+            return {}
+        self._read_earlier()
+        with self._lock:
+            return {each.cause: each for each in figures_of(reading, self._settings, self._recent)}
 
     def _read_earlier(self) -> None:
         """Take in the windows of earlier runs, once: many may lie in one object of the archive."""
@@ -134,11 +144,10 @@ class AlertMonitor:
             self._recent.add_earlier(earlier)
 
     def _tell(self, reading: CheckpointReading, finding: Finding, *, is_over: bool) -> None:
-        assert reading.snapshot is not None
         now_ms = time.time_ns() // 1_000_000
         text = self._redact(finding.text)
         notice = AlertNotice(
-            app=reading.snapshot.app,
+            app=self._app,
             checkpoint=reading.checkpoint,
             cause=finding.cause,
             is_over=is_over,

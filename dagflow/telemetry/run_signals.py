@@ -81,7 +81,8 @@ class RunSignals:
         if settings.alerts is not None:
             earlier = partial(recent_rejects, checkpoint, storage, state.last_committed)
             store = storage.objects(checkpoint)
-            self._alerts = AlertMonitor(settings.alerts, self._source.from_memory, store, earlier, redact)
+            live = self._source.from_memory
+            self._alerts = AlertMonitor(app.name, settings.alerts, live, store, earlier, redact)
         self._traces: EventQueue[WindowTrace] | None = None
         if settings.traces is not None:
             self._traces = trace_queue(settings.traces, app.name, redacted(checkpoint), run_id, version)

@@ -25,16 +25,18 @@ class Checkpoint:
 
     def __init__(self, path: Path, url: str) -> None:
         self.backlog_bytes = 0
+        self.has_figures = True
         self.settings = AlertSettings(backlog_bytes=100, webhook=HttpTarget(url))
         self._store = StorageContext.default().objects(str(path / "journal"))
 
     def monitor(self) -> AlertMonitor:
         """A monitor as each run has one."""
-        return AlertMonitor(self.settings, self.read, self._store, RecentRejects)
+        return AlertMonitor("app", self.settings, self.read, self._store, RecentRejects)
 
     def read(self) -> CheckpointReading:
         """What is known now."""
-        return CheckpointReading("/journal", RunSnapshot("app", backlog_bytes=self.backlog_bytes))
+        figures = RunSnapshot("app", backlog_bytes=self.backlog_bytes) if self.has_figures else None
+        return CheckpointReading("/journal", figures)
 
 
 def told(server: HttpReceiver) -> list[tuple[str, str]]:
@@ -95,6 +97,21 @@ def test_a_failed_run_is_told_and_over_when_a_run_works_again(tmp_path: Path) ->
         again.committed(Counters(), WindowPlan(1))
         again.look()
     assert told(server) == [("failure", "raised"), ("failure", "over")]
+
+
+def test_a_run_without_figures_tells_only_that_it_failed(tmp_path: Path) -> None:
+    """Whatever was told before it, it does not show that this is over: also where it was stopped."""
+    with receiving() as server:
+        checkpoint = Checkpoint(tmp_path, server.url)
+        checkpoint.backlog_bytes = 101
+        checkpoint.monitor().look()
+        checkpoint.has_figures = False
+        for error in ("there is no 'in'", "there is no 'in'", None):
+            ended = checkpoint.monitor()
+            ended.start()
+            ended.close(error)
+    assert told(server) == [("backlog", "raised"), ("failure", "raised")]
+    assert server.bodies[1]["app"] == "app"
 
 
 def test_a_command_gets_the_alert_in_its_environment(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from dagflow.engine.limited_run import limited_run
 from dagflow.engine.run import run
-from dagflow.engine.run_setup import RunOptions
+from dagflow.engine.run_setup import RunOptions, RuntimeFactory
 from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
@@ -60,6 +61,28 @@ def test_a_failed_run_tells_its_webhook(folder: Path) -> None:
         ("failure", "raised", "orders: the run failed: the lights went out"),
         ("failure", "over", "orders: the run works again"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("reason", "runtime"), [("no such file or directory", InlineRuntime), ("the lights went out", crashing(1))]
+)
+def test_a_run_that_fails_at_once_tells_its_webhook(folder: Path, reason: str, runtime: RuntimeFactory) -> None:
+    """Before it has figures: as its input is missing, or in its first window. A streak of them is told once."""
+    with receiving() as server:
+        attributes = f"alerts: {{on: webhook, url: '{server.url}', backlog: 1GiB}}"
+        plan = orders(folder, attributes)
+        if runtime is InlineRuntime:
+            shutil.rmtree("in")
+        for _ in range(2):
+            with pytest.raises(DagflowError, match=reason):
+                run(plan, runtime=runtime)
+        assert [(body["app"], body["cause"], body["state"]) for body in server.bodies] == [
+            ("orders", "failure", "raised")
+        ]
+        assert reason in server.bodies[0]["text"]
+        run(orders(folder, attributes), runtime=InlineRuntime)
+        run(orders(folder, attributes), runtime=InlineRuntime)
+    assert [(body["cause"], body["state"]) for body in server.bodies] == [("failure", "raised"), ("failure", "over")]
 
 
 def test_tests_and_tries_of_an_app_tell_nothing(folder: Path) -> None:
