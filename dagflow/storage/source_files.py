@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Container, Mapping
 
 from dagflow.errors import SourceChangedError, StorageError
 from dagflow.storage.file_stat import FileStat
@@ -67,3 +68,15 @@ class SourceFiles:
             StorageError: The store archives no files, or not to this place, or it refused.
         """
         raise StorageError("only files of a local disk can be archived", url=redacted(expected.url))
+
+    def names_of(self, directory: str, file_ids: Container[int]) -> Mapping[int, str]:
+        """Under which URLs files lie in a directory now; none where the store does not tell files by numbers.
+
+        Args:
+            directory: The directory.
+            file_ids: The files, see FileStat.
+
+        Returns:
+            The URL by file; of several the last one that the store lists.
+        """
+        return {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Annotated, Any, Literal
@@ -21,6 +20,7 @@ from dagflow.storage.location import absolute, is_local, join, redacted
 from dagflow.storage.source_files import flush_disks
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.files.small_file_batch import SmallFileBatch
+from operators.sink.other_names import OtherNames, blocks_of, stat_of
 
 logger = logging.getLogger(__name__)
 
@@ -162,11 +162,12 @@ class SourceCleaner(ControlOperator, CommitListener):
             StorageError: The store refused; the next run tries again.
         """
         is_durable = False
+        self._other_names = OtherNames(self._context.storage, self._reports)
         # In order, and up to the first that waits: many may wait for one result, and they are called for one by one.
         for window in list(takewhile(lambda window: window <= window_id, self._reports)):
             # In the order in which they were planned: parallel readers report as they come.
             for report in sorted(self._reports[window], key=_first_id):
-                for block in _blocks(report):
+                for block in blocks_of(report):
                     if not self._completes(block):
                         if block.is_last:
                             self._count(block, "a part of it was left out, or not found again under another name")
@@ -225,9 +226,13 @@ class SourceCleaner(ControlOperator, CommitListener):
     def _clean(self, block: BlockMetadata, *, is_again: bool) -> None:
         """Remove or archive a file; is_again says whether an earlier run may have done so."""
         try:
-            reason = "its last record waits for its delimiter" if block.is_open else self._put_away(_stat_of(block))
+            reason = "its last record waits for its delimiter" if block.is_open else self._put_away(stat_of(block))
         except MissingError:
-            self._count(block, "" if is_again else "it is gone, or has another name by now")
+            is_renamed = self._other_names.has(block)
+            self._count(block, "it is gone, or has another name by now" if is_renamed or not is_again else "")
+            if is_renamed:
+                # What is appended to it is found under that name, and completes it.
+                self._remember(block, block.version.size_bytes)
             return
         except SourceChangedError as error:
             reason = error.message
@@ -280,13 +285,3 @@ class SourceCleaner(ControlOperator, CommitListener):
 
 def _first_id(report: BlockMetadata | SmallFileBatch) -> int:
     return report.first_id if isinstance(report, SmallFileBatch) else report.block_id
-
-
-def _blocks(report: BlockMetadata | SmallFileBatch) -> Iterator[BlockMetadata]:
-    """What was read; of a small-file batch its empty files too."""
-    return map(report.block, range(len(report))) if isinstance(report, SmallFileBatch) else iter((report,))
-
-
-def _stat_of(block: BlockMetadata) -> FileStat:
-    version = block.version
-    return FileStat(block.url, version.size_bytes, version.mtime_ns, version.etag, file_id=version.file_id)

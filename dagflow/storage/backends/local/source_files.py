@@ -7,7 +7,7 @@ import hashlib
 import os
 import stat as mode
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 
 from typing_extensions import override
 
@@ -15,6 +15,7 @@ from dagflow.errors import AlreadyExistsError, SourceChangedError, StorageError
 from dagflow.storage.backends.local.disk import make_directories, move_exclusive, translated
 from dagflow.storage.backends.local.local_file import stat_of
 from dagflow.storage.file_stat import FileStat
+from dagflow.storage.fingerprint import file_id_of
 from dagflow.storage.location import is_local, join, parent
 from dagflow.storage.source_files import SourceFiles
 
@@ -54,6 +55,15 @@ class LocalSourceFiles(SourceFiles):
                 return _put_away(expected, archive)
         except AlreadyExistsError:
             return f"{target} exists"
+
+    @override
+    def names_of(self, directory: str, file_ids: Container[int]) -> Mapping[int, str]:
+        try:
+            with os.scandir(directory) as entries:
+                found = ((file_id_of(entry.inode()), entry.path) for entry in entries)
+                return {file_id: path for file_id, path in found if file_id in file_ids}
+        except OSError:
+            return {}  # of a directory that is gone, or cannot be read, the files are gone too
 
 
 def hidden_name(expected: FileStat) -> str:
