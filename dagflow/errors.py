@@ -33,6 +33,9 @@ ANOTHER_TABLE = "let the app name another table, and start over with --fresh; th
 ANOTHER_CHECKPOINT = "start over with another checkpoint and other outputs; what was published stays"
 """Advice where a journal cannot be read: what it has published is not known, and --fresh cannot remove it."""
 
+PUT_BACK = f"put the source files back, and {ANOTHER_CHECKPOINT}"
+"""Advice where --fresh is refused, because an operator has removed the source files."""
+
 
 def cut_text(text: str, limit: int = MAX_TEXT) -> str:
     """A text that is short enough to be passed on: of a long one the head, the tail, and how much is left out."""

@@ -42,6 +42,7 @@ REJECTS = f"{REMEDIES}test_records_that_are_refused_are_taken_aside"
 LONG = f"{REMEDIES}test_a_record_that_is_too_long_comes_with_a_larger_limit"
 KEYS = f"{CHECKPOINTS}test_pickled_state_goes_on_when_the_key_is_mended"
 VERSIONS = f"{CHECKPOINTS}test_state_of_another_version_goes_on_with_that_version"
+REMOVED = "runs/test_removed_sources.py::"
 TABLES = "runs/test_table_remedies.py::"
 UPSERTS = "operators/sink/tables/test_upserted_rows.py::"
 ANOTHER_DIRECTORY = f"{TABLES}test_a_directory_of_other_files_is_left_for_an_empty_one"
@@ -81,6 +82,10 @@ FOLLOWED = {
     "run the version that wrote it": VERSIONS,
     "set its partitions back to": "engine/test_operator_state.py::test_state_that_cannot_move_is_not_misplaced",
     "start over with --fresh": FRESH,
+    "put the source files back as they were": f"{REMOVED}"
+    "test_a_window_without_source_files_is_replayed_when_they_are_back",
+    "put the source files back, and start over": f"{REMOVED}"
+    "test_an_app_that_cannot_replay_starts_anew_when_they_are_back",
     # windows, output and replays
     "a writer with file_name: block needs whole blocks": f"{CHECKPOINTS}"
     "test_writers_of_whole_blocks_are_joined_to_their_reader",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dagflow.api.transactions import targets_of
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.publication import windows_in_targets
-from dagflow.engine.repeatable import remover_of
+from dagflow.engine.removed_sources import remover_of
 from dagflow.engine.replayer import why_not_again, why_not_alone, why_not_replayed
 from dagflow.engine.target_access import why_not_in_targets
 from dagflow.engine.window_codec import taking_ports, why_not_taken
@@ -43,7 +43,7 @@ def change_notices(app: PlacedApp, journal: Journal, replay_command: str) -> lis
         why_not_replayed(app)
         or why_not_again(state, range(first, last + 1))
         or why_not_in_targets(state, targets_of(app.operators, app.storage), first)
-        or next(filter(None, (why_not_alone(each) or why_not_taken(each, ports) for each in plans)), None)
+        or next(filter(None, (why_not_alone(each, state) or why_not_taken(each, ports) for each in plans)), None)
     )
     if obstacle is not None:
         occupied = [target.name for target, _ in windows_in_targets(app.operators, state, app.storage)]

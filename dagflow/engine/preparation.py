@@ -8,9 +8,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dagflow.api.context import RunPreparation
-from dagflow.api.control import ControlOperator, Estimator
+from dagflow.api.control import Estimator
 from dagflow.api.operator import Operator
 from dagflow.api.transactions import TransactionalSink
+from dagflow.engine.removed_sources import removers_in
 from dagflow.errors import DagflowError, PlanError, Problem, StorageError
 from dagflow.execution.failures import located
 from dagflow.journal.journal import Journal
@@ -170,7 +171,7 @@ def require_read_once(
     Raises:
         StorageError: It would.
     """
-    removers = [name for name, each in operators.items() if isinstance(each, ControlOperator) and each.removes_input]
+    removers = removers_in(operators)
     for one, other in itertools.permutations(inputs, 2):
         if removers and one.operator != other.operator and one.takes_in(storage.named_like(_within(other), one.url)):
             raise StorageError(

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from dagflow.api.control import ControlOperator
-from dagflow.api.operator import Operator
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.publication import windows_in_targets
+from dagflow.engine.removed_sources import remover_of
 from dagflow.engine.replayer import why_not_replayed
 from dagflow.errors import JournalError, MissingError
 from dagflow.journal.reader import committed_windows, read_state
-from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
-from dagflow.metrics.names import CLEANED
 from dagflow.report.manifest import inputs_of
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
@@ -58,13 +54,6 @@ def require_repeatable(app: PlacedApp, store: ObjectStore) -> None:
             + ("" if why_not_replayed(app) else f"; or write its rows anew: {command}"),
         )
     _require_sources(store, app.storage)
-
-
-def remover_of(operators: Mapping[str, Operator], state: JournalState) -> str:
-    """An operator that removes source files, or has removed some although the app has it no more; "" for none."""
-    removers = [name for name, each in operators.items() if isinstance(each, ControlOperator) and each.removes_input]
-    removers += [name for name, counters in state.totals.operators.items() if CLEANED in counters.counts]
-    return next(iter(removers), "")
 
 
 def _require_sources(store: ObjectStore, storage: StorageContext) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from concurrent.futures import wait
 from dataclasses import dataclass, replace
 
@@ -17,6 +17,7 @@ from dagflow.engine.operator_state import is_stateful
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.recovered_ranges import recovered_by_replay
 from dagflow.engine.recovery import finish_replay
+from dagflow.engine.removed_sources import remover_of, removers_in, why_not_read_again
 from dagflow.engine.replay_scope import ReplayScope
 from dagflow.engine.scaling import Scaling
 from dagflow.engine.side_inputs import SideInputs
@@ -27,6 +28,7 @@ from dagflow.engine.window_codec import WindowCodec, require_names_apart, requir
 from dagflow.engine.window_intent import busy_s, intent_of, ran_ms
 from dagflow.errors import (
     ANOTHER_TABLE,
+    PUT_BACK,
     START_OVER,
     DagflowError,
     JournalError,
@@ -50,7 +52,7 @@ from dagflow.storage.location import redacted
 from dagflow.storage.pending import PendingFile, pending_tag
 from dagflow.storage.publishing import discard_all
 
-_PUT_BACK = "put the version back that was read; nothing was replaced"
+_PUT_VERSION_BACK = "put the version back that was read; nothing was replaced"
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +202,7 @@ class Replayer:
     def _published(self, window_id: int) -> _Published:
         window = self._journal.window(window_id)
         planned, intent = window.plan, window.intent
-        if (obstacle := why_not_alone(planned)) is not None:
+        if (obstacle := why_not_alone(planned, self._journal.state)) is not None:
             raise obstacle
         if (obstacle := why_not_again(self._journal.state, [window_id])) is not None:
             raise obstacle
@@ -309,7 +311,7 @@ def _what_and_where(file: PendingFile) -> FileFacts:
     return FileFacts(file.target, partition={} if file.facts is None else file.facts.partition)
 
 
-def why_not_alone(planned: WindowPlan) -> JournalError | None:
+def why_not_alone(planned: WindowPlan, state: JournalState) -> JournalError | None:
     """Why a window cannot run again by itself: its records are part of a result over several windows."""
     if not (held := [*planned.holds, *planned.closes]):
         return None
@@ -317,7 +319,7 @@ def why_not_alone(planned: WindowPlan) -> JournalError | None:
         f"window {planned.window_id} is part of a result of operator '{held[0]}' over several windows, and cannot be "
         "processed again alone",
         url="journal",
-        hint=START_OVER,
+        hint=PUT_BACK if remover_of({}, state) else START_OVER,
     )
 
 
@@ -330,12 +332,22 @@ def why_not_again(state: JournalState, windows: Iterable[int]) -> JournalError |
         f"a later window has taken over the refused records of window {retried[0]}: what was published of them would "
         "be there twice",
         url="journal",
-        hint=START_OVER,
+        hint=PUT_BACK if remover_of({}, state) else START_OVER,
     )
 
 
 def why_not_replayed(app: PlacedApp) -> JournalError | None:
     """Why an app cannot replay windows: output depends on other windows, or is published apart from its window."""
+    removers = removers_in(app.operators)
+    obstacle = _obstacle(app, removers)
+    if removers and obstacle is not None:
+        return JournalError(obstacle.message, url="journal", hint=PUT_BACK)
+    waiting = [name for name in waits_for_results(app.plan, app.operators) if name in removers]
+    return why_not_read_again(waiting[0]) if waiting else obstacle
+
+
+def _obstacle(app: PlacedApp, removers: Collection[str]) -> JournalError | None:
+    """Why an app could not replay windows even if it did not remove source files."""
     for stage in app.plan.stages:
         for name in stage.operators:
             if is_stateful(app.operators[name]):
@@ -348,11 +360,12 @@ def why_not_replayed(app: PlacedApp) -> JournalError | None:
         if why := target.why_not_replayed:
             return JournalError(f"operator '{name}' writes to {target.name}: {why}", url="journal", hint=ANOTHER_TABLE)
     for name in waits_for_results(app.plan, app.operators):
-        return JournalError(
-            f"operator '{name}' works on the results of all windows in order, and cannot process one of them again",
-            url="journal",
-            hint=START_OVER,
-        )
+        if name not in removers:
+            return JournalError(
+                f"operator '{name}' works on the results of all windows in order, and cannot process one of them again",
+                url="journal",
+                hint=START_OVER,
+            )
     for name, each in accumulators(app.operators).items():
         if each.over != "window":
             return JournalError(
@@ -372,7 +385,7 @@ def _failure_of(results: Sequence[TaskResult], window: _Published) -> DagflowErr
     for result in results:
         if isinstance(result.error, SourceChangedError):
             # A run may skip such a file; a replay must not.
-            return SourceChangedError(result.error.message, url=result.error.url, hint=_PUT_BACK)
+            return SourceChangedError(result.error.message, url=result.error.url, hint=_PUT_VERSION_BACK)
         if result.error is not None:
             return result.error
     for skipped in (skipped for result in results for skipped in result.skipped):
@@ -387,7 +400,7 @@ def _failure_of(results: Sequence[TaskResult], window: _Published) -> DagflowErr
                 f"window {window.planned.window_id} has published what was in it, and it would be skipped now: "
                 f"{skipped.reason}",
                 url=redacted(skipped.url),
-                hint=_PUT_BACK,
+                hint=_PUT_VERSION_BACK,
             )
     return None
 

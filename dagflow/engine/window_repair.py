@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, replace
 
+from dagflow.engine.removed_sources import remover_of, why_not_read_again
 from dagflow.engine.run_gate import RunGate
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import JournalError, MissingError
@@ -82,10 +83,13 @@ def _examined(state: JournalState, window_id: int, checkpoint: str, storage: Sto
     if window_id in state.planned:
         return RepairedWindow(window_id)
     if window_id not in state.intents:
+        remover, windows = remover_of({}, state), f"--window {window_id}"
         raise JournalError(
             f"window {window_id} is published",
             url=url,
-            hint=f"to run it again: dagflow replay {shlex.quote(url)} --window {window_id}",
+            hint=why_not_read_again(remover, shlex.quote(url), windows).hint
+            if remover
+            else f"to run it again: dagflow replay {shlex.quote(url)} {windows}",
         )
     files = state.intents[window_id].files
     require_located([file.to_json() for file in files])

@@ -166,5 +166,8 @@ def _rows_in(content: bytearray, path: bytes | None) -> Iterator[tuple[bytes, in
 
 
 def _unusable(index: FileStat, reason: str) -> StorageError:
-    hint = "give a directory below that has only sound indices, or move this one away; `dagflow replay` writes it again"
+    hint = (
+        "give a directory below that has only sound indices, or move this one away; `dagflow replay` writes it again, "
+        "of the source files"
+    )
     return StorageError(reason, url=redacted(index.url), hint=hint)

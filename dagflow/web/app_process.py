@@ -21,6 +21,7 @@ from dagflow.engine.operator_state import directory_of_state
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preview import PreviewOptions, preview
 from dagflow.engine.preview_port import find_port
+from dagflow.engine.removed_sources import remover_of
 from dagflow.engine.replayer import why_not_again, why_not_replayed
 from dagflow.errors import AppError, DagflowError, PlanError
 from dagflow.execution.state_codec import StateCodec
@@ -89,9 +90,13 @@ def _changes(app: LogicalPlan, checkpoint: str) -> Iterator[dict[str, str]]:
     placed = PlacedApp.of(app, storage)
     windows = range(state.forgotten + 1, state.last_committed + 1)
     obstacle = why_not_replayed(placed) or why_not_again(state, windows)
+    remover = remover_of(placed.operators, state)
     for change in app_changes(state.facts, placed.facts):
         if not change.concerns_output or not windows:
             yield {"verdict": "keeps", "text": f"{change.text}: what is published stays as it is"}
+        elif remover:
+            text = f"nothing makes what is published again, because operator '{remover}' has removed the source files"
+            yield {"verdict": "refuses", "text": f"{change.text}: {text}"}
         elif obstacle is None:
             yield {"verdict": "repeats", "text": f"{change.text}: dagflow replay makes what is published again"}
         else:
