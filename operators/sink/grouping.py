@@ -54,24 +54,28 @@ def _safe(value: str, taken: int = 0) -> str:
         value: The text.
         taken: How many bytes stand before it in the name.
     """
+    raw = os.fsencode(value)
+    # Where a byte that is no text is escaped as it is, DuckDB and Arrow refuse all of the table.
+    shown = raw.decode("utf-8", "backslashreplace")
     # Letters of all scripts stay: Spark reads an escape as a character of its own, not as a byte of one, and a name
     # has no room for three times as many bytes.
-    parts = (part if part.isprintable() and not part.isascii() else _quoted(part) for part in _PARTS.findall(value))
+    parts = (part if part.isprintable() and not part.isascii() else _quoted(part) for part in _PARTS.findall(shown))
     text = "".join(parts)
     if not text:
         return _NULL
     text = text if text[0] not in "._" else f"%{ord(text[0]):02X}{text[1:]}"
     room = _NAME_BYTES - taken
-    if len(text.encode()) <= room:
+    if shown == value and len(text.encode()) <= room:
         return text
-    mark = f"-{hashlib.sha256(os.fsencode(value)).hexdigest()[:16]}"
+    # Of two texts that look the same, as of two that are cut, each has its own directory.
+    mark = f"-{hashlib.sha256(raw).hexdigest()[:16]}"
     # Neither a letter nor an escape is cut.
     head = text.encode()[: room - len(mark)].decode(errors="ignore")
     return re.sub("%[0-9A-F]?$", "", head) + mark
 
 
 def _quoted(text: str) -> str:
-    return quote(text, safe=_PLAIN, errors="surrogateescape")
+    return quote(text, safe=_PLAIN)
 
 
 _PARTS = re.compile(r"[\x00-\x7f]+|[^\x00-\x7f]", re.DOTALL)

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import duckdb
 import msgspec
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
@@ -297,6 +299,20 @@ def test_letters_of_any_script_stay_in_a_groups_name() -> None:
     """Spark would read their escapes as other characters, and a name has no room for three times as many bytes."""
     name = "Отчёты за первый квартал две тысячи двадцать шестого"
     assert Grouping("(?P<dir>[^/]+)/").group_of(f"{name}/f") == f"dir={name}"
+
+
+def test_a_group_that_is_no_text_leaves_its_table_readable(tmp_path: Path) -> None:
+    """For DuckDB and Arrow too; a directory whose name only looks like it is another group."""
+    for number, name in enumerate(["\udcff", "\\xff", "plain"]):
+        (tmp_path / "in" / name).mkdir(parents=True)
+        (tmp_path / "in" / name / "f").write_bytes(bytes([65 + number]))
+    merger = "output: parquet, group_by: '(?P<k>[^/]+)/'"
+    run(app_in(tmp_path, merger=merger), runtime=InlineRuntime)
+    table = ds.dataset(tmp_path / "out", format="parquet", partitioning="hive").to_table()
+    expected = {b"A": "\\xff-a8100ae6aa1940d0", b"B": "\\xff", b"C": "plain"}
+    assert {row["content"]: row["k"] for row in table.to_pylist()} == expected
+    query = f"select content, k from read_parquet('{tmp_path}/out/**/*.parquet', hive_partitioning = true)"
+    assert dict(duckdb.execute(query).fetchall()) == expected
 
 
 def test_a_broken_pattern_is_refused_at_once() -> None:
