@@ -123,6 +123,10 @@ class ControlServices(Protocol):
     def held_files(self) -> Sequence[HeldFile]:
         """For a Grouper: the files that windows have held back and no planned window takes, oldest first."""
 
+    @property
+    def written_places(self) -> Sequence[str]:
+        """Where the app writes: the locations that its operators publish into, and its checkpoint."""
+
     def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
         """Apply a function to items in tasks, and wait for it; several threads may call it at the same time.
 

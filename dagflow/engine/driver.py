@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import wait
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -63,6 +63,7 @@ class RunControls:
         watch: Tells where the driver stands still.
         reads_all: Whether a run that completes has read all input, so that its byte accounting adds up.
         record_limit: Ends the reading early; None for all input.
+        written_places: Where operators publish, and the checkpoint.
     """
 
     observer: Observer
@@ -74,6 +75,7 @@ class RunControls:
     watch: DriverWatch = field(default_factory=DriverWatch)
     reads_all: bool = True
     record_limit: RecordLimit | None = None
+    written_places: Sequence[str] = ()
 
 
 class Driver:

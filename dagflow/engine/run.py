@@ -81,6 +81,7 @@ class _RunServices:
         runtime: LazyRuntime,
         watch: DriverWatch,
         journal: Journal,
+        written_places: Sequence[str],
     ) -> None:
         self._operator = operator
         self._journal = journal
@@ -90,6 +91,7 @@ class _RunServices:
         self.state_url = state_url
         self.follow = follow
         self.operator_index = operator_index
+        self.written_places = written_places
         self._sizing = sizing
 
     @property
@@ -158,6 +160,7 @@ def run(
             watch=opened.watch,
             reads_all=not options.rejects and options.record_limit is None,
             record_limit=options.record_limit,
+            written_places=(*locations.outputs, opened.gate.store.url),
         )
         for notice in following_notices(app) if follows else ():
             controls.observer.notice(notice)
@@ -285,7 +288,15 @@ def _control_graph(
     follow, watch = controls.follow_millis is not None, controls.watch
     services = {
         name: _RunServices(
-            name, directory_of_state(checkpoint, name), follow, sizing, index.get(name, 0), runtime, watch, journal
+            name,
+            directory_of_state(checkpoint, name),
+            follow,
+            sizing,
+            index.get(name, 0),
+            runtime,
+            watch,
+            journal,
+            controls.written_places,
         )
         for name in plan.control
     }

@@ -211,6 +211,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
             storage=self._context.storage,
             tolerates_missing=self._is_following,
             workers=workers,
+            written=() if control is None else control.written_places,
         )
         rules = DetectionRules(self.on_change, self._completeness(), self.latest_first, self._may_grow, self.block_size)
         counters, clock = self._scan_counters, self._clock

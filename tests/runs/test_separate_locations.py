@@ -107,6 +107,36 @@ def test_an_app_that_reads_its_output_through_a_link_is_refused(tmp_path: Path, 
     assert not list(tmp_path.rglob("part-*"))
 
 
+@pytest.mark.parametrize(
+    ("link", "places"),
+    [
+        ("..", {}),
+        ("..", {"files": "in/*"}),
+        ("../out", {}),
+        ("../out", {"files": "in/**/*"}),
+        ("../out", {"files": "in/*/*", "rules": ", file_pattern: 'part.*'"}),
+        ("../out", {"files": "link"}),
+        ("../far", {"output": "far/out"}),
+        ("../far", {"checkpoint": "far/journal"}),
+        ("../far/journal", {"checkpoint": "far/journal"}),
+    ],
+)
+def test_a_link_in_the_input_does_not_lead_to_what_the_app_writes(
+    tmp_path: Path, link: str, places: dict[str, str]
+) -> None:
+    """What it leads to is not known before the run; a second run, and a third, find nothing new all the same."""
+    path = app(tmp_path, **places)
+    (tmp_path / "far" / "out").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("in")
+    (tmp_path / "in" / "to").symlink_to(link)
+    (tmp_path / "in" / "deep").mkdir()
+    (tmp_path / "in" / "deep" / "part-b").write_bytes(b"three\n")
+    assert [run(load_app(path), runtime=InlineRuntime).windows for _ in range(3)] == [1, 0, 0]
+    output = b"".join(part.read_bytes() for part in (tmp_path / places.get("output", "out")).glob("part-*"))
+    assert b"three" in output
+    assert len(output.split()) == len(set(output.split()))
+
+
 TWO_WRITERS = """\
 name: apart
 attributes: {{checkpoint: "{checkpoint}"}}

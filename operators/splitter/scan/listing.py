@@ -114,6 +114,14 @@ class Lister(ABC):
             MissingError: The directory does not exist any more.
         """
 
+    def identities_above(self, directory: bytes) -> list[object]:
+        """The identities of all directories above the place that a name leads to, links followed.
+
+        Raises:
+            MissingError: One of them does not exist any more.
+        """
+        return []
+
     def is_also_directory(self, path: bytes) -> bool:
         """Whether something lies below the name of a file.
 

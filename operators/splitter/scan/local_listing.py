@@ -105,6 +105,15 @@ class LocalLister(Lister):
             raise _listing_error(error, directory, "cannot be examined") from error
         return found.st_dev, found.st_ino
 
+    def identities_above(self, directory: bytes) -> list[object]:
+        """See Lister."""
+        found: list[object] = []
+        path = os.path.realpath(directory)
+        while (parent := os.path.dirname(path)) != path:
+            found.append(self.identity(parent))
+            path = parent
+        return found
+
     def is_link(self, directory: bytes) -> bool:
         """See Lister."""
         return os.path.islink(directory.rstrip(b"/"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import functools
 import heapq
 import os
 from collections import Counter
@@ -24,6 +25,7 @@ from operators.splitter.scan.selection import Selection
 from operators.splitter.scan.stat_prefetch import StatPrefetcher
 from operators.splitter.scan.walk import READ_ALREADY, Walk
 from operators.splitter.scan.workers import WorkerProcesses, Workers
+from operators.splitter.scan.written_places import WrittenPlaces
 
 NO_MARKS = (
     "the store tells neither when a file was modified nor a tag of its content, so that a change that leaves the size "
@@ -45,6 +47,7 @@ class Scanner:
         storage: Reaches the stores; None for the default context.
         tolerates_missing: Whether a location that does not exist is waited for; otherwise it is an error.
         workers: Makes the workers of one scan.
+        written: Locations that the app writes into; a scan follows no link to them.
     """
 
     def __init__(
@@ -56,7 +59,9 @@ class Scanner:
         storage: StorageContext | None = None,
         tolerates_missing: bool = False,
         workers: Callable[[], Workers[Any]] = WorkerProcesses,
+        written: Sequence[str] = (),
     ) -> None:
+        self._written = written
         self._workers = workers
         self._storage = storage or StorageContext.default()
         self._locations = locations
@@ -91,9 +96,13 @@ class Scanner:
         """
         with contextlib.closing(self._workers()) as workers:
             roots = self.roots()
-            yield from self._merged(roots[::-1], OwnNames(roots, self._selection), workers)
+            own_names, written = OwnNames(roots, self._selection), WrittenPlaces.of(self._written)
+            walk = functools.partial(self._walk, own_names=own_names, written=written, workers=workers)
+            yield from self._merged(roots[::-1], walk)
 
-    def _merged(self, pending: list[Root], own_names: OwnNames, workers: Workers[Any]) -> Iterator[ListedFiles]:
+    def _merged(
+        self, pending: list[Root], walk_below: Callable[[Root], Iterator[ListedFiles]]
+    ) -> Iterator[ListedFiles]:
         """The files of all roots by index name; the first root stands last."""
         heads: list[tuple[bytes, int, ListedFiles, Iterator[ListedFiles]]] = []
         opened = 0
@@ -101,7 +110,7 @@ class Scanner:
         while heads or pending:
             # A root is opened when its first path may be next: a thousand roots have one listing in memory.
             while pending and (not heads or _first_name(pending[-1]) <= heads[0][0]):
-                walk = self._walk(pending.pop(), own_names, workers)
+                walk = walk_below(pending.pop())
                 opened += 1
                 if (files := next(walk, None)) is not None:
                     heapq.heappush(heads, (files.index_names[0], opened, files, walk))
@@ -119,7 +128,9 @@ class Scanner:
             else:
                 heapq.heapreplace(heads, (following.index_names[0], order, following, walk))
 
-    def _walk(self, root: Root, own_names: OwnNames, workers: Workers[Any]) -> Iterator[ListedFiles]:
+    def _walk(
+        self, root: Root, own_names: OwnNames, written: WrittenPlaces, workers: Workers[Any]
+    ) -> Iterator[ListedFiles]:
         if root.is_local:
             ignored = self._selection.ignore_pattern
             root = replace(root, lister=PrefetchingLister(workers, ignored=ignored, notices=self._notices))
@@ -135,7 +146,7 @@ class Scanner:
             if stat is not None:
                 yield self._noted(ListedFiles.single(root, root.base, stat))
             return
-        walk = Walk(root, self._selection, self._counters, StatPrefetcher(workers), own_names, self._notices)
+        walk = Walk(root, self._selection, self._counters, StatPrefetcher(workers), own_names, self._notices, written)
         try:
             yield from map(self._noted, walk.steps())
         except MissingError:

@@ -6,6 +6,7 @@ import itertools
 import logging
 from collections import Counter
 from collections.abc import Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 from dagflow.errors import MissingError
@@ -18,6 +19,7 @@ from operators.splitter.scan.own_names import OwnNames
 from operators.splitter.scan.scan_roots import Root, below
 from operators.splitter.scan.selection import EVERYTHING, NameFilter, Selection, States
 from operators.splitter.scan.stat_prefetch import StatPrefetcher
+from operators.splitter.scan.written_places import NOTHING_WRITTEN, WrittenPlaces
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +27,7 @@ _SLASH = ord("/")
 
 NAMELESS = "an object with content whose key ends in a slash, left out: copy it to another key to read it"
 READ_ALREADY = "a link to what is read under its own name, left out"
+WRITTEN = "a directory behind a link that the app writes into itself, left out"
 
 FIRST_STEP, LAST_STEP = 64, 8192
 """Files that a scan gives at a time: few at first, as the first window waits for them; larger steps cost less."""
@@ -68,6 +71,7 @@ class Walk:
         prefetcher: Examines the files.
         own_names: What the scan reads under its own name.
         notices: What the scans of the run have said.
+        written: What the app writes into.
     """
 
     def __init__(
@@ -78,6 +82,7 @@ class Walk:
         prefetcher: StatPrefetcher,
         own_names: OwnNames,
         notices: Notices,
+        written: WrittenPlaces = NOTHING_WRITTEN,
     ) -> None:
         self._root = root
         self._counters = counters
@@ -87,6 +92,12 @@ class Walk:
         self._prefetcher = prefetcher
         self._lister = root.lister
         self._filter = NameFilter(root, selection, counters)
+        self._written = written.elsewhere(root)
+
+    @cached_property
+    def _above_root(self) -> frozenset[object]:
+        """The directories above the root, which only a link leads back to."""
+        return frozenset(self._lister.identities_above(self._root.base))
 
     @property
     def has_matched(self) -> bool:
@@ -131,11 +142,12 @@ class Walk:
                 yield Entries(piece.entries.names, piece.entries.stats, directory=directory)
             else:
                 (name,), depth = piece.entries.names, len(ancestors)
-                if (descent := self._enter(directory, name, ancestors)) is not None:
+                key = directory + name
+                is_link = self._lister.is_link(key)
+                if (descent := self._enter(directory, name, ancestors, is_link=is_link)) is not None:
                     if self._filter.is_selected(piece.after):
                         yield Entries([name], ListedStats.of([DIRECTORY]), directory=directory)
-                    key = directory + name
-                    is_linked = is_linked or self._lister.is_link(key)
+                    is_linked = is_linked or is_link
                     pieces = self._pieces(key, piece.after, descent, is_linked=is_linked)
                     levels.append(_Level(key, pieces, depth, is_linked))
 
@@ -147,6 +159,7 @@ class Walk:
             if listed.names[:1] == [b""]:
                 listed = self._without_nameless(directory, states, listed)
             entries = self._without_read_links(directory, states, listed, is_linked=is_linked)
+            entries = self._without_written(directory, states, entries, is_linked=is_linked)
             names = entries.names
             positions = [at for at, name in enumerate(names) if name.endswith(b"/")] if b"/" in b"".join(names) else []
             may_walk = not is_linked and self._elsewhere is None
@@ -185,13 +198,34 @@ class Walk:
             after, is_ignored = self._filter.reached(states, name)
             if after and not is_ignored and known.reads(directory + name):
                 read.append(name)
-        if not read:
+        return self._left_out(directory, entries, read, READ_ALREADY)
+
+    def _without_written(self, directory: bytes, states: States, entries: Entries, *, is_linked: bool) -> Entries:
+        """The entries without directories that the app writes into and a link leads to.
+
+        Each run would read what the run before it has written. What the root itself would read of such a directory is
+        known, and refused, before the run starts; what links in the input lead to is not.
+        """
+        is_behind = is_linked and self._written.may_be_below(directory)
+        if not is_behind and not entries.links:
+            return entries
+        written = []
+        for name in entries.names:
+            if name.endswith(b"/") and (is_behind or name in entries.links) and self._written.hold(directory + name):
+                after, is_ignored = self._filter.reached(states, name)
+                if after and not is_ignored:
+                    written.append(name)
+        return self._left_out(directory, entries, written, WRITTEN)
+
+    def _left_out(self, directory: bytes, entries: Entries, names: list[bytes], why: str) -> Entries:
+        """The entries without some that are selected, each of which is counted and said."""
+        if not names:
             return entries
         self._filter.has_matched = True
-        self._counters[metrics.IGNORED] += len(read)
-        for name in read:
-            self._notices.say(READ_ALREADY, directory + name)
-        return entries.without(frozenset(read))
+        self._counters[metrics.IGNORED] += len(names)
+        for name in names:
+            self._notices.say(why, directory + name)
+        return entries.without(frozenset(names))
 
     def _queue(
         self, directory: bytes, states: States, names: list[bytes], positions: list[int], *, may_walk: bool
@@ -233,18 +267,23 @@ class Walk:
         if (selected := self._filter.selected(states, entries)).names:
             yield _Piece(selected, None)
 
-    def _enter(self, directory: bytes, name: bytes, ancestors: list[object]) -> Iterator[Entries] | None:
+    def _enter(
+        self, directory: bytes, name: bytes, ancestors: list[object], *, is_link: bool
+    ) -> Iterator[Entries] | None:
         """The listing of a directory, which becomes the last ancestor; None where it is gone, or a loop of links."""
         parents = [name[: slash + 1] for slash, character in enumerate(name[:-1]) if character == _SLASH]
         try:
             between = [self._lister.identity(directory + path) for path in parents]
             identity = self._lister.identity(directory + name)
+            # The walk comes into directories from above, except through a link: what lies above those it has not met.
+            above = self._lister.identities_above(directory + name) if is_link else []
+            is_loop = identity in ancestors or identity in between or (is_link and identity in self._above_root)
         except MissingError:
             return None
-        if identity in ancestors or identity in between:
+        if is_loop:
             self._notices.say("a link leads back to where it lies, left out", directory + name)
             return None
-        ancestors += [*between, identity]
+        ancestors += [*between, *above, identity]
         return self._listing(directory + name)
 
     def _listing(self, directory: bytes) -> Iterator[Entries]:

@@ -1,14 +1,49 @@
-"""Written places: whether a scan would read what is written into a directory, which need not be there yet."""
+"""Written places: whether a scan would read, or comes to, what is written into a directory, which may not exist yet."""
 
 from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from dagflow.storage.location import absolute
+from dagflow.storage.location import absolute, is_local
 from operators.splitter.scan.scan_roots import Root, below
 from operators.splitter.scan.selection import NameFilter, Selection
+
+
+class WrittenPlaces:
+    """Directories of this machine that an app writes into, under their names without links.
+
+    Args:
+        directories: Their paths without links, each with "/" at its end.
+    """
+
+    def __init__(self, directories: Iterable[bytes] = ()) -> None:
+        self._directories = list(directories)
+
+    @classmethod
+    def of(cls, urls: Iterable[str]) -> WrittenPlaces:
+        """The directories behind some locations, as far as they lie on this machine, as links lead now."""
+        return cls(_real(os.fsencode(absolute(url))) for url in urls if is_local(url))
+
+    def elsewhere(self, root: Root) -> WrittenPlaces:
+        """The directories that a root does not lie in: what an app reads within one, it has been told to read."""
+        if not root.is_local or not self._directories:
+            return NOTHING_WRITTEN
+        base = _real(root.base)
+        return WrittenPlaces(each for each in self._directories if not base.startswith(each))
+
+    def hold(self, path: bytes) -> bool:
+        """Whether a path leads to one of them, or into one."""
+        return bool(self._directories) and _real(path).startswith(tuple(self._directories))
+
+    def may_be_below(self, directory: bytes) -> bool:
+        """Whether one of them lies below what a path leads to."""
+        real = _real(directory) if self._directories else b""
+        return any(each.startswith(real) for each in self._directories)
+
+
+NOTHING_WRITTEN = WrittenPlaces()
 
 
 def reads_all_in(root: Root, selection: Selection, directory: str) -> bool:
@@ -43,12 +78,12 @@ def _ways_to(path: bytes, root: Root) -> Iterator[list[bytes]]:
     if not path.startswith(b"/"):
         return
     # A scan follows links: each directory above the path may be the root's, or below it, under another name.
-    real_base = below(os.path.realpath(root.base))
+    real_base = _real(root.base)
     head, rest = path, b""
     while True:
-        real = os.path.realpath(head)
-        if below(real).startswith(real_base):
-            yield _names_between(real_base, below(real) + rest)
+        real = _real(head)
+        if real.startswith(real_base):
+            yield _names_between(real_base, real + rest)
         if head == b"/":
             return
         head, name = os.path.split(head)
@@ -57,3 +92,8 @@ def _ways_to(path: bytes, root: Root) -> Iterator[list[bytes]]:
 
 def _names_between(base: bytes, path: bytes) -> list[bytes]:
     return [name for name in path[len(base) :].split(b"/") if name]
+
+
+def _real(path: bytes) -> bytes:
+    """A path without links, with "/" at its end."""
+    return below(os.path.realpath(path))
