@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import fnmatch
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import glob
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import Any, Literal
 
@@ -15,10 +15,11 @@ from dagflow.journal.reader import committed_windows, read_state, read_window, w
 from dagflow.journal.retention import all_windows
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window, WindowIntent, WindowPlan
+from dagflow.report.file_patterns import matcher_of
 from dagflow.report.input_ranges import InputRange, attributed
 from dagflow.report.version_ranges import PLANNED, VersionRanges
 from dagflow.storage.context import StorageContext
-from dagflow.storage.location import absolute, name_of, redacted
+from dagflow.storage.location import name_of, redacted
 from dagflow.storage.objects import ObjectStore
 
 Provenance = Literal["exact", "partition", "window"]
@@ -298,7 +299,7 @@ def tracked_files(checkpoint: str, pattern: str, storage: StorageContext) -> lis
 
     Args:
         checkpoint: URL of the checkpoint.
-        pattern: A location in which `*`, `?` and `[...]` stand for any characters, slashes too.
+        pattern: See matcher_of().
         storage: Reaches the checkpoint.
 
     Raises:
@@ -307,7 +308,7 @@ def tracked_files(checkpoint: str, pattern: str, storage: StorageContext) -> lis
         StorageError: The store failed.
     """
     found: dict[VersionKey, TrackedFile] = {}
-    matches = _matcher_of(pattern)
+    matches = matcher_of(pattern)
     for manifest in manifests(checkpoint, storage):
         chosen = {position: each for position, each in enumerate(manifest.inputs) if matches(each.url)}
         outputs: dict[int, list[str]] = {position: [] for position in chosen}
@@ -323,27 +324,31 @@ def tracked_files(checkpoint: str, pattern: str, storage: StorageContext) -> lis
 def unmatched(checkpoint: str, pattern: str, storage: StorageContext) -> str:
     """What a pattern that no file matches was compared with, and one that would match, for a message.
 
+    Returns:
+        "" where a file matches it that a window has read, or is to read.
+
     Raises:
         MissingError: There is no journal.
         JournalError: It cannot be read.
         StorageError: The store failed.
     """
-    urls = (redacted(each.url) for manifest in manifests(checkpoint, storage) for each in manifest.inputs)
-    first = ""
-    for url in urls:
-        if fnmatch.fnmatchcase(name_of(url), pattern.rpartition("/")[2]):
-            return f"patterns are compared with whole locations; '*/{pattern.rpartition('/')[2]}' matches {url}"
-        first = first or url
+    name = name_of(pattern.rstrip("/"))
+    matches, matches_name = matcher_of(pattern), matcher_of(f"*/{name}")
+    nearest = first = ""
+    for manifest in manifests(checkpoint, storage):
+        for part in manifest.inputs:
+            if matches(part.url):
+                return ""
+            first = first or redacted(part.url)
+            if name and not nearest and matches_name(part.url):
+                nearest = redacted(part.url)
+    if nearest:
+        return f"patterns are compared with whole locations; '*/{name}' matches {nearest}"
     if not first:
         return "it has read none"
-    return f"patterns are compared with whole locations, such as {first}, which '*/{name_of(first)}' matches"
-
-
-def _matcher_of(pattern: str) -> Callable[[str], bool]:
-    """A function that says whether a location matches; a relative pattern is relative to the working directory."""
-    whole = absolute(pattern)
-    shown = redacted(whole)
-    return lambda url: redacted(url) == shown or fnmatch.fnmatchcase(redacted(url), shown)
+    by_name = f"*/{glob.escape(name_of(first))}"
+    advice = f", which '{by_name}' matches" if matcher_of(by_name)(first) else ""
+    return f"patterns are compared with whole locations, such as {first}{advice}"
 
 
 def matching_windows(checkpoint: str, pattern: str, storage: StorageContext) -> Sequence[int]:
@@ -354,7 +359,7 @@ def matching_windows(checkpoint: str, pattern: str, storage: StorageContext) -> 
         JournalError: It cannot be read.
         StorageError: The store failed.
     """
-    matches = _matcher_of(pattern)
+    matches = matcher_of(pattern)
     return [
         manifest.window_id
         for manifest in manifests(checkpoint, storage)

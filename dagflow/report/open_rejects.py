@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import itertools
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping
@@ -20,8 +19,9 @@ from dagflow.errors import JournalError
 from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.reader import committed_windows, read_state, with_roots_of_run
 from dagflow.journal.windows import Window
+from dagflow.report.file_patterns import matcher_of
 from dagflow.storage.context import StorageContext
-from dagflow.storage.location import absolute, redacted
+from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore
 
 SHOWN_TOGETHER = 10_000
@@ -34,7 +34,7 @@ class RejectChoice:
 
     Attributes:
         reasons: Texts, one of which the reason holds, in any case; none for all reasons.
-        files: A location of files, in which `*`, `?` and `[...]` stand for any characters; "" for all files.
+        files: A pattern of files, see matcher_of(); "" for all files.
     """
 
     reasons: tuple[str, ...] = ()
@@ -48,12 +48,8 @@ class RejectChoice:
             asked = [text.casefold() for text in self.reasons]
             mask &= records.matches("reason", lambda reason: any(text in reason.casefold() for text in asked))
         if self.files:
-            shown = redacted(absolute(self.files))
-            chosen = [
-                block_id
-                for block_id, block in rejects.blocks.items()
-                if redacted(block.url) == shown or fnmatch.fnmatchcase(redacted(block.url), shown)
-            ]
+            matches = matcher_of(self.files)
+            chosen = [block_id for block_id, block in rejects.blocks.items() if matches(block.url)]
             mask &= np.isin(records.numbers("block_id"), np.array(chosen, np.int64))
         return mask
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError, MissingError
 from dagflow.plan.load import load_app
-from dagflow.report.manifest import tracked_files, window_manifest
+from dagflow.report.manifest import matching_windows, tracked_files, unmatched, window_manifest
 from dagflow.report.version_ranges import LEFT_OUT, PLANNED, READ
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
@@ -102,6 +103,42 @@ def test_files_are_found_with_their_windows_and_outputs(folder: Path) -> None:
     assert (first.part.size_bytes, first.windows, second.part.size_bytes, second.windows) == (8, [2], 10, [3])
     assert second.ranges.read_bytes == 2
     assert tracked_files("journal", "*.txt", StorageContext.default()) == []
+
+
+def test_a_pattern_finds_files_outside_of_the_working_directory(folder: Path) -> None:
+    """As it is written it stands for the beginning of any location; otherwise it is relative."""
+    finish(folder)
+    journal, names = str(folder / "journal"), {"a.log", "b.log"}
+    (folder / "beside").mkdir()
+    with contextlib.chdir(folder / "beside"):
+        for pattern, found in [
+            ("*", names),
+            ("/*", names),
+            ("*/a.log", {"a.log"}),
+            ("*/in/?.log", names),
+            ("../in/a*", {"a.log"}),
+            ("in/a*", set()),
+            ("a.log", set()),
+        ]:
+            files = tracked_files(journal, pattern, StorageContext.default())
+            assert {Path(file.part.url).name for file in files} == found
+            assert len(matching_windows(journal, pattern, StorageContext.default())) == len(found)
+
+
+@pytest.mark.parametrize("pattern", ["nothing.txt", "in/no*", "in/[x]*", "beside/a?b.log", "in/", "*/c.log"])
+def test_a_pattern_that_is_advised_finds_a_file(folder: Path, pattern: str) -> None:
+    """From any directory, and whatever signs the file has in its name."""
+    for name in ("a.log", "b.log"):
+        (folder / "in" / name).rename(folder / "in" / f"[{name[0]}]b.log")
+    finish(folder)
+    journal, storage = str(folder / "journal"), StorageContext.default()
+    (folder / "beside").mkdir()
+    with contextlib.chdir(folder / "beside"):
+        said = unmatched(journal, pattern, storage)
+        advised = re.findall("'(.*)'", said)
+        assert advised
+        assert tracked_files(journal, advised[0], storage)
+        assert unmatched(journal, advised[0], storage) == ""
 
 
 def test_a_file_that_waits_and_one_that_was_left_out_are_told_apart(folder: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from dagflow.cli import output
+from dagflow.cli.commands.status import NOT_READ
 from dagflow.cli.figures import count
 from dagflow.cli.locations import is_app_file, journal_required, load, locate
 from dagflow.cli.output import on_one_line
@@ -36,12 +37,14 @@ from dagflow.errors import JournalError, RunStoppedError
 from dagflow.journal.reader import read_state
 from dagflow.plan.description import describe
 from dagflow.plan.logical import LogicalPlan
+from dagflow.report.manifest import unmatched
 from dagflow.report.open_rejects import RejectChoice, RejectGroup, ShownReject, grouped, open_rejects, shown
 from dagflow.storage.context import StorageContext
 from dagflow.suggestions import window_options
 
 ACTIONS = ("list", "show", "replay")
 MOST_GROUPS = 50
+NOTHING_CHOSEN = "nothing is refused that was asked for"
 STOPPING = "stopping: windows that are not committed publish nothing; a second signal (Ctrl-C) stops at once"
 
 
@@ -98,19 +101,30 @@ def command(
             return _replay(settings, checkpoint, app, overrides, options, as_json=as_json)
         location, storage = locate(checkpoint, app, settings)
         if action == "show":
-            _show(list(shown(open_rejects(location, storage), choice, most)), as_json=as_json)
+            rejects = list(shown(open_rejects(location, storage), choice, most))
+            _show(rejects, "" if rejects else _why_no_file(location, choice, storage), as_json=as_json)
         else:
-            _list(grouped(open_rejects(location, storage), choice), as_json=as_json)
+            groups = grouped(open_rejects(location, storage), choice)
+            _list(groups, "" if groups else _why_no_file(location, choice, storage), as_json=as_json)
     return 0
 
 
-def _list(groups: Sequence[RejectGroup], *, as_json: bool) -> None:
+def _why_no_file(checkpoint: str, choice: RejectChoice, storage: StorageContext) -> str:
+    """Why no file is chosen; "" where one is, of which nothing that was asked for is refused."""
+    compared = unmatched(checkpoint, choice.files, storage) if choice.files else ""
+    return compared and f"{NOT_READ}: {compared}"
+
+
+def _list(groups: Sequence[RejectGroup], why_no_file: str, *, as_json: bool) -> None:
     records, size_bytes = sum(group.records for group in groups), sum(group.bytes for group in groups)
     sized = sum(group.sized for group in groups)
     if as_json:
         output.result(
             json.dumps({"records": records, "bytes": size_bytes, "groups": [asdict(group) for group in groups]})
         )
+        return
+    if why_no_file:
+        output.result(why_no_file)
         return
     by_reason: dict[str, list[RejectGroup]] = {}
     for group in groups:
@@ -128,13 +142,13 @@ def _list(groups: Sequence[RejectGroup], *, as_json: bool) -> None:
     output.result("\n".join(lines))
 
 
-def _show(rejects: Sequence[ShownReject], *, as_json: bool) -> None:
+def _show(rejects: Sequence[ShownReject], why_no_file: str, *, as_json: bool) -> None:
     if as_json:
         output.result(json.dumps({"rejects": [_as_json(reject) for reject in rejects]}, ensure_ascii=False))
     elif rejects:
         output.result("\n".join(line for reject in rejects for line in _lines(reject)))
     else:
-        output.note("nothing is refused that was asked for")
+        output.note(why_no_file or NOTHING_CHOSEN)
 
 
 def _lines(reject: ShownReject) -> Iterator[str]:
@@ -245,7 +259,8 @@ def _replay(
         windows, code = done.windows, RunStoppedError.exit_code if done.state == "stopped" else 0
         after = _Counts.of(logical, checkpoint, storage, choice, unfinished)
     obstacle = why_not_replayed(PlacedApp.of(logical, storage)) if after.behind else None
-    for line in _summary(before, after, checkpoint, obstacle):
+    why_no_file = "" if before.chosen else _why_no_file(checkpoint, choice, storage)
+    for line in _summary(before, after, checkpoint, obstacle, why_no_file):
         output.note(settings.redact(line))
     if as_json:
         result = {"accepted": before.all - after.all, "refused": after.all, "unread": after.untried, "windows": windows}
@@ -264,9 +279,11 @@ def _both_kinds(windows: tuple[int, ...], checkpoint: str) -> JournalError:
     )
 
 
-def _summary(before: _Counts, after: _Counts, checkpoint: str, obstacle: JournalError | None) -> Iterator[str]:
+def _summary(
+    before: _Counts, after: _Counts, checkpoint: str, obstacle: JournalError | None, why_no_file: str
+) -> Iterator[str]:
     if not before.chosen:
-        yield "nothing is refused that was asked for"
+        yield why_no_file or NOTHING_CHOSEN
     elif not before.untried and not before.behind:
         yield f"the app is as it was when it refused {count(before.chosen, 'record')}; change it, and replay them then"
     elif before.untried:

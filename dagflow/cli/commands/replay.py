@@ -107,7 +107,7 @@ def command(
         for window in replayed:
             output.note(settings.redact(describe(window)))
     else:
-        compared = unmatched(checkpoint, pattern or "", storage)
+        compared = unmatched(checkpoint, pattern or "", storage) or "one is planned that is to read it"
         output.note(settings.redact(f"no committed window has read such a file: {compared}"))
     if as_json:
         output.result(json.dumps({"windows": [asdict(window) for window in replayed]}))

@@ -226,3 +226,23 @@ def test_windows_that_a_replay_finishes_are_no_part_of_its_count() -> None:
     assert "1 record accepted; 0 of 1 stay refused" in done.stderr
     assert json.loads(done.stdout) == {"accepted": 1, "refused": 0, "unread": 0, "windows": 2}
     assert invoke("two.yaml").stdout.startswith("2 records refused")
+
+
+@pytest.mark.parametrize("action", ["list", "show", "replay"])
+def test_files_that_no_window_has_read_are_no_files_without_rejects(action: str, folder: Path) -> None:
+    """A pattern with a slip in it would otherwise say that all is well."""
+    done = invoke("app.yaml", action, "--files", "*/in/c")
+    said = f"no window has read such a file: patterns are compared with whole locations, such as {folder}/in/a"
+    assert (done.exit_code, said in done.output) == (0, True)
+    assert "refused" not in done.output
+    done = invoke("app.yaml", action, "--files", "*/in/a", "--reason", "utf-8")
+    assert ("no window has read" in done.output, "refused" in done.output) == (False, True)
+
+
+def test_rejects_are_chosen_by_files_outside_of_the_working_directory(folder: Path) -> None:
+    """A pattern is compared with whole locations as it is written, too."""
+    (folder / "beside").mkdir()
+    with contextlib.chdir(folder / "beside"):
+        for pattern, records in (("*/a", 1), ("*", 3), ("../in/b", 2)):
+            found = json.loads(invoke("../journal", "--files", pattern, "--json").stdout)
+            assert found["records"] == records

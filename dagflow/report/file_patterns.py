@@ -1,0 +1,25 @@
+"""File patterns: which of the files that windows have read a person means."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable
+
+from dagflow.storage.location import absolute, redacted
+
+
+def matcher_of(pattern: str) -> Callable[[str], bool]:
+    """A function that says whether a pattern matches the whole of a location.
+
+    Args:
+        pattern: A location in which `*`, `?` and `[...]` stand for any characters, slashes too. It is taken as it is
+            written, so that `*` stands for the beginning of any location, and relative to the working directory.
+    """
+    whole = redacted(absolute(pattern))
+    patterns = {redacted(pattern), whole}
+
+    def matches(url: str) -> bool:
+        shown = redacted(url)
+        return shown == whole or any(fnmatch.fnmatchcase(shown, each) for each in patterns)
+
+    return matches
