@@ -7,7 +7,7 @@ import inspect
 import re
 import typing
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
@@ -230,6 +230,9 @@ class HasProperties:
     # Also of an instance whose class has a constructor of its own that does not call this one.
     _given_properties: Mapping[str, Any] = MappingProxyType({})
 
+    # Kept by note_call() where something asks for own_arguments().
+    _called_with: tuple[int, tuple[str, ...]] = (0, ())
+
     renamed_methods: ClassVar[Mapping[str, str]] = {}
     """Today's name of each method by the name that it had: defined under its old name it is not called."""
 
@@ -266,6 +269,39 @@ class HasProperties:
         Raises:
             ValueError: What does not fit, naming the properties.
         """
+
+
+CALL = "_called_with"
+"""The attribute of note_call(), which is of no use to a copy elsewhere, and in no pickle."""
+
+
+def note_call(made: HasProperties, arguments: Sequence[Any], options: Mapping[str, Any]) -> None:
+    """Keep how a constructor is called, without the values, for own_arguments().
+
+    Args:
+        made: The new instance, before its constructor runs.
+        arguments: What the constructor is given by position.
+        options: What it is given by name.
+    """
+    if arguments or options:
+        object.__setattr__(made, CALL, (len(arguments), tuple(options)))
+
+
+def own_arguments(made: HasProperties) -> list[inspect.Parameter]:
+    """What the constructor of an instance was given and has not handed on to HasProperties.__init__.
+
+    Args:
+        made: An instance whose call was noted; of others nothing is known.
+    """
+    count, names = made._called_with
+    parameters = inspect.signature(type(made).__init__).parameters
+    by_name_only = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+    by_position = [each.name for each in parameters.values() if each.kind not in by_name_only][1:]
+    return [
+        parameters.get(name) or inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY)
+        for name in (*by_position[:count], *names)
+        if name not in made.given_properties
+    ]
 
 
 _EXPECTED = {

@@ -13,7 +13,7 @@ from dagflow.api.operator import Operator
 from dagflow.api.partitioning import PartitionPolicy
 from dagflow.app.app_plan import AppPlan
 from dagflow.app.caller import place_of_caller
-from dagflow.app.given_operators import changed_properties, require_instance
+from dagflow.app.given_operators import lost_values, require_instance
 from dagflow.app.run_result import RunResult
 from dagflow.app.watching import run_watched
 from dagflow.engine.limited_run import limited_run
@@ -183,8 +183,8 @@ class App:
             AppError: The app has mistakes; all of them.
         """
         places = self._spec.operators
-        changed = [p for name, each in self._given.items() for p in changed_properties(name, each, places[name].place)]
-        return logical_plan(self._spec, [*self._of_file, *self._problems.found, *changed])
+        lost = [p for name, each in self._given.items() for p in lost_values(name, each, places[name].place)]
+        return logical_plan(self._spec, [*self._of_file, *self._problems.found, *lost])
 
     def plan(self) -> AppPlan:
         """What would run, and where: text, and a picture in a notebook.

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from dagflow.api.operator import Operator
 from dagflow.api.partitioning import PartitionPolicy
-from dagflow.api.properties import property_model
+from dagflow.api.properties import own_arguments, property_model
 from dagflow.api.restored_values import difference
 from dagflow.errors import PlanError, Problem
 from dagflow.spec.problems import Place
+from dagflow.spec.property_check import declaration
 
 
 def require_instance(given: object, kind: type[Operator] | type[PartitionPolicy], place: Place) -> None:
@@ -33,8 +35,10 @@ def require_instance(given: object, kind: type[Operator] | type[PartitionPolicy]
     raise PlanError([Problem(place.file, place.line, 0, message)])
 
 
-def changed_properties(name: str, operator: Operator, place: Place) -> list[Problem]:
-    """The properties that were set after an operator was constructed, which are not those of the app's instances.
+def lost_values(name: str, operator: Operator, place: Place) -> list[Problem]:
+    """What an operator has and the app's own instances, which are made with its properties, would not have.
+
+    That is what its constructor took beside properties, and properties that were set later.
 
     Args:
         name: The operator's name.
@@ -43,10 +47,12 @@ def changed_properties(name: str, operator: Operator, place: Place) -> list[Prob
     """
     cls = type(operator)
     try:
+        names = property_model(cls).model_fields
+        if own := own_arguments(operator):
+            return [_kept_back(name, cls, each, each.name in names, place) for each in own]
         constructed: Any = cls(**operator.given_properties)
     except Exception:  # the plan, which constructs it as well, tells what its constructor raises
         return []
-    names = property_model(cls).model_fields
     changed = [each for each in names if difference(getattr(constructed, each), getattr(operator, each)) is not None]
     return [
         Problem(
@@ -58,3 +64,18 @@ def changed_properties(name: str, operator: Operator, place: Place) -> list[Prob
         )
         for each in changed
     ]
+
+
+def _kept_back(name: str, cls: type[Operator], argument: inspect.Parameter, is_property: bool, place: Place) -> Problem:
+    """What to do about an argument that an operator's constructor has not handed on."""
+    if is_property:
+        what = "does not hand it on"
+        advice = f"let it call super().__init__({argument.name}={argument.name}, …)"
+    else:
+        what = "it is no property"
+        advice = f"declare {declaration(argument.name, argument.default)} in the class body in its place"
+    message = (
+        f"operator '{name}': {cls.__name__}.__init__() was given '{argument.name}' and {what}, and the app makes "
+        f"instances of its own with the properties alone: {advice}"
+    )
+    return Problem(place.file, place.line, 0, message)

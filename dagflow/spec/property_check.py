@@ -247,6 +247,11 @@ def _declaration_of(cls: type, name: str) -> str:
         return ""
     if isinstance(value, Port) or callable(value) or hasattr(value, "__get__"):
         return ""
+    return declaration(name, value)
+
+
+def declaration(name: str, value: object) -> str:
+    """How a class body declares a property with a value."""
     if value is None or type(value) in (str, int, float, bool, list, dict):
         kind = "str | None" if value is None else type(value).__name__
         return f"`{name}: {kind} = {_shown(value)}`"

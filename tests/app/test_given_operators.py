@@ -1,0 +1,86 @@
+"""Operators that were given to an app, and that it makes anew."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dagflow import App, InputPort, Operator, OutputPort
+from operators.reader.block_reader import BlockReader
+from operators.sink.record_writer import RecordWriter
+from operators.splitter.splitter import FileSplitterInput
+
+
+class Shorten(Operator):
+    """Emits the first bytes of each record; how many, its constructor keeps for itself."""
+
+    input = InputPort()
+    output = OutputPort()
+
+    def __init__(self, length: int = 10, **properties: Any) -> None:
+        super().__init__(**properties)
+        self.length = length
+
+    @input.each
+    def take(self, record: bytes) -> None:
+        """Emit the beginning."""
+        self.output.emit(record[: self.length])
+
+
+class WithoutSuper(Shorten):
+    """Calls no constructor of a base."""
+
+    def __init__(self, length: int = 10) -> None:
+        self.length = length
+
+
+class Declared(Shorten):
+    """Declares the property, and does not hand it on."""
+
+    length: int = 10
+
+    def __init__(self, **properties: Any) -> None:
+        super().__init__()
+        self.length = properties["length"]
+
+
+class Handed(Shorten):
+    """Takes the property by position, and hands it on."""
+
+    length: int = 10
+
+    def __init__(self, length: int = 10) -> None:
+        Operator.__init__(self, length=length)
+
+
+@pytest.mark.parametrize(
+    ("made", "advice"),
+    [
+        (lambda: Shorten(length=3), "it is no property, .*: declare `length: int = 10` in the class body"),
+        (lambda: Shorten(3), "it is no property, .*: declare `length: int = 10` in the class body"),
+        (lambda: WithoutSuper(length=3), "it is no property, .*: declare `length: int = 10` in the class body"),
+        (lambda: Declared(length=3), r"does not hand it on, .* let it call super\(\).__init__\(length=length, …\)"),
+    ],
+)
+def test_arguments_that_are_no_properties_are_told(made: Callable[[], Operator], advice: str) -> None:
+    """The app's own instances would be made without them, and shorten to another length."""
+    app = App("own")
+    reader = app.add(FileSplitterInput(files="in")).to(BlockReader(format="lines"))
+    reader.to(made(), name="s").to(RecordWriter(path="out"))
+    (problem,) = map(str, app.validate())
+    assert re.match(
+        rf".*test_given_operators\.py:\d+: operator 's': \w+\.__init__\(\) was given 'length' and {advice}", problem
+    )
+
+
+def test_arguments_that_are_handed_on_are_properties() -> None:
+    """Also one that is given by position; an operator's pickle holds nothing of how it was made."""
+    app = App("own")
+    reader = app.add(FileSplitterInput(files="in")).to(BlockReader(format="lines"))
+    reader.to(Handed(3), name="s").to(RecordWriter(path="out"))
+    made: Any = app.logical().operators["s"].operator
+    assert made.length == 3
+    assert set(made.__getstate__()) == {"_given_properties", "length"}
