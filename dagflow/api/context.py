@@ -244,16 +244,23 @@ class MovedRange(NamedTuple):
     end: int
 
 
+_set_count = Counter.__setitem__
+"""Without super(), which takes as long as the rest of Counts.__setitem__."""
+
+
 class Counts(Counter[str]):
     """Counts by name, each Python's own whole number: one of NumPy's cannot be written to the journal.
 
-    Any other value is refused where it is counted, so that the traceback shows the operator's own code.
+    Any other value, and a name that is no text, is refused where it is counted, so that the traceback shows the
+    operator's own code.
     """
 
     def __setitem__(self, name: str, count: int) -> None:
         if type(count) is not int:
             count = _whole(name, count)
-        super().__setitem__(name, count)
+        if type(name) is not str and not isinstance(name, str):
+            raise TypeError(f"a counter's name is text; got {name!r} ({type(name).__name__})")
+        _set_count(self, name, count)
 
     def setdefault(self, name: str, default: int = 0) -> int:
         """The count of a name, which is set where it has none."""
@@ -314,7 +321,7 @@ class OperatorContext:
         share: This partition's part of a rate that all partitions share, in this window; the parts of those that run
             at the same time add up to 1 at most.
         counters: Counts by name; they are added up over partitions, and shown by metrics and status. Takes whole
-            numbers of Python or NumPy, and truth values; all else is a TypeError.
+            numbers of Python or NumPy, and truth values; all else, and a name that is no text, is a TypeError.
         accounting: Byte accounting: sums by key that come to zero when every byte is accounted for. An operator
             books what it takes over as positive, and what it has passed on as negative. A run that completes with
             any other sum fails. A key that was given the value UNKNOWN_SUM is not checked.
@@ -344,7 +351,7 @@ class OperatorContext:
     partitions: int = 1
     share: float = 1.0
     counters: Counter[str] = field(default_factory=Counts)
-    accounting: Counter[str] = field(default_factory=Counter)
+    accounting: Counter[str] = field(default_factory=Counts)
     skipped: list[Skipped] = field(default_factory=list)
     moved: list[MovedRange] = field(default_factory=list)
     refused: RefusedLog = field(default_factory=RefusedLog)

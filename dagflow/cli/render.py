@@ -109,7 +109,7 @@ def summary(snapshot: RunSnapshot) -> str:
         f" {count(snapshot.blocks, 'block')}, {size(snapshot.bytes)}{speed}",
     ]
     others = [
-        f"{name} {number:,}"
+        f"{on_one_line(name)} {number:,}"
         for name, number in snapshot.counts.items()
         if number and name.rpartition(":")[2] not in BYTE_ACCOUNTING
     ]

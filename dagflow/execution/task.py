@@ -8,7 +8,6 @@ import pickle
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
@@ -79,7 +78,7 @@ class StageTask:
         self._outgoing: list[ShuffleItem] = []
         self._reports: list[tuple[PortRef, PickledTuples]] = []
         self._sequence = 0
-        self._accounting: Counter[str] = Counter()
+        self._accounting = Counts()
         self._skipped: list[Skipped] = []
         self._moved: list[MovedRange] = []
         self._read_in_part: set[VersionKey] = set()

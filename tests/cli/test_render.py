@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from dagflow.cli.render import bottleneck, progress_figures
+from dagflow.cli.render import summary as summary_text
 from dagflow.execution.task_progress import OperatorReport
 from dagflow.report.snapshot import OperatorFigures, RunningWindow, RunRates, WholeInput
-from tests.cli.samples import summary
+from tests.cli.samples import operators, summary
 
 
 @pytest.mark.parametrize(
@@ -46,3 +47,12 @@ def test_the_operator_that_takes_most_time_is_told_in_words() -> None:
     even = tuple(OperatorFigures(name, "a", busy_s=1.0) for name in "abc")
     assert bottleneck(replace(snapshot, operators=even)) == "no bottleneck: a takes most, 33 % of the tasks' time"
     assert bottleneck(replace(snapshot, operators=worked[:1])) == ""
+
+
+def test_a_counter_whose_name_has_a_line_break_is_told_on_one_line() -> None:
+    """Such as an expectation of Check that the app writes on two lines."""
+    counted = operators(6.0, {"failed qty > 0\nand price > 3": 2})
+    assert (
+        "    also counted: reader:failed qty > 0\\nand price > 3 2"
+        in summary_text(replace(summary(6.0, state="completed"), operators=counted)).splitlines()
+    )

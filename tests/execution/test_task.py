@@ -104,6 +104,37 @@ def test_a_counter_is_set_to_whole_numbers_only(value: Any) -> None:
     assert repr(pickle.loads(pickle.dumps(counts))) == "Counts({'flags': 1})"
 
 
+def book(name: Any, operator: Calls) -> None:
+    """Book something as taken over."""
+    operator.context.accounting[name] += 1
+
+
+def count_as(name: Any, operator: Calls) -> None:
+    """Count something under a name."""
+    operator.context.counters[name] += 1
+
+
+@pytest.mark.parametrize("how", [count_as, book])
+@pytest.mark.parametrize("name", [None, 5, b"five", ("a", 1)])
+def test_a_name_that_is_no_text_is_refused_where_it_is_counted(
+    tmp_path: Path, how: Callable[[Any, Calls], None], name: Any
+) -> None:
+    """The journal has names of text alone; the window fails before it is published."""
+    told = rf"'middle' .*end_window\(\) raised TypeError\(a counter's name is text; got {re.escape(repr(name))} \("
+    with pytest.raises(OperatorError, match=told) as caught:
+        run(app_of(tmp_path, [b"a"], middle=Calls(end_window=partial(how, name))), runtime=InlineRuntime)
+    assert f"in {how.__name__}" in caught.value.trace
+    assert published(tmp_path) == []
+
+
+def test_any_text_is_a_name_of_a_counter(tmp_path: Path) -> None:
+    """Also a line break, which an expectation of Check may have; one of NumPy's is Python's own in the journal."""
+    for name in ("a\nb", np.str_("x"), ""):
+        folder = tmp_path / str(len(name))
+        middle = Calls(end_window=partial(count_as, name))
+        assert run(app_of(folder, [b"a"], middle=middle), runtime=InlineRuntime).counts[f"middle:{name}"] == 2
+
+
 @pytest.mark.parametrize("place", ["teardown", "snapshot"])
 def test_what_is_emitted_after_the_windows_end_is_an_error(tmp_path: Path, place: str) -> None:
     """The operators downstream have ended, and would lose it silently."""

@@ -186,7 +186,7 @@ def _describe(summary: RunSnapshot) -> str:
         ("blocks", f"{summary.blocks:,}"),
         ("bytes", f"{summary.bytes:,} ({size(summary.bytes)})"),
         *((f"records {port}", f"{number:,}") for port, number in summary.records.items()),
-        *((f"count {name}", f"{number:,}") for name, number in summary.counts.items()),
+        *((f"count {on_one_line(name)}", f"{number:,}") for name, number in summary.counts.items()),
         ("rejected", f"{summary.rejected:,}"),
         *(
             (f"partitions {name}", f"{held.last} (between {held.min} and {held.max})")

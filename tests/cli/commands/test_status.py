@@ -21,9 +21,16 @@ from dagflow.plan.render.explain import FORMATS
 from dagflow.runtime.inline import InlineRuntime
 from tests.cli.commands.inspected_app import APP, folder, invoke, journal
 from tests.cli.processes import environment, modules_loaded_by
+from tests.engine.sample_app import app_of
 from tests.engine.test_driver import crashing
+from tests.execution.sample_operators import Calls
 
 __all__ = ["folder", "journal"]
+
+
+def count_on_two_lines(operator: Calls) -> None:
+    """Count under a name with a line break."""
+    operator.context.counters["a\nb"] += 1
 
 
 @pytest.mark.parametrize(
@@ -75,6 +82,14 @@ def test_a_name_with_a_newline_in_it_is_told_on_one_line(folder: Path) -> None:
     code, out, _ = invoke("status", "journal", "--files", "*b")
     assert (code, out.splitlines()[0]) == (0, str(folder / "in" / "a\\nb"))
     assert "a\nb" not in out + invoke("status", "journal", "--window", "1")[1]
+
+
+def test_a_counter_with_a_line_break_is_told_on_one_line(folder: Path) -> None:
+    """What follows would look like a figure of its own."""
+    run(app_of(folder, [b"a"], middle=Calls(end_window=count_on_two_lines)), runtime=InlineRuntime)
+    code, out, err = invoke("status", "journal")
+    assert (code, err) == (0, "")
+    assert any(line.split() == ["count", "middle:a\\nb", "2"] for line in out.splitlines()), out
 
 
 def test_an_app_file_stands_for_its_checkpoint(journal: Path) -> None:
