@@ -10,7 +10,7 @@ import msgspec
 
 from dagflow.api.composite import Composite
 from dagflow.api.context import Counts, OperatorContext, OutputFiles
-from dagflow.api.control import InputOperator
+from dagflow.api.control import CommitListener, InputOperator
 from dagflow.api.json_values import readable_rows
 from dagflow.api.operator import Operator
 from dagflow.api.ports import unbatched
@@ -109,6 +109,7 @@ class OperatorHarness:
         context.side_input = loaded_side_data(operator, context.storage)
         self._chain.setup("operator", context)
         self._connected = connected
+        self._saved: dict[str, SavedState] | None = None
         self.window_id = 0
 
     def _collector(self, port: str) -> Any:
@@ -122,15 +123,16 @@ class OperatorHarness:
         return collect
 
     def window(self, inputs: Mapping[str, Any] | None = None, *, at_once: int | None = None) -> None:
-        """Run one window; an input operator emits what there is.
+        """Run one window, up to the snapshot that its commit takes; an input operator emits what there is.
 
         Args:
             inputs: By input port: a RecordBatch, or a list of bytes, of mappings or of tuples.
             at_once: How many records or tuples arrive together at most; None for all.
 
         Raises:
-            OperatorError: The operator raised.
+            OperatorError: The operator raised, or its snapshot is not of the declared type or cannot be pickled.
         """
+        self._saved = None
         self.window_id += 1
         self._chain.begin_window(self.window_id)
         for port, items in (inputs or {}).items():
@@ -142,6 +144,7 @@ class OperatorHarness:
         if isinstance(self.operator, InputOperator):
             self._chain.let_emit("operator", self.operator.emit_tuples)
         self._chain.end_window()
+        self._saved = self._chain.snapshots()
 
     def restart(self, operator: Operator | None = None) -> OperatorHarness:
         """An instance in a new place that goes on from this one's snapshot, as after a crash.
@@ -159,12 +162,17 @@ class OperatorHarness:
         return other
 
     def saved_state(self) -> SavedState | None:
-        """The operator's snapshot as the journal keeps it; None where it has none.
+        """The snapshot of the newest window as the journal keeps it; one of now where committed() may have changed it.
+
+        Returns:
+            None where the operator has no state.
 
         Raises:
             OperatorError: The snapshot is not of the declared type, or cannot be pickled.
         """
-        return self._chain.snapshots().get("operator")
+        if self._saved is None or isinstance(self.operator, CommitListener):
+            return self._chain.snapshots().get("operator")
+        return self._saved.get("operator")
 
     def close(self) -> None:
         """End the operator."""

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
-from dagflow import InputPort, Operator, OperatorContext, OutputPort, RecordBatch
+from dagflow import InputPort, KeyedOperator, Operator, OperatorContext, OutputPort, RecordBatch
 from dagflow.api.context import RunPreparation
 from dagflow.testing.operator_contract import Inputs, OperatorContract
+from dagflow.testing.operators import OperatorHarness
 
 PLACE = "out/report"
 
@@ -118,3 +121,78 @@ def test_an_operator_that_publishes_where_it_does_not_claim_is_found(kind: type[
     with pytest.raises(AssertionError, match=r"not below a location that prepare\(\) claims"):
         suite_of(kind).test_files_are_written_where_the_operator_claims()
     suite_of(Claiming).test_files_are_written_where_the_operator_claims()
+
+
+class Latest(KeyedOperator):
+    """Emits, at the end of each window, the newest record of each key that has one.
+
+    Args:
+        key: The column of the key.
+    """
+
+    key: str
+
+    input = InputPort()
+    output = OutputPort()
+
+    @input.each
+    def take(self, record: dict[str, Any]) -> None:
+        """Keep it."""
+        self.state[record[self.key]] = record
+
+    def end_window(self) -> None:
+        """Emit what has changed."""
+        for key in self.state.changed:
+            self.output.emit(self.state[key])
+
+
+class TestLatest(OperatorContract):
+    """An operator with state by key, as the docs have it, keeps all laws."""
+
+    def operator(self) -> Operator:
+        """By user."""
+        return Latest(key="user")
+
+    def windows(self) -> Sequence[Inputs]:
+        """A user comes again, behind another one."""
+        return [{"input": [{"user": user, "n": number}]} for number, user in enumerate(["a", "b", "a"])]
+
+
+def test_what_a_window_has_changed_is_not_changed_in_the_next_one() -> None:
+    """The snapshot of each window comes before the next, as in a run."""
+    harness = OperatorHarness(Latest(key="user"))
+    for records in ([{"user": "a", "n": 1}], [{"user": "b", "n": 2}], []):
+        harness.window({"input": records} if records else {})
+    assert harness.emitted == {"output": [{"user": "a", "n": 1}, {"user": "b", "n": 2}]}
+    other = harness.restart()
+    other.window({})
+    other.window({"input": [{"user": "a", "n": 3}]})
+    assert other.emitted == {"output": [{"user": "a", "n": 3}]}
+
+
+class Handing(LastBatch):
+    """Gives its state away with the snapshot, which a run takes once for each window."""
+
+    def setup(self, context: OperatorContext) -> None:
+        """Nothing has come."""
+        self.counted = 0
+
+    def restore(self, state: int) -> None:
+        """Count on."""
+        self.counted = state
+
+    def end_window(self) -> None:
+        """Count."""
+        self.counted += 1
+
+    def snapshot(self) -> int:
+        """The count, which is begun anew."""
+        counted, self.counted = self.counted, 0
+        return counted
+
+
+def test_the_snapshot_of_a_window_is_taken_once() -> None:
+    """However often a test asks for it."""
+    harness = OperatorHarness(Handing())
+    harness.window({})
+    assert [pickle.loads(state.pickled) for _ in range(2) if (state := harness.saved_state())] == [1, 1]
