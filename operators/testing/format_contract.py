@@ -7,7 +7,7 @@ import json
 import zlib
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -107,6 +107,28 @@ def read_cut(made: RecordFormat, content: bytes, block_size: int) -> tuple[Recor
     return records, rejects
 
 
+def read_apart(make: Callable[[], RecordFormat], content: bytes, block_size: int) -> tuple[Records, Rejects]:
+    """What a format reads of all blocks of a file, as read_cut, where the last is read first and each somewhere else.
+
+    Args:
+        make: Makes a new instance, for each block and each pre-scan.
+        content: The file.
+        block_size: The file is cut at multiples of it.
+    """
+    source = MemorySource(content)
+    blocks: list[BlockMetadata] = []
+    state = 0
+    for start in range(0, len(content), block_size):
+        block = replace(block_of(content, start, min(start + block_size, len(content))), entry_state=state)
+        made = make()
+        if made.needs_prescan and not block.is_last:
+            state = made.exit_state(state, made.prescan(source, block))
+        blocks.append(block)
+    found = [read_one(make(), source, block) for block in reversed(blocks)]
+    records, rejects = ([each for part in reversed(parts) for each in part] for parts in zip(*found, strict=True))
+    return records, rejects
+
+
 class FormatContract(ABC):
     """The laws of a format, to be inherited by a class of tests.
 
@@ -114,7 +136,7 @@ class FormatContract(ABC):
     to right reads them.
 
     Guarantee: a format that passes gives the same records, with the same offsets, and refuses the same
-    stretches, whatever the cuts and whatever the size of the buffer.
+    stretches, whatever the cuts, whatever the size of the buffer, and whatever an instance has read before.
     """
 
     formats: ClassVar[Sequence[object]]
@@ -139,7 +161,10 @@ class FormatContract(ABC):
                 yield b"".join(pieces), chunks
 
     def test_every_range_of_every_short_content_gives_what_begins_in_it(self) -> None:
-        """A block gives the records whose first byte it holds, with any chunk size, whatever lies around it."""
+        """A block gives the records whose first byte it holds, with any chunk size, whatever lies around it.
+
+        Also in an instance that has read nothing before, as where tasks read the blocks of one file.
+        """
         for spec in self.formats:
             made = RECORD_FORMATS.make(spec)
             for content, chunks in self._contents():
@@ -153,6 +178,10 @@ class FormatContract(ABC):
                         )
                         found = read_range(made, content, start, end)
                         assert found == expected, f"{spec} {content!r} [{start}, {end}) in chunks of {chunk_bytes}"
+                        # Of the shorter contents the longest ranges, so that it takes little time.
+                        if start and end == len(content) and chunk_bytes > 1:
+                            found = read_range(_new(spec, chunk_bytes), content, start, end)
+                            assert found == expected, f"{spec} {content!r} [{start}, {end}) in an instance of its own"
 
     def test_a_file_that_was_appended_to_is_gone_on_with(self) -> None:
         """What lies before the complete end and what lies behind it are together all records, whatever was appended."""
@@ -185,8 +214,17 @@ class FormatContract(ABC):
         @settings(deadline=None)
         @given(st.sampled_from(self.formats), contents, st.integers(1, 40), st.integers(1, 20))
         def check(spec: object, content: bytes, block_size: int, chunk_bytes: int) -> None:
-            made = RECORD_FORMATS.make(spec)
-            made.chunk_bytes = chunk_bytes
-            assert read_cut(made, content, block_size) == self.reference(content, made)
+            made = _new(spec, chunk_bytes)
+            expected = self.reference(content, made)
+            assert read_cut(made, content, block_size) == expected
+            if content:
+                apart = read_apart(lambda: _new(spec, chunk_bytes), content, block_size)
+                assert apart == expected, "with an instance of its own for each block, of which the last is read first"
 
         check()
+
+
+def _new(spec: object, chunk_bytes: int) -> RecordFormat:
+    made = RECORD_FORMATS.make(spec)
+    made.chunk_bytes = chunk_bytes
+    return made

@@ -63,6 +63,42 @@ def test_the_suite_finds_a_format_that_is_wrong() -> None:
         WrongContract().test_the_blocks_of_any_file_give_its_records()
 
 
+class Stepping(OneByte):
+    """A format that gets it wrong: the first byte of a file says which bytes are records, and block 0 keeps it."""
+
+    adds_up = False
+
+    def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
+        if block.start == 0:
+            head = bytearray(1)
+            source.read_into(0, memoryview(head))
+            self._step = step_of(head)
+        step = getattr(self, "_step", 2)
+        for batch in super().read(source, block, accounting):
+            yield from [batch] if batch.offsets()[0] % step == 0 else []
+
+
+def step_of(content: bytes | bytearray) -> int:
+    """How far apart the records of a file are."""
+    return 1 if content[:1] == b"a" else 2
+
+
+class SteppingContract(TestOneByte):
+    __test__ = False
+    formats: ClassVar = [f"{Stepping.__module__}.{Stepping.__name__}"]
+
+    def reference(self, content: bytes, format: RecordFormat) -> tuple[Records, Rejects]:
+        return [(at, content[at : at + 1]) for at in range(0, len(content), step_of(content))], []
+
+
+def test_the_suite_finds_a_format_that_needs_an_earlier_block() -> None:
+    """Another task reads the block, whose instance has not read the first one."""
+    with pytest.raises(AssertionError, match="in an instance of its own"):
+        SteppingContract().test_every_range_of_every_short_content_gives_what_begins_in_it()
+    with pytest.raises(AssertionError, match="with an instance of its own for each block"):
+        SteppingContract().test_the_blocks_of_any_file_give_its_records()
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [
