@@ -202,11 +202,18 @@ class Chain:
         """Run a handler that is a generator, step by step, to its end."""
         _refuse_asynchronous(result)
         if isinstance(result, Iterator):
-            for value in result:
+            pieces = result
+            while True:
+                try:
+                    value = next(pieces)
+                except StopIteration as end:
+                    result = end.value
+                    break
                 if value is not None:
                     raise self._not_emitted(operator, "yielded", value)
                 yield
-        elif self.operators[operator].output_ports:  # a sink emits nothing, and may return anything
+        # A sink emits nothing, and may return anything.
+        if result is not None and self.operators[operator].output_ports:
             raise self._not_emitted(operator, "returned", result)
 
     def _not_emitted(self, operator: str, what: str, value: object) -> BrokenContractError:

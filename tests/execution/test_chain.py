@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, Literal, overload
 
 import numpy as np
@@ -356,6 +356,27 @@ def test_a_handler_that_gives_back_what_it_should_emit_is_told_so(what: str, mod
             return iter([item]) if what == "yielded" else item
 
     with pytest.raises(OperatorError, match=rf"take\(\) {what} .*; emit with self\.output\.emit\(\.\.\.\)"):
+        run_operator(GivesBack(), [b"a"])
+
+
+@pytest.mark.parametrize("mode", ["each", "batch"])
+def test_a_generator_handler_that_returns_a_value_is_told_so(mode: str) -> None:
+    """Behind its last pause, as a plain handler; one of an operator without output may return anything."""
+    port = InputPort()
+
+    class Sink(Operator):
+        input = port
+
+        @getattr(port, mode)  # type: ignore[untyped-decorator]  # either of two
+        def take(self, item: object) -> Generator[None, None, object]:
+            yield
+            return item
+
+    class GivesBack(Sink):
+        output = OutputPort()
+
+    run_operator(Sink(), [b"a"])
+    with pytest.raises(OperatorError, match=r"take\(\) returned .*; emit with self\.output\.emit\(\.\.\.\)"):
         run_operator(GivesBack(), [b"a"])
 
 
