@@ -38,7 +38,8 @@ class Operator(HasProperties):
     constructed by keyword, without an app and without Spark.
 
     Methods are plain functions; those that take in what arrives may be generators, see InputPort. A class with an
-    asynchronous method, or with a generator among the other methods, is refused with a TypeError when it is defined.
+    asynchronous method, with a generator among the other methods, or with a property that has the name of a port of a
+    base, is refused with a TypeError when it is defined.
 
     Guarantee: what an operator emits in a window reaches the output exactly once, also when the window
     is run again after a crash; its other side effects may happen again.
@@ -74,6 +75,8 @@ class Operator(HasProperties):
                             f"port {mark.port.name}, and only one of them would be called"
                         )
                     handlers[mark.port.name] = (mark.mode, name)
+                elif (name in inputs or name in outputs) and name in inspect.get_annotations(base):
+                    raise TypeError(f"{base.__name__}.{name} is a property, and a base has a port of that name")
         cls.input_ports, cls.output_ports, cls.handlers = inputs, outputs, handlers
         _check_methods(cls, [name for _, name in handlers.values()])
         _check_capabilities(cls)

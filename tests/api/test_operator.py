@@ -75,6 +75,15 @@ def test_a_capability_that_is_not_declared_is_refused() -> None:
     assert type("Mine", (Base, Unified), {"unifier": lambda self, port: None})().unifier("output") is None
 
 
+@pytest.mark.parametrize("name", ["input", "output"])
+def test_a_property_with_the_name_of_a_port_is_refused(name: str) -> None:
+    """The instance has the port there, and what the app gives would be lost."""
+    with pytest.raises(TypeError, match=rf"Mine\.{name} is a property, and a base has a port of that name"):
+        type("Mine", (Base,), {"__annotations__": {name: int}, name: 5})
+    port = InputPort() if name == "input" else OutputPort()
+    assert type("Mine", (Base,), {"__annotations__": {name: type(port)}, name: port})
+
+
 class Doubled:
     """A descriptor that keeps twice the value in the instance's dictionary, under its own name."""
 
