@@ -23,6 +23,7 @@ from dagflow.execution.teardown import tear_down
 from dagflow.journal.saved_state import SavedState
 from dagflow.plan.physical import PortRef
 from dagflow.storage.file_facts import FileFacts
+from dagflow.suggestions import did_you_mean
 
 
 class MemoryOutputs:
@@ -131,7 +132,10 @@ class OperatorHarness:
 
         Raises:
             OperatorError: The operator raised, or its snapshot is not of the declared type or cannot be pickled.
+            ValueError: It has no input port of a name, or no method for one; nothing was run.
         """
+        for port in inputs or {}:
+            _require_handler(type(self.operator), port)
         self._saved = None
         self.window_id += 1
         self._chain.begin_window(self.window_id)
@@ -177,6 +181,17 @@ class OperatorHarness:
     def close(self) -> None:
         """End the operator."""
         tear_down(self._chain)
+
+
+def _require_handler(cls: type[Operator], port: str) -> None:
+    if port not in cls.input_ports:
+        ports = ", ".join(f"'{each}'" for each in cls.input_ports) or "none"
+        suggested = did_you_mean(port, cls.input_ports) or ";"
+        raise ValueError(f"{cls.__name__} has no input port '{port}'{suggested} it has {ports}")
+    if port not in cls.handlers:
+        raise ValueError(
+            f"{cls.__name__} has no method for its input port '{port}'; mark one with @{port}.each or @{port}.batch"
+        )
 
 
 def _parts(payload: Any, at_once: int) -> Iterator[Any]:

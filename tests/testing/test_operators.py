@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pyarrow as pa
+import pytest
 
 from dagflow import InputPort, Operator, OutputPort, RecordBatch
 from dagflow.testing.operators import run_operator
@@ -23,3 +26,27 @@ class Times(Operator):
 def test_a_time_with_nanoseconds_is_shown_as_text() -> None:
     """Beside the batches, which have it as it is."""
     assert run_operator(Times(), [b"1"])["output"] == [{"at": "1970-01-01T00:00:00.000000001"}]
+
+
+class Unmarked(Operator):
+    """Has a port, and no method that takes in what arrives there."""
+
+    input = InputPort()
+
+
+@pytest.mark.parametrize(
+    ("operator", "port", "told"),
+    [
+        (Times(), "inputs", "Times has no input port 'inputs'; did you mean 'input'? it has 'input'"),
+        (Times(), "x", "Times has no input port 'x'; it has 'input'"),
+        (
+            Unmarked(),
+            "input",
+            "Unmarked has no method for its input port 'input'; mark one with @input.each or @input.b",
+        ),
+    ],
+)
+def test_a_port_that_takes_nothing_in_is_named(operator: Operator, port: str, told: str) -> None:
+    """As an app is told."""
+    with pytest.raises(ValueError, match=f"^{re.escape(told)}"):
+        run_operator(operator, [b"1"], port=port)
