@@ -21,6 +21,7 @@ from operators.reader.formats.base import NullAccounting, Parsed
 from operators.reader.formats.json_lines import JsonLines
 from operators.reader.scanning.column_parsing import valid_text
 from operators.transform.column_operator import ColumnOperator
+from operators.transform.quoted_values import MARK, with_marks
 
 
 class Split(BaseModel):
@@ -47,11 +48,28 @@ class KeyValue(BaseModel):
             raise ValueError("separator and assignment must be different")
         return self
 
-    def pattern(self, key: str) -> str:
-        """An RE2 expression that finds the value of a key."""
-        separator, assignment = re.escape(self.separator), re.escape(self.assignment)
-        value = f'(?:"(?P<quoted>[^"]*)"|(?P<plain>[^{separator}]*))'
-        return f"(?s)(?:^|{separator}){re.escape(key)}{assignment}{value}(?:{separator}|$)"
+    def values(self, texts: pa.StringArray) -> list[pa.StringArray]:
+        """The values of each key; null where a text does not have the key outside of quotes."""
+        marked = with_marks(texts, self.separator, self.assignment)
+        if marked is None:
+            return [_value(texts, self._pattern(key, re.escape(self.separator))) for key in self.keys]
+        width = len(self.separator.encode())
+        found = [_value(marked, self._pattern(key, MARK, width)) for key in self.keys]
+        # Marks are in the values of keys that hold the assignment themselves.
+        return [pc.replace_substring(each, b"\xff" * width, self.separator).cast(pa.string()) for each in found]
+
+    def _pattern(self, key: str, mark: str, width: int = 1) -> str:
+        """An RE2 expression that finds the value of a key, in texts with marks between pairs."""
+        between = mark * width
+        behind = between.join(map(re.escape, f"{key}{self.assignment}".split(self.separator)))
+        value = f'(?:"(?P<quoted>[^"]*)"|(?P<plain>[^{mark}]*))'
+        return f"(?s)(?:^|{between}){behind}{value}(?:{between}|$)"
+
+
+def _value(texts: pa.StringArray | pa.BinaryArray, pattern: str) -> pa.StringArray | pa.BinaryArray:
+    groups = pc.extract_regex(texts, pattern)
+    quoted, plain = pc.struct_field(groups, "quoted"), pc.struct_field(groups, "plain")
+    return pc.if_else(pc.equal(pc.binary_length(quoted), 0), plain, quoted)
 
 
 class _RowRejects(NullAccounting):
@@ -210,11 +228,7 @@ class Parse(ColumnOperator[None]):
             starts = np.asarray(lists.offsets[:-1])
             places = [pa.array(starts + index, mask=~matches) for index in range(len(self._names))]
             return matches, [lists.values.take(place) for place in places]
-        found = []
-        for name in self._names:
-            groups = pc.extract_regex(values, self.key_value.pattern(name) if self.key_value else "")
-            quoted, plain = pc.struct_field(groups, "quoted"), pc.struct_field(groups, "plain")
-            found.append(pc.if_else(pc.equal(quoted, ""), plain, quoted))
+        found = self.key_value.values(values) if self.key_value is not None else []
         return np.any([_bools(pc.is_valid(column)) for column in found], axis=0), found
 
     def _beside(self, batch: RecordBatch, columns: pa.RecordBatch) -> pa.RecordBatch:
