@@ -28,6 +28,7 @@ _DIRECTIVES = {
     "f": "[0-9]{1,9}",
     "z": "Z|[+-][0-9]{2}:?[0-9]{2}",
 }
+_DIGITS = frozenset("YymdHIMSf")
 _SHORT = {"F": "%Y-%m-%d", "T": "%H:%M:%S"}
 _YEARS = {f"{year % 100:02}": str(year) for year in range(1969, 2069)}
 _SHORT_MONTHS = {month[:3]: number for month, number in zip(_MONTHS, _NUMBERS, strict=True)}
@@ -68,7 +69,7 @@ class TimePattern:
                 raise ValueError(f"format {text!r} has {part!r}; known are {known}, %%")
             directives.append(letter)
             neighbours = parts[max(0, index - 1) : index] + parts[index + 1 : index + 2]
-            is_apart = not any(each[1:].isalpha() for each in neighbours if each.startswith("%"))
+            is_apart = not any(each.startswith("%") and each[1:] in _DIGITS for each in neighbours)
             # Beside other digits, nothing but its length says where a number ends.
             digits = _DIRECTIVES[letter] if is_apart else _DIRECTIVES[letter].replace("{1,2}", "{2}")
             regex += f"(?P<{letter}>{digits})"
