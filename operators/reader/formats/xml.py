@@ -24,8 +24,8 @@ _ASIDES = {b"<!--": b"-->", b"<![CDATA[": b"]]>", b"<?": b"?>"}
 _ASIDE = rb"<!--|<!\[CDATA\[|<\?"
 _REST_OF_TAG = re.compile(rb"""(?:[^>"']|"[^"]*"|'[^']*')*>""")
 _REST_OF_DOCTYPE = re.compile(rb"""(?:[^\[>"']|"[^"]*"|'[^']*')*(?:\[.*?\]\s*)?>""", re.DOTALL)
-_MARKS = (b"\xff\xfe", b"\xfe\xff")
-"""The first bytes of files in UTF-16."""
+_WIDE = (b"\xff\xfe", b"\xfe\xff", b"<\0", b"\0<", b"\0\0")
+"""The first bytes of files in UTF-16 and UTF-32, with and without a byte order mark."""
 
 
 class Xml(RecordFormat):
@@ -98,16 +98,16 @@ class Xml(RecordFormat):
 
     def _begin(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> int:
         """Where the search for elements begins; a file that cannot be searched is refused as a whole."""
-        if read_exactly(source, 0, 2).tobytes() not in _MARKS:
+        if read_exactly(source, 0, 2).tobytes() not in _WIDE:
             return 0
         if block.start == 0:
             raw = read_exactly(source, 0, SHOWN_BYTES).tobytes()
-            accounting.reject(0, source.size_bytes, "XML in UTF-16 cannot be read", raw)
+            accounting.reject(0, source.size_bytes, "XML in UTF-16 or UTF-32 cannot be read", raw)
         return source.size_bytes
 
     def complete_end(self, source: ByteSource) -> int | None:
         """The start of the element or comment that is in progress, found from the beginning of the file."""
-        if read_exactly(source, 0, 2).tobytes() in _MARKS:
+        if read_exactly(source, 0, 2).tobytes() in _WIDE:
             return None
         view = FileView(source)
         position, held = 0, self.chunk_bytes

@@ -10,14 +10,14 @@ from dagflow.errors import RecordError
 from operators.reader.formats import RECORD_FORMATS
 from operators.reader.formats.base import RecordFormat
 from operators.reader.formats.xml import Xml
-from operators.testing import FormatContract, Records, Rejects, read_cut, read_range
+from operators.testing import FormatContract, MemorySource, Records, Rejects, read_cut, read_range
 from tests.reference.xml import element_records
 
 
 class XmlContract(FormatContract):
     def reference(self, content: bytes, format: RecordFormat) -> tuple[Records, Rejects]:
         assert isinstance(format, Xml)
-        if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        if content[:2] in (b"\xff\xfe", b"\xfe\xff", b"<\0", b"\0<", b"\0\0"):
             return [], [(0, len(content))]
         return element_records(content, format.tag.encode())
 
@@ -85,3 +85,22 @@ class TestUtf16(XmlContract):
     formats: ClassVar = [{"type": "xml", "tag": "a"}]
     pieces: ClassVar = [b"\xff\xfe", b"\xfe\xff", b"<a/>"]
     longest = 3
+
+
+class TestUtf16WithoutMark(XmlContract):
+    """A zero byte beside the first character tells it as well."""
+
+    formats: ClassVar = [{"type": "xml", "tag": "a"}]
+    pieces: ClassVar = [b"<", b"\0", b"<a/>"]
+    longest = 3
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_a_file_in_utf_16_or_utf_32_is_one_reject(encoding: str, mark: str) -> None:
+    """With a byte order mark or without, and however it is cut."""
+    made = RECORD_FORMATS.make({"type": "xml", "tag": "a"})
+    content = f"{mark}<x><a>1</a></x>".encode(encoding)
+    for block_size in (1, 7, len(content)):
+        assert read_cut(made, content, block_size)[:2] == ([], [(0, len(content))])
+    assert made.complete_end(MemorySource(content)) is None
