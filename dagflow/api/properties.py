@@ -168,6 +168,11 @@ class Tuning:
     """
 
 
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Marks a property that says when a run is ended: what it lets pass is the same with any value."""
+
+
 class PropertyTextError(ValueError):
     """What is wrong inside of the text of a property, such as an expression, and where.
 

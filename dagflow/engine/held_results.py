@@ -10,8 +10,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from pydantic import BaseModel
+
 from dagflow.api.accumulator import Interval, Over
 from dagflow.api.operator import Operator
+from dagflow.api.properties import property_model
 from dagflow.engine.segments import SegmentStore
 from dagflow.errors import START_OVER, JournalError
 from dagflow.execution.messages import TaskResult
@@ -20,6 +23,7 @@ from dagflow.journal.journal import now_ms
 from dagflow.journal.saved_state import SavedPart, SavedParts
 from dagflow.journal.windows import WindowPlan
 from dagflow.plan.accumulators import accumulators
+from dagflow.plan.description import without_limits
 from dagflow.report.app_changes import operator_changes
 
 FAN_IN = 8
@@ -35,6 +39,7 @@ class HeldResults:
         operators: All operators by name.
         facts: What results are compared with that earlier runs hold back.
         segments: The segments of the checkpoint, where parts are kept.
+        composites: What the app says of its composite operators, with which theirs is compared.
         follows: Whether the run goes on watching for new input.
         clock: Gives milliseconds since 1970.
     """
@@ -45,12 +50,18 @@ class HeldResults:
         facts: AppFacts,
         segments: SegmentStore,
         *,
+        composites: Mapping[str, OperatorFacts] | None = None,
         follows: bool,
         clock: Callable[[], int] = now_ms,
     ) -> None:
         otherwise: Over = "window" if follows else "run"
         self._over = {name: each.over or otherwise for name, each in accumulators(operators).items()}
-        self._made_by = {name: _made_by(name, facts) for name in self._over}
+        self._makers = {name: _maker(name, operators) for name in self._over}
+        self._models = {name: property_model(type(operators[maker])) for name, maker in self._makers.items()}
+        self._made_by = {
+            name: _deciding(facts.operators.get(maker), self._models[name]) for name, maker in self._makers.items()
+        }
+        self._written = {name: _deciding((composites or {}).get(_owner(name))) for name in self._over}
         self._segments = segments
         self._clock = clock
         self._kept: dict[str, SavedParts] = {}
@@ -88,15 +99,26 @@ class HeldResults:
                     url="journal",
                     hint=f"give the app operator '{owner}' again, as it was, until a run has ended",
                 )
-            was, now = held.made_by, self._made_by[name]
-            if was and now and (changes := list(operator_changes(owner, was, now))):
+            if changes := self._changes(name, held):
                 raise JournalError(
                     f"a result of operator '{owner}' over several windows is held back, and was begun with other "
                     f"properties: {'; '.join(changes)}",
                     url="journal",
                     hint=f"set them back, and change them when a run has published the result; or {START_OVER}",
                 )
-        self._kept = dict(kept)
+        # What an earlier version left may lack what was written: it is known from now on.
+        self._kept = {
+            name: replace(held, made_by=self._made_by[name], written=self._written[name]) for name, held in kept.items()
+        }
+
+    def _changes(self, name: str, held: SavedParts) -> list[str]:
+        """What decides a result and is other than when it was begun: as the app says it, where it says it."""
+        was, now = held.written, self._written[name]
+        if was and now and (changes := list(operator_changes(_owner(name), was, now))):
+            return changes
+        # Earlier versions have kept limits as well.
+        was, now = _deciding(held.made_by, self._models[name]), self._made_by[name]
+        return list(operator_changes(self._makers[name], was, now)) if was and now else []
 
     def over_unfinished_run(self, planned: Iterable[WindowPlan]) -> str | None:
         """An operator whose result over the run has begun, or will with what is planned; None where there is none.
@@ -163,12 +185,15 @@ class HeldResults:
             self._kept[name] = replace(self._kept[name], parts=rest)
         for result in results:
             for name, data in result.parts.items():
-                held = self._kept.get(name) or SavedParts(self._clock(), [], since_window, self._made_by[name])
+                held = self._kept.get(name) or self._begun(name, since_window)
                 part = self._saved(window_id, name, result.partition, data)
                 self._kept[name] = replace(held, parts=[*held.parts, part])
         self._kept = {name: held for name, held in self._kept.items() if held.parts}
         self._segments.drop(window_id, before - self.segment_names)
         return dict(self._kept)
+
+    def _begun(self, name: str, since_window: int) -> SavedParts:
+        return SavedParts(self._clock(), [], since_window, self._made_by[name], self._written[name])
 
     def _saved(self, window_id: int, operator: str, partition: int, data: bytes) -> SavedPart:
         name = self._segments.create(window_id, operator, partition, data)
@@ -176,16 +201,22 @@ class HeldResults:
 
 
 def _owner(name: str) -> str:
+    """The operator that the app names: one that is made for it is called `operator/name`, as often over."""
+    return name.partition("/")[0]
+
+
+def _maker(name: str, operators: Mapping[str, Operator]) -> str:
     """The operator whose unifier an operator is; the operator itself where it is none."""
-    return name.rpartition("/")[0] or name
+    above = name.rpartition("/")[0]
+    return above if above in operators else name
 
 
-def _made_by(name: str, facts: AppFacts) -> OperatorFacts | None:
-    """What a result depends on: the operator that the app names, without what its result is of, and without tuning."""
-    own = facts.operators.get(_owner(name))
-    if own is None:
+def _deciding(facts: OperatorFacts | None, model: type[BaseModel] | None = None) -> OperatorFacts | None:
+    """What of an operator decides a result: not what the result is of, its limits by the model, and its tuning."""
+    if facts is None:
         return None
-    return OperatorFacts(own.kind, {k: v for k, v in own.properties.items() if k not in ("over", *own.tuning)})
+    properties = without_limits(facts.properties, model)
+    return OperatorFacts(facts.kind, {k: v for k, v in properties.items() if k not in ("over", *facts.tuning)})
 
 
 def parts_to_merge(parts: Sequence[SavedPart]) -> list[SavedPart]:

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dagflow.api.operator import Operator
-from dagflow.journal.app_facts import AppFacts
-from dagflow.plan.description import describe
+from dagflow.journal.app_facts import AppFacts, OperatorFacts
+from dagflow.plan.description import describe, describe_composites
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.plan.placement import place
@@ -28,6 +28,7 @@ class PlacedApp:
         attributes: What holds for the whole app.
         storage: Reaches the stores of the app.
         facts: What the journal remembers of the app.
+        composites: What the app says of its composite operators, whose parts are among the operators.
     """
 
     name: str
@@ -37,6 +38,7 @@ class PlacedApp:
     attributes: Attributes
     storage: StorageContext
     facts: AppFacts
+    composites: Mapping[str, OperatorFacts]
 
     @classmethod
     def of(cls, app: LogicalPlan, storage: StorageContext) -> PlacedApp:
@@ -50,4 +52,5 @@ class PlacedApp:
             app.attributes,
             storage,
             describe(app),
+            describe_composites(app),
         )

@@ -224,7 +224,8 @@ def _drive(app: PlacedApp, opened: OpenRun, controls: RunControls, runtime: Lazy
         store.require_directory(store.url)
         segments = SegmentStore(store, journal.epoch)
         states = OperatorStates(app.plan, app.operators, segments)
-        held = HeldResults(app.operators, app.facts, segments, follows=controls.follow_millis is not None)
+        follows = controls.follow_millis is not None
+        held = HeldResults(app.operators, app.facts, segments, composites=app.composites, follows=follows)
         committed, last_run = journal.state.committed_state, journal.state.operators
         states.restore(committed.partitions, last_run)
         held.restore(committed.held_results)

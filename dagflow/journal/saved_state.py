@@ -84,12 +84,14 @@ class SavedParts:
         parts: Its parts, oldest first.
         since_window: The oldest window of which it may hold something.
         made_by: What the operator was that made them.
+        written: What the app said of the composite operator that it is a part of; None where it is none.
     """
 
     since_ms: int
     parts: list[SavedPart]
     since_window: int = 0
     made_by: OperatorFacts | None = None
+    written: OperatorFacts | None = None
 
 
 @dataclass(frozen=True, slots=True)

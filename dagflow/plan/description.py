@@ -7,10 +7,12 @@ import hashlib
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
+
+from pydantic import BaseModel
 
 from dagflow.api.operator import Operator
-from dagflow.api.properties import Tuning, property_model
+from dagflow.api.properties import Limit, Tuning, property_model
 from dagflow.journal.app_facts import CHECKSUM_MARK, AppFacts, OperatorFacts
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.secret_names import HIDDEN, SHORTEST_SECRET, is_secret_flag, is_secret_option
@@ -19,12 +21,60 @@ from dagflow.spec.shown_text import shown_value
 
 def describe(app: LogicalPlan) -> AppFacts:
     """What the journal remembers of an app."""
-    secrets = {} if app.spec is None else {k: v for k, v in app.spec.secrets.items() if len(k) >= SHORTEST_SECRET}
+    secrets = _secrets_of(app)
     return AppFacts(
         {name: _operator_facts(app, node, secrets) for name, node in app.operators.items()},
         sorted(f"{edge.source} -> {edge.target}" + (" (to all)" * edge.is_broadcast) for edge in app.edges),
         _code_of(app),
     )
+
+
+def describe_composites(app: LogicalPlan) -> dict[str, OperatorFacts]:
+    """What the app says of its composite operators, without limits: it has their parts in their place."""
+    if app.spec is None:
+        return {}
+    secrets = _secrets_of(app)
+    found: dict[str, OperatorFacts] = {}
+    for name in {port.operator for port in app.composites}:
+        spec = app.spec.operators[name]
+        if spec.operator_class is not None:
+            given = without_limits(spec.properties, property_model(spec.operator_class))
+            found[name] = OperatorFacts(
+                _kind(spec.operator_class),
+                {key: property_fact(key, value, secrets) for key, value in given.items()},
+                tuning=_marked(property_model(spec.operator_class), Tuning),
+            )
+    return found
+
+
+def without_limits(value: Any, annotation: Any) -> Any:
+    """The value of a property, or of all, without the properties in it that are limits.
+
+    Args:
+        value: As YAML gave it.
+        annotation: Its type, or the model of the properties.
+    """
+    if not isinstance(value, Mapping):
+        return value
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        fields = annotation.model_fields
+        kept = [key for key in value if key not in _marked(annotation, Limit)]
+        return {key: without_limits(value[key], fields[key].annotation if key in fields else None) for key in kept}
+    parts = get_args(annotation)
+    if get_origin(annotation) is dict:
+        return {key: without_limits(each, parts[1]) for key, each in value.items()}
+    return value
+
+
+def _marked(model: type[BaseModel], mark: type) -> list[str]:
+    """The properties of a model with a mark."""
+    return sorted(
+        name for name, field in model.model_fields.items() if any(isinstance(each, mark) for each in field.metadata)
+    )
+
+
+def _secrets_of(app: LogicalPlan) -> dict[str, str]:
+    return {} if app.spec is None else {k: v for k, v in app.spec.secrets.items() if len(k) >= SHORTEST_SECRET}
 
 
 def _code_of(app: LogicalPlan) -> dict[str, str]:
@@ -63,7 +113,7 @@ def _operator_facts(app: LogicalPlan, node: OperatorNode, secrets: Mapping[str, 
         {name: property_fact(name, value, secrets) for name, value in given.items()},
         partition.strip(),
         node.is_control,
-        sorted(name for name, field in fields.items() if any(isinstance(each, Tuning) for each in field.metadata)),
+        _marked(property_model(type(node.operator)), Tuning),
     )
 
 

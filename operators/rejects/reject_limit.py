@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from dagflow.api.operator import LimitChecker, Operator
-from dagflow.api.properties import Count
+from dagflow.api.properties import Count, Limit
 from dagflow.errors import DagflowError
 from dagflow.metrics.names import REJECTED
 
@@ -25,6 +25,7 @@ Share = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?%$"), AfterValidator(_a
 
 MaxRejects = Annotated[
     Annotated[Count, Field(ge=0)] | Share | None,
+    Limit(),
     Field(description="end the run when more records than this are refused, or a larger share of all, such as 1%"),
 ]
 

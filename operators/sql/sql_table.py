@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dagflow.api.properties import Location, Size
+from dagflow.api.properties import Limit, Location, Size
 
 
 class SqlTable(BaseModel):
@@ -21,4 +21,6 @@ class SqlTable(BaseModel):
     ] = "fail"
     csv: Annotated[dict[str, Any], Field(description="options of the format csv")] = {}  # copied
     catalog: Annotated[dict[str, Any], Field(description="catalog of an iceberg table")] = {}
-    max_size: Annotated[Size, Field(ge=1, description="the most that the columns may take in memory")] = 256 << 20
+    max_size: Annotated[Size, Limit(), Field(ge=1, description="the most that the columns may take in memory")] = (
+        256 << 20
+    )
