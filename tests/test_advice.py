@@ -201,6 +201,7 @@ FOLLOWED = {
     "say format: json_lines": f"{REMEDIES}test_a_writer_of_raw_records_goes_on_in_another_format",
     "say format: whole_file": "operators/sink/test_merger.py::test_a_merger_of_lines_goes_on_with_whole_files",
     "say over: window": "engine/test_held_results.py::test_a_new_result_over_windows_is_not_made_of_single_ones",
+    "give the column the type that it had": "runs/test_key_types.py::test_keys_of_another_kind_are_refused",
     "give it the value_type again": "api/test_keyed_state.py::test_values_are_read_when_the_value_type_is_what_it_was",
     "take the value_type away again": "api/test_keyed_state.py::"
     "test_values_are_read_when_the_value_type_is_what_it_was",

@@ -357,6 +357,14 @@ class KeyedOperator(Operator, Rescalable):
         """What decides the keys: a run is refused in which it is other than when the state was left."""
         return {name: getattr(self, name) for name in ("key",) if name in property_model(type(self)).model_fields}
 
+    def key_column(self) -> str | None:
+        """The column that has the keys, by default the one that `key` names; None where no column has them.
+
+        A run is refused in which its values are known to be of another kind than when the state was left.
+        """
+        key = self.keyed_by().get("key")
+        return key if isinstance(key, str) else None
+
     @property
     def state(self) -> KeyedState[Any]:
         """The state of the partition's keys."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from dagflow.api.keyed_state import KeyedOperator, Rescalable, Segment
@@ -130,13 +131,21 @@ class OperatorStates:
         plan: The physical plan.
         operators: All operators by name.
         segments: The segments of the checkpoint.
+        key_families: The kind of values that arrive in the columns of keys, by operator, where it is known.
     """
 
-    def __init__(self, plan: PhysicalPlan, operators: Mapping[str, Operator], segments: SegmentStore) -> None:
+    def __init__(
+        self,
+        plan: PhysicalPlan,
+        operators: Mapping[str, Operator],
+        segments: SegmentStore,
+        key_families: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._stages = {
             name: stage for stage in plan.stages for name in stage.operators if is_stateful(operators[name])
         }
         self._operators = operators
+        self._key_families = dict(key_families)
         self._keyed_by = {name: _keyed_by(operators[name]) for name in self._stages}
         for name, stage in self._stages.items():
             if isinstance(operators[name], KeyedOperator):
@@ -190,10 +199,29 @@ class OperatorStates:
         for name in self._stages.keys() & kept.keys():
             _require_same_kind(name, kept[name], self._operators[name])
             _require_same_keys(name, kept[name], self._keyed_by[name])
+            self._require_same_family(name, kept[name])
         self._kept = dict(kept)
         self._data = {name: self._segments.read(name) for name in self.segment_names}
         for name in self._stages.keys() & kept.keys():
             self._require_form(name)
+
+    def _require_same_family(self, name: str, states: Sequence[SavedState | None]) -> None:
+        """Refuse keys of a column whose values are of another kind by now: none of them would be found again.
+
+        Raises:
+            JournalError: They are.
+        """
+        was = next((s.key_family for s in states if s is not None and not s.is_empty and s.key_family), None)
+        now = self._key_families.setdefault(name, was) if was else None
+        if was != now:
+            operator = self._operators[name]
+            column = operator.key_column() if isinstance(operator, KeyedOperator) else None
+            raise JournalError(
+                f"operator '{name}' has left state by the values of column '{column}', which were {was} and are {now} "
+                "now: no key that it remembers would be found again",
+                url="journal",
+                hint=f"give the column the type that it had; or {START_OVER}",
+            )
 
     def _require_form(self, name: str) -> None:
         """Refuse state by key whose values are written as the operator does not read them.
@@ -297,7 +325,7 @@ class OperatorStates:
         if state is None or state.segments is None:
             return state
         segments = [self._stored_segment(window_id, name, partition, each) for each in state.segments]
-        return replace(state, segments=segments, keyed_by=self._keyed_by[name])
+        return replace(state, segments=segments, keyed_by=self._keyed_by[name], key_family=self._key_families.get(name))
 
     def _stored_segment(self, window_id: int, operator: str, partition: int, segment: SavedSegment) -> SavedSegment:
         name = segment.name or self._segments.create(window_id, operator, partition, segment.data)

@@ -57,6 +57,7 @@ from dagflow.journal.journal import Journal
 from dagflow.journal.start_over import set_aside
 from dagflow.plan.accumulators import following_notices, require_ends, wants_to_follow
 from dagflow.plan.groups import holder_of
+from dagflow.plan.key_columns import arriving_key_families
 from dagflow.plan.logical import LogicalPlan
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.report.statistics import RunStatistics
@@ -223,7 +224,7 @@ def _drive(app: PlacedApp, opened: OpenRun, controls: RunControls, runtime: Lazy
     ):
         store.require_directory(store.url)
         segments = SegmentStore(store, journal.epoch)
-        states = OperatorStates(app.plan, app.operators, segments)
+        states = OperatorStates(app.plan, app.operators, segments, arriving_key_families(opened.app))
         follows = controls.follow_millis is not None
         held = HeldResults(app.operators, app.facts, segments, composites=app.composites, follows=follows)
         committed, last_run = journal.state.committed_state, journal.state.operators

@@ -38,6 +38,7 @@ class SavedState:
         segments: The segments of a keyed state, oldest first.
         pickled: A pickle of the state of an author's operator that declares no state_type.
         keyed_by: What decided the keys of a keyed state, as KeyedOperator.keyed_by() says; None where unknown.
+        key_family: The kind of values that the column of the keys had; None where unknown.
     """
 
     version: int = 1
@@ -45,6 +46,7 @@ class SavedState:
     segments: list[SavedSegment] | None = None
     pickled: bytes = b""
     keyed_by: dict[str, Any] | None = None
+    key_family: str | None = None
 
     @property
     def is_empty(self) -> bool:

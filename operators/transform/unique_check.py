@@ -33,6 +33,10 @@ class UniqueCheck(ExpectingOperator[None], RememberedKeys):
         """The column."""
         return {"column": self.expectation.column.name}
 
+    def key_column(self) -> str:
+        """The column."""
+        return self.expectation.column.name
+
     def setup(self, context: OperatorContext) -> None:
         """Called once before the first window."""
         ExpectingOperator.setup(self, context)
