@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from dagflow.api.records import UNKNOWN, Origin, RecordBatch
 from dagflow.storage.columns import flags_of
+from dagflow.storage.location import name_of
 
 WHOLE = -1
 """The place of an end that no other file of the block shares."""
@@ -86,6 +87,14 @@ def block_id_of(item: Any) -> int:
     """The id of a tuple of any class; UNKNOWN_BLOCK where it has none."""
     block_id: int = getattr(item, "block_id", UNKNOWN_BLOCK)
     return block_id
+
+
+def accounting_key(item: Any) -> str:
+    """The name of the file's version in the byte accounting, of a tuple that is a SourceRange."""
+    # Not its path: a tree may be moved before the rest of the file is read. Two files that share a name, and all
+    # else, share a sum, which must come to zero too.
+    version = item.version
+    return f"{name_of(item.url)} of {version.size_bytes} bytes, {version.mtime_ns} {version.etag}".rstrip()
 
 
 def discovered_ms_of(item: Any) -> int:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from dagflow.api.transactions import targets_of
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.publication import windows_in_targets
 from dagflow.engine.removed_sources import remover_of
-from dagflow.engine.replayer import why_not_again, why_not_alone, why_not_replayed
-from dagflow.engine.target_access import why_not_in_targets
-from dagflow.engine.window_codec import taking_ports, why_not_taken
+from dagflow.engine.replayer import why_not_made_again
 from dagflow.journal.journal import Journal
 from dagflow.report.app_changes import app_changes
 
@@ -38,13 +35,7 @@ def change_notices(app: PlacedApp, journal: Journal, replay_command: str) -> lis
     if remover := remover_of(app.operators, state):
         return [*notices, f"{said}; nothing makes it again, because operator '{remover}' has removed the source files"]
     plans = [journal.window(each).plan for each in sorted({first, last})]
-    ports = taking_ports(app.plan)
-    obstacle = (
-        why_not_replayed(app)
-        or why_not_again(state, range(first, last + 1))
-        or why_not_in_targets(state, targets_of(app.operators, app.storage), first)
-        or next(filter(None, (why_not_alone(each, state) or why_not_taken(each, ports) for each in plans)), None)
-    )
+    obstacle = why_not_made_again(app, state, range(first, last + 1), plans)
     if obstacle is not None:
         occupied = [target.name for target, _ in windows_in_targets(app.operators, state, app.storage)]
         where = f", into another place than {' or '.join(occupied)}," if occupied else ""

@@ -64,6 +64,7 @@ class RunControls:
         reads_all: Whether a run that completes has read all input, so that its byte accounting adds up.
         record_limit: Ends the reading early; None for all input.
         written_places: Where operators publish, and the checkpoint.
+        replay_command: The command line that runs windows again, up to their ids.
     """
 
     observer: Observer
@@ -76,6 +77,7 @@ class RunControls:
     reads_all: bool = True
     record_limit: RecordLimit | None = None
     written_places: Sequence[str] = ()
+    replay_command: str = "dagflow replay CHECKPOINT"
 
 
 class Driver:
@@ -137,9 +139,10 @@ class Driver:
                 self._finish_in_grace()
                 state = "stopped"
                 self._live.set_state(state)
-            elif self._controls.reads_all:
-                self._committer.check_byte_accounting()
+            # Before the check: a window is replayed only where the journal has it published.
             self._journal.flush()
+            if state == "completed" and self._controls.reads_all:
+                self._committer.check_byte_accounting(self._controls.replay_command)
         except BaseException as error:
             self._abandon()
             # Where the journal cannot be written, that must not hide why the run failed.

@@ -73,7 +73,12 @@ def finish_replay(
 def _cancel(journal: Journal, storage: StorageContext, decided: Mapping[int, WindowReplay]) -> None:
     """Take a decided replay back, nothing of which is visible anywhere."""
     published = {window_id: journal.window(window_id).intent for window_id in decided}
-    journal.append(*(ReplayCancelled(window_id, intent.counters) for window_id, intent in published.items() if intent))
+    events = (
+        ReplayCancelled(window_id, intent.counters, intent.accounting)
+        for window_id, intent in published.items()
+        if intent
+    )
+    journal.append(*events)
     discard_all(storage, [file for window in decided.values() for file in window.made])
 
 

@@ -22,9 +22,9 @@ from dagflow.engine.replay_scope import ReplayScope
 from dagflow.engine.scaling import Scaling
 from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.stop_request import TICK_S, StopRequest, abandon
-from dagflow.engine.target_access import TargetDecisions
+from dagflow.engine.target_access import TargetDecisions, why_not_in_targets
 from dagflow.engine.target_replays import TargetReplays
-from dagflow.engine.window_codec import WindowCodec, require_names_apart, require_takers, taking_ports
+from dagflow.engine.window_codec import WindowCodec, require_names_apart, require_takers, taking_ports, why_not_taken
 from dagflow.engine.window_intent import busy_s, intent_of, ran_ms
 from dagflow.errors import (
     ANOTHER_TABLE,
@@ -115,6 +115,7 @@ class _Rerun:
             number,
             sorted(self.kept),
             [replace(file, pending_url="", token="", facts=_what_and_where(file)) for file in replaced],
+            before.intent.accounting,
         )
 
 
@@ -259,6 +260,8 @@ class Replayer:
             busy_s=busy_s({}, results),
             started_ms=started_ms,
             finished_ms=finished_ms,
+            # What the window had booked must be known, to be taken out of the sums.
+            accounting=None if window.intent.accounting is None else did.accounting,
         )
         return _Rerun(window, replace(did, files=files, produced=produced), kept)
 
@@ -333,6 +336,26 @@ def why_not_again(state: JournalState, windows: Iterable[int]) -> JournalError |
         "be there twice",
         url="journal",
         hint=PUT_BACK if remover_of({}, state) else START_OVER,
+    )
+
+
+def why_not_made_again(
+    app: PlacedApp, state: JournalState, windows: Sequence[int], plans: Iterable[WindowPlan]
+) -> DagflowError | None:
+    """Why a replay would refuse windows, as far as that is known before it begins.
+
+    Args:
+        app: The app as it is now.
+        state: What the journal says.
+        windows: Their ids, ascending; not empty.
+        plans: The plans that are looked at, of these windows.
+    """
+    ports = taking_ports(app.plan)
+    return (
+        why_not_replayed(app)
+        or why_not_again(state, windows)
+        or why_not_in_targets(state, targets_of(app.operators, app.storage), windows[0])
+        or next(filter(None, (why_not_alone(each, state) or why_not_taken(each, ports) for each in plans)), None)
     )
 
 

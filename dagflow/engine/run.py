@@ -162,6 +162,7 @@ def run(
             reads_all=not options.rejects and options.record_limit is None,
             record_limit=options.record_limit,
             written_places=(*locations.outputs, opened.gate.store.url),
+            replay_command=options.replay_command,
         )
         for notice in following_notices(app) if follows else ():
             controls.observer.notice(notice)

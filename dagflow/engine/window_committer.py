@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from dagflow.api.context import UNKNOWN_SUM
 from dagflow.api.operator import LimitChecker
 from dagflow.api.ports import unbatched
 from dagflow.api.sources import is_source_range
 from dagflow.api.transactions import TargetDecision
+from dagflow.engine.byte_sums import require_bytes_add_up
 from dagflow.engine.control_graph import ControlGraph, ControlResult
 from dagflow.engine.gone_versions import log_left_out
 from dagflow.engine.held_results import HeldResults
@@ -67,6 +67,7 @@ class WindowCommitter:
         segments: SegmentStore,
         side_inputs: SideInputs,
     ) -> None:
+        self._app = app
         self._plan = app.plan
         self._operators = app.operators
         self._journal = journal
@@ -76,7 +77,6 @@ class WindowCommitter:
         self._held = held
         self._segments = segments
         self._side_inputs = side_inputs
-        self._open_bytes = Counter(journal.state.committed_state.byte_accounting)
         self._publication = Publication(app.operators, journal, app.storage, app.attributes.durability)
         self._storage = app.storage
         self._directories = OutputDirectories(journal.state.outputs, app.storage)
@@ -142,8 +142,8 @@ class WindowCommitter:
                 control=dict(control.states),
                 source_events=event_states,
                 held_results=self._held.after(window_id, results),
-                byte_accounting=self._accounting_after(results),
-            ),
+                byte_accounting=self._journal.state.committed_state.byte_accounting,
+            ).with_booked(did.accounting),
             busy_s=busy_s(self._control.take_busy_s(), results),
             started_ms=started_ms,
             finished_ms=finished_ms,
@@ -159,19 +159,16 @@ class WindowCommitter:
         logger.info("window committed window=%d files=%d", window_id, len(files))
         return intent
 
-    def check_byte_accounting(self) -> None:
+    def check_byte_accounting(self, replay_command: str) -> None:
         """Refuse to call a run complete whose bytes do not add up.
+
+        Args:
+            replay_command: The command that runs windows again, up to their ids.
 
         Raises:
             DagflowError: A sum of the byte accounting is not zero.
         """
-        open_by_key = {key: value for key, value in self._open_bytes.items() if value < UNKNOWN_SUM // 2}
-        if open_by_key:
-            key, value = min(open_by_key.items())
-            raise DagflowError(
-                f"the byte accounting does not add up: {len(open_by_key)} entries, such as {key}, are off by {value}",
-                hint="this is a defect of a format or an operator; please report it with the app and the file",
-            )
+        require_bytes_add_up(self._app, self._journal, replay_command)
 
     def _control_result(
         self, planned: WindowPlan, results: Sequence[TaskResult]
@@ -192,13 +189,6 @@ class WindowCommitter:
             event_states = self._control.handle_source_events(planned.window_id, events)
         reports = [(target, pickled.tuples()) for result in ordered for target, pickled in result.reports]
         return self._control.process_results(planned.window_id, late, reports), event_states
-
-    def _accounting_after(self, results: Sequence[TaskResult]) -> dict[str, int]:
-        """The sums of the byte accounting that are not zero after a window, by key."""
-        for result in results:
-            self._open_bytes.update(result.accounting)
-        self._open_bytes = Counter({key: value for key, value in self._open_bytes.items() if value})
-        return dict(self._open_bytes)
 
     def _check_limits(self, counters: Counters) -> None:
         """Let operators that check limits look at their own totals.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -55,6 +56,7 @@ def intent_of(
         refused=[RefusedPart(name, records) for r in results for name, records in r.refused.items()],
         held=[file for result in results for file in result.files if is_held(file)],
         task_ms=_task_ms(heads, results),
+        accounting=_booked(results),
     )
 
 
@@ -66,6 +68,16 @@ def _task_ms(heads: Mapping[int, str], results: Sequence[TaskResult]) -> dict[st
         own += [0] * (result.partition - len(own))
         own.append(round(result.busy_s * 1000))
     return task_ms
+
+
+def _booked(results: Sequence[TaskResult]) -> dict[str, dict[str, int]]:
+    """What all tasks together have booked into the byte accounting, without what comes to zero."""
+    sums: dict[str, Counter[str]] = defaultdict(Counter)
+    for result in results:
+        for name, booked in result.accounting.items():
+            sums[name].update(booked)
+    left = {name: {key: value for key, value in own.items() if value} for name, own in sums.items()}
+    return {name: own for name, own in left.items() if own}
 
 
 def is_held(file: PendingFile) -> bool:

@@ -66,7 +66,7 @@ class TaskResult:
         files: Pending files.
         reports: Tuples for control operators, by input port.
         states: States after the window, by operator.
-        accounting: Byte accounting: sums by key that must come to zero over all tasks and windows.
+        accounting: Byte accounting: by operator, sums by key that must come to zero over all tasks and windows.
         skipped: What was left out, and why.
         moved: What was found under other names; see OperatorContext.moved.
         read_in_part: Versions of files of which it read a part; see OperatorContext.gone.
@@ -86,7 +86,7 @@ class TaskResult:
     files: tuple[PendingFile, ...]
     reports: tuple[tuple[PortRef, PickledTuples], ...]
     states: Mapping[str, SavedState]
-    accounting: Mapping[str, int]
+    accounting: Mapping[str, Mapping[str, int]]
     busy_s: float
     error: DagflowError | None = None
     operator_busy_s: Mapping[str, float] = field(default_factory=dict)

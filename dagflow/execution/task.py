@@ -78,7 +78,7 @@ class StageTask:
         self._outgoing: list[ShuffleItem] = []
         self._reports: list[tuple[PortRef, PickledTuples]] = []
         self._sequence = 0
-        self._accounting = Counts()
+        self._accounting: dict[str, Counts] = {name: Counts() for name in stage.operators}
         self._skipped: list[Skipped] = []
         self._moved: list[MovedRange] = []
         self._read_in_part: set[VersionKey] = set()
@@ -169,7 +169,7 @@ class StageTask:
                 partitions=count,
                 share=self._window.shares.get((self._stage.head, self._partition), 1 / count),
                 counters=self._counters[name],
-                accounting=self._accounting,
+                accounting=self._accounting[name],
                 skipped=self._skipped,
                 moved=self._moved,
                 refused=self._refused.setdefault(name, RefusedLog()),
@@ -272,7 +272,11 @@ class StageTask:
             reports=tuple(self._reports),
             sources=self._outputs.take_sources(),
             states=states,
-            accounting={key: value for key, value in self._accounting.items() if value},
+            accounting={
+                name: sums
+                for name, own in self._accounting.items()
+                if (sums := {key: value for key, value in own.items() if value})
+            },
             busy_s=time.perf_counter() - started,
             error=error,
             operator_busy_s=self._chain.clock.busy_s,

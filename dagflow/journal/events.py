@@ -138,6 +138,7 @@ class WindowReplay:
         number: Which of the checkpoint's replays it is part of, counted from 1.
         kept: Files of the intent that are in their places, and that targets show, as they are.
         replaced: Files of targets that take no part any more; of their facts operator and partition.
+        booked_before: What the window had booked into the byte accounting; None where that is not known.
     """
 
     kind: ClassVar[str] = "REPROCESS"
@@ -148,6 +149,7 @@ class WindowReplay:
     number: int = 0
     kept: list[str] = field(default_factory=list)
     replaced: list[PendingFile] = field(default_factory=list)
+    booked_before: dict[str, dict[str, int]] | None = None
 
     @property
     def made(self) -> list[PendingFile]:
@@ -180,12 +182,14 @@ class ReplayCancelled:
     Attributes:
         window_id: The window.
         before: What the window has counted as it is published.
+        booked_before: What it has booked into the byte accounting then; None where that is not known.
     """
 
     kind: ClassVar[str] = "CANCELLED"
 
     window_id: int
     before: Counters
+    booked_before: dict[str, dict[str, int]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

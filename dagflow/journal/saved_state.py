@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dagflow.journal.app_facts import OperatorFacts
+
+Booked = Mapping[str, Mapping[str, int]]
+"""What a window adds to the byte accounting: by operator, sums by key, without those that are zero."""
 
 _EMPTY = frozenset(pickle.dumps(kind(), protocol=5) for kind in (list, dict, tuple, set, str))
 
@@ -149,6 +154,20 @@ class CommittedState:
     held_results: dict[str, SavedParts] = field(default_factory=dict)
     byte_accounting: dict[str, int] = field(default_factory=dict)
     signature: bytes = b""
+
+    def with_booked(self, added: Booked | None, withdrawn: Booked | None = None) -> CommittedState:
+        """The state with other sums of the byte accounting.
+
+        Args:
+            added: What a window has booked; None where that is not known, and then the sums have it already.
+            withdrawn: What it had booked before, in the place of which that is; None as above.
+        """
+        sums = Counter(self.byte_accounting)
+        for booked in (added or {}).values():
+            sums.update(booked)
+        for booked in (withdrawn or {}).values():
+            sums.subtract(booked)
+        return replace(self, byte_accounting={key: value for key, value in sums.items() if value})
 
     def segment_names(self) -> set[str]:
         """The objects of the checkpoint that it needs."""

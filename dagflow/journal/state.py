@@ -26,7 +26,7 @@ from dagflow.journal.events import (
 from dagflow.journal.frames import encode
 from dagflow.journal.held_files import HeldFiles
 from dagflow.journal.left_out import LeftOut
-from dagflow.journal.saved_state import CommittedState, ControlState
+from dagflow.journal.saved_state import Booked, CommittedState, ControlState
 from dagflow.journal.typed_json import to_json
 from dagflow.journal.windows import ColumnHistory, PartitionDecision, Receipt, Window, WindowIntent, WindowPlan
 from dagflow.metrics import names
@@ -344,6 +344,7 @@ class JournalState:
             self.planned = {each: replace(plan, config_hash="") if plan.takes else plan for each, plan in planned}
         self.totals.subtract(event.before)
         self.totals.add(event.intent.counters)
+        self._book(event.intent.accounting, event.booked_before)
 
     def _end_replay(self, event: ReplayDone) -> None:
         done = self.reprocessing.pop(event.window_id, None)
@@ -365,6 +366,12 @@ class JournalState:
         self.held.give_back(event.window_id)
         self.totals.subtract(cancelled.intent.counters)
         self.totals.add(event.before)
+        self._book(event.booked_before, cancelled.intent.accounting)
+
+    def _book(self, added: Booked | None, withdrawn: Booked | None) -> None:
+        """Let the sums have what a done window has booked at last, also where later commits are taken back."""
+        self.committed_state = self.committed_state.with_booked(added, withdrawn)
+        self.before = {window_id: each.with_booked(added, withdrawn) for window_id, each in self.before.items()}
 
     def _set_aside(self, name: str) -> None:
         fresh = JournalState(app_uuid=self.app_uuid, generation=self.generation + 1, setting_aside=name)

@@ -176,6 +176,8 @@ class WindowIntent:
         held: Files that the window holds back until a later one takes them.
         columns: What its files change in the columns of targets, by operator.
         task_ms: How long the task of each partition took, in milliseconds, by head of the stage.
+        accounting: What its operators booked into the byte accounting; see saved_state.Booked. None in intents of
+            before this was kept.
     """
 
     kind: ClassVar[str] = "INTENT"
@@ -195,6 +197,7 @@ class WindowIntent:
     held: list[PendingFile] = field(default_factory=list)
     columns: dict[str, list[ColumnChange]] = field(default_factory=dict)
     task_ms: dict[str, list[int]] = field(default_factory=dict)
+    accounting: dict[str, dict[str, int]] | None = None
 
     def without_state(self) -> WindowIntent:
         """The intent as it is kept for questions about the window."""

@@ -9,13 +9,14 @@ import numpy as np
 
 from dagflow.api.context import UNKNOWN_SUM, MovedRange, OperatorContext
 from dagflow.api.records import LINE_FEED, Origin, RecordBatch
+from dagflow.api.sources import accounting_key
 from dagflow.errors import MissingError, RecordError, SourceChangedError, StorageError, TransientStorageError
 from dagflow.metrics.names import BLOCKS, BYTES
 from operators.files.metadata import BlockMetadata
 from operators.files.small_file_batch import SmallFileBatch
 from operators.files.source_events import FileFingerprints, ReadPart
 from operators.reader.block_files import BlockFiles
-from operators.reader.byte_accounting import BlockAccounting, TaskAccounting, accounting_key
+from operators.reader.byte_accounting import BlockAccounting, TaskAccounting
 from operators.reader.byte_source import MeasuredFile
 from operators.reader.compression.recognition import expected_compression
 from operators.reader.compression.splitting import owned_range

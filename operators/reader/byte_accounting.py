@@ -18,7 +18,6 @@ from dagflow.metrics.names import (
     REJECTED_BYTES,
     SKIPPED_BYTES,
 )
-from dagflow.storage.location import name_of
 from operators.files.metadata import BlockMetadata
 from operators.reader.formats.base import Parsed, RecordFormat
 from operators.rejects.refusal import RefusedListener, not_taken, refused
@@ -188,11 +187,3 @@ class TaskAccounting:
         """Forget the blocks of a read that was not finished."""
         self._rejects.clear()
         self._blocks.clear()
-
-
-def accounting_key(block: BlockMetadata) -> str:
-    """The name of a file version in the run's byte accounting."""
-    # Not its path: a tree may be moved before the rest of the file is read. Two files that share a name, and all
-    # else, share a sum, which must come to zero too.
-    version = block.version
-    return f"{name_of(block.url)} of {version.size_bytes} bytes, {version.mtime_ns} {version.etag}".rstrip()

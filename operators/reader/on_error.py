@@ -6,12 +6,12 @@ import logging
 from typing import Literal
 
 from dagflow.api.context import UNKNOWN_SUM, Cause, MovedRange, OperatorContext, Skipped, VersionKey
+from dagflow.api.sources import accounting_key
 from dagflow.errors import CredentialsError, DagflowError, MissingError, RecordError, SourceChangedError
 from dagflow.metrics.names import LEFT_OUT_BYTES, SKIPPED, SKIPPED_BYTES, VANISHED
 from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
 from operators.files.source_events import FileFingerprints
-from operators.reader.byte_accounting import accounting_key
 from operators.reader.compression.recognition import CompressionSetting, expected_compression
 from operators.reader.compression.splitting import owned_range
 from operators.reader.compression.stream import UNKNOWN_SIZE

@@ -297,6 +297,33 @@ def test_what_two_windows_of_a_replay_read_is_taken_off_the_list_once() -> None:
         assert state.left_out == LeftOut(1, 5, [other])
 
 
+def test_a_replay_replaces_what_its_window_has_booked() -> None:
+    """In the sums of now and those that a repair goes back to, until it is taken back; unknown ones stay in them."""
+    state = JournalState()
+
+    def sums_after(event: Event) -> dict[str, int]:
+        state.apply(event)
+        return state.committed_state.byte_accounting
+
+    def booked(window_id: int, value: int, total: int) -> WindowIntent:
+        accounting = {"reader": {"a": value}} if value else {}
+        return replace(intent_of(window_id), accounting=accounting, state=CommittedState(byte_accounting={"a": total}))
+
+    def replayed(value: int, before: int) -> WindowReplay:
+        return WindowReplay(booked(1, value, 0), [], Counters(), booked_before={"reader": {"a": before}})
+
+    for event in (WindowPlan(1), booked(1, 5, 5), Done(1), WindowPlan(2), booked(2, -3, 2)):
+        state.apply(event)
+    assert sums_after(replayed(4, 5)) == {"a": 1}
+    assert sums_after(replayed(3, 4)) == {}  # it had to be made once more
+    assert sums_after(ReplayCancelled(1, Counters(), {"reader": {"a": 5}})) == {"a": 2}
+    assert sums_after(replayed(3, 5)) == {}
+    assert sums_after(Repair(2)) == {"a": 3}
+    assert sums_after(ReplayDone(1, "x")) == {"a": 3}
+    old = from_json(WindowReplay, {"intent": {"window_id": 1}, "removed": [], "before": to_json(Counters())}, "log/1")
+    assert sums_after(old) == {"a": 3}
+
+
 def test_a_replay_gives_a_target_the_version_and_no_other_window() -> None:
     """One that was noted by an older dagflow has no receipts, and leaves the version as it was."""
     state = JournalState()
