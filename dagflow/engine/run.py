@@ -167,9 +167,8 @@ def run(
         for notice in following_notices(app) if follows else ():
             controls.observer.notice(notice)
         with pending_files_swept(locations.outputs, opened.journal, storage):
-            durability = app.attributes.durability
             program = Program.of(
-                app.name, placed.plan, placed.operators, storage, durability, opened.watch.stall_limits
+                app.name, placed.plan, placed.operators, storage, app.attributes.durability, opened.watch.stall_limits
             )
             program = replace(program, record_limit=options.record_limit, output_bounds=options.output_bounds)
             tasks = opened.lazy_runtime(program, locations, runtime, observer)
