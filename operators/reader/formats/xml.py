@@ -23,7 +23,9 @@ from operators.reader.scanning.positions import Positions
 _ASIDES = {b"<!--": b"-->", b"<![CDATA[": b"]]>", b"<?": b"?>"}
 _ASIDE = rb"<!--|<!\[CDATA\[|<\?"
 _REST_OF_TAG = re.compile(rb"""(?:[^>"']|"[^"]*"|'[^']*')*>""")
-_REST_OF_DOCTYPE = re.compile(rb"""(?:[^\[>"']|"[^"]*"|'[^']*')*(?:\[.*?\]\s*)?>""", re.DOTALL)
+# A bracket in a comment, an instruction or quotes closes nothing. Atomic: each is read in one way only.
+_SUBSET = rb"""\[(?>[^\]"'<]+|"[^"]*"|'[^']*'|<!--.*?-->|<\?.*?\?>|<(?!!--|\?))*+\]"""
+_REST_OF_DOCTYPE = re.compile(rb"""(?:[^\[>"']|"[^"]*"|'[^']*')*(?:""" + _SUBSET + rb"""\s*)?>""", re.DOTALL)
 _WIDE = (b"\xff\xfe", b"\xfe\xff", b"<\0", b"\0<", b"\0\0")
 """The first bytes of files in UTF-16 and UTF-32, with and without a byte order mark."""
 

@@ -58,6 +58,23 @@ def test_pages_of_an_export_come_out_whole() -> None:
         assert all(content.startswith(record, offset) for offset, record in records)
 
 
+@pytest.mark.parametrize(
+    "subset",
+    [
+        b"<!-- list[a]> of <r>, it's -->",
+        b'<!ENTITY e "a]>b<r>c</r>">',
+        b"<!ENTITY e 'a]>\"<r>'>",
+        b"<?p ]> <r> ' ?><!ELEMENT x (r)>",
+    ],
+)
+def test_a_document_type_ends_where_its_own_bracket_is_closed(subset: bytes) -> None:
+    """What stands in its comments, instructions and quotes neither closes it nor is an element."""
+    content = b"<!DOCTYPE x [" + subset + b"]><x><r>3</r></x>"
+    made = RECORD_FORMATS.make({"type": "xml", "tag": "r"})
+    for block_size in range(1, len(content) + 1):
+        assert read_cut(made, content, block_size)[:1] == ([(content.index(b"<r>3"), b"<r>3</r>")],)
+
+
 def test_what_cannot_be_read_fails_with_its_place() -> None:
     """Elements that are too long."""
     made = RECORD_FORMATS.make({"type": "xml", "tag": "a", "max_record": 10})
