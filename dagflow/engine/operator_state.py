@@ -208,12 +208,17 @@ class OperatorStates:
     def _require_same_family(self, name: str, states: Sequence[SavedState | None]) -> None:
         """Refuse keys of a column whose values are of another kind by now: none of them would be found again.
 
+        The kind is known only as long as each run that has left keys has known it: an unknown one stays unknown.
+
         Raises:
             JournalError: They are.
         """
-        was = next((s.key_family for s in states if s is not None and not s.is_empty and s.key_family), None)
-        now = self._key_families.setdefault(name, was) if was else None
-        if was != now:
+        families = {state.key_family for state in states if state is not None and not state.is_empty}
+        now = self._key_families.get(name)
+        if families and (None in families or now is None):
+            self._key_families.pop(name, None)
+        elif families and families != {now}:
+            was = " and ".join(sorted(filter(None, families)))
             operator = self._operators[name]
             column = operator.key_column() if isinstance(operator, KeyedOperator) else None
             raise JournalError(

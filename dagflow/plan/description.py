@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import inspect
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args, get_origin
@@ -13,7 +14,7 @@ from pydantic import BaseModel
 
 from dagflow.api.operator import Operator
 from dagflow.api.properties import Limit, Tuning, property_model
-from dagflow.journal.app_facts import CHECKSUM_MARK, AppFacts, OperatorFacts
+from dagflow.journal.app_facts import CHECKSUM_MARK, AppFacts, OperatorFacts, without_checksums
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.secret_names import HIDDEN, SHORTEST_SECRET, is_secret_flag, is_secret_option
 from dagflow.spec.shown_text import shown_value
@@ -30,7 +31,10 @@ def describe(app: LogicalPlan) -> AppFacts:
 
 
 def describe_composites(app: LogicalPlan) -> dict[str, OperatorFacts]:
-    """What the app says of its composite operators, without limits: it has their parts in their place."""
+    """What the app says of its composite operators, without limits: it has their parts in their place.
+
+    Of a value of the environment, and of a secret, it has no checksum: a new credential changes no result.
+    """
     if app.spec is None:
         return {}
     secrets = _secrets_of(app)
@@ -41,10 +45,14 @@ def describe_composites(app: LogicalPlan) -> dict[str, OperatorFacts]:
             given = without_limits(spec.properties, property_model(spec.operator_class))
             found[name] = OperatorFacts(
                 _kind(spec.operator_class),
-                {key: property_fact(key, value, secrets) for key, value in given.items()},
+                {key: _without_checksums(property_fact(key, value, secrets)) for key, value in given.items()},
                 tuning=_marked(property_model(spec.operator_class), Tuning),
             )
     return found
+
+
+def _without_checksums(fact: Any) -> Any:
+    return json.loads(without_checksums(json.dumps(fact, ensure_ascii=False)))
 
 
 def without_limits(value: Any, annotation: Any) -> Any:

@@ -228,7 +228,7 @@ class SourceCleaner(ControlOperator, CommitListener):
         try:
             reason = "its last record waits for its delimiter" if block.is_open else self._put_away(stat_of(block))
         except MissingError:
-            is_renamed = self._other_names.has(block)
+            is_renamed = self._other_names.has(block, has_grown=is_again)
             self._count(block, "it is gone, or has another name by now" if is_renamed or not is_again else "")
             if is_renamed:
                 # What is appended to it is found under that name, and completes it.

@@ -29,8 +29,14 @@ class OtherNames:
         self._reports = reports
         self._names: dict[str, Mapping[int, str]] = {}
 
-    def has(self, block: BlockMetadata) -> bool:
-        """Whether a block's version is there under another name, also where it was appended to."""
+    def has(self, block: BlockMetadata, *, has_grown: bool) -> bool:
+        """Whether a block's version is there under another name.
+
+        Args:
+            block: The block.
+            has_grown: Whether it counts only where it was appended to. A version that is as it was may be what a link
+                leads to that was removed, or have another name for other reasons.
+        """
         if not block.version.file_id:
             return False
         backend, directory = self._storage.backend(block.url), parent(block.url)
@@ -42,9 +48,9 @@ class OtherNames:
         try:
             # The number of a file that was removed may be that of a new one by now.
             backend.files.require_version(replace(stat_of(block), url=name, fingerprint=block.fingerprint))
+            return not has_grown or backend.files.stat(name).size_bytes > block.version.size_bytes
         except StorageError:
             return False
-        return True
 
     @cached_property
     def _wanted(self) -> frozenset[int]:

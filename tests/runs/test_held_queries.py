@@ -134,6 +134,15 @@ def test_what_changes_no_result_of_a_query_may_change(
     assert query is TOP or published() == JOINED
 
 
+def test_a_value_of_the_environment_may_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as a credential of a table's catalog, which cannot be set back once it is no longer valid."""
+    monkeypatch.setenv("PLACE_OF_THE_TABLE", "t1.csv")
+    begin(tmp_path, monkeypatch, app_of(JOIN).replace("csv:t1.csv", "csv:${PLACE_OF_THE_TABLE}"))
+    monkeypatch.setenv("PLACE_OF_THE_TABLE", "./t1.csv")
+    run(load_app("app.yaml"), runtime=InlineRuntime)
+    assert published() == JOINED
+
+
 def test_a_limit_of_refused_records_may_change_while_groups_are_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
