@@ -26,8 +26,8 @@ _REST_OF_TAG = re.compile(rb"""(?:[^>"']|"[^"]*"|'[^']*')*>""")
 # A bracket in a comment, an instruction or quotes closes nothing. Atomic: each is read in one way only.
 _SUBSET = rb"""\[(?>[^\]"'<]+|"[^"]*"|'[^']*'|<!--.*?-->|<\?.*?\?>|<(?!!--|\?))*+\]"""
 _REST_OF_DOCTYPE = re.compile(rb"""(?:[^\[>"']|"[^"]*"|'[^']*')*(?:""" + _SUBSET + rb"""\s*)?>""", re.DOTALL)
-_WIDE = (b"\xff\xfe", b"\xfe\xff", b"<\0", b"\0<", b"\0\0")
-"""The first bytes of files in UTF-16 and UTF-32, with and without a byte order mark."""
+_WIDE = re.compile(rb"\xff\xfe|\xfe\xff|\0\0(?:\xfe\xff|\0<)|<\0(?:\0\0|[^\0]\0)|\0<\0[^\0]", re.DOTALL)
+"""How files in UTF-16 and UTF-32 begin, with and without a byte order mark; a hole of zero bytes is none of these."""
 
 
 class Xml(RecordFormat):
@@ -100,7 +100,7 @@ class Xml(RecordFormat):
 
     def _begin(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> int:
         """Where the search for elements begins; a file that cannot be searched is refused as a whole."""
-        if read_exactly(source, 0, 2).tobytes() not in _WIDE:
+        if not _WIDE.match(read_exactly(source, 0, 4).tobytes()):
             return 0
         if block.start == 0:
             raw = read_exactly(source, 0, SHOWN_BYTES).tobytes()
@@ -109,7 +109,7 @@ class Xml(RecordFormat):
 
     def complete_end(self, source: ByteSource) -> int | None:
         """The start of the element or comment that is in progress, found from the beginning of the file."""
-        if read_exactly(source, 0, 2).tobytes() in _WIDE:
+        if _WIDE.match(read_exactly(source, 0, 4).tobytes()):
             return None
         view = FileView(source)
         position, held = 0, self.chunk_bytes

@@ -17,7 +17,10 @@ from tests.reference.xml import element_records
 class XmlContract(FormatContract):
     def reference(self, content: bytes, format: RecordFormat) -> tuple[Records, Rejects]:
         assert isinstance(format, Xml)
-        if content[:2] in (b"\xff\xfe", b"\xfe\xff", b"<\0", b"\0<", b"\0\0"):
+        zeros = [byte == 0 for byte in content[:4]]
+        has_mark = content[:2] in (b"\xff\xfe", b"\xfe\xff") or content[:4] == b"\0\0\xfe\xff"
+        is_16 = zeros in ([False, True] * 2, [True, False] * 2) and b"<" in content[:2]
+        if has_mark or is_16 or content[:4] in (b"<\0\0\0", b"\0\0\0<"):
             return [], [(0, len(content))]
         return element_records(content, format.tag.encode())
 
@@ -110,6 +113,14 @@ class TestUtf16WithoutMark(XmlContract):
     formats: ClassVar = [{"type": "xml", "tag": "a"}]
     pieces: ClassVar = [b"<", b"\0", b"<a/>"]
     longest = 3
+
+
+@pytest.mark.parametrize("zeros", range(1, 6))
+def test_a_hole_of_zero_bytes_at_the_beginning_hides_nothing(zeros: int) -> None:
+    """As a file has that was truncated by another program than the one that writes to it."""
+    content = bytes(zeros) + b"\n<x><a>1</a></x>"
+    made = RECORD_FORMATS.make({"type": "xml", "tag": "a"})
+    assert read_cut(made, content, 5)[:2] == ([(zeros + 4, b"<a>1</a>")], [])
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"])
