@@ -170,7 +170,7 @@ class Tuning:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Marks a property that says when a run is ended: what it lets pass is the same with any value."""
+    """Marks a property that fails a run beyond a bound: results are the same with any value that does not."""
 
 
 class PropertyTextError(ValueError):

@@ -46,13 +46,16 @@ def lost_values(name: str, operator: Operator, place: Place) -> list[Problem]:
         place: The line that gave it.
     """
     cls = type(operator)
+    own = []
     try:
         names = property_model(cls).model_fields
-        if own := own_arguments(operator):
-            return [_kept_back(name, cls, each, each.name in names, place) for each in own]
+        own = own_arguments(operator)
         constructed: Any = cls(**operator.given_properties)
     except Exception:  # the plan, which constructs it as well, tells what its constructor raises
-        return []
+        return [_kept_back(name, cls, each, each.name in names, place) for each in own]
+    # An argument may have become a property of another name, or be what it is by default.
+    if own and difference(operator.__getstate__(), constructed.__getstate__()) is not None:
+        return [_kept_back(name, cls, each, each.name in names, place) for each in own]
     changed = [each for each in names if difference(getattr(constructed, each), getattr(operator, each)) is not None]
     return [
         Problem(
@@ -71,11 +74,23 @@ def _kept_back(name: str, cls: type[Operator], argument: inspect.Parameter, is_p
     if is_property:
         what = "does not hand it on"
         advice = f"let it call super().__init__({argument.name}={argument.name}, …)"
+    elif argument.kind is argument.VAR_POSITIONAL:
+        what = "these are no properties"
+        advice = "declare a property for each of them in the class body, and give it by name"
     else:
         what = "it is no property"
-        advice = f"declare {declaration(argument.name, argument.default)} in the class body in its place"
+        advice = f"declare {_declared(argument)} in the class body in its place"
     message = (
         f"operator '{name}': {cls.__name__}.__init__() was given '{argument.name}' and {what}, and the app makes "
         f"instances of its own with the properties alone: {advice}"
     )
     return Problem(place.file, place.line, 0, message)
+
+
+def _declared(argument: inspect.Parameter) -> str:
+    """How a class body declares a property for an argument, of the type that the argument has."""
+    if argument.annotation is argument.empty or argument.default is argument.empty:
+        return declaration(argument.name, argument.default)
+    kind = argument.annotation
+    kind = kind if isinstance(kind, str) else inspect.formatannotation(kind)
+    return f"`{argument.name}: {kind} = {argument.default!r}`"

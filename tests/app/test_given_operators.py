@@ -56,6 +56,26 @@ class Handed(Shorten):
         Operator.__init__(self, length=length)
 
 
+class InKilobytes(Shorten):
+    """Makes a property of an argument; another one is for no property, and changes nothing as it is by default."""
+
+    length: int = 10
+
+    def __init__(self, length: int = 10, kb: int | None = None, verbose: bool = False) -> None:
+        Operator.__init__(self, length=length if kb is None else kb * 1024)
+        self.verbose = verbose
+
+
+class Positional(Shorten):
+    """Takes what it hands on without names."""
+
+    length: int = 10
+
+    def __init__(self, *arguments: int, **properties: Any) -> None:
+        Operator.__init__(self, **({"length": arguments[0]} if arguments[:1] else properties))
+        self.rest = arguments[1:]
+
+
 @pytest.mark.parametrize(
     ("made", "advice"),
     [
@@ -74,6 +94,33 @@ def test_arguments_that_are_no_properties_are_told(made: Callable[[], Operator],
     assert re.match(
         rf".*test_given_operators\.py:\d+: operator 's': \w+\.__init__\(\) was given 'length' and {advice}", problem
     )
+
+
+@pytest.mark.parametrize(
+    ("made", "told"),
+    [
+        (
+            lambda: InKilobytes(kb=2, verbose=True),
+            r"'verbose' and .* declare `verbose: bool = False` in the class body",
+        ),
+        (
+            lambda: Positional(2048, 3),
+            "'arguments' and these are no properties, .* declare a property for each of them",
+        ),
+    ],
+)
+def test_an_argument_counts_by_what_becomes_of_it(made: Callable[[], Any], told: str) -> None:
+    """One that becomes another property is not lost, whatever its name; the advice has the argument's own type."""
+    for operator, is_whole in ((InKilobytes(kb=2), True), (Positional(2048), True), (made(), False)):
+        app = App("own")
+        reader = app.add(FileSplitterInput(files="in")).to(BlockReader(format="lines"))
+        reader.to(operator, name="s").to(RecordWriter(path="out"))
+        if is_whole:
+            assert app.validate() == []
+            planned: Any = app.logical().operators["s"].operator
+            assert planned.length == 2048
+        else:
+            assert any(re.search(told, str(problem)) for problem in app.validate())
 
 
 def test_arguments_that_are_handed_on_are_properties() -> None:

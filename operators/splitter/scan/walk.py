@@ -27,7 +27,7 @@ _SLASH = ord("/")
 
 NAMELESS = "an object with content whose key ends in a slash, left out: copy it to another key to read it"
 READ_ALREADY = "a link to what is read under its own name, left out"
-WRITTEN = "a directory behind a link that the app writes into itself, left out"
+WRITTEN = "a link leads to where the app writes, or below, left out; name that directory itself to read it"
 
 FIRST_STEP, LAST_STEP = 64, 8192
 """Files that a scan gives at a time: few at first, as the first window waits for them; larger steps cost less."""

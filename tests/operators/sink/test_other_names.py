@@ -52,6 +52,17 @@ def test_what_was_appended_before_a_rename_may_wait_to_be_published(
     assert (left(tmp_path), cleaning.remembered) == ({}, 0)
 
 
+def test_what_has_another_name_from_the_beginning_counts_as_removed(tmp_path: Path) -> None:
+    """A repetition that finds it gone has removed it before: the other name is no sign of a rename."""
+    with Cleaning(tmp_path) as cleaning:
+        cleaning.take(cleaning.reports)
+        (tmp_path / "in" / ".a").hardlink_to(cleaning.path)
+        cleaning.restart()
+        cleaning.path.unlink()
+        cleaning.cleaner.committed(1)
+    assert (cleaning.counters, cleaning.remembered) == ({CLEANED: 1}, 0)
+
+
 def test_a_new_file_is_not_taken_for_a_source_file_that_was_removed(tmp_path: Path) -> None:
     """Although it has its inode: what the repetition does not find was removed, and is forgotten."""
     with Cleaning(tmp_path) as cleaning:

@@ -120,8 +120,8 @@ def test_a_link_does_not_lead_into_what_the_app_writes(
     base = location.partition("/")[0]
     expected = [f"{base}/{name}" for name in ("a", *found)]
     assert read(tmp_path, location, workers=workers, written=written, counters=counters) == expected
-    said = [record.getMessage() for record in caplog.records if "writes into" in record.getMessage()]
-    why = "a directory behind a link that the app writes into itself, left out"
+    said = [record.getMessage() for record in caplog.records if "the app writes" in record.getMessage()]
+    why = "a link leads to where the app writes, or below, left out; name that directory itself to read it"
     assert said == ([f"{why} path={tmp_path}/{base}/{left_out}/"] if left_out else [])
     assert counters["ignored"] == 2 * bool(left_out)
 
@@ -145,3 +145,9 @@ def test_an_input_within_what_the_app_writes_keeps_its_links(tmp_path: Path) -> 
         write(tmp_path / name)
     (tmp_path / "top" / "in" / "link").symlink_to("../side")
     assert read(tmp_path, "top/in", written=["top"]) == ["top/in/a", "top/in/link/b"]
+
+
+def test_what_no_link_leads_to_is_read_under_its_own_name(tmp_path: Path) -> None:
+    """As the notice advises."""
+    write(tmp_path / "out" / "raw" / "a")
+    assert read(tmp_path, "out/raw", written=["out"]) == ["out/raw/a"]
