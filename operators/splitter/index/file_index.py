@@ -208,9 +208,9 @@ class FileIndex:
 
     def with_identities(self, identities: Sequence[int]) -> dict[bytes, IndexEntry]:
         """The entries with one of these identities, by path."""
-        wanted = np.array(identities, np.int64)
-        found = self.find(self.view().paths_with(wanted)) if len(wanted) else {}
-        return {path: entry for path, entry in found.items() if entry.identity in set(identities)}
+        wanted = set(identities)
+        found = self.find(self.view().paths_with(np.array(identities, np.int64))) if wanted else {}
+        return {path: entry for path, entry in found.items() if entry.identity in wanted}
 
     def snapshot(self) -> IndexState:
         """The runs, and the entries that are in none of them.

@@ -94,8 +94,11 @@ class KnownIdentities:
 
     def are_recent(self, identities: Sequence[int]) -> set[int]:
         """Of some identities, the ones that this scan has given and the index may not have yet."""
-        wanted = np.array(identities, np.int64)
-        return {int(each) for recent in self._recent for each in recent[np.isin(recent, wanted)]}
+        if not self._recent:
+            return set()
+        # Many of them are single files: one look at all is a thousand times as fast as a look at each.
+        recent = np.concatenate(self._recent)
+        return set(recent[np.isin(recent, np.array(identities, np.int64))].tolist())
 
     def _made(self) -> IdentityFilter:
         if self._filter is None or self._filter.room < 0:

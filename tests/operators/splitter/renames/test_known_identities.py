@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,26 @@ def test_identities_are_found_in_memory_and_in_runs(tmp_path: Path) -> None:
     assert not known.may_have(np.array([-5])).any()
     assert set(index.with_identities([77, 88, 1004, 1005])) == {b"/new", b"/0000005", b"/0000004"}
     index.close()
+
+
+class Asked(list[int]):
+    """Numbers that count how often they are gone through."""
+
+    times = 0
+
+    def __iter__(self) -> Iterator[int]:
+        """See list."""
+        self.times += 1
+        return super().__iter__()
+
+
+def test_many_identities_are_gone_through_once() -> None:
+    """And not for each entry that is found: a tree of hard links took hours."""
+    index, wanted = FileIndex(), Asked(range(100))
+    for number in range(100):
+        index.record(b"/%d" % number, IndexEntry(1, 1, number))
+    assert len(index.with_identities(wanted)) == 100
+    assert wanted.times < 10
 
 
 def test_recent_identities_are_those_of_the_running_scan(monkeypatch: pytest.MonkeyPatch) -> None:
