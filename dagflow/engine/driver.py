@@ -27,7 +27,7 @@ from dagflow.engine.stop_request import GROUP_GRACE_S, STOP_GRACE_S, TICK_S, Sto
 from dagflow.engine.window_committer import WindowCommitter, raise_first_error
 from dagflow.engine.window_planner import WindowPlanner
 from dagflow.engine.window_runner import MAX_IN_FLIGHT, WINDOWS_IN_FLIGHT, InFlight, WindowRunner
-from dagflow.engine.window_sizing import WINDOWS_AHEAD
+from dagflow.engine.window_sizing import UNMEASURED_WINDOWS, WINDOWS_AHEAD
 from dagflow.errors import DagflowError, JournalError, StorageError
 from dagflow.execution.messages import TaskResult
 from dagflow.execution.record_limit import RecordLimit
@@ -122,6 +122,7 @@ class Driver:
         self._observer = controls.observer
         self._free_memory = FreeMemory()
         self._in_flight: deque[InFlight] = deque()
+        self._has_committed = False
         self._max_in_flight = WINDOWS_IN_FLIGHT if runner.are_windows_independent else 1
 
     def run(self) -> RunSnapshot:
@@ -211,17 +212,27 @@ class Driver:
                 is_end = True
 
     def _emit_and_submit(self) -> None:
-        if not self._in_flight:
-            # No task runs: the first window does not wait until the next one is emitted.
-            self._emit_ahead(1)
+        """Emit windows, and submit each at once: what tasks have to do does not wait until later ones are emitted."""
+        while self._may_emit() and self._emit_ahead(self._planner.emitted_ahead + 1):
             self._submit_planned(self._max_in_flight)
-        self._emit_ahead(WINDOWS_AHEAD)
 
-    def _emit_ahead(self, windows: int) -> None:
+    def _may_emit(self) -> bool:
+        if self._stop.is_requested or self._planner.emitted_ahead >= WINDOWS_AHEAD:
+            return False
+        if not self._has_committed:
+            # How much the next windows should hold is known when the first is committed.
+            return len(self._in_flight) + self._planner.emitted_ahead < UNMEASURED_WINDOWS
+        done = [flight.results.done() for flight in self._in_flight]
+        # What is done is committed first, but not while tasks have nothing to do.
+        return all(done) or not done[0]
+
+    def _emit_ahead(self, windows: int) -> bool:
+        """Emit until so many windows wait to be planned; return whether there was so much to emit."""
         if self._controls.record_limit is not None and self._controls.record_limit.is_reached:
-            return
+            return False
         with self._controls.watch.doing(self._planner.at_work):
             self._planner.emit_ahead(windows)
+        return self._planner.emitted_ahead >= windows
 
     def _recover(self) -> None:
         """Finish what earlier runs left: publish committed windows, run those again that were only planned.
@@ -261,7 +272,7 @@ class Driver:
         return not self._in_flight
 
     def _submit_planned(self, max_in_flight: int) -> None:
-        while self._planner.has_emitted and len(self._in_flight) < max_in_flight:
+        while self._planner.emitted_ahead and len(self._in_flight) < max_in_flight:
             self._submit(self._planner.plan_next([flight.load for flight in self._in_flight]))
 
     def _submit(self, planned: WindowPlan) -> None:
@@ -298,6 +309,7 @@ class Driver:
             return
         # From the intent on the window is committed, and _abandon must not remove its files.
         self._in_flight.popleft()
+        self._has_committed = True
         window_id = flight.planned.window_id
         with self._controls.watch.doing(lambda: f"{self._planner.at_work()}, at the commit of window {window_id}"):
             intent = self._committer.commit(flight.planned, results, decisions)

@@ -103,9 +103,9 @@ class WindowPlanner:
         self._prescans.restore(journal.state.control_state.prescans, journal.state.operators)
 
     @property
-    def has_emitted(self) -> bool:
-        """Whether an emitted window waits to be planned."""
-        return bool(self._emitted)
+    def emitted_ahead(self) -> int:
+        """How many emitted windows wait to be planned."""
+        return len(self._emitted)
 
     @property
     def last_emitted(self) -> int:
@@ -121,7 +121,9 @@ class WindowPlanner:
                 return
             self._next_window += 1
             emission = replace(emission, emitted_after=self._journal.state.last_committed)
-            self._emitted.append((emission, load_of(self._plan, emission.tuples)))
+            load = load_of(self._plan, emission.tuples)
+            self._sizing.emitted(load)
+            self._emitted.append((emission, load))
 
     def plan_next(self, in_flight: Iterable[Load]) -> WindowPlan:
         """Plan the oldest emitted window; the plan is durable when this returns.
@@ -245,9 +247,11 @@ class WindowPlanner:
             results: What its tasks did.
         """
         busy_s = {stage.head: 0.0 for stage in self._plan.stages}
+        longest_s = [0.0] * len(self._plan.stages)
         for result in results:
             busy_s[self._plan.stages[result.stage].head] += result.busy_s
-        self._sizing.committed(load, busy_s)
+            longest_s[result.stage] = max(longest_s[result.stage], result.busy_s)
+        self._sizing.committed(load, busy_s, sum(longest_s))
 
     def at_work(self) -> str:
         """Which operator emits now, as the beginning of a sentence; for the threads that watch the driver's thread."""

@@ -36,7 +36,7 @@ smaller afterwards."""
 FIRST_BYTES_BY_SPEED = 8 << 20
 """Per partition, where a policy waits for a first speed: a second or two of a slow operator."""
 
-MAX_WINDOW_TUPLES = 20_000
+MAX_WINDOW_TUPLES = 40_000
 TUPLES_PER_TASK = 128
 """Bound the plan of one window in the journal and in memory: the larger of the first, and the second for each task that
 runs at the same time. With half the first, a million small files take 4 MiB less of the driver and a tenth more time;
@@ -51,11 +51,21 @@ MEASURED_WINDOWS = 12
 MIN_MEASURED_S = 0.1
 """Seconds that tasks must have worked before their speed is known; a shorter time only shows what a task costs."""
 
+MIN_WINDOW_S = 0.02
+"""Seconds that a window counts as at least: the tasks of a shorter one show little of what larger ones do."""
+
 SMOOTHING = 0.5
 """Weight of the newest window in the measured throughput."""
 
 WINDOWS_AHEAD = 2
 """Emitted windows that wait to be planned, at most: the backlog that scaling sees, and a bound on memory."""
+
+UNMEASURED_WINDOWS = 2
+"""Windows of a run that are emitted before the first is committed, which shows how large the next ones should be."""
+
+MAX_GROWTH = 8
+"""How many times as many tuples a window holds as the largest before it, at most: tasks have nothing to do while a far
+larger one is emitted."""
 
 
 def max_tuples(tasks: int) -> int:
@@ -148,6 +158,7 @@ class WindowSizing:
     def __init__(self, parallelism: int) -> None:
         self.parallelism = parallelism
         self.speeds = PartitionSpeeds()
+        self._largest_tuples = 0
         self._bytes_per_s = 0.0
         self._tuples_per_s = 0.0
         self._since = time.monotonic()
@@ -166,15 +177,20 @@ class WindowSizing:
         """Start measuring throughput: no task ran until now."""
         self._since = time.monotonic()
 
-    def committed(self, load: Load, busy_s: Mapping[str, float]) -> None:
+    def emitted(self, load: Load) -> None:
+        """Add a window that was emitted."""
+        self._largest_tuples = max(self._largest_tuples, sum(load.tuples.values()))
+
+    def committed(self, load: Load, busy_s: Mapping[str, float], longest_s: float) -> None:
         """Add a window that was processed since the last one, or since start_clock().
 
         Args:
             load: What the window held.
             busy_s: Seconds that the tasks of each stage worked, summed over the tasks, by stage head.
+            longest_s: Seconds that the longest task of each stage worked, summed over the stages.
         """
         now = time.monotonic()
-        elapsed = max(now - self._since, 1e-3)
+        elapsed = counted_s(now - self._since, longest_s)
         self._since = now
         weight = SMOOTHING if self._tuples_per_s else 1.0
         self._bytes_per_s += weight * (sum(load.size_bytes.values()) / elapsed - self._bytes_per_s)
@@ -185,19 +201,36 @@ class WindowSizing:
         """How much the next window should hold at most."""
         if counts := self._partitions_by_speed():
             return budget_by_speed(self.speeds, counts)
-        return budget_by_throughput(self._tuples_per_s, self._bytes_per_s, self.parallelism)
+        return budget_by_throughput(self._tuples_per_s, self._bytes_per_s, self.parallelism, self._largest_tuples)
 
 
-def budget_by_throughput(tuples_per_s: float, bytes_per_s: float, parallelism: int) -> WindowBudget:
+def counted_s(elapsed_s: float, longest_s: float) -> float:
+    """How many seconds a window counts for its throughput.
+
+    What it costs beside the work of its tasks does not grow with it, and work of several windows may overlap.
+
+    Args:
+        elapsed_s: Since the window before it was committed.
+        longest_s: That the longest task of each stage worked, summed over the stages.
+    """
+    return max(min(elapsed_s, longest_s), MIN_WINDOW_S)
+
+
+def budget_by_throughput(
+    tuples_per_s: float, bytes_per_s: float, parallelism: int, largest_tuples: int
+) -> WindowBudget:
     """The budget of a window that lasts about WINDOW_TARGET_S.
 
     Args:
         tuples_per_s: Measured throughput of all tasks together; 0.0 before the first window.
         bytes_per_s: The same in bytes.
         parallelism: Tasks that run at the same time, at least 1.
+        largest_tuples: Tuples of the largest window that was emitted by now; 0 before the first.
     """
+    first = FIRST_WINDOW_TUPLES * parallelism
+    wanted = min(int(tuples_per_s * WINDOW_TARGET_S), MAX_GROWTH * largest_tuples)
     return WindowBudget(
-        min(max(int(tuples_per_s * WINDOW_TARGET_S), FIRST_WINDOW_TUPLES * parallelism), max_tuples(parallelism)),
+        min(max(wanted, first), max_tuples(parallelism)),
         min(max(int(bytes_per_s * WINDOW_TARGET_S), FIRST_WINDOW_BYTES * parallelism), MAX_WINDOW_BYTES),
     )
 

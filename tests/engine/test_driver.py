@@ -15,7 +15,7 @@ from dagflow.engine import driver
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions, RuntimeFactory
 from dagflow.engine.stop_request import StopRequest
-from dagflow.engine.window_runner import WINDOWS_IN_FLIGHT
+from dagflow.engine.window_sizing import UNMEASURED_WINDOWS
 from dagflow.errors import DagflowError, OperatorError, StorageError
 from dagflow.execution.messages import TaskResult, WindowJob
 from dagflow.execution.program import Program
@@ -177,7 +177,7 @@ def test_a_stop_is_heeded_while_earlier_windows_run_again(tmp_path: Path, monkey
 
     watcher = Watcher(act)
     summary = run(app_of(tmp_path, TEXTS), observer=watcher, stop=stop, runtime=Standing)
-    assert (summary.state, summary.windows, len(watcher.notices)) == ("stopped", 0, WINDOWS_IN_FLIGHT)
+    assert (summary.state, summary.windows, len(watcher.notices)) == ("stopped", 0, UNMEASURED_WINDOWS)
     run(app_of(tmp_path, TEXTS), runtime=InlineRuntime)
     assert published(tmp_path) == words(TEXTS)
 

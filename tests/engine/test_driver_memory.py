@@ -124,7 +124,7 @@ def planned(files: int, codec: WindowCodec) -> WindowPlan:
 
 
 def test_a_planned_window_is_no_object_for_each_of_its_files(tmp_path: Path) -> None:
-    """Several windows are planned, running or being published, and each may have 20,000 files."""
+    """Several windows are planned, running or being published, and each may have 40,000 files."""
     (tmp_path / "app.yaml").write_text(APP)
     app = load_app(str(tmp_path / "app.yaml"))
     plan = place(app)

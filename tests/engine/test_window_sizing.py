@@ -11,10 +11,12 @@ from dagflow.engine.window_sizing import (
     FIRST_BYTES_BY_SPEED,
     FIRST_WINDOW_BYTES,
     FIRST_WINDOW_TUPLES,
+    MAX_GROWTH,
     MAX_WINDOW_BYTES,
     MAX_WINDOW_TUPLES,
     MEASURED_WINDOWS,
     MIN_MEASURED_S,
+    MIN_WINDOW_S,
     TUPLES_PER_TASK,
     WINDOW_TARGET_S,
     Load,
@@ -22,12 +24,14 @@ from dagflow.engine.window_sizing import (
     WindowSizing,
     budget_by_speed,
     budget_by_throughput,
+    counted_s,
     first_windows,
     max_tuples,
 )
 
 RATES = st.floats(0.0, 1e15)
 TASKS = st.integers(1, 5000)
+LARGEST = st.integers(0, 10**7)
 WINDOWS = st.lists(st.tuples(st.integers(1, 10**6), st.integers(0, 10**13), st.floats(0.0, 1e5)), max_size=30)
 
 
@@ -87,7 +91,7 @@ def test_a_large_cluster_gets_larger_windows() -> None:
     """A second of a thousand tasks is more than a second of two; both rules have the same bound."""
     speeds = measured([(10, 10_000, 2.0)])
     for tasks, tuples in ((100, MAX_WINDOW_TUPLES), (1000, 1000 * TUPLES_PER_TASK)):
-        by_throughput = budget_by_throughput(1e9, 1e9, tasks)
+        by_throughput = budget_by_throughput(1e9, 1e9, tasks, 10**6)
         assert by_throughput.tuples == budget_by_speed(speeds, {"reader": tasks}).tuples == tuples
 
 
@@ -97,26 +101,29 @@ def test_windows_are_sized_by_speed_only_for_policies_that_need_it() -> None:
     assert sizing.budget().size_bytes == 2 * FIRST_WINDOW_BYTES
     sizing.size_by_speed(lambda: {"reader": 3})
     assert sizing.budget().size_bytes == 3 * FIRST_BYTES_BY_SPEED
-    sizing.committed(load(10, 100_000_000), {"reader": 1.0})
+    sizing.committed(load(10, 100_000_000), {"reader": 1.0}, 1.0)
     assert sizing.budget().size_bytes == 300_000_000
 
 
-@given(RATES, RATES, TASKS)
-def test_a_budget_by_throughput_is_positive_and_bounded(tuples_per_s: float, bytes_per_s: float, tasks: int) -> None:
+@given(RATES, RATES, TASKS, LARGEST)
+def test_a_budget_by_throughput_is_positive_and_bounded(
+    tuples_per_s: float, bytes_per_s: float, tasks: int, largest: int
+) -> None:
     """Whatever was measured: never less than the first window, unless the bound is less, and never more than it."""
-    budget = budget_by_throughput(tuples_per_s, bytes_per_s, tasks)
+    budget = budget_by_throughput(tuples_per_s, bytes_per_s, tasks, largest)
+    assert budget.tuples <= max(MAX_GROWTH * largest, FIRST_WINDOW_TUPLES * tasks)
     assert 0 < min(FIRST_WINDOW_TUPLES * tasks, max_tuples(tasks)) <= budget.tuples <= max_tuples(tasks)
     assert 0 < min(FIRST_WINDOW_BYTES * tasks, MAX_WINDOW_BYTES) <= budget.size_bytes <= MAX_WINDOW_BYTES
 
 
-@given(st.tuples(RATES, RATES), st.tuples(RATES, RATES), TASKS, TASKS)
+@given(st.tuples(RATES, RATES), st.tuples(RATES, RATES), TASKS, TASKS, LARGEST)
 def test_a_budget_grows_with_throughput_and_tasks(
-    slow: tuple[float, float], fast: tuple[float, float], few: int, many: int
+    slow: tuple[float, float], fast: tuple[float, float], few: int, many: int, largest: int
 ) -> None:
     """A faster or a larger cluster never gets a smaller window."""
     low, high = (min(slow[0], fast[0]), min(slow[1], fast[1])), (max(slow[0], fast[0]), max(slow[1], fast[1]))
-    smaller = budget_by_throughput(*low, min(few, many))
-    larger = budget_by_throughput(*high, max(few, many))
+    smaller = budget_by_throughput(*low, min(few, many), largest)
+    larger = budget_by_throughput(*high, max(few, many), largest)
     assert smaller.tuples <= larger.tuples
     assert smaller.size_bytes <= larger.size_bytes
 
@@ -146,9 +153,29 @@ def test_a_measured_window_never_leaves_a_useless_budget(windows: list[tuple[int
     """A run may measure anything; the driver can always emit a tuple."""
     sizing = WindowSizing(2)
     for tuples, size_bytes, busy_s in windows:
-        sizing.committed(load(tuples, size_bytes), {"reader": busy_s})
+        sizing.emitted(load(tuples, size_bytes))
+        sizing.committed(load(tuples, size_bytes), {"reader": busy_s}, busy_s)
         assert sizing.budget().tuples >= 2 * FIRST_WINDOW_TUPLES
         assert sizing.budget().size_bytes >= 2 * FIRST_WINDOW_BYTES
+
+
+def test_a_fast_run_grows_to_the_largest_windows_in_few_steps() -> None:
+    """Each window is at most so many times as large as the largest before it, whether that is committed or not."""
+    sizing, sizes = WindowSizing(1), []
+    for _ in range(4):
+        sizes.append(sizing.budget().tuples)
+        sizing.emitted(load(sizes[-1], 10))
+        sizing.committed(load(10**9, 10), {"reader": 0.1}, 0.1)
+    first = FIRST_WINDOW_TUPLES
+    assert sizes == [first, MAX_GROWTH * first, MAX_WINDOW_TUPLES, MAX_WINDOW_TUPLES]
+
+
+@given(st.floats(0.0, 1e5), st.floats(0.0, 1e5))
+def test_what_a_window_costs_beside_its_tasks_makes_no_smaller_ones(elapsed_s: float, longest_s: float) -> None:
+    """A slow journal, or a job of Spark's, costs a window of ten files as much as one of ten thousand."""
+    seconds = counted_s(elapsed_s, longest_s)
+    assert MIN_WINDOW_S <= seconds <= max(longest_s, MIN_WINDOW_S)
+    assert seconds <= max(elapsed_s, MIN_WINDOW_S), "windows that overlap are faster than each of them"
 
 
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**13), TASKS)

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import gc
 import tracemalloc
+from collections import deque
+from concurrent.futures import Future
 from pathlib import Path
 
 from dagflow.engine.run import run
 from dagflow.engine.window_runner import WINDOWS_IN_FLIGHT
-from dagflow.engine.window_sizing import WINDOWS_AHEAD
-from dagflow.execution.messages import WindowJob
+from dagflow.engine.window_sizing import UNMEASURED_WINDOWS, WINDOWS_AHEAD
+from dagflow.execution.messages import TaskResult, WindowJob
+from dagflow.execution.program import Program
+from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
 from tests.engine.sample_app import Source, app_of, published, words
 from tests.memory import in_own_process
 
 
-def test_a_source_is_asked_for_a_bounded_number_of_windows_ahead(tmp_path: Path) -> None:
-    """However much input there is, no more is emitted than a few windows beyond the one that runs."""
+def test_a_window_does_not_wait_until_later_ones_are_emitted(tmp_path: Path) -> None:
+    """However much input there is, a window is submitted as soon as it is emitted, and the next ones follow it."""
     texts = [b"%d" % number for number in range(200)]
     app = app_of(tmp_path, texts, per_window=2)
     source = app.operators["source"].operator
@@ -30,7 +34,65 @@ def test_a_source_is_asked_for_a_bounded_number_of_windows_ahead(tmp_path: Path)
     assert published(tmp_path) == words(texts)
     assert len(ahead) == 100
     assert max(ahead) <= 2 * (WINDOWS_AHEAD + WINDOWS_IN_FLIGHT)
-    assert ahead[0] == 2, "the first window waited for the next ones to be emitted"
+    assert ahead[:3] == [2, 2, 2]
+
+
+class Patient(InlineRuntime):
+    """A runtime whose windows run when they are told to."""
+
+    def __init__(self, program: Program) -> None:
+        super().__init__(program)
+        self.waiting: deque[tuple[WindowJob, Future[list[TaskResult]]]] = deque()
+
+    def submit(self, window: WindowJob) -> Future[list[TaskResult]]:
+        """Begin a window."""
+        future: Future[list[TaskResult]] = Future()
+        self.waiting.append((window, future))
+        return future
+
+    def run_oldest(self) -> None:
+        """Run the oldest window that was not run."""
+        if self.waiting:
+            window, future = self.waiting.popleft()
+            future.set_result(super().submit(window).result())
+
+
+class Looking:
+    """Lets a window run whenever the driver waits, and remembers how much was emitted by then."""
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.runtimes: list[Patient] = []
+        self.emitted: list[tuple[int, int]] = []
+
+    def start(self, program: Program) -> Patient:
+        """The runtime of the run."""
+        self.runtimes.append(Patient(program))
+        return self.runtimes[0]
+
+    def progress(self, snapshot: RunSnapshot) -> None:
+        """See Observer."""
+        is_waiting = snapshot.windows == (self.emitted[-1][0] if self.emitted else 0)
+        self.emitted.append((snapshot.windows, self.source.position))
+        for runtime in self.runtimes if is_waiting else ():
+            runtime.run_oldest()
+
+    def notice(self, text: str) -> None:
+        """See Observer."""
+
+
+def test_few_windows_are_emitted_before_the_first_is_measured(tmp_path: Path) -> None:
+    """Until a window is committed nothing shows how large they should be; from then on slots have work at hand."""
+    texts = [b"%d" % number for number in range(40)]
+    app = app_of(tmp_path, texts, per_window=1)
+    source = app.operators["source"].operator
+    assert isinstance(source, Source)
+    looking = Looking(source)
+    run(app, runtime=looking.start, observer=looking)
+    assert published(tmp_path) == words(texts)
+    assert looking.emitted[0] == (0, UNMEASURED_WINDOWS)
+    ahead = [emitted - committed for committed, emitted in looking.emitted if committed]
+    assert max(ahead) == WINDOWS_AHEAD + WINDOWS_IN_FLIGHT
 
 
 def bytes_at_the_end(root: Path, windows: int) -> int:

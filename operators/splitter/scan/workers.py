@@ -19,8 +19,9 @@ from operators.splitter.scan import worker_program
 InTasks = Callable[[Callable[[Any], Any], list[Any]], list[Any]]
 """Applies a function to items in tasks and returns the results in order; see ControlServices.in_tasks."""
 
-AFTER_FILES = 20_000
-"""The scan examines so many files itself: for fewer, worker processes cost more than they save."""
+AFTER_FILES = 4_000
+"""The scan examines so many files itself: for fewer, worker processes cost more than they save. It comes so far while
+the first windows run, and what the workers list meanwhile is there for the first large one."""
 
 WORKER_PROCESSES = 3
 """On two cores the third has a request at hand whenever the scan itself is busy."""
