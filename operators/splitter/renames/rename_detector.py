@@ -123,7 +123,7 @@ class RenameDetector:
         steady = [each for each in suspects if self._left.was_left_often(each) or each.is_still_there(given)]
         by_name = self._find_by_name(steady)
         current.add_by_name(by_name, self._find_recent(by_name))
-        current.add_by_identity(self._find_by_identity(steady))
+        current.set_by_identity(self._find_by_identity(steady))
         current.fetch_evidence(steady)
         # Of several files that begin with a version, as one that is only a header, the oldest is what became of it.
         steady.sort(key=lambda each: each.stat.mtime_ns)

@@ -12,6 +12,7 @@ from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.fingerprinting import FilePrefix
 from operators.splitter.index.pending_fingerprints import PendingFingerprints
 from operators.splitter.renames.evidence import ContentPrefix, Evidence
+from operators.splitter.renames.inode_versions import InodeVersions
 from operators.splitter.renames.left_files import COPY_GRACE_S, INCOMPLETE_GRACE_S, LeftFiles
 from operators.splitter.renames.verdicts import Outcome, Source, Suspect, Verdict, stat_behind_links
 from operators.splitter.scan.workers import InTasks
@@ -35,7 +36,7 @@ class RenameRound:
         self._left = left
         self._evidence = Evidence(in_tasks)
         self._by_name: dict[bytes, list[Source]] = {}
-        self._by_identity: dict[int, list[Source]] = {}
+        self._by_identity: dict[int, InodeVersions] = {}
         # Identities of versions that this scan has given.
         self._recent: set[int] = set()
         # Names of versions of which it is not known yet what becomes of them.
@@ -57,10 +58,9 @@ class RenameRound:
         self._recent |= recent
         self._add_in_flight(sources.values())
 
-    def add_by_identity(self, sources: Mapping[int, Sequence[Source]]) -> None:
-        """Add versions by their identities, in the order in which they are tried."""
-        for identity, own in sources.items():
-            self._by_identity.setdefault(identity, []).extend(own)
+    def set_by_identity(self, sources: Mapping[int, Sequence[Source]]) -> None:
+        """Set the versions by their identities, in the order in which they are tried."""
+        self._by_identity = {identity: InodeVersions(identity, own) for identity, own in sources.items()}
         self._add_in_flight(sources.values())
 
     def _add_in_flight(self, sources: Iterable[Sequence[Source]]) -> None:
@@ -94,26 +94,8 @@ class RenameRound:
                     yield still_has
 
     def _left_with_inode(self, suspect: Suspect) -> Iterator[Source]:
-        """Versions with the inode of a file, longest first, that have left their names, also where they are back."""
-        stat = suspect.stat
-        sources = self._by_identity.get(stat.file_id, ())
-        # If the newest version of the name is of this very file, it was changed in place, and was not away.
-        is_back = all(source.name != suspect.name for source in sources)
-        for source in sources:
-            entry = source.entry
-            may_be = entry.size_bytes > 0 and (
-                (entry.size_bytes, entry.mtime_ns) == (stat.size_bytes, stat.mtime_ns)
-                or (entry.size_bytes < stat.size_bytes and entry.mtime_ns <= stat.mtime_ns)
-            )
-            if not may_be:
-                continue
-            if source.path == suspect.path:
-                has_left = is_back and source.taken_name != suspect.name
-            else:
-                now = stat_behind_links(source.path)
-                has_left = now is None or file_id_of(now.st_ino) != stat.file_id or suspect.is_behind(source.path)
-            if has_left:
-                yield source
+        versions = self._by_identity.get(suspect.stat.file_id)
+        return iter(()) if versions is None else versions.left(suspect)
 
     def find_source(self, suspect: Suspect) -> Verdict | None:
         """That a file is known under another name, or that this is not known yet; None where it is not."""
@@ -275,8 +257,9 @@ class RenameRound:
         if entry.identity == suspect.stat.file_id:
             return "changed"
         # What the name stood for has been found elsewhere, now or by an earlier scan.
-        others = self._by_identity.get(entry.identity, ())
-        return "new" if any(_has_gone_to(source, suspect.path, entry) for source in others) else "changed"
+        others = self._by_identity.get(entry.identity)
+        is_elsewhere = others is not None and any(_has_gone_to(each, suspect.path, entry) for each in others.sources)
+        return "new" if is_elsewhere else "changed"
 
 
 def _files_before(suspect: Suspect) -> Iterator[FilePrefix]:
