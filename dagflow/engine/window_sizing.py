@@ -39,7 +39,7 @@ FIRST_BYTES_BY_SPEED = 8 << 20
 MAX_WINDOW_TUPLES = 40_000
 TUPLES_PER_TASK = 128
 """Bound the plan of one window in the journal and in memory: the larger of the first, and the second for each task that
-runs at the same time. With half the first, a million small files take 4 MiB less of the driver and a tenth more time;
+runs at the same time. With half the first, 600,000 small files take 10 MiB less of the driver and some more time;
 with the first alone, each of a thousand tasks would have 20, and read more in a second."""
 
 MAX_WINDOW_BYTES = 1 << 40

@@ -6,7 +6,7 @@ import functools
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -201,9 +201,12 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
     def _make_detector(self) -> ChangeDetector:
         control = self._context.control
         in_tasks = None if control is None else control.in_tasks
-        workers: Callable[[], Workers[Any]] = WorkerProcesses
-        if in_tasks is not None and self.listing == "sharded":
-            workers = functools.partial(TaskWorkers, in_tasks)
+
+        def workers() -> Workers[Any]:
+            if in_tasks is not None and self.listing == "sharded":
+                return TaskWorkers(in_tasks)
+            return WorkerProcesses.beside(self._taken.index.count_entries())
+
         scanner = Scanner(
             self.files,
             self._selection(),

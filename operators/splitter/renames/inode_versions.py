@@ -26,7 +26,7 @@ class InodeVersions:
         self._file_id = file_id
 
     def left(self, suspect: Suspect) -> Iterator[Source]:
-        """Those that have left their names and that a file of this inode may be; also where they are back."""
+        """The versions that have left their names and that a file of this inode may be; also where they are back."""
         stat = suspect.stat
         # If the newest version of the name is of this very file, it was changed in place, and was not away.
         is_back = suspect.name not in self._names

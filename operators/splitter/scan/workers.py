@@ -19,9 +19,12 @@ from operators.splitter.scan import worker_program
 InTasks = Callable[[Callable[[Any], Any], list[Any]], list[Any]]
 """Applies a function to items in tasks and returns the results in order; see ControlServices.in_tasks."""
 
-AFTER_FILES = 4_000
-"""The scan examines so many files itself: for fewer, worker processes cost more than they save. It comes so far while
-the first windows run, and what the workers list meanwhile is there for the first large one."""
+AFTER_FILES = 20_000
+"""The scan examines so many files itself: for fewer, worker processes cost more than they save."""
+
+AFTER_NEW_FILES = 4_000
+"""The same where all files are new: the scan comes so far while the first windows run, and what the workers list
+meanwhile is there for the first large one."""
 
 WORKER_PROCESSES = 3
 """On two cores the third has a request at hand whenever the scan itself is busy."""
@@ -156,6 +159,11 @@ class WorkerProcesses(Workers[WorkerProcess]):
         super().__init__(count, after_files)
         self.processes: tuple[WorkerProcess, ...] = ()
         self._idle: list[WorkerProcess] | None = None
+
+    @classmethod
+    def beside(cls, known_files: int) -> WorkerProcesses:
+        """The processes of a scan before which so many files were taken."""
+        return cls(AFTER_FILES if known_files else AFTER_NEW_FILES)
 
     @property
     def has_idle(self) -> bool:

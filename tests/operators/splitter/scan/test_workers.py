@@ -16,8 +16,15 @@ from dagflow.errors import DagflowError, StorageError
 from operators import FileSplitterInput
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
-from operators.splitter.scan.workers import CONCURRENT_TASKS, TaskWorkers, WorkerProcesses
-from tests.operators.splitter.driving import Driver, Services, each, write
+from operators.splitter.scan.workers import (
+    AFTER_NEW_FILES,
+    CONCURRENT_TASKS,
+    WORKER_PROCESSES,
+    TaskWorkers,
+    WorkerProcess,
+    WorkerProcesses,
+)
+from tests.operators.splitter.driving import Driver, Follower, Services, each, write
 
 
 def here(function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
@@ -141,3 +148,24 @@ class _Services(Services):
     def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
         """Let the test apply it."""
         return self._run(function, items)
+
+
+def test_workers_list_early_only_where_all_files_are_new(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing has changed a scan is over before they have started, and a run that follows scans every second."""
+    started: list[WorkerProcess | None] = []
+    start = WorkerProcess.started
+
+    def counted() -> WorkerProcess | None:
+        started.append(start())
+        return started[-1]
+
+    monkeypatch.setattr(WorkerProcess, "started", counted)
+    folder = tmp_path / "in"
+    folder.mkdir()
+    for number in range(AFTER_NEW_FILES + 1000):
+        (folder / f"{number:05}").touch()
+    with Follower(files=[str(folder)]) as follower:
+        assert len(follower.scanned().paths) == AFTER_NEW_FILES + 1000
+        assert len(started) == (WORKER_PROCESSES if (os.cpu_count() or 1) > 1 else 0)
+        assert follower.next_scan().paths == []
+        assert len(started) <= WORKER_PROCESSES
