@@ -190,9 +190,9 @@ class Driver:
             if self._controls.follow_millis is not None and self._controls.scan_requests.take_scan():
                 self._planner.scan_now()
             due = self._held.due(is_end=is_end)
+            self._submit_planned(self._max_in_flight)
             if not due and not is_end:
                 self._emit_and_submit()
-            self._submit_planned(self._max_in_flight)
             if self._in_flight:
                 self._commit_oldest(MAX_IN_FLIGHT if self._max_in_flight > 1 and not due else 0)
             elif due:

@@ -247,11 +247,12 @@ class WindowPlanner:
             results: What its tasks did.
         """
         busy_s = {stage.head: 0.0 for stage in self._plan.stages}
-        longest_s = [0.0] * len(self._plan.stages)
+        longest_s = dict(busy_s)
         for result in results:
-            busy_s[self._plan.stages[result.stage].head] += result.busy_s
-            longest_s[result.stage] = max(longest_s[result.stage], result.busy_s)
-        self._sizing.committed(load, busy_s, sum(longest_s))
+            head = self._plan.stages[result.stage].head
+            busy_s[head] += result.busy_s
+            longest_s[head] = max(longest_s[head], result.busy_s)
+        self._sizing.committed(load, busy_s, longest_s)
 
     def at_work(self) -> str:
         """Which operator emits now, as the beginning of a sentence; for the threads that watch the driver's thread."""

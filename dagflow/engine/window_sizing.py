@@ -181,16 +181,16 @@ class WindowSizing:
         """Add a window that was emitted."""
         self._largest_tuples = max(self._largest_tuples, sum(load.tuples.values()))
 
-    def committed(self, load: Load, busy_s: Mapping[str, float], longest_s: float) -> None:
+    def committed(self, load: Load, busy_s: Mapping[str, float], longest_s: Mapping[str, float]) -> None:
         """Add a window that was processed since the last one, or since start_clock().
 
         Args:
             load: What the window held.
             busy_s: Seconds that the tasks of each stage worked, summed over the tasks, by stage head.
-            longest_s: Seconds that the longest task of each stage worked, summed over the stages.
+            longest_s: Seconds that the longest task of each stage worked, by stage head.
         """
         now = time.monotonic()
-        elapsed = counted_s(now - self._since, longest_s)
+        elapsed = counted_s(now - self._since, working_s(busy_s, longest_s, self.parallelism))
         self._since = now
         weight = SMOOTHING if self._tuples_per_s else 1.0
         self._bytes_per_s += weight * (sum(load.size_bytes.values()) / elapsed - self._bytes_per_s)
@@ -204,16 +204,27 @@ class WindowSizing:
         return budget_by_throughput(self._tuples_per_s, self._bytes_per_s, self.parallelism, self._largest_tuples)
 
 
-def counted_s(elapsed_s: float, longest_s: float) -> float:
+def working_s(busy_s: Mapping[str, float], longest_s: Mapping[str, float], parallelism: int) -> float:
+    """About how many seconds a window's tasks take where no others run.
+
+    Args:
+        busy_s: Seconds that the tasks of each stage worked, summed over the tasks, by stage head.
+        longest_s: Seconds that the longest task of each stage worked, by stage head.
+        parallelism: Tasks that run at the same time; where there are more, they wait for each other.
+    """
+    return sum(max(longest_s[head], total / parallelism) for head, total in busy_s.items())
+
+
+def counted_s(elapsed_s: float, tasks_s: float) -> float:
     """How many seconds a window counts for its throughput.
 
     What it costs beside the work of its tasks does not grow with it, and work of several windows may overlap.
 
     Args:
         elapsed_s: Since the window before it was committed.
-        longest_s: That the longest task of each stage worked, summed over the stages.
+        tasks_s: That its tasks take where no others run.
     """
-    return max(min(elapsed_s, longest_s), MIN_WINDOW_S)
+    return max(min(elapsed_s, tasks_s), MIN_WINDOW_S)
 
 
 def budget_by_throughput(

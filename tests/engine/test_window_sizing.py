@@ -27,6 +27,7 @@ from dagflow.engine.window_sizing import (
     counted_s,
     first_windows,
     max_tuples,
+    working_s,
 )
 
 RATES = st.floats(0.0, 1e15)
@@ -101,7 +102,7 @@ def test_windows_are_sized_by_speed_only_for_policies_that_need_it() -> None:
     assert sizing.budget().size_bytes == 2 * FIRST_WINDOW_BYTES
     sizing.size_by_speed(lambda: {"reader": 3})
     assert sizing.budget().size_bytes == 3 * FIRST_BYTES_BY_SPEED
-    sizing.committed(load(10, 100_000_000), {"reader": 1.0}, 1.0)
+    sizing.committed(load(10, 100_000_000), {"reader": 1.0}, {"reader": 1.0})
     assert sizing.budget().size_bytes == 300_000_000
 
 
@@ -154,7 +155,7 @@ def test_a_measured_window_never_leaves_a_useless_budget(windows: list[tuple[int
     sizing = WindowSizing(2)
     for tuples, size_bytes, busy_s in windows:
         sizing.emitted(load(tuples, size_bytes))
-        sizing.committed(load(tuples, size_bytes), {"reader": busy_s}, busy_s)
+        sizing.committed(load(tuples, size_bytes), {"reader": busy_s}, {"reader": busy_s})
         assert sizing.budget().tuples >= 2 * FIRST_WINDOW_TUPLES
         assert sizing.budget().size_bytes >= 2 * FIRST_WINDOW_BYTES
 
@@ -165,16 +166,23 @@ def test_a_fast_run_grows_to_the_largest_windows_in_few_steps() -> None:
     for _ in range(4):
         sizes.append(sizing.budget().tuples)
         sizing.emitted(load(sizes[-1], 10))
-        sizing.committed(load(10**9, 10), {"reader": 0.1}, 0.1)
+        sizing.committed(load(10**9, 10), {"reader": 0.1}, {"reader": 0.1})
     first = FIRST_WINDOW_TUPLES
     assert sizes == [first, MAX_GROWTH * first, MAX_WINDOW_TUPLES, MAX_WINDOW_TUPLES]
 
 
+def test_tasks_take_as_long_as_the_slots_for_them_let_them() -> None:
+    """Sixteen tasks of a second take eight on two cores, and one if all run at the same time; stages follow another."""
+    busy_s, longest_s = {"reader": 16.0, "writer": 1.0}, {"reader": 1.0, "writer": 1.0}
+    assert working_s(busy_s, longest_s, 2) == 9.0
+    assert working_s(busy_s, longest_s, 16) == working_s(busy_s, longest_s, 1000) == 2.0
+
+
 @given(st.floats(0.0, 1e5), st.floats(0.0, 1e5))
-def test_what_a_window_costs_beside_its_tasks_makes_no_smaller_ones(elapsed_s: float, longest_s: float) -> None:
+def test_what_a_window_costs_beside_its_tasks_makes_no_smaller_ones(elapsed_s: float, tasks_s: float) -> None:
     """A slow journal, or a job of Spark's, costs a window of ten files as much as one of ten thousand."""
-    seconds = counted_s(elapsed_s, longest_s)
-    assert MIN_WINDOW_S <= seconds <= max(longest_s, MIN_WINDOW_S)
+    seconds = counted_s(elapsed_s, tasks_s)
+    assert MIN_WINDOW_S <= seconds <= max(tasks_s, MIN_WINDOW_S)
     assert seconds <= max(elapsed_s, MIN_WINDOW_S), "windows that overlap are faster than each of them"
 
 

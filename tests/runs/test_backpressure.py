@@ -8,6 +8,8 @@ from collections import deque
 from concurrent.futures import Future
 from pathlib import Path
 
+import pytest
+
 from dagflow.engine.run import run
 from dagflow.engine.window_runner import WINDOWS_IN_FLIGHT
 from dagflow.engine.window_sizing import UNMEASURED_WINDOWS, WINDOWS_AHEAD
@@ -16,6 +18,7 @@ from dagflow.execution.program import Program
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
 from tests.engine.sample_app import Source, app_of, published, words
+from tests.execution.sample_operators import Total
 from tests.memory import in_own_process
 
 
@@ -42,12 +45,14 @@ class Patient(InlineRuntime):
 
     def __init__(self, program: Program) -> None:
         super().__init__(program)
+        self.submitted = 0
         self.waiting: deque[tuple[WindowJob, Future[list[TaskResult]]]] = deque()
 
     def submit(self, window: WindowJob) -> Future[list[TaskResult]]:
         """Begin a window."""
         future: Future[list[TaskResult]] = Future()
         self.waiting.append((window, future))
+        self.submitted += 1
         return future
 
     def run_oldest(self) -> None:
@@ -93,6 +98,29 @@ def test_few_windows_are_emitted_before_the_first_is_measured(tmp_path: Path) ->
     assert looking.emitted[0] == (0, UNMEASURED_WINDOWS)
     ahead = [emitted - committed for committed, emitted in looking.emitted if committed]
     assert max(ahead) == WINDOWS_AHEAD + WINDOWS_IN_FLIGHT
+
+
+def test_nothing_is_emitted_while_a_window_waits_for_idle_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With state one window runs at a time: the next one is submitted first, and runs while later ones are emitted."""
+    texts = [b"%d" % number for number in range(20)]
+    app = app_of(tmp_path, texts, per_window=1, middle=Total())
+    source = app.operators["source"].operator
+    assert isinstance(source, Source)
+    looking = Looking(source)
+    emit, idle = Source.emit_tuples, []
+
+    def emit_tuples(self: Source) -> None:
+        submitted = sum(runtime.submitted for runtime in looking.runtimes)
+        is_idle = not any(runtime.waiting for runtime in looking.runtimes)
+        idle.append(self.position - submitted if is_idle else 0)
+        emit(self)
+
+    monkeypatch.setattr(Source, "emit_tuples", emit_tuples)
+    run(app, runtime=looking.start, observer=looking)
+    assert len(idle) > 20
+    assert set(idle) == {0}
 
 
 def bytes_at_the_end(root: Path, windows: int) -> int:
