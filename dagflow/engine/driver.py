@@ -217,6 +217,7 @@ class Driver:
             self._submit_planned(self._max_in_flight)
 
     def _may_emit(self) -> bool:
+        """Whether to emit one more window before the oldest in flight is committed."""
         if self._stop.is_requested or self._planner.emitted_ahead >= WINDOWS_AHEAD:
             return False
         if not self._has_committed:
@@ -285,8 +286,9 @@ class Driver:
         flights = len(self._in_flight)
         later = itertools.islice(self._in_flight, 1, None)
         if flights < max_in_flight and all(flight.results.done() for flight in later):
-            self._emit_ahead(WINDOWS_AHEAD)
+            self._emit_ahead(1)
             self._submit_planned(flights + 1)
+            self._emit_ahead(WINDOWS_AHEAD)
 
     def _commit_oldest(self, max_in_flight: int) -> None:
         """Wait for the oldest window and commit it.

@@ -205,7 +205,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         def workers() -> Workers[Any]:
             if in_tasks is not None and self.listing == "sharded":
                 return TaskWorkers(in_tasks)
-            return WorkerProcesses.beside(self._taken.index.count_entries())
+            return WorkerProcesses.for_scan(self._taken.index.count_entries())
 
         scanner = Scanner(
             self.files,

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from dagflow.api.operator import Operator
 from dagflow.engine.run import run
-from dagflow.engine.window_runner import WINDOWS_IN_FLIGHT
+from dagflow.engine.window_runner import MAX_IN_FLIGHT, WINDOWS_IN_FLIGHT
 from dagflow.engine.window_sizing import UNMEASURED_WINDOWS, WINDOWS_AHEAD
 from dagflow.execution.messages import TaskResult, WindowJob
 from dagflow.execution.program import Program
@@ -55,18 +56,21 @@ class Patient(InlineRuntime):
         self.submitted += 1
         return future
 
-    def run_oldest(self) -> None:
-        """Run the oldest window that was not run."""
+    def run_next(self, slow_windows: int) -> None:
+        """Run the oldest window that was not run; the first ones when all others were."""
         if self.waiting:
-            window, future = self.waiting.popleft()
+            at = min(slow_windows, len(self.waiting) - 1) if self.submitted < MAX_IN_FLIGHT else 0
+            window, future = self.waiting[at]
+            del self.waiting[at]
             future.set_result(super().submit(window).result())
 
 
 class Looking:
     """Lets a window run whenever the driver waits, and remembers how much was emitted by then."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, slow_windows: int = 0) -> None:
         self.source = source
+        self.slow_windows = slow_windows
         self.runtimes: list[Patient] = []
         self.emitted: list[tuple[int, int]] = []
 
@@ -80,7 +84,7 @@ class Looking:
         is_waiting = snapshot.windows == (self.emitted[-1][0] if self.emitted else 0)
         self.emitted.append((snapshot.windows, self.source.position))
         for runtime in self.runtimes if is_waiting else ():
-            runtime.run_oldest()
+            runtime.run_next(self.slow_windows)
 
     def notice(self, text: str) -> None:
         """See Observer."""
@@ -88,7 +92,7 @@ class Looking:
 
 def test_few_windows_are_emitted_before_the_first_is_measured(tmp_path: Path) -> None:
     """Until a window is committed nothing shows how large they should be; from then on slots have work at hand."""
-    texts = [b"%d" % number for number in range(40)]
+    texts = [b"%d" % number for number in range(12)]
     app = app_of(tmp_path, texts, per_window=1)
     source = app.operators["source"].operator
     assert isinstance(source, Source)
@@ -100,26 +104,29 @@ def test_few_windows_are_emitted_before_the_first_is_measured(tmp_path: Path) ->
     assert max(ahead) == WINDOWS_AHEAD + WINDOWS_IN_FLIGHT
 
 
+@pytest.mark.parametrize("middle", [Total(), None], ids=["one window at a time", "a slow first task"])
 def test_nothing_is_emitted_while_a_window_waits_for_idle_tasks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, middle: Operator | None
 ) -> None:
-    """With state one window runs at a time: the next one is submitted first, and runs while later ones are emitted."""
-    texts = [b"%d" % number for number in range(20)]
-    app = app_of(tmp_path, texts, per_window=1, middle=Total())
+    """What waits is submitted first, and runs while later windows are emitted."""
+    texts = [b"%d" % number for number in range(14)]
+    app = app_of(tmp_path, texts, per_window=1, middle=middle)
     source = app.operators["source"].operator
     assert isinstance(source, Source)
-    looking = Looking(source)
+    looking = Looking(source, slow_windows=0 if middle else 1)
     emit, idle = Source.emit_tuples, []
 
     def emit_tuples(self: Source) -> None:
         submitted = sum(runtime.submitted for runtime in looking.runtimes)
-        is_idle = not any(runtime.waiting for runtime in looking.runtimes)
-        idle.append(self.position - submitted if is_idle else 0)
+        running = sum(len(runtime.waiting) for runtime in looking.runtimes)
+        has_slots = running <= looking.slow_windows and submitted < MAX_IN_FLIGHT
+        idle.append(self.position - submitted if has_slots else 0)
         emit(self)
 
     monkeypatch.setattr(Source, "emit_tuples", emit_tuples)
     run(app, runtime=looking.start, observer=looking)
-    assert len(idle) > 20
+    assert published(tmp_path) == words(texts) or middle
+    assert len(idle) > 14
     assert set(idle) == {0}
 
 

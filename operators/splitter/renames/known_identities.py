@@ -96,7 +96,7 @@ class KnownIdentities:
         """Of some identities, the ones that this scan has given and the index may not have yet."""
         if not self._recent:
             return set()
-        # Many of them are single files: one look at all is a thousand times as fast as a look at each.
+        # Of tens of thousands of single files, each by itself: one look at all, not one at each.
         recent = np.concatenate(self._recent)
         return set(recent[np.isin(recent, np.array(identities, np.int64))].tolist())
 

@@ -161,8 +161,12 @@ class WorkerProcesses(Workers[WorkerProcess]):
         self._idle: list[WorkerProcess] | None = None
 
     @classmethod
-    def beside(cls, known_files: int) -> WorkerProcesses:
-        """The processes of a scan before which so many files were taken."""
+    def for_scan(cls, known_files: int) -> WorkerProcesses:
+        """The workers of a scan.
+
+        Args:
+            known_files: How many files were taken before it, at most.
+        """
         return cls(AFTER_FILES if known_files else AFTER_NEW_FILES)
 
     @property

@@ -64,7 +64,7 @@ class Asked(list[int]):
 
 
 def test_many_identities_are_gone_through_once() -> None:
-    """And not for each entry that is found: a tree of hard links took hours."""
+    """And not for each entry that is found, which may be as many."""
     index, wanted = FileIndex(), Asked(range(100))
     for number in range(100):
         index.record(b"/%d" % number, IndexEntry(1, 1, number))

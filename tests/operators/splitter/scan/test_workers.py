@@ -1,4 +1,4 @@
-"""Listing by tasks: the same strategy as with worker processes."""
+"""Workers of a scan: tasks list as processes do, and processes are started where that pays."""
 
 from __future__ import annotations
 
