@@ -61,7 +61,7 @@ class CsvRows:
         """The rows with columns of text."""
         wrong: Counter[int] = Counter()
         try:
-            table = self._texts(joined(batch), names, wrong)
+            table = self._texts(_text_of(batch), names, wrong)
             if table.num_rows == len(batch):
                 return Parsed(batch, table.combine_chunks().to_batches()[0])
         except pa.ArrowInvalid:
@@ -71,7 +71,7 @@ class CsvRows:
         right = np.setdiff1d(np.arange(len(batch)), np.array(list(wrong), np.int64))
 
         def part(rows: RecordBatch) -> pa.Table:
-            table = self._texts(joined(rows), names, Counter())
+            table = self._texts(_text_of(rows), names, Counter())
             if table.num_rows != len(rows):
                 raise pa.ArrowInvalid("The row is not as the quotes around it say")
             return table
@@ -117,3 +117,13 @@ class CsvRows:
                 check_utf8=False,
             ),
         )
+
+
+def _text_of(batch: RecordBatch) -> pa.Buffer:
+    """Rows side by side, without the newline behind the last.
+
+    It may not be in the file, and belongs to the last field where that row was cut inside quotes or ends in an escape.
+    """
+    text = joined(batch)
+    last = batch.delimiters.take(np.array([len(batch) - 1]))
+    return text.slice(0, len(text) - int(np.sum(last.lengths())))

@@ -177,6 +177,24 @@ def test_a_byte_order_mark_behind_the_beginning_is_text(block_size: int) -> None
     assert columns_of(made, content, block_size) == [{"a": "x"}, {"a": "\ufeff"}, {"a": "\ufeffy"}]
 
 
+@pytest.mark.parametrize(
+    ("options", "content", "rows"),
+    [
+        ({"on_long": "cut", "max_record": 6}, b'1,"xxxxxxxx"\n2,y\n', [("1", "xxx"), ("2", "y")]),
+        ({"on_long": "cut", "max_record": 6}, b'1,"xxxxxxxx"\r\n2,y\r\n', [("1", "xxx"), ("2", "y")]),
+        ({"escape": "\\"}, b"1,x\n2,y\\", [("1", "x"), ("2", "y")]),
+        ({"escape": "\\"}, b"1,x\n2,y\\\n", [("1", "x"), ("2", "y\n")]),
+    ],
+)
+def test_a_field_gets_no_newline_that_is_not_in_the_file(
+    options: dict[str, Any], content: bytes, rows: list[tuple[str, str]]
+) -> None:
+    """Where a row is cut inside quotes, or the last one ends in an escape."""
+    made = RECORD_FORMATS.make({"type": "csv", "header": False, "columns": ["a", "b"], **options})
+    for block_size in (1, 4, len(content)):
+        assert columns_of(made, content, block_size) == [{"a": a, "b": b} for a, b in rows]
+
+
 BAD_HEADS: list[tuple[dict[str, Any], bytes, str]] = [
     ({}, b"a,a\n1,2\n", "column 'a' is there twice; got a, a"),
     ({"columns": {"c": "int64"}}, b"a,b\n1,2\n", "there is no column 'c'; got a, b"),
