@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.ports import Emitter, Handles, InputPort, Mode, OutputPort, TupleBatch
-from dagflow.api.properties import CALL, HasProperties, note_call
+from dagflow.api.properties import HasProperties
 from dagflow.api.refused_records import RefusedRecords
 from dagflow.storage.context import StorageContext
 
@@ -83,15 +83,14 @@ class Operator(HasProperties):
 
     def __new__(cls, *arguments: Any, **options: Any) -> Self:
         """An instance with an emitter for each output port, whatever constructor the class has."""
-        instance = super().__new__(cls)
+        instance = super().__new__(cls, *arguments, **options)
         for name, port in cls.output_ports.items():
             object.__setattr__(instance, name, Emitter(port))
-        note_call(instance, arguments, options)
         return instance
 
     def __getstate__(self) -> dict[str, Any]:
         # Emitters lead to whatever listens here; a copy in another process is wired anew.
-        return {name: value for name, value in self.__dict__.items() if name not in self.output_ports and name != CALL}
+        return {name: value for name, value in super().__getstate__().items() if name not in self.output_ports}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Attribute by attribute: after an instance is asked for its __dict__, all its attributes are read more slowly,

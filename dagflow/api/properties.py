@@ -7,10 +7,10 @@ import inspect
 import re
 import typing
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from pydantic_core import SchemaError
@@ -235,7 +235,7 @@ class HasProperties:
     # Also of an instance whose class has a constructor of its own that does not call this one.
     _given_properties: Mapping[str, Any] = MappingProxyType({})
 
-    # Kept by note_call() where something asks for own_arguments().
+    # How many arguments the constructor was given by position, and the names of the others, for own_arguments().
     _called_with: tuple[int, tuple[str, ...]] = (0, ())
 
     renamed_methods: ClassVar[Mapping[str, str]] = {}
@@ -246,6 +246,17 @@ class HasProperties:
         for old, new in cls.renamed_methods.items():
             if old in vars(cls):
                 raise TypeError(f"{cls.__name__}.{old}() is never called: it is named {new}() now")
+
+    def __new__(cls, *arguments: Any, **options: Any) -> Self:
+        """An instance that knows how its constructor is called, whatever constructor the class has."""
+        instance = super().__new__(cls)
+        if arguments or options:
+            object.__setattr__(instance, "_called_with", (len(arguments), tuple(options)))
+        return instance
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy elsewhere has no use for how its original was made.
+        return {name: value for name, value in self.__dict__.items() if name != "_called_with"}
 
     def __init__(self, **properties: Any) -> None:
         """Set the properties.
@@ -276,27 +287,11 @@ class HasProperties:
         """
 
 
-CALL = "_called_with"
-"""The attribute of note_call(), which is of no use to a copy elsewhere, and in no pickle."""
-
-
-def note_call(made: HasProperties, arguments: Sequence[Any], options: Mapping[str, Any]) -> None:
-    """Keep how a constructor is called, without the values, for own_arguments().
-
-    Args:
-        made: The new instance, before its constructor runs.
-        arguments: What the constructor is given by position.
-        options: What it is given by name.
-    """
-    if arguments or options:
-        object.__setattr__(made, CALL, (len(arguments), tuple(options)))
-
-
 def own_arguments(made: HasProperties) -> list[inspect.Parameter]:
     """What the constructor of an instance was given and has not handed on to HasProperties.__init__.
 
     Args:
-        made: An instance whose call was noted; of others nothing is known.
+        made: The instance; of one that was copied or unpickled nothing is known.
     """
     count, names = made._called_with
     parameters = inspect.signature(type(made).__init__).parameters

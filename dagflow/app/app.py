@@ -49,7 +49,7 @@ class App:
         folders = search_path_of(place.file) if Path(place.file).is_file() else (str(Path.cwd()),)
         self._problems = Problems()
         self._of_file: Sequence[Problem] = ()
-        self._given: dict[str, Operator] = {}
+        self._given: dict[str, tuple[Operator | PartitionPolicy, Place]] = {}
         self._reader = CodeReader(folders, self._problems)
         self._spec = self._reader.app(name, attributes, place)
 
@@ -112,7 +112,9 @@ class App:
         if name in self._spec.operators:
             self._problems.add(place, f"there is an operator '{name}' already")
         added = self._reader.operator(name, operator, partition, partitioner, place)
-        self._given[name] = operator
+        self._given[f"operator '{name}'"] = (operator, place)
+        if partitioner is not None:
+            self._given[f"partitioner of operator '{name}'"] = (partitioner, place)
         operators, folders = {**self._spec.operators, name: added}, self._spec.search_path
         folder = folder_of_module(type(operator).__module__)
         # Executors need its module, and a later run tells where the module has changed.
@@ -182,8 +184,7 @@ class App:
         Raises:
             AppError: The app has mistakes; all of them.
         """
-        places = self._spec.operators
-        lost = [p for name, each in self._given.items() for p in lost_values(name, each, places[name].place)]
+        lost = [p for owner, (each, place) in self._given.items() for p in lost_values(owner, each, place)]
         return logical_plan(self._spec, [*self._of_file, *self._problems.found, *lost])
 
     def plan(self) -> AppPlan:

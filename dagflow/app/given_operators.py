@@ -1,4 +1,4 @@
-"""Checks of the operators that code gives to an app."""
+"""Checks of the operators and policies that code gives to an app."""
 
 from __future__ import annotations
 
@@ -35,42 +35,42 @@ def require_instance(given: object, kind: type[Operator] | type[PartitionPolicy]
     raise PlanError([Problem(place.file, place.line, 0, message)])
 
 
-def lost_values(name: str, operator: Operator, place: Place) -> list[Problem]:
-    """What an operator has and the app's own instances, which are made with its properties, would not have.
+def lost_values(owner: str, given: Operator | PartitionPolicy, place: Place) -> list[Problem]:
+    """What an operator or a policy has and the app's own instances, which are made with its properties, would not have.
 
     That is what its constructor took beside properties, and properties that were set later.
 
     Args:
-        name: The operator's name.
-        operator: The operator that the app was given.
+        owner: What it is, as messages name it.
+        given: What the app was given.
         place: The line that gave it.
     """
-    cls = type(operator)
+    cls = type(given)
     own = []
     try:
         names = property_model(cls).model_fields
-        own = own_arguments(operator)
-        constructed: Any = cls(**operator.given_properties)
+        own = own_arguments(given)
+        constructed: Any = cls(**given.given_properties)
     except Exception:  # the plan, which constructs it as well, tells what its constructor raises
-        return [_kept_back(name, cls, each, each.name in names, place) for each in own]
+        return [_kept_back(owner, cls, each, each.name in names, place) for each in own]
     # An argument may have become a property of another name, or be what it is by default.
-    if own and difference(operator.__getstate__(), constructed.__getstate__()) is not None:
-        return [_kept_back(name, cls, each, each.name in names, place) for each in own]
-    changed = [each for each in names if difference(getattr(constructed, each), getattr(operator, each)) is not None]
+    if own and difference(given.__getstate__(), constructed.__getstate__()) is not None:
+        return [_kept_back(owner, cls, each, each.name in names, place) for each in own]
+    changed = [each for each in names if difference(getattr(constructed, each), getattr(given, each)) is not None]
     return [
         Problem(
             place.file,
             place.line,
             0,
-            f"operator '{name}': its property '{each}' was set after {cls.__name__}(…) had made it, and the app makes "
+            f"{owner}: its property '{each}' was set after {cls.__name__}(…) had made it, and the app makes "
             f"instances of its own: give it to {cls.__name__}({each}=…)",
         )
         for each in changed
     ]
 
 
-def _kept_back(name: str, cls: type[Operator], argument: inspect.Parameter, is_property: bool, place: Place) -> Problem:
-    """What to do about an argument that an operator's constructor has not handed on."""
+def _kept_back(owner: str, cls: type[Any], argument: inspect.Parameter, is_property: bool, place: Place) -> Problem:
+    """What to do about an argument that a constructor has not handed on."""
     if is_property:
         what = "does not hand it on"
         advice = f"let it call super().__init__({argument.name}={argument.name}, …)"
@@ -81,7 +81,7 @@ def _kept_back(name: str, cls: type[Operator], argument: inspect.Parameter, is_p
         what = "it is no property"
         advice = f"declare {_declared(argument)} in the class body in its place"
     message = (
-        f"operator '{name}': {cls.__name__}.__init__() was given '{argument.name}' and {what}, and the app makes "
+        f"{owner}: {cls.__name__}.__init__() was given '{argument.name}' and {what}, and the app makes "
         f"instances of its own with the properties alone: {advice}"
     )
     return Problem(place.file, place.line, 0, message)

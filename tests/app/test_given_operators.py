@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dagflow import App, InputPort, Operator, OutputPort
+from dagflow.api.partitioning import BacklogStats, PartitionPolicy
 from operators.reader.block_reader import BlockReader
 from operators.sink.record_writer import RecordWriter
 from operators.splitter.splitter import FileSplitterInput
@@ -131,3 +132,35 @@ def test_arguments_that_are_handed_on_are_properties() -> None:
     made: Any = app.logical().operators["s"].operator
     assert made.length == 3
     assert set(made.__getstate__()) == {"_given_properties", "length"}
+
+
+class Kept(PartitionPolicy):
+    """Has as many partitions as its constructor kept."""
+
+    extra: int = 0
+
+    def __init__(self, count: int = 1, **properties: Any) -> None:
+        super().__init__(**properties)
+        self.count = count
+
+    def define_partitions(self, stats: BacklogStats) -> int:
+        """The number of the constructor, and extra ones."""
+        return self.count + self.extra
+
+
+def test_arguments_of_a_policy_that_are_lost_are_told() -> None:
+    """The run's own policy would decide for another number."""
+    app = App("own")
+    changed = Kept(extra=1)
+    changed.extra = 2
+    files = app.add(FileSplitterInput(files="in"))
+    for policy in (Kept(3), changed, Kept(extra=1), Kept(1)):
+        files.to(BlockReader(format="lines"), partitioner=policy).to(RecordWriter(path="out"))
+    lost, set_later = map(str, app.validate())
+    assert re.search(
+        r"py:\d+: partitioner of operator 'block_reader': Kept.__init__\(\) was given 'count' and it is no property, "
+        "and .* declare `count: int = 1` in the class body",
+        lost,
+    )
+    told = "partitioner of operator 'block_reader_2': its property 'extra' was set after"
+    assert told in set_later
