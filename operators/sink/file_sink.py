@@ -168,7 +168,7 @@ class FileSink:
             ValueError: The format cannot hold the records.
             StorageError: The store refused them.
         """
-        format = format.for_batch(batch)
+        format = _format_for(batch, format)
         position, start = 0, WHOLE
         for rows in format.rows_of(batch):
             while len(rows):
@@ -196,7 +196,7 @@ class FileSink:
             ValueError: The format cannot hold the records, or not in one file with those that are there.
             StorageError: The store refused them.
         """
-        format = format.for_batch(batch)
+        format = _format_for(batch, format)
         if not len(batch) and batch.is_raw and format.layout_of(batch) is not None:
             # It announces a block without records, of which nothing says what columns they would have.
             return
@@ -256,6 +256,17 @@ class FileSink:
             for file in files:
                 file.close()
         self._numbered.clear()
+
+
+def _format_for(batch: RecordBatch, format: SinkFormat) -> SinkFormat:
+    """The format that writes a batch.
+
+    Raises:
+        ValueError: Two columns have one name: files would hold one of them, or readers would keep one.
+    """
+    if not batch.is_raw and len(set(names := batch.to_arrow().schema.names)) < len(names):
+        raise ValueError(f"two columns have one name, and a file would lose one of them: {', '.join(names)}")
+    return format.for_batch(batch)
 
 
 def _require_all(format: SinkFormat, count: int, batch: RecordBatch) -> None:

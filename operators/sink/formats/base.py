@@ -138,13 +138,3 @@ class SinkFormat(HasProperties, ABC):
             batch: The first batch of which rows will be written; it may be empty.
             max_bytes: The size that the file should have; None for no limit.
         """
-
-
-def require_distinct_columns(names: list[str], format_name: str) -> None:
-    """Refuse columns of which two have one name: readers would keep one of them.
-
-    Raises:
-        ValueError: Two columns have one name.
-    """
-    if len(set(names)) < len(names):
-        raise ValueError(f"two columns have one name, which {format_name} does not allow: {', '.join(names)}")

@@ -11,7 +11,6 @@ from pydantic import Field
 
 from dagflow.api.json_values import json_values
 from dagflow.api.records import RecordBatch
-from operators.sink.formats.base import require_distinct_columns
 from operators.sink.formats.text_format import TextFormat
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -62,11 +61,9 @@ class CsvSink(TextFormat):
 
     def heading(self, batch: RecordBatch) -> bytes:
         """The row of names."""
-        names = batch.to_arrow().schema.names
-        require_distinct_columns(names, "CSV")
         if not self.header:
             return b""
-        row = self._rows([pa.array([name.encode()], pa.binary()) for name in names])
+        row = self._rows([pa.array([name.encode()], pa.binary()) for name in batch.to_arrow().schema.names])
         heading: bytes = row[0].as_py()
         return heading
 

@@ -10,7 +10,6 @@ import pyarrow as pa
 
 from dagflow.api.json_values import json_values
 from dagflow.api.records import RecordBatch
-from operators.sink.formats.base import require_distinct_columns
 from operators.sink.formats.text_format import TextFormat
 
 
@@ -34,13 +33,8 @@ class JsonLinesSink(TextFormat):
 
 
 def json_lines(rows: pa.RecordBatch) -> bytes:
-    """One JSON object per row, ended by a newline; members in the order of the columns, values as json_values says.
-
-    Raises:
-        ValueError: Two columns have one name.
-    """
+    """One JSON object per row, ended by a newline; members in the order of the columns, values as json_values says."""
     names = rows.schema.names
-    require_distinct_columns(names, "JSON")
     columns = [json_values(column) for column in rows.columns]
     if not columns:
         empty: bytes = b"{}\n" * int(rows.num_rows)

@@ -12,7 +12,7 @@ from typing_extensions import Buffer
 
 from dagflow.api.properties import Size
 from dagflow.api.records import RecordBatch
-from operators.sink.formats.base import FileEncoder, FileStream, SinkFormat, require_distinct_columns
+from operators.sink.formats.base import FileEncoder, FileStream, SinkFormat
 from operators.sink.formats.chunks import ChunkedEncoder
 
 _ZSTD_LEVEL = 2
@@ -85,7 +85,6 @@ class ParquetEncoder(ChunkedEncoder):
     def __init__(self, format: ParquetSink, stream: FileStream, schema: pa.Schema, max_bytes: int | None) -> None:
         self._file = _ArrowFile(stream)
         super().__init__(stream, format.row_group_bytes, max_bytes)
-        require_distinct_columns(schema.names, "Parquet")
         if not schema.names:
             raise ValueError("records without columns cannot be written as Parquet")
         self.schema = schema

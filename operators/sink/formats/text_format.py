@@ -83,6 +83,18 @@ class TextFormat(SinkFormat):
         return _CompressedEncoder(self, stream, batch, max_bytes)
 
 
+def _heading_of(format: TextFormat, batch: RecordBatch) -> bytes:
+    """What a file begins with.
+
+    Raises:
+        ValueError: The format's heading gave something else than bytes.
+    """
+    heading = format.heading(batch)
+    if not isinstance(heading, bytes):
+        raise ValueError(f"{type(format).__name__}.heading gave {type(heading).__name__}; it must give bytes")
+    return heading
+
+
 def _pieces_of(batch: RecordBatch) -> Iterator[RecordBatch]:
     """A batch, or pieces of it that are small enough to be encoded at once; those know no blocks."""
     size_bytes = batch.nbytes()
@@ -102,7 +114,7 @@ class _PlainEncoder(FileEncoder):
         self._stream = stream
         self._max_bytes = max_bytes
         self._is_empty = True
-        if heading := format.heading(batch):
+        if heading := _heading_of(format, batch):
             stream.write(heading)
 
     def write(self, rows: pa.BinaryArray) -> int:
@@ -123,7 +135,7 @@ class _CompressedEncoder(ChunkedEncoder):
 
     def __init__(self, format: TextFormat, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> None:
         super().__init__(stream, _FRAME_BYTES, max_bytes)
-        self._heading = format.heading(batch)
+        self._heading = _heading_of(format, batch)
         self._codec = pa.Codec(format.compression, compression_level=_LEVELS[format.compression])
 
     def measure(self, rows: pa.BinaryArray, room: int) -> tuple[int, int]:

@@ -81,9 +81,25 @@ class RefusesNumbers(LogfmtSink):
         raise ValueError("no numbers")
 
 
+class HeadedByTheFirst(LogfmtSink):
+    """A format that gets it wrong: its heading has names, and files may hold records of others."""
+
+    def heading(self, batch: RecordBatch) -> bytes:
+        return f"{' '.join(batch.to_arrow().schema.names)}\n".encode()
+
+
+class WithUntriedLayout(LogfmtSink):
+    """A format whose test gets it wrong: it has layouts, and the test draws records of one."""
+
+    def layout_of(self, batch: RecordBatch) -> list[str]:
+        return list(batch.to_arrow().schema.names)
+
+
 @pytest.mark.parametrize(
     ("wrong", "law", "finding"),
     [
+        (HeadedByTheFirst, "a_heading_that_depends_on_columns_is_a_layout", "begin with another heading, and may hold"),
+        (WithUntriedLayout, "each_layout_has_a_file_of_its_own", "has a layout_of: define other_batches"),
         # As in test files, the assert shows what was found and what was expected.
         (EmptiesOne, "any_records_are_read_back_from_any_files", r"assert \[\{.*\] == \["),
         (NumbersLines, "a_window_that_runs_again_gives_the_same_bytes", "other bytes when a window is written again"),
@@ -141,6 +157,37 @@ def test_rows_that_are_not_those_of_the_records_are_refused(
             sink.write_named(batch, Encoded(), "one")
         else:
             sink.write(batch, Encoded())
+
+
+@pytest.mark.parametrize("format", ["auto", "csv", "json_lines", "parquet", LOGFMT])
+@pytest.mark.parametrize("is_named", [False, True])
+def test_two_columns_of_one_name_are_refused(format: str, is_named: bool) -> None:
+    """Also by a format that would take the records as mappings, where one column is missing."""
+    column = pa.array([1])
+    batch = RecordBatch(pa.RecordBatch.from_arrays([column, column], ["a", "a"]))
+    sink = FileSink(OperatorContext(outputs=MemoryOutputs()), "out")
+    sink.begin_window(1)
+    with pytest.raises(ValueError, match="^two columns have one name, and a file would lose one of them: a, a$"):
+        if is_named:
+            sink.write_named(batch, SINK_FORMATS.make(format), "one")
+        else:
+            sink.write(batch, SINK_FORMATS.make(format))
+
+
+class HeadedWithText(LogfmtSink):
+    """A format that gets it wrong: its heading is text."""
+
+    def heading(self, batch: RecordBatch) -> bytes:
+        return "n\n"  # type: ignore[return-value]  # this is what authors do
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_a_heading_that_is_not_bytes_is_told(compression: str) -> None:
+    """By the name of the method."""
+    sink = FileSink(OperatorContext(outputs=MemoryOutputs()), "out")
+    sink.begin_window(1)
+    with pytest.raises(ValueError, match="^HeadedWithText.heading gave str; it must give bytes$"):
+        sink.write(RecordBatch(pa.RecordBatch.from_pydict({"n": [1]})), HeadedWithText(compression=compression))
 
 
 @pytest.mark.parametrize(

@@ -176,11 +176,3 @@ def test_options_that_make_no_csv_are_refused(options: dict[str, str], problem: 
     """Before anything runs, by the name of the option."""
     with pytest.raises(ValueError, match=problem):
         SINK_FORMATS.make({"type": "csv", **options})
-
-
-def test_two_columns_of_one_name_are_refused() -> None:
-    """Readers would keep one of them."""
-    column = pa.array([1])
-    batch = RecordBatch(pa.RecordBatch.from_arrays([column, column], ["a", "a"]))
-    with pytest.raises(ValueError, match="two columns have one name, which CSV does not allow: a, a"):
-        rows_of(batch)

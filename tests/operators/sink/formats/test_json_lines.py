@@ -131,13 +131,6 @@ def test_any_rows_come_back_from_their_lines(rows: list[dict[str, object]]) -> N
     assert [json.loads(line) for line in made.split(b"\n")[:-1]] == rows
 
 
-def test_two_columns_of_one_name_are_refused() -> None:
-    """JSON would keep one of them."""
-    column = pa.array([1])
-    with pytest.raises(ValueError, match="two columns have one name, which JSON does not allow: a, a"):
-        json_lines(pa.RecordBatch.from_arrays([column, column], ["a", "a"]))
-
-
 def test_rows_without_columns_are_empty_objects() -> None:
     """They are still rows."""
     rows = pa.RecordBatch.from_struct_array(pa.array([{}, {}], pa.struct([])))
