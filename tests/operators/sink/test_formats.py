@@ -167,7 +167,7 @@ def test_two_columns_of_one_name_are_refused(format: str, is_named: bool) -> Non
     batch = RecordBatch(pa.RecordBatch.from_arrays([column, column], ["a", "a"]))
     sink = FileSink(OperatorContext(outputs=MemoryOutputs()), "out")
     sink.begin_window(1)
-    with pytest.raises(ValueError, match="^two columns have one name, and a file would lose one of them: a, a$"):
+    with pytest.raises(ValueError, match=r"^two columns have one name, and a file would lose one of them: a, a$"):
         if is_named:
             sink.write_named(batch, SINK_FORMATS.make(format), "one")
         else:
@@ -186,7 +186,7 @@ def test_a_heading_that_is_not_bytes_is_told(compression: str) -> None:
     """By the name of the method."""
     sink = FileSink(OperatorContext(outputs=MemoryOutputs()), "out")
     sink.begin_window(1)
-    with pytest.raises(ValueError, match="^HeadedWithText.heading gave str; it must give bytes$"):
+    with pytest.raises(ValueError, match=r"^HeadedWithText.heading gave str; it must give bytes$"):
         sink.write(RecordBatch(pa.RecordBatch.from_pydict({"n": [1]})), HeadedWithText(compression=compression))
 
 
