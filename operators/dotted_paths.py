@@ -26,11 +26,13 @@ def imported(kind: str, path: str) -> object:
         )
     try:
         module = importlib.import_module(module_name)
+        if hasattr(module, name):
+            return getattr(module, name)
     # An author's module may do anything while it is imported, sys.exit included.
     except (Exception, SystemExit) as error:
+        is_missing = isinstance(error, ModuleNotFoundError) and error.name == module_name.partition(".")[0]
+        hint = "; a module of your own lies in the working directory, or beside the app" if is_missing else ""
         raise ValueError(
-            f"{kind} '{path}': cannot import {module_name}: {type(error).__name__}: {text_of(error)}"
+            f"{kind} '{path}': cannot import {module_name}: {type(error).__name__}: {text_of(error)}{hint}"
         ) from error
-    if not hasattr(module, name):
-        raise ValueError(f"{kind} '{path}': module {module_name} has no '{name}'{did_you_mean(name, vars(module))}")
-    return getattr(module, name)
+    raise ValueError(f"{kind} '{path}': module {module_name} has no '{name}'{did_you_mean(name, vars(module))}")

@@ -163,7 +163,13 @@ def make_importable(modules: Iterable[str], search_path: Sequence[str]) -> None:
 
 def _class_of(name: str, search_path: Sequence[str], kind: Kind) -> type[Any]:
     module_name, _, class_name = name.rpartition(".")
-    module = _import(module_name, search_path)
+    hint = ""
+    if module_name.partition(".")[0] == LIBRARY:
+        library = importlib.import_module(LIBRARY)
+        if class_name in library.RENAMED:
+            raise UnknownClassError(f"the {kind.noun} {quoted(name)} is now called '{library.RENAMED[class_name]}'")
+        hint = f"; there is a built-in '{class_name}'" if class_name in library.__all__ else ""
+    module = _import(module_name, search_path, hint)
     value = getattr(module, class_name, None)
     if inspect.isclass(value) and kind.accepts(value):
         return value
@@ -206,7 +212,12 @@ def origin_of(top: str, search_path: Sequence[str]) -> Path | None:
     return None
 
 
-def _import(name: str, search_path: Sequence[str]) -> ModuleType:
+def _import(name: str, search_path: Sequence[str], hint: str) -> ModuleType:
+    """Import a module; the hint is for an author whose module is not there.
+
+    Raises:
+        UnknownClassError: The module is not there, fails to be imported, or is hidden by another one.
+    """
     top = name.partition(".")[0]
     origin = origin_of(top, search_path)
     try:
@@ -216,8 +227,9 @@ def _import(name: str, search_path: Sequence[str]) -> ModuleType:
             raise UnknownClassError(_import_failure(name, error, search_path)) from error
         if origin is not None and not _is_from(sys.modules.get(top), origin):
             raise UnknownClassError(_hidden(top, origin)) from error
-        places = " or ".join(search_path)
-        raise UnknownClassError(f"there is no module '{name}' in {places}{_near_module(name, search_path)}") from error
+        folders = " or ".join(search_path)
+        hint = hint or _near_module(name, search_path)
+        raise UnknownClassError(f"there is no module '{name}' in {folders}{hint}") from error
     # An author's module may do anything while it is imported, sys.exit included.
     except (Exception, SystemExit) as error:
         raise UnknownClassError(_import_failure(name, error, search_path)) from error
