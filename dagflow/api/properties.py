@@ -134,6 +134,15 @@ OutputPath = Annotated[PartOfPath, AfterValidator(placeholders()), AfterValidato
 OutputLocation = Annotated[Location, AfterValidator(placeholders()), AfterValidator(_undoubled)]
 """A path or URL that is written to; braces as in OutputPath."""
 
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Marks a property whose value is a location that the operator publishes files in."""
+
+
+OutputDirectory = Annotated[OutputLocation, Published()]
+"""The directory that an operator publishes in; two operators of an app should not have the same."""
+
 OneOrMany = BeforeValidator(_one_or_many)
 """Marks a list or tuple of which YAML may give the only item: a text, or true or false."""
 
@@ -371,6 +380,13 @@ def property_model(owner: type) -> type[BaseModel]:
         known = _make_model(owner)
         owner.__property_model__ = known  # type: ignore[attr-defined]  # a mark on the class
     return known
+
+
+def marked(model: type[BaseModel], mark: type) -> list[str]:
+    """The properties of a model that a class marks, such as Tuning, in the order of their names."""
+    return sorted(
+        name for name, field in model.model_fields.items() if any(isinstance(each, mark) for each in field.metadata)
+    )
 
 
 def _make_model(owner: type) -> type[BaseModel]:

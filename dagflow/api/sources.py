@@ -103,6 +103,11 @@ def discovered_ms_of(item: Any) -> int:
     return discovered_ms
 
 
+def is_of_beginning(item: SourceRange) -> bool:
+    """Whether a tuple is of a file's beginning: none of the file's content was planned before it."""
+    return not (item.start or getattr(item, "content_start", 0))
+
+
 def moved_from_of(item: Any) -> str:
     """The URL that the file of a tuple had before; "" where the tuple names none."""
     moved_from: str = getattr(item, "moved_from", "")

@@ -13,7 +13,7 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel
 
 from dagflow.api.operator import Operator
-from dagflow.api.properties import Limit, Tuning, property_model
+from dagflow.api.properties import Limit, Tuning, marked, property_model
 from dagflow.journal.app_facts import CHECKSUM_MARK, AppFacts, OperatorFacts, without_checksums
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.secret_names import HIDDEN, SHORTEST_SECRET, is_secret_flag, is_secret_option
@@ -46,7 +46,7 @@ def describe_composites(app: LogicalPlan) -> dict[str, OperatorFacts]:
             found[name] = OperatorFacts(
                 _kind(spec.operator_class),
                 {key: _without_checksums(property_fact(key, value, secrets)) for key, value in given.items()},
-                tuning=_marked(property_model(spec.operator_class), Tuning),
+                tuning=marked(property_model(spec.operator_class), Tuning),
             )
     return found
 
@@ -66,19 +66,12 @@ def without_limits(value: Any, annotation: Any) -> Any:
         return value
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         fields = annotation.model_fields
-        kept = [key for key in value if key not in _marked(annotation, Limit)]
+        kept = [key for key in value if key not in marked(annotation, Limit)]
         return {key: without_limits(value[key], fields[key].annotation if key in fields else None) for key in kept}
     parts = get_args(annotation)
     if get_origin(annotation) is dict:
         return {key: without_limits(each, parts[1]) for key, each in value.items()}
     return value
-
-
-def _marked(model: type[BaseModel], mark: type) -> list[str]:
-    """The properties of a model with a mark."""
-    return sorted(
-        name for name, field in model.model_fields.items() if any(isinstance(each, mark) for each in field.metadata)
-    )
 
 
 def _secrets_of(app: LogicalPlan) -> dict[str, str]:
@@ -121,7 +114,7 @@ def _operator_facts(app: LogicalPlan, node: OperatorNode, secrets: Mapping[str, 
         {name: property_fact(name, value, secrets) for name, value in given.items()},
         partition.strip(),
         node.is_control,
-        _marked(property_model(type(node.operator)), Tuning),
+        marked(property_model(type(node.operator)), Tuning),
     )
 
 

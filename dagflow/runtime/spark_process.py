@@ -257,6 +257,7 @@ def _installed_spark() -> str:
 
 
 def _disconnect(gateway: Any) -> None:
+    # Both are heavy, and this module is imported first.
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]  # ships no types
     from pyspark import SparkContext
 

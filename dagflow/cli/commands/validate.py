@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import click
 
+from dagflow.api.properties import Published, marked, property_model
 from dagflow.cli import output
 from dagflow.cli.figures import count
 from dagflow.cli.locations import load, note_beside
@@ -67,9 +68,8 @@ def warnings_of(logical: LogicalPlan, app: str) -> Iterator[str]:
     owners: dict[str, str] = {}
     for name, operator in logical.instances.items():
         # Nothing but the paths is looked at: what operators do before a run may touch the world.
-        path = getattr(operator, "path", "")
+        paths = [getattr(operator, each) for each in marked(property_model(type(operator)), Published)]
         try:
-            paths = [path] if isinstance(path, str) and path else []
             for each in paths:
                 if (owner := owners.setdefault(absolute(each), name)) != name:
                     yield f"operators '{owner}' and '{name}' would both publish in {each}; give each a path of its own"
