@@ -1,39 +1,28 @@
-"""Blocks to records."""
+"""The operator that reads the records of blocks."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-from pydantic import Field
-
-from dagflow.api.column_typing import ColumnTyped, StreamColumns
 from dagflow.api.context import OperatorContext
-from dagflow.api.operator import Prefetcher, PreScanner, RejectRetrier, Seekable
+from dagflow.api.operator import Prefetcher
 from dagflow.api.ports import InputPort, OutputPort
-from dagflow.api.properties import Size, Tuning
-from dagflow.api.refused_records import RefusedRecords
-from dagflow.storage.context import StorageContext
 from operators.files.metadata import BlockMetadata
 from operators.files.refused_blocks import RefusedBlocks
 from operators.files.small_file_batch import SmallFileBatch
 from operators.reader.backlog_scaling import BacklogScaled
 from operators.reader.block_files import BlockFiles
+from operators.reader.block_planning import BlockPlanning
 from operators.reader.block_processor import BlockProcessor, ReadStep
 from operators.reader.byte_accounting import TaskAccounting
-from operators.reader.compression.recognition import CompressionSetting
 from operators.reader.content import ContentReader
-from operators.reader.formats import RecordFormatSpec
-from operators.reader.on_error import ErrorPolicy, OnError, OnVanished
-from operators.reader.path_values import PathSetting, PathValues
-from operators.reader.prescan import BlockPreScan, PreScanState
-from operators.reader.rate_limit import RateLimiter
+from operators.reader.on_error import ErrorPolicy
+from operators.reader.path_values import PathValues
+from operators.reader.prescan import PreScanState
+from operators.reader.rate_limit import RateLimited, RateLimiter
 from operators.reader.refused_block_reader import RefusedBlockReader
-from operators.reader.seeking import blocks_from
 from operators.reader.small_file_batch_reader import SmallFileBatchReader
 from operators.rejects.reject_limit import RejectLimited
 
@@ -55,7 +44,7 @@ class _Readers:
         return self.batches.read(item) if isinstance(item, SmallFileBatch) else self.blocks.read(item)
 
 
-class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher, Seekable, RejectRetrier, ColumnTyped):
+class BlockReader(RateLimited, BlockPlanning, RejectLimited, BacklogScaled, Prefetcher):
     """Reads the records of blocks, exactly: each record by the block that holds its first byte.
 
     It decides itself how many partitions it has, by the number of blocks that wait.
@@ -65,34 +54,6 @@ class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher, Seekable
     What is left out is journaled with its window, and listed in every later status.
     """
 
-    format: Annotated[
-        RecordFormatSpec, Field(description="what a record is: a format's name, or {type: name, ...}")
-    ] = "lines"  # type: ignore[assignment]  # given as in YAML, and made a format by the validator
-    compression: Annotated[
-        CompressionSetting,
-        Field(description="auto: by what a file holds, which its name must not contradict; none: bytes as they are"),
-    ] = "auto"
-    on_error: Annotated[
-        OnError,
-        Field(
-            description="a file that cannot be read or decompressed, or that has a bad header: end the run, or leave "
-            "it out"
-        ),
-    ] = "fail"
-    on_vanished: Annotated[
-        OnVanished,
-        Field(
-            description="a version of a file that was replaced, truncated or deleted after it was planned: leave it "
-            "out and list it, or end the run"
-        ),
-    ] = "skip"
-    partition_values: PathSetting = None
-    max_bytes_per_second: Annotated[
-        Size | None,
-        Tuning(),
-        Field(ge=1, description="bytes read per second by all partitions together; null: no limit"),
-    ] = None
-
     blocks_metadata_input = InputPort(BlockMetadata, tuple_batches=True)
     blocks_metadata_output = OutputPort(BlockMetadata)
     messages = OutputPort()
@@ -100,38 +61,9 @@ class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher, Seekable
 
     _readers: _Readers | None = None
 
-    def rate_limit(self) -> int | None:
-        """Bytes per second of all partitions together."""
-        return self.max_bytes_per_second
-
-    def prescan(self) -> BlockPreScan:
-        """Scans blocks where their format or compression needs it."""
-        infers = self.partition_values == "hive"
-        return BlockPreScan(self.format, self.compression, self.on_error, self.on_vanished, infers_paths=infers)
-
-    def check_properties(self) -> None:
-        """Refuse columns of paths for records that have none of their own."""
-        super().check_properties()
-        declared = self.partition_values if isinstance(self.partition_values, dict) else {}
-        if nested := [name for name, kind in declared.items() if kind.is_nested]:
-            raise ValueError(f"partition_values: '{nested[0]}' is {declared[nested[0]].name}, which no path holds")
-        if self.partition_values is not None and not self.format.has_columns:
-            raise ValueError(
-                f"partition_values adds columns, and records of the format {self.format.name} are bytes; csv, and "
-                "json_lines with columns, have columns"
-            )
-
-    def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:
-        """The columns that the format declares; what paths add is not known."""
-        if port == "errors":
-            return StreamColumns.raw()
-        is_known = port == "messages" and self.partition_values is None
-        return self.format.declared_columns() if is_known else None
-
     def setup(self, context: OperatorContext) -> None:
         """Make what reads in this task, with its share of the bytes that may be read."""
-        rate = self.max_bytes_per_second
-        limiter = None if rate is None else RateLimiter(rate * context.share, step=context.progress.step)
+        limiter = self._limiter(context)
         if isinstance(context.prescan, PreScanState):
             self.format.decide(context.prescan.decision)
         paths = PathValues(self.partition_values)
@@ -169,21 +101,6 @@ class BlockReader(RejectLimited, BacklogScaled, PreScanner, Prefetcher, Seekable
         """Begin to fetch the blocks that come, where fetching takes time."""
         if self._readers is not None:
             self._readers.files.prefetch(block for block in tuples if isinstance(block, BlockMetadata))
-
-    def seek(self, items: Sequence[Any], offset: int, storage: StorageContext) -> list[Any]:
-        """The blocks in which records may begin at an offset or behind it.
-
-        Raises:
-            StorageError: A file cannot be read.
-        """
-        with contextlib.closing(BlockFiles(storage)) as files:
-            return list(blocks_from(offset, items, files, self.format, self.compression))
-
-    def retry_batch(
-        self, blocks: Mapping[int, Any], refused: RefusedRecords, is_tried: npt.NDArray[np.bool_], first_id: int
-    ) -> RefusedBlocks:
-        """The blocks of refused records."""
-        return RefusedBlocks.of(blocks, refused, is_tried, first_id, in_one_pass=self.format.needs_prescan)
 
     def end_window(self) -> None:
         """Close the file: the next window's blocks may be of others. Under a rate limit, wait for what was read."""
