@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from typing import ClassVar
 
+import msgspec
 import pyarrow as pa
 
+from dagflow.api.json_values import json_values
 from dagflow.api.records import RecordBatch
 from operators.sink.formats.text_format import TextFormat
 
@@ -18,16 +20,18 @@ class LogfmtSink(TextFormat):
     suffix: ClassVar[str] = ".log"
 
     def encode(self, batch: RecordBatch) -> pa.BinaryArray:
-        """Return the line of each record; a raw record has the one column `record`, of bytes."""
+        """Return the line of each record; a raw record has the one column `record`."""
+        rows = batch.to_arrow()
+        keys = [name if name.isidentifier() else json.dumps(name) for name in rows.schema.names]
+        columns = [json_values(column) for column in rows.columns]
         lines = [
-            " ".join(f"{key}={quoted(value)}" for key, value in record.items() if value is not None)
-            for record in batch.to_arrow().to_pylist()
+            " ".join(f"{key}={quoted(value)}" for key, value in zip(keys, row, strict=True) if value is not None)
+            for row in zip(*columns, strict=True)
         ]
         return pa.array([f"{line}\n".encode() for line in lines], pa.binary())
 
 
 def quoted(value: object) -> str:
     """Return numbers and booleans as they are, and everything else as text in quotes."""
-    if isinstance(value, bytes):
-        value = value.decode(errors="replace")
-    return json.dumps(value, default=str)
+    text = msgspec.json.encode(value).decode()
+    return json.dumps(text) if text[0] in "[{" else text
