@@ -138,6 +138,13 @@ def everything() -> list[Path]:
     return files_below([*(ROOT / name for name in (*PRODUCT, "tests", "apps", "benchmarks")), *ROOT.glob("*.py")])
 
 
+def page_sources() -> list[Path]:
+    """The project's own scripts and style sheets of the web pages."""
+    static = ROOT / "dagflow" / "web" / "static"
+    sources = (path for suffix in ("js", "css") for path in static.rglob(f"*.{suffix}"))
+    return sorted(path for path in sources if path.parent.name != "vendor")
+
+
 def _at(path: Path, line: int, message: str) -> Violation:
     return Violation(path.relative_to(ROOT).as_posix(), line, message)
 
@@ -151,8 +158,8 @@ def _tests(paths: Iterable[Path]) -> list[Path]:
 
 
 def module_length(paths: Sequence[Path]) -> Iterator[Violation]:
-    """A module that grows beyond the limit has more than one subject."""
-    for path in paths:
+    """A module that grows beyond the limit has more than one subject; looks at all scripts and style sheets, too."""
+    for path in (*paths, *page_sources()):
         if (count := len(lines_of(path))) > MAX_MODULE_LINES:
             yield _at(path, count, f"{count} lines, {MAX_MODULE_LINES} at most")
 

@@ -12,7 +12,7 @@ import pytest
 
 import dagflow
 import operators
-from tests.house_rules import ROOT, RULES, everything, lines_of, nodes_of
+from tests.house_rules import ROOT, RULES, everything, lines_of, nodes_of, page_sources
 
 # As installed, so that the very files are checked that people get.
 FRAMEWORK = sorted(Path(dagflow.__file__).parent.rglob("*.py"))
@@ -68,6 +68,7 @@ def test_the_files_are_found() -> None:
     """The laws below are about something."""
     names = {path.name for path in EVERYTHING}
     assert {"errors.py", "metadata.py", "start.py", "drop_comments.py", "throughput.py", "test_house.py"} <= names
+    assert {"app.js", "graph.js", "base.css"} <= {path.name for path in page_sources()}
 
 
 @pytest.mark.parametrize("rule", sorted(RULES))

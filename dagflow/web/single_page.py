@@ -15,6 +15,9 @@ STATIC = files("dagflow.web") / "static"
 _IMPORT = re.compile(r"""(\bfrom\s*|\bimport\s*\(\s*|\bimport\s+)(["'])(\.[^"']+)\2""")
 """A module that another one names by a relative path, statically or when it is needed."""
 
+_STYLE_SHEET = re.compile(r'<link rel="stylesheet" href="([^"]+)" />')
+"""A style sheet that the served page loads."""
+
 _PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -48,7 +51,9 @@ def single_page(resources: dict[str, Any]) -> str:
     """
     modules = {path: _absolute(path, text) for path, text in _texts(STATIC) if path.endswith(".js")}
     imports = {f"dagflow/{path}": _data_url(text) for path, text in modules.items()}
-    styles = [(STATIC / name).read_text(encoding="utf-8") for name in ("vendor/uplot.css", "style.css")]
+    # The served page alone says which style sheets there are, and in what order they override each other.
+    style_sheets = _STYLE_SHEET.findall((STATIC / "index.html").read_text(encoding="utf-8"))
+    styles = [(STATIC / name).read_text(encoding="utf-8") for name in style_sheets]
     return _PAGE.format(
         style="\n".join(styles),
         imports=_embedded({"imports": imports}),

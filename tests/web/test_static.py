@@ -58,6 +58,12 @@ def test_the_page_asks_at_once_for_each_module_that_it_needs() -> None:
     assert sorted(asked) == sorted(str(path.relative_to(STATIC)) for path in found[1:])
 
 
+def test_the_page_loads_each_style_sheet_once() -> None:
+    """A style sheet that no page loads is there in vain; one that is loaded is there."""
+    loaded = re.findall(r'<link rel="stylesheet" href="([^"]+)" />', (STATIC / "index.html").read_text())
+    assert sorted(loaded) == sorted(str(path.relative_to(STATIC)) for path in FILES if path.suffix == ".css")
+
+
 def test_pages_load_nothing_from_elsewhere() -> None:
     """No source names another host; the namespace of SVG is only a name."""
     found = [
