@@ -103,7 +103,7 @@ def set_up(extras: set[str], *, warm: bool = True) -> bool:
         if warm and "test" in extras:
             # The tests start Spark more than a hundred times. Without stored classes they only take longer.
             say("making Spark start faster (half a minute, once)")
-            subprocess.call([str(PYTHON), "-m", "dagflow.cli", "warm"], cwd=str(ROOT), stdin=subprocess.DEVNULL)
+            subprocess.call([str(PYTHON), "-m", "dagflow", "warm"], cwd=str(ROOT), stdin=subprocess.DEVNULL)
         draft = STAMP.with_suffix(".draft")
         draft.write_text(json.dumps({"settings": digest, "extras": sorted(extras)}))
         draft.replace(STAMP)
@@ -114,7 +114,7 @@ def warm_behind() -> None:
     """Make Spark start faster from the next time on, in a process that outlives this one."""
     say("storing Spark's classes in the background: in about a minute it starts faster")
     quiet = subprocess.DEVNULL
-    command = [str(PYTHON), "-m", "dagflow.cli", "warm"]
+    command = [str(PYTHON), "-m", "dagflow", "warm"]
     subprocess.Popen(command, cwd=str(ROOT), stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True)
 
 

@@ -126,7 +126,7 @@ def main() -> None:
         rows = write_files(root, given.files, given.seed)
         write_app(root, given.kind, given.files_per_window)
         chance, kills = random.Random(given.seed), 0
-        command = [sys.executable, "-m", "dagflow.cli", "run", "app.yaml", "--local", "-q"]
+        command = [sys.executable, "-m", "dagflow", "run", "app.yaml", "--local", "-q"]
         began = time.monotonic()
         while True:
             process = subprocess.Popen(command, cwd=root)

@@ -100,7 +100,7 @@ class Caller:
     def __call__(self, arguments: list[str]) -> tuple[float, float]:
         """Wall time and CPU time of a command, its processes among them."""
         before, began_s = _cpu_s(), time.monotonic()
-        self._run([sys.executable, "-m", "dagflow.cli", *arguments])
+        self._run([sys.executable, "-m", "dagflow", *arguments])
         return time.monotonic() - began_s, _cpu_s() - before
 
     def moments(self, arguments: list[str]) -> dict[str, float]:

@@ -83,7 +83,7 @@ class Feeder(threading.Thread):
 
 def start(work: Path) -> subprocess.Popen[bytes]:
     """Begin a run that follows."""
-    command = [sys.executable, "-m", "dagflow.cli", "run", "app.yaml", "--follow", "--local", "-q"]
+    command = [sys.executable, "-m", "dagflow", "run", "app.yaml", "--follow", "--local", "-q"]
     return subprocess.Popen(command, cwd=work, stdin=subprocess.DEVNULL, stderr=(work / "run.log").open("ab"))
 
 

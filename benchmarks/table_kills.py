@@ -239,7 +239,7 @@ def doubled_keys(records: Counter[tuple[int, ...]]) -> int:
 def command_of(name: str) -> list[str]:
     """How a contender is started in its directory."""
     if name in DAGFLOW:
-        return [sys.executable, "-m", "dagflow.cli", "run", "app.yaml", "--local", "-q"]
+        return [sys.executable, "-m", "dagflow", "run", "app.yaml", "--local", "-q"]
     return [sys.executable, "-m", "benchmarks.table_kills", "--write", name]
 
 

@@ -53,7 +53,7 @@ def test_the_test_in_readme_passes() -> None:
 
 def test_the_picture_in_readme_is_the_plan_of_its_app() -> None:
     """`dagflow plan apps/block_reader.yaml --format svg` draws docs/block_reader.svg."""
-    command = [sys.executable, "-m", "dagflow.cli", "plan", "apps/block_reader.yaml", "--format", "svg"]
+    command = [sys.executable, "-m", "dagflow", "plan", "apps/block_reader.yaml", "--format", "svg"]
     drawn = subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
     assert drawn == (ROOT / "docs" / "block_reader.svg").read_text(encoding="utf-8")
 

@@ -102,7 +102,7 @@ def test_tests_need_more_than_the_demo(checkout: Checkout) -> None:
     assert checkout.start("test", "-k", "journal").returncode == 0
     install, _, warm, tests = checkout.asked()
     assert install.endswith(f"--editable {checkout.folder}[test]")
-    assert warm == "-m dagflow.cli warm"
+    assert warm == "-m dagflow warm"
     assert tests == "-m pytest -k journal"
     assert json.loads(checkout.stamp.read_text())["extras"] == ["test"]
 
@@ -117,9 +117,9 @@ def test_the_first_demo_stores_the_classes_behind_itself(checkout: Checkout) -> 
     assert "in the background" in checkout.start("demo").stdout
     asked: list[str] = []
     deadline_s = time.monotonic() + 60
-    while "-m dagflow.cli warm" not in asked and time.monotonic() < deadline_s:
+    while "-m dagflow warm" not in asked and time.monotonic() < deadline_s:
         asked += checkout.asked()
-    assert asked.index("dagflow run apps/block_reader.yaml --fresh") < asked.index("-m dagflow.cli warm")
+    assert asked.index("dagflow run apps/block_reader.yaml --fresh") < asked.index("-m dagflow warm")
     assert "in the background" not in checkout.start("demo").stdout
     assert checkout.asked() == ["dagflow run apps/block_reader.yaml --fresh"]
 
@@ -129,17 +129,17 @@ def test_a_setup_without_warming_leaves_spark_as_it_is(checkout: Checkout) -> No
     checkout.make_environment()
     checkout.write_stamp()
     assert checkout.start("setup", "--dev", "--no-warm").returncode == 0
-    assert [line for line in checkout.asked() if "dagflow.cli warm" in line] == []
+    assert [line for line in checkout.asked() if "dagflow warm" in line] == []
     assert checkout.start("test").returncode == 0
     assert checkout.asked() == ["-m pytest"]
 
 
 def test_a_java_that_keeps_no_classes_is_good_enough(checkout: Checkout) -> None:
     """Without stored classes, tests run all the same."""
-    checkout.make_environment(failing="dagflow.cli warm")
+    checkout.make_environment(failing="dagflow warm")
     checkout.write_stamp()
     assert checkout.start("test").returncode == 0
-    assert checkout.asked()[-2:] == ["-m dagflow.cli warm", "-m pytest"]
+    assert checkout.asked()[-2:] == ["-m dagflow warm", "-m pytest"]
     assert checkout.start("test").returncode == 0
     assert checkout.asked() == ["-m pytest"]
 

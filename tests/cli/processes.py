@@ -10,7 +10,7 @@ from pathlib import Path
 
 import dagflow
 
-ENTRY = (sys.executable, "-m", "dagflow.cli")
+ENTRY = (sys.executable, "-m", "dagflow")
 
 PATIENCE_S = 300.0
 """When a process is taken to hang: far more than it needs also where others keep the machine busy."""

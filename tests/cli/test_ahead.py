@@ -57,7 +57,7 @@ def test_a_wrong_app_is_refused_though_java_was_started(tmp_path: Path) -> None:
     """Neither a log nor a directory is made for it."""
     app = app_in(tmp_path, "name: sample\noperators: {a: {class: NotThere}}\n")
     done = subprocess.run(
-        [sys.executable, "-m", "dagflow.cli", "run", app],
+        [sys.executable, "-m", "dagflow", "run", app],
         cwd=tmp_path,
         env=environment(),
         capture_output=True,

@@ -173,7 +173,7 @@ def test_sigterm_outside_of_a_run_is_an_interruption(tmp_path: Path, where: str)
 
 
 def test_the_module_runs_like_the_command() -> None:
-    """`python -m dagflow.cli` is `dagflow`."""
+    """`python -m dagflow` is `dagflow`."""
     done = dagflow_command(["--version"])
     assert (done.returncode, done.stdout) == (0, f"dagflow {dagflow.__version__}\n")
 

@@ -313,7 +313,7 @@ class Cluster:
         conf = [f"--conf={key}={value}" for key, value in settings.items() if key not in given]
         python_path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
         return host.start(
-            [sys.executable, "-m", "dagflow.cli", "run", "app.yaml", "--master", self.url, *conf, *arguments],
+            [sys.executable, "-m", "dagflow", "run", "app.yaml", "--master", self.url, *conf, *arguments],
             cwd / "run.log",
             cwd,
             {"PYTHONPATH": python_path, "PYSPARK_PYTHON": self.python, **env},

@@ -202,7 +202,7 @@ def test_tasks_allocate_with_arrows_own_allocator(tmp_path: Path, workers: int) 
         + "\n  names: {from: allocator.output, to: writer.input}\n"
     )
     plain = {name: value for name, value in environment().items() if name != "ARROW_DEFAULT_MEMORY_POOL"}
-    command = [sys.executable, "-m", "dagflow.cli", "run", "app.yaml", "--local", "--workers", str(workers)]
+    command = [sys.executable, "-m", "dagflow", "run", "app.yaml", "--local", "--workers", str(workers)]
     subprocess.run(command, cwd=tmp_path, env=plain, check=True, capture_output=True)
     [output] = (tmp_path / "out").iterdir()
     assert output.read_text() == allocators("pyarrow")[1] + "\n"

@@ -45,7 +45,7 @@ def test_a_list_has_one_line_for_each_original_and_no_two_alike(tmp_path: Path) 
 def test_what_does_not_fit_is_an_error_and_no_bug(tmp_path: Path) -> None:
     """A full disk is not ours to be reported."""
     directory = published(tmp_path / "out", {"a": b"x" * 100_000})
-    command = [sys.executable, "-m", "dagflow.cli", "extract", str(directory), "a"]
+    command = [sys.executable, "-m", "dagflow", "extract", str(directory), "a"]
     with open("/dev/full", "wb") as full:
         ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert (ran.returncode, "No space left" in ran.stderr, "bug" in ran.stderr) == (1, True, False)
@@ -54,7 +54,7 @@ def test_what_does_not_fit_is_an_error_and_no_bug(tmp_path: Path) -> None:
 def test_nothing_is_wrong_where_stdout_is_closed(tmp_path: Path) -> None:
     """The original goes nowhere, and the exit code is the answer."""
     directory = published(tmp_path / "out", {"a": b"x"})
-    command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "dagflow.cli", "extract", str(directory), "a"]
+    command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "dagflow", "extract", str(directory), "a"]
     ran = subprocess.run(command, stderr=subprocess.PIPE, check=False)
     assert (ran.returncode, ran.stderr) == (0, b"")
 
@@ -63,7 +63,7 @@ def test_no_piece_of_an_original_is_left_behind(tmp_path: Path) -> None:
     """Where writing fails, the file that was begun goes."""
     directory = published(tmp_path / "out", {"a": b"x" * 4_000_000})
     limited = "import resource, runpy; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)); " + (
-        "runpy.run_module('dagflow.cli', run_name='__main__')"
+        "runpy.run_module('dagflow', run_name='__main__')"
     )
     command = [sys.executable, "-c", limited, "extract", str(directory), "a", "-o", str(tmp_path / "a")]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
