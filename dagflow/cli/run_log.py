@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from dagflow.cli.json_log import error_fields, json_line
+from dagflow.errors import trace_of
 
 DIRECTORY: Final = Path(".dagflow") / "logs"
 MOST_BYTES: Final = 8 << 20
@@ -51,8 +52,12 @@ class RunLog:
     def say(self, level: int, text: str, error: BaseException | None = None) -> None:
         """Write a message that no logger has."""
         record = logging.LogRecord("dagflow", level, "", 0, text, None, None)
-        record.fields = {} if error is None else error_fields(error, self._redact)
+        record.fields = {} if error is None else {**error_fields(error, self._redact), "trace": self._trace(error)}
         self.handler.handle(record)
+
+    def _trace(self, error: BaseException) -> str:
+        """The traceback of an error: that of the task where one raised it."""
+        return self._redact(getattr(error, "trace", "") or trace_of(error))
 
     def end(self, text: str, error: BaseException | None = None) -> None:
         """Write how the run ended, and close the file."""

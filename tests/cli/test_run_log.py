@@ -68,7 +68,11 @@ def test_an_error_is_json_too_and_names_operator_and_file(folder: Path) -> None:
     assert "continue with: dagflow run app.yaml" in last["message"]
     assert "log of the run: " in last["message"]
     (log,) = (folder / ".dagflow" / "logs").iterdir()
-    assert lines_of(log.read_text())[-1]["level"] == "error"
+    kept = lines_of(log.read_text())[-1]
+    assert kept["level"] == "error"
+    assert kept["trace"].startswith("Traceback (most recent call last)")
+    assert "json_lines.py" in kept["trace"]
+    assert "trace" not in last
 
 
 def test_no_message_nor_field_of_an_error_has_a_value(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
