@@ -41,7 +41,7 @@ WITHOUT_NOUN = re.compile(r"^(Those|So many)\b")
 SAME_NAME = frozenset(
     [
         *("__init__", "base", "registry", "prescan", "context", "csv", "json_lines", "run", "status", "preview"),
-        *("operators", "check"),
+        *("operators", "check", "rate_limit"),
     ]
 )
 """Module names that may occur in several packages, because the package tells them apart."""

@@ -12,10 +12,11 @@ from dagflow.engine.gone_versions import GoneVersions
 from dagflow.engine.held_results import HeldResults
 from dagflow.engine.operator_state import OperatorStates
 from dagflow.engine.placed_app import PlacedApp
+from dagflow.engine.rate_limit import RateLimit
 from dagflow.engine.side_inputs import SideInputs
 from dagflow.engine.stop_request import abandon
 from dagflow.engine.target_access import TargetDecisions
-from dagflow.engine.task_groups import with_rate_shares, with_task_groups
+from dagflow.engine.task_groups import with_task_groups
 from dagflow.engine.window_codec import WindowCodec
 from dagflow.engine.window_sizing import Load, WindowSizing, load_of_job
 from dagflow.errors import StorageError
@@ -92,7 +93,7 @@ class WindowRunner:
         self._side_inputs = side_inputs
         self._decisions = TargetDecisions(app.storage)
         self._gone = gone
-        self._has_rate_limit = any(operator.rate_limit() is not None for operator in app.operators.values())
+        self._rate_limit = RateLimit(app.plan, app.operators)
 
     @property
     def are_windows_independent(self) -> bool:
@@ -101,7 +102,7 @@ class WindowRunner:
         They may not where a window begins with the state that the one before it left, nor where partitions divide
         a rate, because they know nothing of other windows' partitions.
         """
-        return self._states.is_empty and not self._has_rate_limit
+        return self._states.is_empty and not self._rate_limit.is_set
 
     @property
     def known_parallelism(self) -> int:
@@ -131,8 +132,8 @@ class WindowRunner:
         results: Future[list[TaskResult]] = Future()
         if planned.closes or any(share for shares in job.assigned.values() for share in shares):
             runtime = self.runtime()
-            if self._has_rate_limit and not planned.closes:
-                job = with_rate_shares(self._plan, job, runtime.parallelism)
+            if self._rate_limit.is_set and not planned.closes:
+                job = self._rate_limit.divided(job, runtime.parallelism)
             else:
                 job = with_task_groups(
                     self._plan,
