@@ -11,7 +11,7 @@ from dagflow.cli.json_log import json_line
 from dagflow.cli.render import progress_line, summary
 from dagflow.cli.shared_options import Redact
 from dagflow.execution.breakpoints import is_debugging
-from dagflow.report.snapshot import RunRates, RunSnapshot
+from dagflow.report.snapshot import RunSnapshot
 
 LINE_INTERVAL_S = 5.0  # a log of an hour's run stays readable
 STOPPING = "stopping: the window in flight is finished or set aside; a second signal (Ctrl-C) stops at once"
@@ -85,7 +85,8 @@ class LineDisplay(Display):
         super().progress(snapshot)
         if snapshot.waits_for:
             return
-        figures = replace(snapshot, seconds=0.0, rates=RunRates())
+        progress = None if snapshot.progress is None else snapshot.progress.without_times()
+        figures = replace(snapshot, seconds=0.0, progress=progress)
         # A run that follows and has nothing to do is silent, one that works on a long window is not.
         has_news = any(snapshot.backlog.values()) or figures != self._shown
         if snapshot.seconds >= self._next_s and has_news and not is_debugging():

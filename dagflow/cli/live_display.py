@@ -20,7 +20,8 @@ from dagflow.cli.display import Display
 from dagflow.cli.figures import brief, duration, part
 from dagflow.cli.render import activity, bottleneck, is_busy, progress_figures, record_rate, summary
 from dagflow.cli.shared_options import Redact
-from dagflow.report.snapshot import OperatorFigures, RunningWindow, RunSnapshot
+from dagflow.journal.run_progress import RunningWindow
+from dagflow.report.snapshot import OperatorFigures, RunSnapshot
 
 WIDE_COLUMNS = 110
 """From this width on the table shows more."""

@@ -159,7 +159,7 @@ class Driver:
 
     def _report_progress(self) -> None:
         snapshot = self.snapshot()
-        self._controls.live.set_backlog_bytes(snapshot.backlog_bytes)
+        self._controls.live.set_progress(snapshot.backlog_bytes, snapshot.progress)
         self._observer.progress(snapshot)
         self._controls.signals.progress(snapshot)
 

@@ -22,6 +22,7 @@ from dagflow.journal.heartbeat import (
     thread_name,
 )
 from dagflow.journal.process_identity import ProcessIdentity
+from dagflow.journal.run_progress import RunProgress
 from dagflow.plan.logical import LogicalPlan
 from dagflow.storage.location import absolute, redacted
 from dagflow.storage.objects import ObjectStore
@@ -75,9 +76,15 @@ class LiveRun:
         """Note where the run publishes; the next beat says so."""
         self._last = replace(self._last, outputs=[redacted(url) for url in outputs])
 
-    def set_backlog_bytes(self, backlog_bytes: int) -> None:
-        """Note how many bytes of input are known and not read; the next beat says so."""
-        self._last = replace(self._last, backlog_bytes=backlog_bytes)
+    def set_progress(self, backlog_bytes: int, progress: RunProgress | None) -> None:
+        """Note how far the run is; the next beat says so.
+
+        Args:
+            backlog_bytes: How many bytes of input are known and not read.
+            progress: What the run has in hand, and how fast it reads.
+        """
+        said = None if progress is None else progress.without_stalls()
+        self._last = replace(self._last, backlog_bytes=backlog_bytes, progress=said)
 
     def add_stalls(self, source: Callable[[], Sequence[str]]) -> None:
         """Have each beat say what has made no progress for long.
@@ -104,7 +111,8 @@ class LiveRun:
             logger.warning("the end of the run was not noted in the checkpoint: the store does not answer")
             return
         if self._last.epoch:
-            self._last = replace(self._last, state=state, error=self._redact(error)[:MOST_ERROR_CHARACTERS])
+            told = self._redact(error)[:MOST_ERROR_CHARACTERS]
+            self._last = replace(self._last, state=state, error=told, progress=None)
             try:
                 return self._write()
             except StorageError as refused:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
@@ -21,9 +22,9 @@ from dagflow.engine.window_codec import WindowCodec
 from dagflow.engine.window_sizing import Load, WindowSizing, load_of_job
 from dagflow.errors import StorageError
 from dagflow.execution.messages import TaskResult
-from dagflow.execution.task_progress import OperatorReport, sum_of
+from dagflow.journal.run_progress import RunningWindow
 from dagflow.journal.windows import WindowPlan
-from dagflow.report.snapshot import RunningWindow
+from dagflow.metrics.operator_report import OperatorReport, sum_of
 from dagflow.runtime.base import LazyRuntime, Runtime
 from dagflow.storage.publishing import discard_all
 
@@ -46,6 +47,7 @@ class InFlight:
         gone: Versions of files that it leaves out, as an earlier attempt found.
         is_repeated: Whether an earlier attempt found versions gone that the driver sees.
         decided: What targets had decided when it began, by operator.
+        submitted_s: When it was submitted, by time.monotonic().
     """
 
     planned: WindowPlan
@@ -55,6 +57,7 @@ class InFlight:
     gone: Mapping[VersionKey, Skipped] = field(default_factory=dict)
     is_repeated: bool = False
     decided: Mapping[str, str] = field(default_factory=dict)
+    submitted_s: float = field(default_factory=time.monotonic)
 
 
 class WindowRunner:
@@ -202,7 +205,9 @@ class WindowRunner:
             # A task reads a little beyond the end of its blocks.
             read, done = min(progress.bytes_read, held), progress.tasks_done
             stalls, operators = progress.stalls, progress.operators
-        return RunningWindow(window.planned.window_id, read, held, done, window.tasks, stalls, operators)
+        seconds = time.monotonic() - window.submitted_s
+        window_id = window.planned.window_id
+        return RunningWindow(window_id, read, held, done, window.tasks, stalls, operators, seconds=seconds)
 
     def abandon(self, windows: list[InFlight]) -> None:
         """Leave windows to a later run, and remove what their tasks have written by now."""

@@ -33,9 +33,9 @@ from dagflow.execution.forked import end_if_forked
 from dagflow.execution.operator_clock import OperatorClock
 from dagflow.execution.port_buffer import Consumer, PortBuffer
 from dagflow.execution.state_codec import StateCodec
-from dagflow.execution.task_progress import OperatorReport
 from dagflow.journal.saved_state import SavedState
 from dagflow.metrics.counters import Counters, OperatorCounters
+from dagflow.metrics.operator_report import OperatorReport
 from dagflow.plan.physical import Edge, PortRef
 
 

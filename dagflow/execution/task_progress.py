@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import msgspec
 from msgspec import structs
 
 from dagflow.api.context import Progress
+from dagflow.metrics.operator_report import OperatorReport
 
 REPORT_EVERY_S = 0.2
 """A task reports at most this often, and once at its end."""
@@ -46,33 +47,6 @@ class TaskActivity(msgspec.Struct, frozen=True, array_like=True):
     def __str__(self) -> str:
         operator = f", operator '{self.operator}'" if self.operator else ", stage" + f" {self.stage}"
         return f"window {self.window_id}{operator} partition {self.partition}"
-
-
-class OperatorReport(msgspec.Struct, frozen=True, array_like=True):
-    """What one operator of a task has done so far.
-
-    Attributes:
-        busy_s: Seconds that it has worked.
-        records: Records that left each of its ports.
-    """
-
-    busy_s: float = 0.0
-    records: dict[str, int] = {}
-
-    def __add__(self, other: OperatorReport) -> OperatorReport:
-        """Both together."""
-        ports = (*self.records, *(port for port in other.records if port not in self.records))
-        records = {port: self.records.get(port, 0) + other.records.get(port, 0) for port in ports}
-        return OperatorReport(self.busy_s + other.busy_s, records)
-
-
-def sum_of(reports: Iterable[Mapping[str, OperatorReport]]) -> dict[str, OperatorReport]:
-    """The sum of what operators have done in several tasks, by operator."""
-    total: dict[str, OperatorReport] = {}
-    for report in reports:
-        for name, done in report.items():
-            total[name] = total.get(name, OperatorReport()) + done
-    return total
 
 
 class TaskReport(msgspec.Struct, frozen=True, array_like=True, tag="progress"):

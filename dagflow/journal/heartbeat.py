@@ -14,6 +14,7 @@ from typing import Final, Literal
 from dagflow.errors import JournalError, MissingError
 from dagflow.journal.frames import decode, encode
 from dagflow.journal.process_identity import Existence, ProcessIdentity
+from dagflow.journal.run_progress import RunProgress
 from dagflow.journal.typed_json import from_json, to_json
 from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore
@@ -52,6 +53,8 @@ class Heartbeat:
         error: Why it failed, or "".
         stalls: What has made no progress for long, in words; empty where all goes on.
         backlog_bytes: Bytes of input that the run knows and has not read; only it knows what scans have listed.
+        progress: What the run has in hand and how fast it reads, without the stalls of windows; None before it has
+            looked for input, of a replay, and at the end.
     """
 
     process: ProcessIdentity
@@ -68,6 +71,7 @@ class Heartbeat:
     error: str = ""
     stalls: list[str] = field(default_factory=list)
     backlog_bytes: int = 0
+    progress: RunProgress | None = None
 
     @property
     def has_ended(self) -> bool:

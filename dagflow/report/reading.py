@@ -100,8 +100,7 @@ class LiveSource:
     def progress(self, snapshot: RunSnapshot) -> None:
         """Keep the newest figures; called from the driver's thread."""
         if snapshot.all_runs is not None:
-            # Rates are known of this run alone, and of no other one at work.
-            self._newest = replace(snapshot.all_runs, rates=snapshot.rates)
+            self._newest = replace(snapshot.all_runs, progress=snapshot.progress)
 
     def from_memory(self) -> CheckpointReading:
         """The newest figures alone, without a look at the store; none before the first progress."""

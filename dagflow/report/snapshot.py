@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from dagflow.execution.task_progress import OperatorReport, sum_of
 from dagflow.journal.left_out import LeftOut
+from dagflow.journal.run_progress import RunningWindow, RunProgress, RunRates
 from dagflow.journal.state import JournalState, PartitionCounts
 from dagflow.journal.windows import PartitionDecision, Receipt
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
+from dagflow.metrics.operator_report import OperatorReport
 from dagflow.report.driver_report import DriverReport
 from dagflow.storage.location import redacted
 from dagflow.storage.pending import HeldFile
@@ -49,28 +50,13 @@ class OperatorFigures:
     busy_s: float = 0.0
     is_source: bool = False
 
-
-@dataclass(frozen=True, slots=True)
-class RunningWindow:
-    """A window whose tasks run.
-
-    Attributes:
-        window_id: The window.
-        bytes_read: Bytes that its tasks have read by now.
-        bytes: Bytes that it holds.
-        tasks_done: Tasks that have ended.
-        tasks: All its tasks.
-        stalls: Its tasks that stand still: which, for how long and in what, in words.
-        operators: What its operators have done by now, by name.
-    """
-
-    window_id: int
-    bytes_read: int
-    bytes: int
-    tasks_done: int
-    tasks: int
-    stalls: tuple[str, ...] = ()
-    operators: Mapping[str, OperatorReport] = field(default_factory=dict)
+    def to_json(self) -> dict[str, Any]:
+        """The operator in the object `operators` of JSON."""
+        return {
+            "records": {port.name: port.records for port in self.ports},
+            "counters": dict(sorted(self.counts.items())),
+            "busy_seconds": round(self.busy_s, 3),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,21 +107,6 @@ class HeldGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class RunRates:
-    """How fast a run reads, over the last few seconds.
-
-    Attributes:
-        bytes_per_second: Bytes of input.
-        records_per_second: Records that sources emit.
-        remaining_s: Seconds that the rest of the input will take; None where the whole of it is not known.
-    """
-
-    bytes_per_second: float = 0.0
-    records_per_second: float = 0.0
-    remaining_s: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class RunSnapshot:
     """A run as it stands, or all runs on a checkpoint together.
 
@@ -152,9 +123,9 @@ class RunSnapshot:
         seconds: Wall time.
         operators: Figures of the operators, upstream first where the app is known.
         partitions: Partition counts by stage head.
-        backlog: Tuples that wait to be processed, by stage head.
-        running: Windows whose tasks run, in order.
-        rates: How fast the run reads.
+        progress: What the run has in hand, and how fast it reads; of a journal, what the heartbeat of the run at work
+            said last, a few seconds ago. None where no run is at work, or it has not said anything of it: one that
+            starts, or a replay.
         last_planned: Id of the last window that was planned, 0 for none.
         last_committed: Id of the last window that was committed, 0 for none.
         decisions: The newest changes of partition counts; only of a journal.
@@ -194,9 +165,7 @@ class RunSnapshot:
     seconds: float = 0.0
     operators: tuple[OperatorFigures, ...] = ()
     partitions: dict[str, PartitionCounts] = field(default_factory=dict)
-    backlog: dict[str, int] = field(default_factory=dict)
-    running: tuple[RunningWindow, ...] = ()
-    rates: RunRates = RunRates()
+    progress: RunProgress | None = None
     last_planned: int = 0
     last_committed: int = 0
     decisions: tuple[PartitionDecision, ...] = ()
@@ -229,6 +198,21 @@ class RunSnapshot:
         return "killed" if is_killed and self.state == "stopped" else self.state
 
     @property
+    def running(self) -> tuple[RunningWindow, ...]:
+        """Windows whose tasks run, in order."""
+        return () if self.progress is None else self.progress.windows
+
+    @property
+    def rates(self) -> RunRates:
+        """How fast the run reads."""
+        return RunRates() if self.progress is None else self.progress.rates
+
+    @property
+    def backlog(self) -> dict[str, int]:
+        """Tuples that wait to be processed, by stage head."""
+        return {} if self.progress is None else self.progress.backlog
+
+    @property
     def running_bytes(self) -> int:
         """Bytes that the tasks of running windows have read."""
         return sum(window.bytes_read for window in self.running)
@@ -241,7 +225,7 @@ class RunSnapshot:
     @property
     def live_operators(self) -> tuple[OperatorFigures, ...]:
         """What operators have done by now, in committed and in running windows."""
-        running = sum_of(window.operators for window in self.running)
+        running = {} if self.progress is None else self.progress.operators
         return tuple(_with_running(each, running.get(each.name)) for each in self.operators)
 
     @property
@@ -302,6 +286,8 @@ class RunSnapshot:
             "bytes": self.bytes,
             "records": self.records,
             "rejected": self.rejected,
+            "operators": {each.name: each.to_json() for each in self._by_name()},
+            "running": self.progress.to_json() if self.progress is not None and self.state == "running" else None,
             "account": self.account(),
             "seconds": round(self.seconds, 3),
             "partitions": {

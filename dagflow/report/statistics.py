@@ -8,14 +8,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from dagflow.api.operator import Operator
+from dagflow.journal.run_progress import RunningWindow, RunProgress, RunRates
 from dagflow.journal.state import JournalState, PartitionCounts, note_partitions
 from dagflow.journal.windows import WindowIntent, WindowPlan
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters
 from dagflow.plan.physical import PhysicalPlan
 from dagflow.report.snapshot import (
-    RunningWindow,
-    RunRates,
     RunSnapshot,
     WholeInput,
     figures_of,
@@ -134,7 +133,7 @@ class RunStatistics:
             backlog_blocks: The blocks that these bytes are in; None where some are not known to be cut yet.
         """
         seconds = time.monotonic() - self._started
-        windows = tuple(running)
+        windows = tuple(replace(each, records_read=self._records_read(each)) for each in running)
         figures = tuple(
             figures_of(name, self._counters, self._busy_s.get(name, 0.0), stage, name in self._sources)
             for name, stage in self._stages.items()
@@ -146,8 +145,7 @@ class RunStatistics:
             seconds=seconds,
             operators=figures,
             partitions=dict(self._partitions),
-            backlog=backlog,
-            running=windows,
+            progress=RunProgress(windows, backlog=backlog),
             published_files=self._published_files,
             whole=whole,
             backlog_bytes=backlog_bytes,
@@ -161,7 +159,11 @@ class RunStatistics:
         if snapshot.read_bytes or windows:  # what Java takes to start says nothing of the rest
             self._steady.update(seconds, snapshot.read_bytes)
         rates = RunRates(self._bytes.per_second, self._records.per_second, self._remaining_s(snapshot))
-        return replace(snapshot, rates=rates, all_runs=all_runs)
+        return replace(snapshot, progress=RunProgress(windows, rates, backlog), all_runs=all_runs)
+
+    def _records_read(self, window: RunningWindow) -> int:
+        """Records that the sources of a running window have emitted."""
+        return sum(sum(done.records.values()) for name, done in window.operators.items() if name in self._sources)
 
     def _remaining_s(self, snapshot: RunSnapshot) -> float | None:
         speed = self._steady.per_second if self._steady.span_s >= MIN_STEADY_S else 0.0

@@ -51,12 +51,17 @@ def status(checkpoint: str, storage: StorageContext, *, with_archive: bool = Fal
         )
     is_unfinished = journal.planned or journal.intents or journal.reprocessing
     is_held = journal.committed_state.held_results or journal.held.waiting
-    reported_bytes = (
-        heartbeat.backlog_bytes if heartbeat is not None and driver is not None and driver.is_at_work else 0
+    reported = heartbeat if driver is not None and driver.is_at_work else None
+    found = replace(
+        snapshot_of_all(journal),
+        state=state_of_all(driver, is_unfinished=bool(is_unfinished or is_held)),
+        driver=driver,
     )
-    found = snapshot_of_all(journal)
-    found = replace(found, state=state_of_all(driver, is_unfinished=bool(is_unfinished or is_held)), driver=driver)
-    # What a run has reported may be a few seconds old, and windows were planned since.
-    if reported_bytes <= found.backlog_bytes:
+    if reported is None:
         return found
-    return replace(found, backlog_bytes=reported_bytes, backlog_blocks=None)
+    # What a run has reported may be a few seconds old, and windows were planned and committed since.
+    if reported.progress is not None:
+        found = replace(found, progress=reported.progress.after(journal.last_committed))
+    if reported.backlog_bytes <= found.backlog_bytes:
+        return found
+    return replace(found, backlog_bytes=reported.backlog_bytes, backlog_blocks=None)

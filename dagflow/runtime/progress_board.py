@@ -17,15 +17,14 @@ from dagflow.execution.output_limit import OperatorOutput
 from dagflow.execution.stalls import DEFAULT_LIMITS, StallLimits
 from dagflow.execution.task_progress import (
     MAX_MESSAGE,
-    OperatorReport,
     OutputReport,
     ProgressAddress,
     StallReport,
     TaskActivity,
     TaskMessage,
     TaskReport,
-    sum_of,
 )
+from dagflow.metrics.operator_report import OperatorReport, sum_of
 
 logger = logging.getLogger(__name__)
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from dagflow.journal.run_progress import RunningWindow, RunProgress, RunRates
 from dagflow.journal.state import PartitionCounts
-from dagflow.report.snapshot import OperatorFigures, PortFigures, RunRates, RunSnapshot
+from dagflow.report.snapshot import OperatorFigures, PortFigures, RunSnapshot
 
 APP = "block-reader"
+
+
+def at_work(*running: RunningWindow, waiting: int = 120, left_s: float | None = None) -> RunProgress:
+    """Windows that run, and tuples that wait for the reader, at 100 MiB and a million records a second."""
+    return RunProgress(running, RunRates(float(100 << 20), 1_000_000.0, left_s), {"reader": waiting})
 
 
 def operators(seconds: float, counts: dict[str, int] | None = None) -> tuple[OperatorFigures, ...]:
@@ -32,8 +38,7 @@ def summary(seconds: float = 12.0, *, state: str = "running", windows: int = 14,
         seconds=seconds,
         operators=operators(seconds),
         partitions={"reader": PartitionCounts(min=1, max=16, last=8)},
-        backlog={"reader": 120},
-        rates=RunRates(float(100 << 20), 1_000_000.0),
+        progress=at_work(),
         last_planned=16,
         last_committed=14,
     )

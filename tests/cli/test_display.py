@@ -9,8 +9,9 @@ import pytest
 from dagflow.api.context import Skipped
 from dagflow.cli.display import LineDisplay
 from dagflow.journal.left_out import LeftOut
-from dagflow.report.snapshot import OperatorFigures, RunningWindow, RunSnapshot
-from tests.cli.samples import APP, summary
+from dagflow.journal.run_progress import RunningWindow
+from dagflow.report.snapshot import OperatorFigures, RunSnapshot
+from tests.cli.samples import APP, at_work, summary
 
 
 def test_lines_are_seconds_apart_by_the_run_s_own_clock(capsys: pytest.CaptureFixture[str]) -> None:
@@ -29,12 +30,13 @@ def test_lines_are_seconds_apart_by_the_run_s_own_clock(capsys: pytest.CaptureFi
 def test_a_run_that_waits_for_new_files_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
     """Following fills no log while nothing comes; a window that takes long is told about again and again."""
     display = LineDisplay(APP)
-    idle = replace(summary(6.0), backlog={"reader": 0})
+    idle = summary(6.0)
     for seconds in range(6, 60):
-        display.progress(replace(idle, seconds=float(seconds)))
+        waits = RunningWindow(15, 0, 0, 0, 1, seconds=float(seconds))
+        display.progress(replace(idle, seconds=float(seconds), progress=at_work(waits, waiting=0)))
     assert len(capsys.readouterr().err.splitlines()) == 1
     for seconds in range(60, 80):
-        display.progress(replace(idle, seconds=float(seconds), backlog={"reader": 1}))
+        display.progress(replace(idle, seconds=float(seconds), progress=at_work(waiting=1)))
     assert len(capsys.readouterr().err.splitlines()) == 4
 
 
@@ -100,7 +102,7 @@ def test_a_start_that_took_longer_than_the_work_is_told(capsys: pytest.CaptureFi
 def test_bytes_of_running_windows_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     """A long window shows that it gets on."""
     running = (RunningWindow(15, 20 << 20, 64 << 20, 1, 4), RunningWindow(16, 1 << 20, 64 << 20, 0, 4))
-    LineDisplay(APP).progress(replace(summary(6.0), running=running))
+    LineDisplay(APP).progress(replace(summary(6.0), progress=at_work(*running)))
     assert ": 6.0 s, 621 MiB · 100 MiB/s · 1/8 tasks, " in capsys.readouterr().err
 
 

@@ -10,9 +10,10 @@ import pytest
 from rich.console import Console
 
 from dagflow.cli.live_display import LiveDisplay
-from dagflow.execution.task_progress import OperatorReport
-from dagflow.report.snapshot import OperatorFigures, RunningWindow, RunSnapshot, WholeInput
-from tests.cli.samples import APP, operators, summary
+from dagflow.journal.run_progress import RunningWindow
+from dagflow.metrics.operator_report import OperatorReport
+from dagflow.report.snapshot import OperatorFigures, RunSnapshot, WholeInput
+from tests.cli.samples import APP, at_work, operators, summary
 
 
 def terminal(width: int = 80) -> Console:
@@ -45,15 +46,15 @@ def test_a_live_display_counts_the_seconds_of_a_start() -> None:
 def test_a_live_display_tells_work_from_waiting() -> None:
     """Before the first window no zeros stand beside the records; with nothing in hand no operator is a bottleneck."""
     begun = RunningWindow(1, 20 << 20, 64 << 20, 0, 4, operators={"reader": OperatorReport(2.5, {"messages": 5})})
-    first = replace(summary(2.0), windows=0, files=0, blocks=0, running=(begun,))
+    first = replace(summary(2.0), windows=0, files=0, blocks=0, progress=at_work(begun))
     console = Console(file=io.StringIO(), width=80, height=24)
     display = LiveDisplay(APP, console)
     shown = []
     for figures in (
-        replace(first, backlog={}, running=(), operators=()),
+        replace(first, progress=None, operators=()),
         first,
-        replace(summary(6.0), backlog={"reader": 0}, all_runs=RunSnapshot(APP, oldest_unpublished_ms=1)),
-        replace(summary(7.0), backlog={"reader": 0}, all_runs=RunSnapshot(APP)),
+        replace(summary(6.0), progress=at_work(waiting=0), all_runs=RunSnapshot(APP, oldest_unpublished_ms=1)),
+        replace(summary(7.0), progress=at_work(waiting=0), all_runs=RunSnapshot(APP)),
     ):
         before = len(screen_of(console))
         display.progress(figures)
@@ -72,7 +73,7 @@ def test_a_wide_terminal_shows_more() -> None:
     for width in (80, 120):
         console = Console(file=io.StringIO(), width=width, height=24)
         display = LiveDisplay(APP, console)
-        display.progress(replace(summary(6.0), running=running, whole=WholeInput(800 << 20)))
+        display.progress(replace(summary(6.0), progress=at_work(*running), whole=WholeInput(800 << 20)))
         console.print(display._render())
         shown[width] = screen_of(console)
         assert max(map(len, shown[width].splitlines())) <= width

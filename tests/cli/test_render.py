@@ -8,9 +8,10 @@ import pytest
 
 from dagflow.cli.render import bottleneck, progress_figures
 from dagflow.cli.render import summary as summary_text
-from dagflow.execution.task_progress import OperatorReport
-from dagflow.report.snapshot import OperatorFigures, RunningWindow, RunRates, WholeInput
-from tests.cli.samples import operators, summary
+from dagflow.journal.run_progress import RunningWindow
+from dagflow.metrics.operator_report import OperatorReport
+from dagflow.report.snapshot import OperatorFigures, WholeInput
+from tests.cli.samples import at_work, operators, summary
 
 
 @pytest.mark.parametrize(
@@ -29,8 +30,7 @@ def test_the_share_and_the_rest_are_told_where_the_whole_is_known(
 ) -> None:
     """In one unit, and without a guess where a run follows or has not listed its input."""
     running = (RunningWindow(15, 20 << 20, 64 << 20, 1, 4), RunningWindow(16, 1 << 20, 64 << 20, 0, 4))
-    rates = RunRates(float(100 << 20), 1_000_000.0, left_s)
-    assert progress_figures(replace(summary(6.0), running=running, whole=whole, rates=rates)) == told
+    assert progress_figures(replace(summary(6.0), progress=at_work(*running, left_s=left_s), whole=whole)) == told
 
 
 def test_the_operator_that_takes_most_time_is_told_in_words() -> None:
@@ -42,8 +42,8 @@ def test_the_operator_that_takes_most_time_is_told_in_words() -> None:
     )
     snapshot = replace(summary(8.0), operators=worked)
     assert bottleneck(snapshot) == "bottleneck: slow takes 60 % of the tasks' time"
-    running = RunningWindow(15, 1, 2, 0, 1, operators={"reader": OperatorReport(2.0, {"messages": 7})})
-    assert bottleneck(replace(snapshot, running=(running,))) == "bottleneck: reader takes 57 % of the tasks' time"
+    running = at_work(RunningWindow(15, 1, 2, 0, 1, operators={"reader": OperatorReport(2.0, {"messages": 7})}))
+    assert bottleneck(replace(snapshot, progress=running)) == "bottleneck: reader takes 57 % of the tasks' time"
     even = tuple(OperatorFigures(name, "a", busy_s=1.0) for name in "abc")
     assert bottleneck(replace(snapshot, operators=even)) == "no bottleneck: a takes most, 33 % of the tasks' time"
     assert bottleneck(replace(snapshot, operators=worked[:1])) == ""

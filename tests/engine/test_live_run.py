@@ -26,7 +26,9 @@ from dagflow.execution.messages import WindowJob
 from dagflow.journal.heartbeat import Heartbeat, beating, heartbeat_name, heartbeat_names, newest_heartbeat
 from dagflow.journal.journal import Journal
 from dagflow.journal.process_identity import ProcessIdentity
+from dagflow.journal.run_progress import RunProgress
 from dagflow.plan.load import load_app
+from dagflow.report.snapshot import RunSnapshot
 from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.backends.local.objects import LocalObjectStore
@@ -108,6 +110,22 @@ def test_status_names_what_stands_still(tmp_path: Path, quick: None) -> None:
     driver = status(str(tmp_path / "journal"), StorageContext.default()).driver
     assert driver is not None
     assert driver.to_json()["stalls"] == list(driver.stalls) == []
+
+
+def test_a_heartbeat_has_the_progress_of_a_run_until_it_ends(tmp_path: Path, quick: None) -> None:
+    """Each window that runs is in it, with what its tasks have read."""
+    seen: list[RunProgress] = []
+
+    def look(snapshot: RunSnapshot) -> None:
+        assert snapshot.progress is not None
+        if snapshot.running and not seen:
+            expected = snapshot.progress.without_stalls()
+            wait_until(lambda: heartbeat(tmp_path).progress == expected)
+            seen.append(expected)
+
+    run(app_of(tmp_path, TEXTS), RunOptions(), Watcher(look), runtime=InlineRuntime)
+    assert [window.bytes for window in seen[0].windows] > [0]
+    assert heartbeat(tmp_path).progress is None
 
 
 class StandingAtStart(Standing):

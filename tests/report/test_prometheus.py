@@ -85,6 +85,8 @@ def test_a_live_run_tells_the_same_from_memory_as_its_journal(tmp_path: Path) ->
 
     def look(snapshot: RunSnapshot) -> None:
         live.progress(snapshot)
+        told = live().snapshot
+        assert told is not None and told.progress == snapshot.progress
         seen.append((of_names(metrics_text([live()])), of_names(metrics_text([read_checkpoint(url, storage)]))))
 
     run(app_of(tmp_path, [b"one", b"two", b"three"]), RunOptions(), Watcher(look), runtime=InlineRuntime)

@@ -6,7 +6,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dagflow.metrics import names
-from dagflow.report.snapshot import OperatorFigures, RunSnapshot
+from dagflow.report.snapshot import OperatorFigures, PortFigures, RunSnapshot
+from tests.cli.samples import summary
 
 SIZES = st.integers(0, 1000)
 
@@ -21,3 +22,26 @@ def test_an_account_adds_up_and_nothing_in_it_is_negative(records: int, waiting:
     assert account.pop("bytes") == sum(account.values())
     assert min(account.values()) >= 0
     assert account["skipped"] == 1 + max(waiting - resumed, 0)
+
+
+def test_counters_are_told_by_operator_without_names_to_be_split() -> None:
+    """All that `counts` has under joined names, and what the figures of the run add up."""
+    counts = {names.CONTENT_BYTES: 9, names.BLOCKS: 2, "failed a:b": 1}
+    reader = OperatorFigures("reader", "reader", (PortFigures("messages", 5, 50),), counts, 1.25)
+    said = RunSnapshot("app", operators=(reader, OperatorFigures("filter", "reader"))).status_json()
+    assert said["operators"] == {
+        "filter": {"records": {}, "counters": {}, "busy_seconds": 0.0},
+        "reader": {"records": {"messages": 5}, "counters": counts, "busy_seconds": 1.25},
+    }
+    assert said["counts"] == {"reader:content_bytes": 9, "reader:failed a:b": 1}
+    assert said["records"] == {"reader.messages": 5}
+
+
+def test_only_a_run_at_work_has_windows_that_run() -> None:
+    """What a run that has failed or ended had in hand is no progress."""
+    at_work = summary(6.0)
+    assert at_work.progress is not None
+    assert at_work.to_json()["running"] == at_work.progress.to_json()
+    for state in ("completed", "stopped", "failed", "stalled"):
+        assert summary(6.0, state=state).to_json()["running"] is None
+    assert RunSnapshot("app").to_json()["running"] is None

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from dagflow.engine.placed_app import PlacedApp
+from dagflow.journal.run_progress import RunningWindow
 from dagflow.journal.state import JournalState, PartitionCounts
 from dagflow.journal.windows import WindowIntent, WindowPlan
 from dagflow.metrics import names
 from dagflow.metrics.counters import Counters, OperatorCounters
-from dagflow.report.snapshot import RunningWindow, WholeInput
+from dagflow.metrics.operator_report import OperatorReport
+from dagflow.report.snapshot import WholeInput
 from dagflow.report.statistics import RATE_WINDOW_S, Rate, RunStatistics
 from dagflow.storage.context import StorageContext
 from tests.engine.sample_app import app_of
@@ -27,7 +29,8 @@ def test_a_snapshot_adds_up_windows_and_names_every_operator() -> None:
     for window_id in (1, 2):
         statistics.planned(plan)
         statistics.committed(plan, WindowIntent(window_id, counters=reader, busy_s={"lines": 0.5}))
-    running = [RunningWindow(3, 4, 9, 0, 2)]
+    work = {"lines": OperatorReport(0.5, {"records": 3}), "writer": OperatorReport(0.5, {"others": 2})}
+    running = [RunningWindow(3, 4, 9, 0, 2, operators=work)]
     snapshot = statistics.snapshot("running", journal, {"lines": 1}, running)
     assert (snapshot.windows, snapshot.files, snapshot.blocks, snapshot.bytes) == (2, 2, 4, 14)
     assert (snapshot.running_bytes, snapshot.outputs, snapshot.backlog) == (4, ("/out",), {"lines": 1})
@@ -40,7 +43,8 @@ def test_a_snapshot_adds_up_windows_and_names_every_operator() -> None:
         100,
     )
     assert by_name["lines"].is_source
-    assert snapshot.records_read == snapshot.records["lines.records"] == 10
+    assert snapshot.records["lines.records"] == 10
+    assert (snapshot.running[0].records_read, snapshot.records_read) == (3, 13)
 
 
 def test_the_time_that_is_left_follows_from_the_whole_and_the_speed(monkeypatch: pytest.MonkeyPatch) -> None:

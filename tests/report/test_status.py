@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import DagflowError, MissingError
 from dagflow.journal.reader import read_state
+from dagflow.journal.run_progress import RunningWindow, RunProgress, RunRates
 from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.report.status import status
@@ -23,6 +25,7 @@ from dagflow.storage.context import StorageContext
 from tests.cli.processes import PATIENCE_S
 from tests.engine.sample_app import app_of
 from tests.engine.test_driver import Watcher, crashing
+from tests.engine.test_live_run import wait_until
 
 APP = """\
 name: sample
@@ -130,6 +133,25 @@ def test_what_a_run_has_listed_and_not_planned_is_known(tmp_path: Path, monkeypa
     assert seen and blocks >= {None, 0}
     over = status("journal", StorageContext.default())
     assert (over.backlog_bytes, over.backlog_blocks) == (0, 0)
+
+
+def test_a_window_that_was_committed_since_the_last_beat_does_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its figures are among those of committed windows, and no figure counts twice; stalls are those of the driver."""
+    monkeypatch.setattr(live_runs, "BEAT_EVERY_S", 0.01)
+    app, url = app_of(tmp_path, [b"a"]), str(tmp_path / "journal")
+    run(app, RunOptions(), runtime=InlineRuntime)
+    last = status(url, StorageContext.default()).last_committed
+    begun = RunningWindow(last + 1, 4, 9, 0, 2, ("no progress",))
+    with live_run(app, RunGate(StorageContext.default().objects(url), lambda text: None, StopRequest()), "run") as live:
+        live.set_state("running")
+        live.set_progress(9, RunProgress((replace(begun, window_id=last), begun), RunRates(1.5), {"lines": 2}))
+        wait_until(lambda: status(url, StorageContext.default()).progress is not None)
+        found = status(url, StorageContext.default())
+    assert found.progress == RunProgress((replace(begun, stalls=()),), RunRates(1.5), {"lines": 2})
+    over = status(url, StorageContext.default())
+    assert (over.state, over.progress) == ("completed", None)
 
 
 def test_a_run_that_has_no_journal_yet_is_running(tmp_path: Path) -> None:

@@ -8,13 +8,13 @@ import pytest
 
 from dagflow.execution.stalls import StallLimits
 from dagflow.execution.task_progress import (
-    OperatorReport,
     ProgressSender,
     StallReport,
     TaskActivity,
     TaskMessage,
     TaskReport,
 )
+from dagflow.metrics.operator_report import OperatorReport
 from dagflow.runtime.progress_board import LastReport, ProgressBoard, ProgressReceiver, WindowProgress
 
 

@@ -10,12 +10,13 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.driver_text import describe_driver
-from dagflow.cli.figures import count, size
+from dagflow.cli.figures import brief, clock, count, duration, part, size
 from dagflow.cli.locations import journal_required, locate
 from dagflow.cli.output import definitions, on_one_line
 from dagflow.cli.render import described_range, left_out_lines
 from dagflow.cli.shared_options import Settings, store_option, verbose_option
 from dagflow.journal.reader import read_state
+from dagflow.journal.run_progress import RunProgress
 from dagflow.report.input_ranges import InputRange
 from dagflow.report.manifest import Provenance, TrackedFile, WindowManifest, tracked_files, unmatched, window_manifest
 from dagflow.report.snapshot import RunSnapshot
@@ -174,6 +175,29 @@ def _version(part: InputRange) -> str:
     return f"etag {part.etag}" if part.etag else f"modified {modified}"
 
 
+def _running_rows(progress: RunProgress) -> list[tuple[str, str]]:
+    """How far the windows are that run, how fast the run is, and what waits."""
+    rates = progress.rates
+    left = "" if rates.remaining_s is None else f", {clock(rates.remaining_s)} left"
+    return [
+        *(
+            (
+                "running",
+                f"window {each.window_id:,}: {part(each.bytes_read, each.bytes)}, {count(each.records_read, 'record')},"
+                f" {each.tasks_done:,}/{count(each.tasks, 'task')}, {duration(each.seconds)}",
+            )
+            for each in progress.windows
+        ),
+        *(
+            (f"running {name}.{port}", count(number, "record"))
+            for name, done in sorted(progress.operators.items())
+            for port, number in sorted(done.records.items())
+        ),
+        ("rate", f"{size(rates.bytes_per_second)}/s, {brief(rates.records_per_second)} records/s{left}"),
+        *((f"backlog {stage}", f"{tuples:,}") for stage, tuples in progress.backlog.items()),
+    ]
+
+
 def _describe(summary: RunSnapshot) -> str:
     """A journal's figures, one to a line."""
     in_progress = f" ({summary.files_in_progress:,} in progress)" if summary.files_in_progress else ""
@@ -188,6 +212,7 @@ def _describe(summary: RunSnapshot) -> str:
         *((f"records {port}", f"{number:,}") for port, number in summary.records.items()),
         *((f"count {on_one_line(name)}", f"{number:,}") for name, number in summary.counts.items()),
         ("rejected", f"{summary.rejected:,}"),
+        *([] if summary.progress is None else _running_rows(summary.progress)),
         *(
             (f"partitions {name}", f"{held.last} (between {held.min} and {held.max})")
             for name, held in summary.partitions.items()

@@ -124,6 +124,7 @@ def test_a_run_accounts_for_itself_and_a_second_one_finds_nothing_new(folder: Pa
     assert set(account) == {
         *("app", "state", "windows", "files", "blocks", "bytes"),
         *("records", "rejected", "account", "seconds", "partitions", "outputs", "busy_seconds", "left_out"),
+        *("operators", "running"),
     }
     assert account["account"].pop("bytes") == account["bytes"] == sum(account["account"].values())
     assert re.search(

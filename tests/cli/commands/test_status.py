@@ -16,6 +16,8 @@ from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError
 from dagflow.execution.messages import WindowJob
+from dagflow.journal.run_progress import RunningWindow, RunProgress, RunRates
+from dagflow.metrics.operator_report import OperatorReport
 from dagflow.plan.load import load_app
 from dagflow.plan.render.explain import FORMATS
 from dagflow.runtime.inline import InlineRuntime
@@ -24,6 +26,7 @@ from tests.cli.processes import environment, modules_loaded_by
 from tests.engine.sample_app import app_of
 from tests.engine.test_driver import crashing
 from tests.execution.sample_operators import Calls
+from tests.journal.other_machine import beat_at_work
 
 __all__ = ["folder", "journal"]
 
@@ -146,6 +149,29 @@ def test_the_status_of_a_killed_run_says_so(folder: Path) -> None:
     assert "killed, it ended without a word" in text
     assert run(load_app("app.yaml"), runtime=InlineRuntime).state == "completed"
     assert json.loads(invoke("status", "app.yaml", "--json")[1])["state"] == "completed"
+
+
+def test_the_status_of_a_run_at_work_shows_what_its_windows_have_read(journal: Path) -> None:
+    """What each window and operator has done by now, how fast the run is, and what waits; also as JSON."""
+    operators = {"reader": OperatorReport(1.5, {"messages": 351_841})}
+    window = RunningWindow(2, 16 << 20, 54 << 20, 1, 4, operators=operators, records_read=351_841, seconds=6.04)
+    progress = RunProgress((window,), RunRates(2.5 * (1 << 20), 60_000.0, 15.2), {"reader": 12})
+    beat_at_work("journal", progress)
+    lines = [" ".join(line.split()) for line in invoke("status", "journal")[1].splitlines()]
+    expected = [
+        "running window 2: 16.0/54.0 MiB, 351,841 records, 1/4",
+        "tasks, 6.0 s",
+        "running reader.messages 351,841 records",
+        "rate 2.5 MiB/s, 60.0 k records/s, 0:15 left",
+        "backlog reader 12",
+    ]
+    start = lines.index(expected[0])
+    assert lines[start : start + len(expected)] == expected
+    said = json.loads(invoke("status", "journal", "--json")[1])
+    assert (said["running"], said["bytes"]) == (progress.to_json(), 21)
+    beat_at_work("journal", None)
+    assert json.loads(invoke("status", "journal", "--json")[1])["running"] is None
+    assert "running reader" not in invoke("status", "journal")[1]
 
 
 def test_asking_for_a_status_changes_nothing(journal: Path) -> None:
