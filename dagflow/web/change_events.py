@@ -81,7 +81,7 @@ def mark_of(checkpoint: Checkpoint) -> Any:
         mark, heartbeat = checkpoint.mark()
     except DagflowError as error:
         return type(error).__name__
-    said = None if heartbeat is None else (heartbeat.standing(), tuple(heartbeat.stalls))
+    said = None if heartbeat is None else (heartbeat.standing(), tuple(heartbeat.stalls), heartbeat.progress)
     return mark, said
 
 

@@ -87,11 +87,11 @@ def _error_of(reading: CheckpointReading, snapshot: RunSnapshot) -> str:
 
 
 def _rates(checkpoint: Checkpoint, snapshot: RunSnapshot) -> dict[str, float]:
-    """How fast a run that is at work reads: by its own word, or by its newest windows."""
+    """How fast a run that is at work reads: as it tells, or else by its newest windows."""
     if snapshot.state != "running":
         return rates_of(())
-    if checkpoint.live is not None:
-        rates = snapshot.rates
+    if snapshot.progress is not None:
+        rates = snapshot.progress.rates
         return {"bytes_per_second": rates.bytes_per_second, "records_per_second": rates.records_per_second}
     try:
         return rates_of(itertools.islice(newest_windows(*checkpoint.journal()), RATE_WINDOWS))

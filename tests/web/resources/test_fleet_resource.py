@@ -9,11 +9,14 @@ import pytest
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError
+from dagflow.journal.run_progress import RunningWindow, RunProgress, RunRates
 from dagflow.journal.windows import Window, WindowIntent, WindowPlan
 from dagflow.plan.load import load_app
+from dagflow.web.change_events import mark_of
 from dagflow.web.resources.fleet_resource import published_until
 from tests.engine.test_driver import crashing
-from tests.web.conftest import ask, finish
+from tests.journal.other_machine import beat_at_work
+from tests.web.conftest import api_of, ask, finish
 
 
 def test_the_backlog_of_a_failed_run_is_that_of_its_planned_windows(folder: Path) -> None:
@@ -27,6 +30,25 @@ def test_the_backlog_of_a_failed_run_is_that_of_its_planned_windows(folder: Path
     assert backlog["bytes"] == sum(each["bytes"] for each in planned) > 0
     finish()
     assert ask("apps")["apps"][0]["backlog"] == {"blocks": 0, "bytes": 0, "seconds": None}
+
+
+def test_the_rate_of_a_run_in_another_process_is_what_it_tells(folder: Path) -> None:
+    """Also within a long window, before anything is committed; without that, by the newest windows."""
+    beat_at_work("out/sample.journal", RunProgress(rates=RunRates(2048.0, 16.0)))
+    row = ask("apps")["apps"][0]
+    assert (row["state"], row["rates"]) == ("running", {"bytes_per_second": 2048.0, "records_per_second": 16.0})
+    beat_at_work("out/sample.journal", None)
+    assert ask("apps")["apps"][0]["rates"]["bytes_per_second"] not in (0.0, 2048.0)
+
+
+def test_a_page_is_told_that_a_running_window_has_read_more(folder: Path) -> None:
+    """Although nothing was committed."""
+    (checkpoint,) = api_of().checkpoints.values()
+    marks = []
+    for bytes_read in (1, 2):
+        beat_at_work("out/sample.journal", RunProgress((RunningWindow(99, bytes_read, 9, 0, 1),)))
+        marks.append(mark_of(checkpoint)[1])
+    assert marks[0] != marks[1]
 
 
 def test_the_time_between_two_runs_makes_no_rate_smaller() -> None:
