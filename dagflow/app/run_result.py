@@ -6,7 +6,7 @@ import html
 from dataclasses import dataclass
 from typing import Any
 
-from dagflow.cli.figures import count, duration, size
+from dagflow.cli.number_format import count, duration, size
 from dagflow.cli.render import summary
 from dagflow.journal.left_out import LeftOut
 from dagflow.journal.windows import Receipt

@@ -12,12 +12,12 @@ from functools import partial
 from typing import NoReturn
 
 from dagflow.cli import output
-from dagflow.cli.ahead import Ahead
 from dagflow.cli.command_lines import looking_command, replay_command, resume_command
 from dagflow.cli.display import Display
 from dagflow.cli.json_log import error_fields, json_line
 from dagflow.cli.live_pages import live_pages
 from dagflow.cli.locations import load, require_directory
+from dagflow.cli.prestart import PrestartedProcesses
 from dagflow.cli.progress import display_for, logging_to
 from dagflow.cli.run_log import RunLog, attached, open_run_log
 from dagflow.cli.shared_options import LogFormat, Redact, Settings
@@ -62,13 +62,13 @@ class RunRequest:
     ui_port: int | None = None
 
 
-def run_app(settings: Settings, asked: RunRequest, ahead: Ahead) -> int:
+def run_app(settings: Settings, asked: RunRequest, started: PrestartedProcesses) -> int:
     """Run an app, and say what it has done.
 
     Args:
         settings: Of the command line.
         asked: Its arguments.
-        ahead: What was started ahead for it.
+        started: What was started before dagflow was imported.
 
     Returns:
         The exit code.
@@ -87,8 +87,8 @@ def run_app(settings: Settings, asked: RunRequest, ahead: Ahead) -> int:
         fresh=asked.fresh,
         take_over=asked.take_over,
         workers=asked.workers,
-        server=ahead.server,
-        java=ahead.java,
+        server=started.server,
+        java=started.java,
         metrics=MetricsAddress(*asked.metrics) if asked.metrics is not None else None,
         owns_process=True,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dagflow.cli.figures import count
+from dagflow.cli.number_format import count
 from dagflow.journal.heartbeat import time_text
 from dagflow.report.driver_report import DriverReport
 

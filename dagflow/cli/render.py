@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dagflow.api.context import Skipped
-from dagflow.cli.figures import brief, clock, count, duration, part, size
+from dagflow.cli.number_format import brief, clock, count, duration, part, size
 from dagflow.cli.output import on_one_line
 from dagflow.metrics.names import BYTE_ACCOUNTING
 from dagflow.report.snapshot import RunSnapshot

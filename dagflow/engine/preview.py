@@ -18,7 +18,7 @@ from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import LocationCollector, prepare_operator
 from dagflow.engine.preview_chain import PreviewChain, PreviewLimits
 from dagflow.engine.preview_port import REJECTS, PreviewPort, find_port, part_before
-from dagflow.engine.preview_seen import PreviewReject, PreviewResults
+from dagflow.engine.preview_results import PreviewReject, PreviewResults
 from dagflow.engine.preview_source import PreviewInput
 from dagflow.errors import DagflowError, OperatorError, PlanError, Problem
 from dagflow.execution.program import Program

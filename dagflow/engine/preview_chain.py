@@ -22,7 +22,7 @@ from dagflow.api.side_input import loaded_side_data
 from dagflow.api.sources import FileSources, url_of
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preview_port import REJECTS, PreviewPort
-from dagflow.engine.preview_seen import PreviewResults, reject_of
+from dagflow.engine.preview_results import PreviewResults, reject_of
 from dagflow.execution.chain import Chain
 from dagflow.execution.port_buffer import Consumer
 from dagflow.execution.program import Program

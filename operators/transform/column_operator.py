@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from dagflow.api.column_typing import ColumnTraced, StreamColumns
 from dagflow.api.context import OperatorContext
-from dagflow.api.explained import Explained
 from dagflow.api.json_values import json_values
+from dagflow.api.plan_explanation import Explained
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import LINE_FEED, UNKNOWN, RecordBatch
 from dagflow.api.reject import Reject

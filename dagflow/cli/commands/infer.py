@@ -13,8 +13,8 @@ from typing import Any
 import click
 
 from dagflow.cli import output
-from dagflow.cli.figures import count
 from dagflow.cli.locations import load
+from dagflow.cli.number_format import count
 from dagflow.cli.progress import operators_silenced
 from dagflow.cli.record_table import place
 from dagflow.cli.scaffold.app_columns import COLUMNED, RECORDS, AppColumns

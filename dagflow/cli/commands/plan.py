@@ -8,8 +8,8 @@ import click
 
 from dagflow.api.partitioning import MAX_PARTITIONS, BacklogStats, Partitioner
 from dagflow.cli import output
-from dagflow.cli.figures import duration
 from dagflow.cli.locations import load
+from dagflow.cli.number_format import duration
 from dagflow.cli.output import definitions
 from dagflow.cli.shared_options import Settings, set_option, verbose_option
 from dagflow.cli.size_option import size_in_bytes

@@ -15,8 +15,8 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.display import LineDisplay
-from dagflow.cli.figures import count, size
 from dagflow.cli.locations import load
+from dagflow.cli.number_format import count, size
 from dagflow.cli.progress import logging_to, operators_silenced
 from dagflow.cli.record_table import Column, listed_columns, place, table
 from dagflow.cli.shared_options import Settings, set_option, verbose_option

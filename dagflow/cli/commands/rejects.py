@@ -13,8 +13,8 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.commands.status import NOT_READ
-from dagflow.cli.figures import count
 from dagflow.cli.locations import is_app_file, journal_required, load, locate
+from dagflow.cli.number_format import count
 from dagflow.cli.output import on_one_line
 from dagflow.cli.progress import display_for, logging_to
 from dagflow.cli.shared_options import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dagflow.cli.ahead import started_ahead
+from dagflow.cli.prestart import prestarted
 from dagflow.cli.shared_options import (
     LogFormat,
     Settings,
@@ -78,7 +78,7 @@ def command(
     """
     if limit is not None and (workers is None or checkpoint is not None or follow or fresh):
         raise click.UsageError("--limit goes with --local, and takes neither --checkpoint, --follow nor --fresh")
-    with started_ahead(app, workers if limit is None else 1, master, conf, checkpoint, is_fresh=fresh) as ahead:
+    with prestarted(app, workers if limit is None else 1, master, conf, checkpoint, is_fresh=fresh) as started:
         # Heavy: imported beside the process that was started.
         from dagflow.cli.app_run import RunRequest, run_app
 
@@ -99,4 +99,4 @@ def command(
             log_format=log_format,
             ui_port=ui_port,
         )
-        return run_app(settings, asked, ahead)
+        return run_app(settings, asked, started)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from dagflow.cli import output
-from dagflow.cli.figures import count
 from dagflow.cli.locations import locate
+from dagflow.cli.number_format import count
 from dagflow.cli.shared_options import Settings, store_option, verbose_option
 from dagflow.engine.signing import sign
 from dagflow.errors import MissingError

@@ -10,8 +10,8 @@ import click
 
 from dagflow.cli import output
 from dagflow.cli.driver_text import describe_driver
-from dagflow.cli.figures import brief, clock, count, duration, part, size
 from dagflow.cli.locations import journal_required, locate
+from dagflow.cli.number_format import brief, clock, count, duration, part, size
 from dagflow.cli.output import definitions, on_one_line
 from dagflow.cli.render import described_range, left_out_lines
 from dagflow.cli.shared_options import Settings, store_option, verbose_option

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from dagflow.cli import output
-from dagflow.cli.figures import count, duration
+from dagflow.cli.number_format import count, duration
 from dagflow.cli.shared_options import verbose_option
 from dagflow.spec.case_reader import AppCase
 from dagflow.testing.app_cases import FILE_PREFIX, CaseFailure, failures_of, is_case_file, read_cases

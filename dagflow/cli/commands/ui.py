@@ -8,8 +8,8 @@ import threading
 import click
 
 from dagflow.cli import output
-from dagflow.cli.figures import count
 from dagflow.cli.locations import is_app_file, locate, require_journal
+from dagflow.cli.number_format import count
 from dagflow.cli.shared_options import Settings, store_option, verbose_option
 from dagflow.errors import JournalError, StorageError
 from dagflow.storage.context import StorageContext

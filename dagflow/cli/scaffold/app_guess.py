@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dagflow.cli.figures import count
+from dagflow.cli.number_format import count
 from dagflow.cli.record_table import place
 from dagflow.cli.scaffold.app_text import app_text
 from dagflow.cli.scaffold.file_heads import FileHead, plan_of, require_read

@@ -7,8 +7,8 @@ from typing import Annotated
 from pydantic import BeforeValidator, WithJsonSchema
 
 from dagflow.api.properties import Variants
+from operators.format_registry import FormatRegistry
 from operators.reader.formats.base import RecordFormat
-from operators.registry import FormatRegistry
 
 RECORD_FORMATS = FormatRegistry(
     RecordFormat,  # type: ignore[type-abstract]  # only classes that extend it are made

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, WithJsonSchema
 
 from dagflow.api.properties import Variants
-from operators.registry import FormatRegistry
+from operators.format_registry import FormatRegistry
 from operators.sink.formats.base import SinkFormat
 
 SINK_FORMATS = FormatRegistry(

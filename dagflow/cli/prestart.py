@@ -19,7 +19,7 @@ from dagflow.spec.spark_master import is_master
 
 
 @dataclass(frozen=True, slots=True)
-class Ahead:
+class PrestartedProcesses:
     """What was started for a run.
 
     Attributes:
@@ -32,7 +32,7 @@ class Ahead:
 
 
 @contextlib.contextmanager
-def started_ahead(
+def prestarted(
     app: str,
     workers: int | None,
     master: str | None,
@@ -40,7 +40,7 @@ def started_ahead(
     checkpoint: str | None,
     *,
     is_fresh: bool,
-) -> Iterator[Ahead]:
+) -> Iterator[PrestartedProcesses]:
     """Start what a run needs, where it will find something to do; what could not be started, the run meets and tells.
 
     Args:
@@ -52,16 +52,16 @@ def started_ahead(
         is_fresh: Whether the run starts over.
     """
     with contextlib.ExitStack() as stack:
-        ahead = Ahead()
+        started = PrestartedProcesses()
         head = read_head(app) if workers is None or workers > 1 else None
         # Where the app was run before, there may be nothing new.
         if head is not None and (is_fresh or not Path(checkpoint or head.checkpoint).exists()):
             with contextlib.suppress(OSError, DagflowError):
                 if workers is not None:
-                    ahead = Ahead(server=stack.enter_context(contextlib.closing(TaskServer())))
+                    started = PrestartedProcesses(server=stack.enter_context(contextlib.closing(TaskServer())))
                 elif is_master(master or head.master):
                     settings = process_settings(head.name, master or head.master, {**head.spark, **conf})
                     java = SparkProcess(settings, has_log=True)
                     stack.callback(java.end)
-                    ahead = Ahead(java=java)
-        yield ahead
+                    started = PrestartedProcesses(java=java)
+        yield started
