@@ -62,7 +62,7 @@ CLEANED_NOT = "not_cleaned"
 IGNORED = "ignored"
 """Files and directories that scans passed over because of their names, counted in each scan."""
 
-UNSETTLED = "unsettled"
+FILES_DEFERRED = "files_deferred"
 """Files that scans left for later, as they were not complete, or not known to be new or moved; counted in each scan."""
 
 DUPLICATES = "duplicates"

@@ -152,7 +152,7 @@ class ChangeDetector:
     def _count_incomplete(self) -> None:
         """Count and tell how many files the last scan has left for later ones."""
         if self._incomplete:
-            self._counters[names.UNSETTLED] += self._incomplete
+            self._counters[names.FILES_DEFERRED] += self._incomplete
             logger.info("files left for later, as they are not complete or not known yet files=%d", self._incomplete)
 
     def _scan_newest(self) -> Generator[ListedFiles]:

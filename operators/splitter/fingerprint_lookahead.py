@@ -117,5 +117,5 @@ class FingerprintLookahead:
         lost = {row for row in unseen if has_changed(files.keys[row], files.stats[row])}
         self._has_lost = self._has_lost or bool(lost)
         if self._scans_that_lost >= MAX_REPEATS:
-            self._counters[names.UNSETTLED] += len(lost)
+            self._counters[names.FILES_DEFERRED] += len(lost)
         return lost

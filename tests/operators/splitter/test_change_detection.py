@@ -135,10 +135,10 @@ def test_a_rotated_file_that_waits_for_a_report_is_counted(tmp_path: Path, rotat
     with Follower(files=str(tmp_path / "in")) as follower:
         follower.scanned()
         rotate(log)
-        counts = [follower.counters["unsettled"] for _ in range(2) if not follower.next_scan(commits=False).blocks]
+        counts = [follower.counters["files_deferred"] for _ in range(2) if not follower.next_scan(commits=False).blocks]
         for _ in range(3):
             follower.next_scan()
-        assert (counts, follower.counters["unsettled"], follower.counters["files_renamed"]) == ([1, 2], 2, 1)
+        assert (counts, follower.counters["files_deferred"], follower.counters["files_renamed"]) == ([1, 2], 2, 1)
 
 
 def test_a_copy_is_counted_by_the_scan_that_leaves_it(tmp_path: Path) -> None:
@@ -148,8 +148,8 @@ def test_a_copy_is_counted_by_the_scan_that_leaves_it(tmp_path: Path) -> None:
         follower.scanned()
         follower.next_scan()
         write(log.with_name("app.log.1"), log.read_bytes())
-        assert (follower.next_scan().paths, follower.counters["unsettled"]) == ([], 1)
-        assert (follower.next_scan().paths, follower.counters["unsettled"]) == (["app.log.1"], 1)
+        assert (follower.next_scan().paths, follower.counters["files_deferred"]) == ([], 1)
+        assert (follower.next_scan().paths, follower.counters["files_deferred"]) == (["app.log.1"], 1)
 
 
 class HastyClock(ManualClock):
@@ -190,4 +190,4 @@ def test_a_copy_that_a_run_waits_for_is_not_counted(tmp_path: Path) -> None:
     write(log.with_name("app.log.1"), log.read_bytes())
     detector = detector_of(Scanner([str(tmp_path)], Selection()), index, DetectionRules(), counters, HastyClock())
     assert [file.relative_path(0) for file in each(detector.all_changes())] == ["app.log.1"]
-    assert counters["unsettled"] == 0
+    assert counters["files_deferred"] == 0

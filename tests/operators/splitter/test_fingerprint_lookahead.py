@@ -25,7 +25,7 @@ def test_a_file_that_is_cut_is_recognised_before_its_reader_reports(
         assert read(follower.scanned()) == [b"1", b"2", b"3"]
         write(path, content, mtime_s=2000)
         assert read(follower.next_scan()) == records
-        assert (follower.counters[f"files_{change}"], follower.counters["unsettled"]) == (1, 0)
+        assert (follower.counters[f"files_{change}"], follower.counters["files_deferred"]) == (1, 0)
 
 
 def test_a_log_that_is_truncated_while_it_is_looked_at_is_left_for_a_scan(tmp_path: Path) -> None:

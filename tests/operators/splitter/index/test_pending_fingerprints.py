@@ -347,7 +347,7 @@ EMITTED: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("properties", [{"unterminated": "keep"}, {"settle_millis": 1}], ids=["keep", "settle"])
+@pytest.mark.parametrize("properties", [{"unterminated": "keep"}, {"min_age_millis": 1}], ids=["keep", "min_age"])
 @pytest.mark.parametrize("emitted", EMITTED, ids=["alone", "in a batch that waits", "in a batch"])
 @pytest.mark.parametrize(
     ("content", "change", "records"),
@@ -371,10 +371,10 @@ def test_a_file_that_grows_before_its_commit_waits_for_the_report(
         event = report_of(path)
         write(path, content, mtime_s=2000)
         assert follower.next_scan(commits=False).files == []
-        assert (follower.counters[f"files_{change}"], follower.counters["unsettled"]) == (0, 1)
+        assert (follower.counters[f"files_{change}"], follower.counters["files_deferred"]) == (0, 1)
         follower.following.handle_source_events(last, [event])
         assert [record for _ in range(8) for record in read(follower.next_scan(commits=False))] == records
-        assert (follower.counters[f"files_{change}"], follower.counters["unsettled"]) == (1, 1)
+        assert (follower.counters[f"files_{change}"], follower.counters["files_deferred"]) == (1, 1)
 
 
 def test_a_file_rewritten_during_a_run_is_left_for_the_next_one(
@@ -391,7 +391,7 @@ def test_a_file_rewritten_during_a_run_is_left_for_the_next_one(
     event = report_of(*paths)
     write(paths[4], b"7\n8\n", mtime_s=2000)
     rest = driver.everything()
-    assert (rest.paths, driver.counters["unsettled"]) == (["2", "1", "0"], 1)
+    assert (rest.paths, driver.counters["files_deferred"]) == (["2", "1", "0"], 1)
     splitter.handle_source_events(1, [event])
     next_run = Driver(later, state=rest.state)
     later.restore_event_state(splitter.event_state())
