@@ -86,11 +86,11 @@ def _input_samples(snapshot: RunSnapshot) -> Iterator[Sample]:
     yield metrics.IN_PROGRESS, "", (), snapshot.files_in_progress
     yield metrics.BLOCKS, "", (), snapshot.blocks
     yield metrics.BYTES, "", (), snapshot.bytes
-    account = snapshot.account()
+    accounting = snapshot.byte_accounting()
     # What waits for its end is taken up again later, and would lower a counter: it is a gauge of its own.
-    account["skipped"] -= snapshot.waiting_bytes
-    yield metrics.CONTENT, "", (), account.pop("bytes") - snapshot.waiting_bytes
-    for part, size_bytes in account.items():
+    accounting["skipped"] -= snapshot.waiting_bytes
+    yield metrics.CONTENT, "", (), accounting.pop("bytes") - snapshot.waiting_bytes
+    for part, size_bytes in accounting.items():
         yield metrics.ACCOUNTED, "", (part,), size_bytes
     yield metrics.LEFT_OUT, "", (), snapshot.left_out.bytes
     yield metrics.WAITING, "", (), snapshot.waiting_bytes

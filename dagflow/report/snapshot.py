@@ -260,7 +260,7 @@ class RunSnapshot:
     def _by_name(self) -> Iterator[OperatorFigures]:
         return iter(sorted(self.operators, key=lambda each: each.name))
 
-    def account(self) -> dict[str, int]:
+    def byte_accounting(self) -> dict[str, int]:
         """The byte accounting: what became of the bytes of the input, as many as the others together are "bytes".
 
         What a compressed file holds counts, not what it takes. Records that wait for their end are skipped;
@@ -288,7 +288,7 @@ class RunSnapshot:
             "rejected": self.rejected,
             "operators": {each.name: each.to_json() for each in self._by_name()},
             "running": self.progress.to_json() if self.progress is not None and self.state == "running" else None,
-            "account": self.account(),
+            "account": self.byte_accounting(),
             "seconds": round(self.seconds, 3),
             "partitions": {
                 name: {"min": known.min, "max": known.max, "last": known.last}

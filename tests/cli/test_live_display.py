@@ -122,7 +122,7 @@ def test_huge_figures_and_long_names_do_not_break_the_table_apart() -> None:
     assert max(map(len, screen_of(console).splitlines())) <= 80
 
 
-def test_the_table_gives_way_to_the_account(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_gives_way_to_the_summary(capsys: pytest.CaptureFixture[str]) -> None:
     """After a run the screen holds what was done, and the cursor is back."""
     console = terminal()
     with LiveDisplay(APP, console) as display:

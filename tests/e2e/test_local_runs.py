@@ -27,8 +27,8 @@ def test_a_local_run_publishes_and_a_second_one_finds_nothing_new(folder: Path) 
     """Stdout holds the same JSON as on Spark, which is neither imported nor started; nor is what draws on terminals."""
     done = dagflow_command(["run", "app.yaml", "--local", "--json"], cwd=folder, **NO_JAVA)
     assert done.returncode == 0, done.stderr
-    account = json.loads(done.stdout)
-    assert (account["state"], account["records"]["keep.output"]) == ("completed", 40)
+    summary = json.loads(done.stdout)
+    assert (summary["state"], summary["records"]["keep.output"]) == ("completed", 40)
     assert published(folder) == LINES
     loaded = modules_loaded_by(["run", "app.yaml", "--local"], cwd=folder)
     assert not loaded & {"pyspark", "py4j", "networkx", "fsspec", "rich"}

@@ -94,8 +94,8 @@ def test_the_byte_accounting_is_that_of_whole_blocks(folder: Path, records: int)
         # As long as no record lies in two blocks.
         path.write_bytes((b"line 00\xff0\n" + b"line 0000\n") * 50)
     done = try_out(REFUSING, records, format="{type: lines, encoding: utf-8, on_bad_bytes: reject}")
-    account = done.account()
-    assert account["bytes"] == done.bytes == sum(account[part] for part in account.keys() - {"bytes"})
+    accounting = done.byte_accounting()
+    assert accounting["bytes"] == done.bytes == sum(accounting[part] for part in accounting.keys() - {"bytes"})
     assert done.rejected == len(lines_below(folder / ".dagflow" / "tried.limit" / "rejects")) > 0
 
 

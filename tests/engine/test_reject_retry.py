@@ -114,11 +114,11 @@ def refused() -> int:
     return sum(group.records for group in grouped(open_rejects("journal", STORAGE), RejectChoice()))
 
 
-def account_of(part: str) -> int:
+def accounted(part: str) -> int:
     """Return the bytes of one part of the byte accounting, of which all parts are as many bytes as were read."""
-    account = status("journal", STORAGE).account()
-    assert account.pop("bytes") == sum(account.values())
-    return account[part]
+    accounting = status("journal", STORAGE).byte_accounting()
+    assert accounting.pop("bytes") == sum(accounting.values())
+    return accounting[part]
 
 
 def comparable(lines: list[str]) -> list[str]:
@@ -165,7 +165,7 @@ def test_records_that_are_accepted_now_come_back_once(case: Case, tmp_path: Path
     assert replay() == 1
     assert comparable(rows()) == expected
     assert (refused(), status("journal", STORAGE).rejected) == (0, 0)
-    assert account_of("rejected") == 0
+    assert accounted("rejected") == 0
     assert replay() == 0
     assert comparable(rows()) == expected
     assert rows("refused") == written
@@ -180,7 +180,7 @@ def test_records_that_stay_refused_stay_once(case: Case) -> None:
     assert replay() == 1
     assert (refused(), rows(), places_of_rejects()) == (before, output, places)
     assert status("journal", STORAGE).rejected == before
-    assert account_of("rejected") > 0
+    assert accounted("rejected") > 0
     assert replay() == 0
 
 
@@ -203,11 +203,11 @@ def is_short(record: bytes) -> bool:
 
 def test_the_bytes_of_what_is_no_record_any_more_are_skipped(latin_lines: Case) -> None:
     """A refused record that the format now leaves out is neither refused nor published; its bytes stay counted."""
-    before, skipped, rejected = len(rows()), account_of("skipped"), account_of("rejected")
+    before, skipped, rejected = len(rows()), accounted("skipped"), accounted("rejected")
     write_app(latin_lines, f"{{type: lines, encoding: latin-1, validate: {__name__}.is_short}}")
     assert replay() == 1
     assert (refused(), len(rows()) - before) == (0, 3)
-    assert (account_of("rejected"), account_of("skipped") - skipped) == (0, rejected - 3 * len(b"line 0 e"))
+    assert (accounted("rejected"), accounted("skipped") - skipped) == (0, rejected - 3 * len(b"line 0 e"))
 
 
 REFINED = """\
@@ -236,10 +236,10 @@ def test_bytes_add_up_where_another_operator_refuses_what_came_back(
     Path("in/a").write_text("n\n1\n300\n400\nx\n")
     Path("app.yaml").write_text(REFINED.replace("TYPE", "int8"))
     run(load_app("app.yaml"), runtime=InlineRuntime)
-    assert (refused(), account_of("rejected")) == (3, len("300400x"))
+    assert (refused(), accounted("rejected")) == (3, len("300400x"))
     Path("app.yaml").write_text(REFINED.replace("TYPE", "int64"))
     replay()
-    assert (refused(), account_of("rejected"), account_of("records")) == (2, len("x"), len("1300400"))
+    assert (refused(), accounted("rejected"), accounted("records")) == (2, len("x"), len("1300400"))
     assert status("journal", STORAGE).rejected == 2
 
 
@@ -304,12 +304,12 @@ def test_only_chosen_records_are_read_again(two_files: Case) -> None:
     write_app(two_files, two_files.new)
     assert replay(RejectChoice(("no whole number",), "*/a")) == 1
     assert (refused(), len(rows())) == (3, 3)
-    rejected_bytes = account_of("rejected")
+    rejected_bytes = accounted("rejected")
     assert replay(RejectChoice(("column 'd'",))) == 1
     assert (refused(), len(rows())) == (1, 5)
-    assert 0 < account_of("rejected") < rejected_bytes
+    assert 0 < accounted("rejected") < rejected_bytes
     assert replay() == 1
-    assert (refused(), len(rows()), account_of("rejected")) == (0, 6, 0)
+    assert (refused(), len(rows()), accounted("rejected")) == (0, 6, 0)
 
 
 def test_rejects_are_shown_with_column_value_and_text(two_files: Case) -> None:

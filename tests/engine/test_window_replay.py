@@ -77,11 +77,11 @@ def again(*windows: int, change: tuple[str, str] = ("", "")) -> list[ReplayedWin
 
 def test_a_replay_with_the_same_app_changes_nothing(folder: Path) -> None:
     """The same blocks give the same bytes under the same names."""
-    before, account = published(folder), status("journal", STORAGE)
+    before, status_before = published(folder), status("journal", STORAGE)
     [window] = again(2)
     assert [change.change for change in window.changes] == ["unchanged"]
     assert published(folder) == before
-    assert status("journal", STORAGE).records == account.records
+    assert status("journal", STORAGE).records == status_before.records
     worked = window_manifest("journal", 2, STORAGE).busy_s
     assert worked.keys() == {"reader", "filter", "writer"} and all(seconds > 0 for seconds in worked.values())
 

@@ -91,7 +91,7 @@ def test_a_version_that_goes_while_it_is_read_is_left_out_whole(tmp_path: Path, 
     summary = run(app, RunOptions(), runtime=InlineRuntime)
     assert (summary.state, published(tmp_path)) == ("completed", _as_written(reader, [b"other"]))
     assert (summary.left_out.bytes, {each.is_gone for each in summary.left_out.newest}) == (28, {True})
-    assert summary.account()["bytes"] == 34 == sum(summary.account().values()) - 34
+    assert summary.byte_accounting()["bytes"] == 34 == sum(summary.byte_accounting().values()) - 34
     later = run(app, RunOptions(), runtime=InlineRuntime)
     assert later.left_out == summary.left_out
     assert published(tmp_path) == _as_written(reader, sorted([*new, b"other"]))

@@ -14,17 +14,17 @@ SIZES = st.integers(0, 1000)
 
 @given(records=SIZES, waiting=SIZES, resumed=SIZES)
 @example(records=30, waiting=0, resumed=10)  # a run that reads the rest of a record that an earlier run let wait
-def test_an_account_adds_up_and_nothing_in_it_is_negative(records: int, waiting: int, resumed: int) -> None:
+def test_the_byte_accounting_adds_up_without_negatives(records: int, waiting: int, resumed: int) -> None:
     """Whatever waited before the run, and waits after it."""
     counts = {names.CONTENT_BYTES: records + 3, names.RECORD_BYTES: records, names.DELIMITER_BYTES: 2}
     counts |= {names.SKIPPED_BYTES: 1, names.WAITING_BYTES: waiting, names.RESUMED_BYTES: resumed}
-    account = RunSnapshot("app", operators=(OperatorFigures("reader", counts=counts),)).account()
-    assert account.pop("bytes") == sum(account.values())
-    assert min(account.values()) >= 0
-    assert account["skipped"] == 1 + max(waiting - resumed, 0)
+    accounting = RunSnapshot("app", operators=(OperatorFigures("reader", counts=counts),)).byte_accounting()
+    assert accounting.pop("bytes") == sum(accounting.values())
+    assert min(accounting.values()) >= 0
+    assert accounting["skipped"] == 1 + max(waiting - resumed, 0)
 
 
-def test_counters_are_told_by_operator_without_names_to_be_split() -> None:
+def test_counters_are_named_by_operator_without_names_to_be_split() -> None:
     """All that `counts` has under joined names, and what the figures of the run add up."""
     counts = {names.CONTENT_BYTES: 9, names.BLOCKS: 2, "failed a:b": 1}
     reader = OperatorFigures("reader", "reader", (PortFigures("messages", 5, 50),), counts, 1.25)

@@ -52,9 +52,9 @@ def test_bad_files_are_rejects_where_rejects_are_taken_in(tmp_path: Path, cut: d
         content = gzip.decompress(BAD[name]) if name.endswith(".gz") else BAD[name]
         assert base64.b64decode(each["raw"]) == content[each["offset"] :]
         assert "cannot be used: " in each["reason"]
-    account = summary.account()
+    accounting = summary.byte_accounting()
     everything = [gzip.decompress(c) if n.endswith(".gz") else c for n, c in (GOOD | BAD).items()]
-    assert account.pop("bytes") == sum(account.values()) == sum(map(len, everything))
+    assert accounting.pop("bytes") == sum(accounting.values()) == sum(map(len, everything))
 
 
 @pytest.mark.parametrize("cut", CUTS, ids=["blocks", "files", "batches"])

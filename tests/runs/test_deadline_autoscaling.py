@@ -17,7 +17,7 @@ from dagflow.storage.context import StorageContext
 pytestmark = pytest.mark.spark
 
 APP = """\
-name: drained
+name: deadline
 attributes: {checkpoint: ROOT/journal}
 operators:
   splitter: {class: FileSplitterInput, properties: {files: ROOT/in, block_size: 1KiB, blocks_threshold: 4}}

@@ -46,12 +46,12 @@ def test_an_option_does_in_an_app_what_it_says(case: Case, tmp_path: Path) -> No
         facts = sorted(map(json.loads, published(work / "rejects").splitlines()), key=lambda each: each["offset"])
         assert [(each["offset"], base64.b64decode(each["raw"])) for each in facts] == case.rejects
         assert {each["url"] for each in facts} <= {str(path)}
-        account = summary.account()
+        accounting = summary.byte_accounting()
         assert summary.rejected == len(case.rejects)
-        assert account["rejected"] == sum(each["length"] for each in facts)
-        assert status(str(work / "journal"), StorageContext.default()).account() == account
+        assert accounting["rejected"] == sum(each["length"] for each in facts)
+        assert status(str(work / "journal"), StorageContext.default()).byte_accounting() == accounting
         if case.adds_up:
-            assert account.pop("bytes") == sum(account.values()) == len(case.content)
+            assert accounting.pop("bytes") == sum(accounting.values()) == len(case.content)
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.rejects], ids=lambda case: case.label)

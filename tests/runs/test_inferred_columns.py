@@ -49,8 +49,8 @@ def test_the_first_file_with_records_decides_for_all(tmp_path: Path) -> None:
     for number, cut in enumerate(CUTS):
         work = tmp_path / str(number)
         work.mkdir()
-        account = run_app(work, INFER, FILES, **cut).account()
-        assert account.pop("bytes") == sum(account.values())
+        accounting = run_app(work, INFER, FILES, **cut).byte_accounting()
+        assert accounting.pop("bytes") == sum(accounting.values())
         found.append(outcome(work))
         run_app(work, INFER, {"0later": b'{"n":"late"}\n{"n":10}\n'}, **cut)
         records, rejects = outcome(work)

@@ -51,7 +51,7 @@ class Hasty(PartitionPolicy):
 
 
 APP = """\
-name: drained
+name: deadline
 attributes: {checkpoint: ROOT/journal}
 operators:
   splitter: {class: FileSplitterInput, properties: {files: ROOT/data, block_size: 10}}

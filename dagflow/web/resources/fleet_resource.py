@@ -52,7 +52,7 @@ def row_of(checkpoint: Checkpoint) -> dict[str, Any]:
         },
         "rates": rates,
         "rejected": snapshot.rejected,
-        "account": {**snapshot.account(), "adds_up": adds_up(snapshot)},
+        "account": {**snapshot.byte_accounting(), "adds_up": adds_up(snapshot)},
         "windows": snapshot.windows,
         "files": snapshot.files,
         "bytes": snapshot.bytes,
@@ -70,8 +70,8 @@ def adds_up(snapshot: RunSnapshot) -> bool | None:
         None where that cannot be told yet: the last record of a block is counted with its window, and may reach into a
         block of a later one, which is not committed.
     """
-    account = snapshot.account()
-    if account["bytes"] == sum(account[part] for part in ("records", "delimiters", "skipped", "rejected")):
+    accounting = snapshot.byte_accounting()
+    if accounting["bytes"] == sum(accounting[part] for part in ("records", "delimiters", "skipped", "rejected")):
         return True
     is_complete = snapshot.last_planned == snapshot.last_committed and not snapshot.files_in_progress
     return False if is_complete else None

@@ -1,4 +1,4 @@
-"""Originals on the command line."""
+"""Source files on the command line."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def extract(*args: str) -> Result:
     return CliRunner().invoke(command_line, ["extract", *args])
 
 
-def test_a_list_has_one_line_for_each_original_and_no_two_alike(tmp_path: Path) -> None:
+def test_a_list_has_one_line_for_each_source_file_and_no_two_alike(tmp_path: Path) -> None:
     """Whatever bytes are in their names, and in those of the directories that they were merged into."""
     names = ["\\xff", "\udcff", "a\nb", "a\\nb", "\r", "\\r", "\t", "é"]
     directory = published(tmp_path / "new\nline" / "\udcff", dict.fromkeys(names, b"x"))
@@ -52,14 +52,14 @@ def test_what_does_not_fit_is_an_error_and_no_bug(tmp_path: Path) -> None:
 
 
 def test_nothing_is_wrong_where_stdout_is_closed(tmp_path: Path) -> None:
-    """The original goes nowhere, and the exit code is the answer."""
+    """The content goes nowhere, and the exit code is the answer."""
     directory = published(tmp_path / "out", {"a": b"x"})
     command = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, "-m", "dagflow", "extract", str(directory), "a"]
     ran = subprocess.run(command, stderr=subprocess.PIPE, check=False)
     assert (ran.returncode, ran.stderr) == (0, b"")
 
 
-def test_no_piece_of_an_original_is_left_behind(tmp_path: Path) -> None:
+def test_no_piece_of_a_source_file_is_left_behind(tmp_path: Path) -> None:
     """Where writing fails, the file that was begun goes."""
     directory = published(tmp_path / "out", {"a": b"x" * 4_000_000})
     limited = "import resource, runpy; resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20)); " + (

@@ -111,8 +111,8 @@ def test_a_run_accounts_for_itself_and_a_second_one_finds_nothing_new(folder: Pa
     bare = {"LC_ALL": "C", "HOME": "/nowhere", "PYTHONHASHSEED": "7", "PYTHONSTARTUP": "/nowhere/startup.py"}
     first = dagflow_command(["run", "app.yaml", "--json"], cwd=folder, **bare)
     assert first.returncode == 0, first.stderr
-    account = json.loads(first.stdout)
-    assert {key: account[key] for key in ("app", "state", "files", "blocks", "bytes", "rejected")} == {
+    found = json.loads(first.stdout)
+    assert {key: found[key] for key in ("app", "state", "files", "blocks", "bytes", "rejected")} == {
         "app": "sample",
         "state": "completed",
         "files": 1,
@@ -120,13 +120,13 @@ def test_a_run_accounts_for_itself_and_a_second_one_finds_nothing_new(folder: Pa
         "bytes": (folder / "in" / "a.txt").stat().st_size,
         "rejected": 0,
     }
-    assert (account["records"]["reader.messages"], account["records"]["keep.output"]) == (40, 40)
-    assert set(account) == {
+    assert (found["records"]["reader.messages"], found["records"]["keep.output"]) == (40, 40)
+    assert set(found) == {
         *("app", "state", "windows", "files", "blocks", "bytes"),
         *("records", "rejected", "account", "seconds", "partitions", "outputs", "busy_seconds", "left_out"),
         *("operators", "running"),
     }
-    assert account["account"].pop("bytes") == account["bytes"] == sum(account["account"].values())
+    assert found["account"].pop("bytes") == found["bytes"] == sum(found["account"].values())
     assert re.search(
         r"^sample: completed in .*\n    published \d+ windows?, read from 1 file, 5 blocks", first.stderr, re.M
     )
@@ -278,9 +278,9 @@ def test_a_run_that_failed_before_any_figures_says_how_long_it_took(tmp_path: Pa
     """As one that completed."""
     make_sample(tmp_path)
     failed = dagflow_command(["run", "app.yaml", "--local", "--json", "--set", "splitter.files=[none]"], cwd=tmp_path)
-    account = json.loads(failed.stdout)
-    assert (failed.returncode, account["state"], account["windows"]) == (1, "failed", 0)
-    assert account["seconds"] > 0
+    found = json.loads(failed.stdout)
+    assert (failed.returncode, found["state"], found["windows"]) == (1, "failed", 0)
+    assert found["seconds"] > 0
 
 
 def test_a_try_out_leaves_output_and_checkpoint_alone(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ RATE = 10_000.0
 
 @dataclass
 class Plant:
-    """A backlog that partitions drain at a steady speed, seen through a speed that trembles.
+    """A backlog that partitions process at a steady speed, seen through a speed that trembles.
 
     Attributes:
         policy: Who decides.
@@ -35,7 +35,7 @@ class Plant:
     backlogs: list[float] = field(default_factory=list)
 
     def run(self, arrivals: list[float], ticks: int, seed: int = 0) -> None:
-        """Let bytes arrive, one amount each tick, and drain them."""
+        """Let bytes arrive, one amount each tick, and process them."""
         chance = random.Random(seed)
         current = self.policy.define_partitions(BacklogStats(0, 0, 0))
         backlog = processed = 0.0
@@ -63,13 +63,13 @@ def deadline(**properties: object) -> DeadlinePartitioner:
 
 
 @given(st.integers(1, 14), st.floats(0, 0.1), st.integers(0, 5))
-def test_a_backlog_is_drained_in_time(partitions: int, noise: float, seed: int) -> None:
-    """A backlog that so many partitions can just drain is drained within the target and the time to get going."""
+def test_a_backlog_is_worked_off_in_time(partitions: int, noise: float, seed: int) -> None:
+    """A backlog that so many partitions can just process is processed within the target and the time to get going."""
     plant = Plant(deadline(), noise)
     plant.run([partitions * RATE * 20], ticks=120, seed=seed)
-    drained_at = next(tick for tick, backlog in enumerate(plant.backlogs) if tick and not backlog) * TICK_MILLIS
+    emptied_at = next(tick for tick, backlog in enumerate(plant.backlogs) if tick and not backlog) * TICK_MILLIS
     ramp_up = 1_000 * partitions.bit_length() + 1_000
-    assert drained_at <= 20_000 + ramp_up
+    assert emptied_at <= 20_000 + ramp_up
     assert plant.counts[-1] == 1
 
 
@@ -110,7 +110,7 @@ def test_changes_are_bounded_whatever_comes(samples: list[tuple[int, float]], ma
 
 
 def test_what_trickles_in_does_not_put_off_what_waits() -> None:
-    """A byte each tick has its own time; what waited before is drained in its own."""
+    """A byte each tick has its own time; what waited before is processed in its own."""
     plant = Plant(deadline())
     plant.run([8 * RATE * 20, *[1.0] * 60], ticks=60)
     assert max(plant.counts) >= 8

@@ -278,8 +278,8 @@ def test_every_byte_of_a_run_is_accounted_for_whatever_the_blocks(
         files = {f"{number}.txt": content for number, content in enumerate(contents)}
         summary = run_app(work, f"format: {format}", files, block_size=block_size, batch_bytes=batch_bytes)
         assert summary.state == "completed"
-        account = summary.account()
-        assert account["bytes"] == summary.bytes == sum(map(len, contents))
-        assert account.pop("bytes") == sum(account.values())
+        accounting = summary.byte_accounting()
+        assert accounting["bytes"] == summary.bytes == sum(map(len, contents))
+        assert accounting.pop("bytes") == sum(accounting.values())
 
     check()

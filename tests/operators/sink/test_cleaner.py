@@ -1,4 +1,4 @@
-"""Originals that are removed or archived once they are merged."""
+"""Source files that are removed or archived once they are merged."""
 
 from __future__ import annotations
 

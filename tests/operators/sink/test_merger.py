@@ -124,7 +124,7 @@ def test_parquet_has_a_row_for_each_file(tmp_path: Path) -> None:
 def test_no_merged_file_exceeds_its_size_and_no_source_file_is_cut(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], max_bytes: int
 ) -> None:
-    """Originals fill files in order up to max_bytes, so that there are few; a larger one has a file of its own."""
+    """Source files fill merged files in order up to max_bytes; a larger one has a merged file of its own."""
     folder = tmp_path_factory.mktemp("sizes")
     contents = [bytes([65 + number]) * size for number, size in enumerate(sizes)]
     files = merged(contents, folder, max_bytes=max_bytes) if contents else {}
