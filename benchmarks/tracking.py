@@ -160,7 +160,7 @@ def scan(directory: Path, entries: int) -> dict[str, Any]:
         operator_index = 0
         state_url = str(directory / "index")
         held_files = ()
-        written_places = ()
+        output_locations = ()
 
         def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
             return [function(item) for item in items]

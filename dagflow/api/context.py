@@ -124,7 +124,7 @@ class ControlServices(Protocol):
         """For a Grouper: the files that windows have held back and no planned window takes, oldest first."""
 
     @property
-    def written_places(self) -> Sequence[str]:
+    def output_locations(self) -> Sequence[str]:
         """Where the app writes: the locations that its operators publish into, and its checkpoint."""
 
     def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:

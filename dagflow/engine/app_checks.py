@@ -48,37 +48,37 @@ def app_checks(app: LogicalPlan, *, starts_spark: bool = True) -> Iterator[Machi
         starts_spark: Whether to start Spark, and look at its executors.
     """
     storage = app.attributes.storage_context()
-    places = LocationCollector(storage)
-    yield checked("operators", lambda: _prepared(app, places))
+    collector = LocationCollector(storage)
+    yield checked("operators", lambda: _prepared(app, collector))
     for name, operator in app.instances.items():
         if isinstance(operator, TransactionalSink):
-            yield checked(f"table of {name}", functools.partial(_table, name, operator, places))
+            yield checked(f"table of {name}", functools.partial(_table, name, operator, collector))
     for name in _heads(app):
         yield checked(f"input of {name}", functools.partial(_input, app, name))
     checkpoint = absolute(app.attributes.checkpoint)
     differences_s: list[float] = []
-    for what, url in (("checkpoint", checkpoint), *(("output", url) for url in sorted(places.outputs))):
+    for what, url in (("checkpoint", checkpoint), *(("output", url) for url in sorted(collector.outputs))):
         yield checked(what, functools.partial(_writable, storage, url, differences_s))
     for name, operator in app.instances.items():
         if isinstance(operator, ControlOperator) and operator.removes_input:
             yield checked(f"source files of {name}", functools.partial(_removable, app, storage, differences_s))
     yield checked("clock", lambda: _clock(differences_s))
     if starts_spark:
-        yield checked("executors", lambda: _executors(app, places))
+        yield checked("executors", lambda: _executors(app, collector))
 
 
-def _prepared(app: LogicalPlan, places: LocationCollector) -> str:
+def _prepared(app: LogicalPlan, collector: LocationCollector) -> str:
     others = {name: each for name, each in app.instances.items() if not isinstance(each, TransactionalSink)}
     for name, operator in others.items():
-        prepare_operator(name, operator, places)
+        prepare_operator(name, operator, collector)
     return f"{len(others)} are ready"
 
 
-def _table(name: str, operator: TransactionalSink, places: LocationCollector) -> str:
+def _table(name: str, operator: TransactionalSink, collector: LocationCollector) -> str:
     """Asks the target, or its catalog, what there is."""
     if isinstance(operator, Operator):
-        prepare_operator(name, operator, places)
-    target = operator.transaction_target(places.storage)
+        prepare_operator(name, operator, collector)
+    target = operator.transaction_target(collector.storage)
     return "needs no transactions" if target is None else f"{target.name} can be reached"
 
 
@@ -195,15 +195,15 @@ def _require_reachable(master: str) -> None:
         raise DagflowError(f"the master {', '.join(failures)}", hint="start it, or give another one as `master`")
 
 
-def _executors(app: LogicalPlan, places: LocationCollector) -> str:
+def _executors(app: LogicalPlan, collector: LocationCollector) -> str:
     """Starts Spark, which looks at the executors of a cluster itself."""
-    placed = PlacedApp.of(app, places.storage)
+    placed = PlacedApp.of(app, collector.storage)
     program = Program.of(app.name, placed.plan, placed.operators, placed.storage, app.attributes.durability)
     master = SparkMaster.parse(app.attributes.master)
     _require_reachable(master.url)
     is_local = master.local_tasks is not None
     # On this machine the places were tried before.
-    locations = RunLocations() if is_local else RunLocations(tuple(sorted(places.outputs)), tuple(places.inputs))
+    locations = RunLocations() if is_local else RunLocations(tuple(sorted(collector.outputs)), tuple(collector.inputs))
     runtime = lazy_runtime(app, program, RunOptions(), locations, StopRequest())
     try:
         tasks = runtime.get().parallelism

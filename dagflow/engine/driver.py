@@ -63,7 +63,7 @@ class RunControls:
         watch: Tells where the driver stands still.
         reads_all: Whether a run that completes has read all input, so that its byte accounting adds up.
         record_limit: Ends the reading early; None for all input.
-        written_places: Where operators publish, and the checkpoint.
+        output_locations: Where operators publish, and the checkpoint.
         replay_command: The command line that runs windows again, up to their ids.
     """
 
@@ -76,7 +76,7 @@ class RunControls:
     watch: DriverWatch = field(default_factory=DriverWatch)
     reads_all: bool = True
     record_limit: RecordLimit | None = None
-    written_places: Sequence[str] = ()
+    output_locations: Sequence[str] = ()
     replay_command: str = "dagflow replay CHECKPOINT"
 
 

@@ -124,9 +124,9 @@ def _require_inside(plan: LogicalPlan, bounds: OutputBounds) -> None:
         DagflowError: It would.
     """
     for name, operator in plan.instances.items():
-        places = LocationCollector(plan.attributes.storage_context())
-        prepare_operator(name, operator, places)
-        for url in sorted(places.outputs):
+        collector = LocationCollector(plan.attributes.storage_context())
+        prepare_operator(name, operator, collector)
+        for url in sorted(collector.outputs):
             if not bounds.include(url):
                 raise DagflowError(
                     f"operator '{name}' publishes into {redacted(url)}, and {bounds.run} publishes into "

@@ -138,10 +138,10 @@ def require_apart(
     Raises:
         StorageError: It would.
     """
-    places = [(url, f"operator '{owner}' publishes") for url, owner in outputs.items()]
-    places.append((checkpoint, "the checkpoint lies"))
+    written_locations = [(url, f"operator '{owner}' publishes") for url, owner in outputs.items()]
+    written_locations.append((checkpoint, "the checkpoint lies"))
     for location in inputs:
-        for written, what in places:
+        for written, what in written_locations:
             place = storage.named_like(written, location.url)
             within = [place]
             if location.glob and written == checkpoint:
@@ -199,15 +199,15 @@ def require_paths_apart(app: LogicalPlan, paths: Mapping[str, str]) -> None:
         DagflowError: It would, or what it reads cannot be looked at.
     """
     storage = app.attributes.storage_context()
-    places = LocationCollector(storage)
+    collector = LocationCollector(storage)
     for name, operator in app.instances.items():
         # What others do before a run may touch the world.
         if isinstance(operator, Estimator):
-            places.operator = name
-            prepare_operator(name, operator, places)
-    require_read_once(storage, places.input_locations, app.instances)
+            collector.operator = name
+            prepare_operator(name, operator, collector)
+    require_read_once(storage, collector.input_locations, app.instances)
     outputs = {absolute(path): owner for path, owner in paths.items()}
-    require_apart(storage, places.input_locations, outputs, app.attributes.checkpoint)
+    require_apart(storage, collector.input_locations, outputs, app.attributes.checkpoint)
 
 
 def require_outside(storage: StorageContext, outputs: Iterable[str], checkpoint: str) -> None:
@@ -231,35 +231,35 @@ def require_outside(storage: StorageContext, outputs: Iterable[str], checkpoint:
             )
 
 
-def publishing_places(app: LogicalPlan) -> set[str]:
+def output_locations(app: LogicalPlan) -> set[str]:
     """Where the operators of an app publish, as it may be shown; nothing where they cannot tell."""
-    places = LocationCollector(app.attributes.storage_context())
+    collector = LocationCollector(app.attributes.storage_context())
     try:
         for name, node in app.operators.items():
-            prepare_operator(name, node.operator, places)
+            prepare_operator(name, node.operator, collector)
     except DagflowError:
         return set()  # the run itself says what is wrong
-    return {redacted(url) for url in places.outputs}
+    return {redacted(url) for url in collector.outputs}
 
 
-def dataset_places(app: LogicalPlan) -> dict[str, tuple[list[str], list[str]]]:
+def dataset_locations(app: LogicalPlan) -> dict[str, tuple[list[str], list[str]]]:
     """What each operator of an app reads, and where it publishes, as far as they can tell."""
     found = {}
     for name, operator in app.instances.items():
-        places = LocationCollector(app.attributes.storage_context())
+        collector = LocationCollector(app.attributes.storage_context())
         with contextlib.suppress(DagflowError):  # the run itself says what is wrong
-            prepare_operator(name, operator, places)
-        found[name] = places.inputs, sorted(places.outputs)
+            prepare_operator(name, operator, collector)
+        found[name] = collector.inputs, sorted(collector.outputs)
     return found
 
 
 def target_problems(app: LogicalPlan) -> list[Problem]:
     """What makes the transactional targets of an app unusable, as far as they can be read from here."""
-    places, problems = LocationCollector(app.attributes.storage_context()), []
+    collector, problems = LocationCollector(app.attributes.storage_context()), []
     for name, operator in app.instances.items():
         if isinstance(operator, TransactionalSink):
             try:
-                prepare_operator(name, operator, places)
+                prepare_operator(name, operator, collector)
             except StorageError:
                 continue  # the app may be valid where its target is not
             except DagflowError as error:

@@ -38,7 +38,7 @@ class _PreviewServices:
 
     follow = False
     held_files = ()
-    written_places = ()
+    output_locations = ()
 
     def __init__(self, state_url: str, operator_index: int) -> None:
         self.state_url = state_url

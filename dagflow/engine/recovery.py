@@ -99,9 +99,9 @@ def pending_files_swept(roots: Sequence[str], journal: Journal, storage: Storage
         JournalError: This driver does not hold the journal any more, before the body.
     """
 
-    def sweep(places: Iterable[str], before_epoch: int) -> None:
+    def sweep(locations: Iterable[str], before_epoch: int) -> None:
         keep = {file.pending_url for file in journal.state.unpublished_files()}
-        for place in places:
+        for place in locations:
             storage.backend(place).pending.sweep(
                 place,
                 owner=journal.state.app_uuid,

@@ -22,7 +22,7 @@ from dagflow.engine.input_count import InputCount
 from dagflow.engine.live_run import app_url_of
 from dagflow.engine.operator_state import OperatorStates, directory_of_state
 from dagflow.engine.placed_app import PlacedApp
-from dagflow.engine.preparation import dataset_places
+from dagflow.engine.preparation import dataset_locations
 from dagflow.engine.recovery import pending_files_swept
 from dagflow.engine.reject_retry import RejectRetry
 from dagflow.engine.repeatable import require_repeatable
@@ -82,7 +82,7 @@ class _RunServices:
         runtime: LazyRuntime,
         watch: DriverWatch,
         journal: Journal,
-        written_places: Sequence[str],
+        output_locations: Sequence[str],
     ) -> None:
         self._operator = operator
         self._journal = journal
@@ -92,7 +92,7 @@ class _RunServices:
         self.state_url = state_url
         self.follow = follow
         self.operator_index = operator_index
-        self.written_places = written_places
+        self.output_locations = output_locations
         self._sizing = sizing
 
     @property
@@ -161,7 +161,7 @@ def run(
             watch=opened.watch,
             reads_all=not options.rejects and options.record_limit is None,
             record_limit=options.record_limit,
-            written_places=(*locations.outputs, opened.gate.store.url),
+            output_locations=(*locations.outputs, opened.gate.store.url),
             replay_command=options.replay_command,
         )
         for notice in following_notices(app) if follows else ():
@@ -195,7 +195,7 @@ def _signals(opened: OpenRun, notice: Callable[[str], None], *, follows: bool) -
         opened.journal.state,
         follows=follows,
         address=opened.options.metrics,
-        places=lambda: dataset_places(opened.app),
+        locations=lambda: dataset_locations(opened.app),
         notice=notice,
     )
 
@@ -298,7 +298,7 @@ def _control_graph(
             runtime,
             watch,
             journal,
-            controls.written_places,
+            controls.output_locations,
         )
         for name in plan.control
     }

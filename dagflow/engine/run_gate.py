@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from dagflow.engine.preparation import publishing_places
+from dagflow.engine.preparation import output_locations
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import AlreadyExistsError, JournalError, LiveRunError, RunStoppedError
 from dagflow.journal.heartbeat import STALE_AFTER_S, Heartbeat, beating, heartbeat_name, newest_heartbeat, time_text
@@ -161,8 +161,8 @@ class RunGate:
             return
         head = read_head(here)
         is_rival = head is not None and head.name == last.app and absolute(head.checkpoint) == self.store.url
-        places = publishing_places(app)
-        is_elsewhere = bool(places and last.outputs) and not places & set(last.outputs)
+        outputs = output_locations(app)
+        is_elsewhere = bool(outputs and last.outputs) and not outputs & set(last.outputs)
         if is_rival and not self.is_chosen and (last.app != app.name or is_elsewhere):
             raise JournalError(
                 f"this is the checkpoint of the app '{last.app}' in {other}, and '{app.name}' in {file} is another "

@@ -27,17 +27,17 @@ S = TypeVar("S", bound=ControlState | CommittedState)
 def pickles_of(state: ControlState | CommittedState) -> Iterator[tuple[str, bytes]]:
     """All pickles of a state, each with its place; of a segment, which may lie elsewhere, the checksum."""
     if isinstance(state, ControlState):
-        places = {"control": state.operators, "prescan": state.prescans}
+        by_kind = {"control": state.operators, "prescan": state.prescans}
         for late in state.late:
             if late.pickled:
                 yield f"late {late.port}", late.pickled
     else:
-        places = {"control": state.control, "events": state.source_events}
+        by_kind = {"control": state.control, "events": state.source_events}
         for name, partitions in state.partitions.items():
             for partition, saved in enumerate(partitions):
                 if saved is not None:
                     yield from _in_saved(f"partition {partition} of {name}", saved)
-    for kind, saved_by_name in places.items():
+    for kind, saved_by_name in by_kind.items():
         for name, saved in saved_by_name.items():
             yield from _in_saved(f"{kind} {name}", saved)
 

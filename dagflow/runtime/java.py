@@ -161,16 +161,16 @@ def _with_launcher(java: Java, environ: Mapping[str, str]) -> Path:
     """A directory whose bin/java starts a Java without asking for the module that it lacks."""
     script = _LAUNCHER.format(module=_VECTOR_MODULE, java=shlex.quote(str(java.home / "bin" / "java")))
     name = hashlib.sha256(script.encode()).hexdigest()[:16]
-    places = cache_folders(environ)
-    for place in places:
+    folders = cache_folders(environ)
+    for folder in folders:
         try:
-            _write(place / name / "release", f'JAVA_VERSION="{java.version}"\n', 0o644)
-            _write(place / name / "bin" / "java", script, 0o755)
+            _write(folder / name / "release", f'JAVA_VERSION="{java.version}"\n', 0o644)
+            _write(folder / name / "bin" / "java", script, 0o755)
         except OSError:
             continue  # a read-only environment, or a home directory that is not there
-        return place / name
+        return folder / name
     raise JavaMissingError(
-        f"the Java in {java.home} needs a launcher, and it can be written to none of {', '.join(map(str, places))}",
+        f"the Java in {java.home} needs a launcher, and it can be written to none of {', '.join(map(str, folders))}",
         hint="set XDG_CACHE_HOME to a directory that can be written to",
     )
 

@@ -10,8 +10,8 @@ import stat
 import tempfile
 from pathlib import Path
 
-SHORT_PLACES = ("/tmp", "/dev/shm", "/var/tmp")
-"""Places for sockets, whose paths must be short."""
+SHORT_DIRECTORIES = ("/tmp", "/dev/shm", "/var/tmp")
+"""Directories for sockets, whose paths must be short."""
 
 _LOCK = "lock"
 
@@ -53,21 +53,21 @@ class Scratch:
             self._lock = None
 
 
-def sweep(*places: str | Path) -> None:
+def sweep(*directories: str | Path) -> None:
     """Remove what dead processes of this user have left; what cannot be removed stays.
 
     Args:
-        places: The directories to look into; none for those in which a run makes its own unless it is told otherwise.
+        directories: Where to look; none for the directories in which a run makes its own by default.
     """
-    for place in set(map(Path, places or (*_temporary_places(), *SHORT_PLACES))):
-        for path in _ours_in(place):
+    for directory in set(map(Path, directories or (*_temporary_directories(), *SHORT_DIRECTORIES))):
+        for path in _ours_in(directory):
             lock = _locked(path)
             if lock is not None:
                 shutil.rmtree(path, ignore_errors=True)
                 os.close(lock)
 
 
-def _temporary_places() -> list[str]:
+def _temporary_directories() -> list[str]:
     # Where none can be written to, a run that finds nothing to do needs none.
     with contextlib.suppress(OSError):
         return [tempfile.gettempdir()]

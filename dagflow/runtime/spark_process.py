@@ -21,7 +21,7 @@ from dagflow.runtime import daemon
 from dagflow.runtime.java_process import END_S, bound_to_driver, with_utf8
 from dagflow.runtime.prepared_daemon import ADDRESS, PreparedDaemon
 from dagflow.runtime.process_log import ProcessLog
-from dagflow.runtime.scratch import SHORT_PLACES, Scratch, sweep
+from dagflow.runtime.scratch import SHORT_DIRECTORIES, Scratch, sweep
 from dagflow.runtime.spark_settings import process_variables
 from dagflow.runtime.start_checks import require_open_files, require_space, unwritable_log
 
@@ -132,8 +132,8 @@ class SparkProcess:
             "SPARK_CONNECT_MODE": "0",
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._address_file),
         }
-        if places := os.environ.get(_LOCAL_DIRS):
-            environ[_LOCAL_DIRS] = self._inside(places)
+        if directories := os.environ.get(_LOCAL_DIRS):
+            environ[_LOCAL_DIRS] = self._inside(directories)
         environ = with_utf8({**environ, ADDRESS: str(self._scratch / "daemon")})
         submit = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
         self._environ = environ
@@ -178,8 +178,8 @@ class SparkProcess:
         client.converters = [each for each in client.converters if not isinstance(each, unwanted)]
         return gateway
 
-    def _inside(self, places: str) -> str:
-        parents = [place.strip() for place in places.split(",") if place.strip()]
+    def _inside(self, directories: str) -> str:
+        parents = [path.strip() for path in directories.split(",") if path.strip()]
         sweep(*parents)
         return ",".join(str(self._scratch_in(parent)) for parent in parents)
 
@@ -193,8 +193,8 @@ class SparkProcess:
             OSError: A directory that a setting names cannot be written to.
         """
         settings = {}
-        if places := found.get("spark.local.dir"):
-            settings["spark.local.dir"] = self._inside(places)
+        if directories := found.get("spark.local.dir"):
+            settings["spark.local.dir"] = self._inside(directories)
         if not found.get(_SOCKETS):
             settings[_SOCKETS] = str(self._socket_directory())
         return settings
@@ -202,8 +202,8 @@ class SparkProcess:
     def _socket_directory(self) -> Path:
         if len(os.fsencode(self._scratch)) <= _SOCKET_PATH_BYTES:
             return self._scratch
-        place = next(place for place in SHORT_PLACES if os.access(place, os.W_OK))
-        return self._scratch_in(place)
+        parent = next(each for each in SHORT_DIRECTORIES if os.access(each, os.W_OK))
+        return self._scratch_in(parent)
 
     def kill(self) -> None:
         """Kill the process, so that what waits for it fails; any thread may call it, and end() has still to follow."""

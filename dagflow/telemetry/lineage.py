@@ -15,7 +15,7 @@ from dagflow.report.snapshot import RunSnapshot
 from dagflow.spec.signal_settings import HttpTarget, LineageSettings
 from dagflow.telemetry.event_queue import EventQueue
 from dagflow.telemetry.http_post import post
-from dagflow.telemetry.lineage_datasets import Dataset, DatasetPlaces, datasets_of
+from dagflow.telemetry.lineage_datasets import Dataset, DatasetLocations, datasets_of
 
 MOST_EVENT_BYTES: Final = 64 << 10
 """A larger event loses the lineage of its columns, then all columns, then its datasets."""
@@ -42,7 +42,7 @@ class LineageReporter:
     Args:
         settings: Where events go.
         app: The app.
-        places: What its operators read and publish.
+        locations: What its operators read and publish.
         run_id: A UUID.
         version: That of dagflow.
         follows: Whether the run goes on watching for input.
@@ -54,7 +54,7 @@ class LineageReporter:
         self,
         settings: LineageSettings,
         app: LogicalPlan,
-        places: DatasetPlaces,
+        locations: DatasetLocations,
         run_id: str,
         version: str,
         *,
@@ -69,7 +69,7 @@ class LineageReporter:
         kind = "STREAMING" if follows else "BATCH"
         self._job_type = _facet("2-0-4", "JobTypeJobFacet", processingType=kind, integration="DAGFLOW", jobType="JOB")
         self._redact = redact
-        self._inputs, self._outputs = datasets_of(app, places)
+        self._inputs, self._outputs = datasets_of(app, locations)
         self._queue: EventQueue[bytes] = EventQueue("lineage events", str(settings.target), _sent_to(settings.target))
         self._events = 0
         self._now = now

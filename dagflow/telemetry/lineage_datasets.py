@@ -22,7 +22,7 @@ MOST_DATASETS: Final = 50
 MOST_COLUMNS: Final = 300
 """How many columns of a dataset are reported at most."""
 
-DatasetPlaces = Mapping[str, tuple[Sequence[str], Sequence[str]]]
+DatasetLocations = Mapping[str, tuple[Sequence[str], Sequence[str]]]
 """The locations that each operator reads, and those that it publishes into."""
 
 FieldOfInput = tuple[str, str, str]
@@ -59,22 +59,22 @@ def dataset_name(url: str) -> tuple[str, str]:
     return f"{scheme}://{authority}", (f"/{path}" if scheme in ("hdfs", "sftp", "ssh") else path) or "/"
 
 
-def datasets_of(app: LogicalPlan, places: DatasetPlaces) -> tuple[list[Dataset], list[Dataset]]:
+def datasets_of(app: LogicalPlan, locations: DatasetLocations) -> tuple[list[Dataset], list[Dataset]]:
     """The inputs and outputs of an app.
 
     Args:
         app: The app.
-        places: What its operators read and publish.
+        locations: What its operators read and publish.
     """
-    columns = _Columns(app, places)
+    columns = _Columns(app, locations)
     inputs = [
         Dataset(*dataset_name(url), columns=columns.read_by(name))
-        for name, (read, _) in places.items()
+        for name, (read, _) in locations.items()
         for url in dict.fromkeys(read)
     ]
     outputs = [
         Dataset(*dataset_name(url), *columns.published_by(name))
-        for name, (_, published) in places.items()
+        for name, (_, published) in locations.items()
         for url in dict.fromkeys(published)
     ]
     return inputs[:MOST_DATASETS], outputs[:MOST_DATASETS]
@@ -83,9 +83,9 @@ def datasets_of(app: LogicalPlan, places: DatasetPlaces) -> tuple[list[Dataset],
 class _Columns:
     """Follows the columns of an app from its roots to what it publishes."""
 
-    def __init__(self, app: LogicalPlan, places: DatasetPlaces) -> None:
+    def __init__(self, app: LogicalPlan, locations: DatasetLocations) -> None:
         self._app = app
-        self._places = places
+        self._locations = locations
         self._known = stream_columns(app, Problems())
         self._found: dict[tuple[PortRef, str], tuple[FieldOfInput, ...]] = {}
 
@@ -123,7 +123,7 @@ class _Columns:
         operator = self._app.operators[port.operator].operator
         if is_record_source(operator):
             for name in self._above(port.operator):
-                yield from ((*dataset_name(url), column) for url in self._places.get(name, ((), ()))[0])
+                yield from ((*dataset_name(url), column) for url in self._locations.get(name, ((), ()))[0])
             return
         if not isinstance(operator, ColumnTraced):
             return  # what code of an author makes of columns is not known

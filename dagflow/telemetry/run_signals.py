@@ -24,7 +24,7 @@ from dagflow.storage.location import redacted
 from dagflow.telemetry.alert_monitor import AlertMonitor
 from dagflow.telemetry.event_queue import CLOSE_S, EventQueue
 from dagflow.telemetry.lineage import LineageReporter
-from dagflow.telemetry.lineage_datasets import DatasetPlaces
+from dagflow.telemetry.lineage_datasets import DatasetLocations
 from dagflow.telemetry.metrics_server import MetricsServer
 from dagflow.telemetry.traces import WindowTrace, trace_queue
 
@@ -55,7 +55,7 @@ class RunSignals:
         state: The journal at the start of the run.
         follows: Whether the run goes on watching for input.
         address: Where metrics are served; None for nowhere.
-        places: Gives what each operator reads and publishes; asked only where lineage is reported.
+        locations: Gives what each operator reads and publishes; asked only where lineage is reported.
         notice: Takes a message for people.
     """
 
@@ -68,7 +68,7 @@ class RunSignals:
         *,
         follows: bool,
         address: MetricsAddress | None,
-        places: Callable[[], DatasetPlaces],
+        locations: Callable[[], DatasetLocations],
         notice: Callable[[str], None],
     ) -> None:
         settings = app.attributes
@@ -89,7 +89,7 @@ class RunSignals:
         self._lineage: LineageReporter | None = None
         if settings.lineage is not None:
             self._lineage = LineageReporter(
-                settings.lineage, app, places(), run_id, version, follows=follows, redact=redact
+                settings.lineage, app, locations(), run_id, version, follows=follows, redact=redact
             )
         self._last: RunSnapshot | None = None
 

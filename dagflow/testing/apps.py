@@ -51,14 +51,14 @@ class AppOutputs:
         files: The content of each published file, by its path as the app sees it.
         snapshot: The figures of the run.
         tables: The rows of each table of a transactional target, by the operator that writes to it.
-        places: Where each operator publishes.
+        output_locations: Where each operator publishes.
         folder: The directory in which the app ran.
     """
 
     files: Mapping[str, bytes]
     snapshot: RunSnapshot
     tables: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
-    places: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    output_locations: Mapping[str, Sequence[str]] = field(default_factory=dict)
     folder: str = ""
 
     @property
@@ -94,7 +94,7 @@ class AppOutputs:
             ValueError: What lies there has no columns.
         """
         place = os.path.normpath(path)
-        writers = [name for name in self.tables if name == path or place in self.places.get(name, ())]
+        writers = [name for name in self.tables if name == path or place in self.output_locations.get(name, ())]
         files = {name: data for name, data in self.files.items() if name == place or name.startswith(f"{place}/")}
         return [
             {name: value.replace(self.folder, "") if isinstance(value, str) else value for name, value in row.items()}
@@ -103,8 +103,8 @@ class AppOutputs:
 
     def named_files(self) -> dict[str, bytes]:
         """The files that their names make visible; those of a transactional target have other names in each run."""
-        others = (place for name, places in self.places.items() if name not in self.tables for place in places)
-        inside = tuple(f"{place}/" for place in others)
+        others = (paths for name, paths in self.output_locations.items() if name not in self.tables)
+        inside = tuple(f"{path}/" for paths in others for path in paths)
         return {path: data for path, data in self.files.items() if path.startswith(inside)}
 
     def lacks(self, path: str) -> str:
@@ -160,7 +160,7 @@ class AppFolder:
         self._files = files
         self.path = Path()
         self._plan: LogicalPlan | None = None
-        self._places: dict[str, list[str]] = {}
+        self._output_locations: dict[str, list[str]] = {}
         self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> Self:
@@ -195,7 +195,7 @@ class AppFolder:
             DagflowError: The app has mistakes.
         """
         plan = self._loader.logical()
-        self._places = _places_inside(plan, self._bounds())
+        self._output_locations = _output_locations_inside(plan, self._bounds())
         attributes = replace(plan.attributes.without_signals(), checkpoint=str(self.path / CHECKPOINT))
         return replace(plan, attributes=attributes)
 
@@ -220,7 +220,7 @@ class AppFolder:
         folder = f"{self.path}/"
         published = _published(self.path, {*map(os.path.normpath, self._files)})
         files = {path: data if is_parquet(data) else data.replace(folder.encode(), b"") for path, data in published}
-        return AppOutputs(files, snapshot, self._tables(), self._places, folder)
+        return AppOutputs(files, snapshot, self._tables(), self._output_locations, folder)
 
     def _tables(self) -> dict[str, list[dict[str, Any]]]:
         if self._plan is None:
@@ -257,7 +257,7 @@ def _directory_in_memory(size_bytes: int) -> str | None:
     return _IN_MEMORY if shutil.disk_usage(_IN_MEMORY).free > _SPARE_BYTES + _COPIES * size_bytes else None
 
 
-def _places_inside(plan: LogicalPlan, bounds: OutputBounds) -> dict[str, list[str]]:
+def _output_locations_inside(plan: LogicalPlan, bounds: OutputBounds) -> dict[str, list[str]]:
     """Where each operator says that it publishes, seen from the directory of the test.
 
     Raises:
@@ -265,9 +265,9 @@ def _places_inside(plan: LogicalPlan, bounds: OutputBounds) -> dict[str, list[st
     """
     found: dict[str, list[str]] = {}
     for name, node in plan.operators.items():
-        places = LocationCollector(plan.attributes.storage_context())
-        prepare_operator(name, node.operator, places)
-        for url in places.outputs:
+        collector = LocationCollector(plan.attributes.storage_context())
+        prepare_operator(name, node.operator, collector)
+        for url in collector.outputs:
             if not bounds.include(url):
                 raise ValueError(f"operator '{name}' publishes into {redacted(url)}: give it a relative path with set=")
             found.setdefault(name, []).append(os.path.relpath(url, bounds.directory))

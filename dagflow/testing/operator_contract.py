@@ -124,12 +124,12 @@ class OperatorContract(ABC):
         for window in self.windows():
             _run_window(harness, window)
         harness.close()
-        places = LocationCollector(StorageContext.default())
+        collector = LocationCollector(StorageContext.default())
         if outputs.files:
-            self.operator().prepare(places)
-        claimed = tuple(join(url, "") for url in places.outputs)
+            self.operator().prepare(collector)
+        claimed = tuple(join(url, "") for url in collector.outputs)
         elsewhere = [url for url in outputs.files if not absolute(url).startswith(claimed)]
-        assert elsewhere == [], f"not below a location that prepare() claims, which are: {sorted(places.outputs)}"
+        assert elsewhere == [], f"not below a location that prepare() claims, which are: {sorted(collector.outputs)}"
 
     def _outcome(
         self,

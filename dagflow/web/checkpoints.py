@@ -127,11 +127,11 @@ class CheckpointLocation:
     live: Callable[[], CheckpointReading] | None = None
 
 
-def named(places: Iterable[CheckpointLocation]) -> Mapping[str, Checkpoint]:
+def named(locations: Iterable[CheckpointLocation]) -> Mapping[str, Checkpoint]:
     """Checkpoints by the ids that addresses name them by: the last part of their location, with a number if need be."""
     found: dict[str, Checkpoint] = {}
     urls: set[str] = set()
-    for place in places:
+    for place in locations:
         url = absolute(place.url)
         if url in urls:
             continue

@@ -51,7 +51,7 @@ class Server:
     """Serves checkpoints from a thread of its own.
 
     Args:
-        places: What is shown.
+        locations: What is shown.
         host: Where to listen; any address but a loopback one needs the token that is made for it.
         port: The port; 0 for any that is free.
 
@@ -59,11 +59,11 @@ class Server:
         ServerError: The address cannot be listened on.
     """
 
-    def __init__(self, places: Iterable[CheckpointLocation], host: str = "127.0.0.1", port: int = 0) -> None:
+    def __init__(self, locations: Iterable[CheckpointLocation], host: str = "127.0.0.1", port: int = 0) -> None:
         self._socket = _listening(host, port)
         token = "" if is_loopback(host) else secrets.token_urlsafe(24)
         self.address = Address(host, self._socket.getsockname()[1], token)
-        self._checkpoints = named(places)
+        self._checkpoints = named(locations)
         self._server: uvicorn.Server | None = None
         self._ending, self._end = socket.socketpair()
         self._has_ended = threading.Event()

@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-_PLACES = 22
+_MAX_DIGITS = 22
 """Powers of ten up to this one are doubles."""
 
-_PLACES_OF_REALS = 11
+_MAX_DIGITS_OF_REALS = 11
 """Up to here, no number that is rounded lies so near to the middle of two reals that its double is the middle."""
 
 _UNITS = 1e14
@@ -34,7 +34,7 @@ def rounded(values: Any, places: int) -> Any:
     if places >= 0:
         is_kept |= np.abs(given) >= _WHOLE_FROM
     found, is_sure = given.copy(), is_kept
-    if abs(places) <= (_PLACES if pa.types.is_float64(values.type) else _PLACES_OF_REALS):
+    if abs(places) <= (_MAX_DIGITS if pa.types.is_float64(values.type) else _MAX_DIGITS_OF_REALS):
         computed, is_exact = _computed(given, places)
         found, is_sure = np.where(is_kept, given, computed), is_kept | is_exact
     rows = np.flatnonzero(~is_sure)

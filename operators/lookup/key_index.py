@@ -161,16 +161,16 @@ def _text_words(values: pa.Array, seed: int) -> _Words:
     if not len(values):
         return np.zeros(0, np.uint64)
     _, offsets, data = values.buffers()
-    places = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
-    size = int(places[-1] - places[0])
-    letters = np.frombuffer(data, np.uint8, size, int(places[0])) if size else np.zeros(0, np.uint8)
-    lengths = np.diff(places)
-    within = np.arange(size) - np.repeat(places[:-1] - places[0], lengths)
+    borders = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
+    size = int(borders[-1] - borders[0])
+    letters = np.frombuffer(data, np.uint8, size, int(borders[0])) if size else np.zeros(0, np.uint8)
+    lengths = np.diff(borders)
+    within = np.arange(size) - np.repeat(borders[:-1] - borders[0], lengths)
     factors = _factors(int(lengths.max()), seed)
     sums = np.zeros(size + 1, np.uint64)
     # A byte of 0 counts as well, so that a longer text has another sum.
     np.cumsum((letters.astype(np.uint64) + np.uint64(1)) * factors[within], out=sums[1:])
-    hashes: _Words = sums[places[1:] - places[0]] - sums[places[:-1] - places[0]]
+    hashes: _Words = sums[borders[1:] - borders[0]] - sums[borders[:-1] - borders[0]]
     return hashes
 
 

@@ -37,12 +37,12 @@ from operators.splitter.index.taken_files import TakenFiles, TakenState
 from operators.splitter.renames.rename_detector import RenameDetector
 from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_files import ListedFiles
+from operators.splitter.scan.output_locations import reads_all_in
 from operators.splitter.scan.scan_roots import find_roots, missing_root
 from operators.splitter.scan.scan_sources import ScanSource, SingleScan, TimeBasedDirectoryScanner, watched
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
 from operators.splitter.scan.workers import TaskWorkers, WorkerProcesses, Workers
-from operators.splitter.scan.written_places import reads_all_in
 
 
 class SeenRetention(BaseModel):
@@ -215,7 +215,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
             storage=self._context.storage,
             tolerates_missing=self._is_following,
             workers=workers,
-            written=() if control is None else control.written_places,
+            written=() if control is None else control.output_locations,
         )
         rules = DetectionRules(self.on_change, self._completeness(), self.latest_first, self._may_grow, self.block_size)
         counters, clock = self._scan_counters, self._clock

@@ -226,8 +226,8 @@ class Parse(ColumnOperator[None]):
             lists = pc.split_pattern(values, self.split.delimiter)
             matches = _bools(pc.equal(pc.list_value_length(lists), len(self._names)))
             starts = np.asarray(lists.offsets[:-1])
-            places = [pa.array(starts + index, mask=~matches) for index in range(len(self._names))]
-            return matches, [lists.values.take(place) for place in places]
+            positions = [pa.array(starts + index, mask=~matches) for index in range(len(self._names))]
+            return matches, [lists.values.take(each) for each in positions]
         found = self.key_value.values(values) if self.key_value is not None else []
         return np.any([_bools(pc.is_valid(column)) for column in found], axis=0), found
 

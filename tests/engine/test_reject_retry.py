@@ -174,11 +174,11 @@ def test_records_that_are_accepted_now_come_back_once(case: Case, tmp_path: Path
 
 def test_records_that_stay_refused_stay_once(case: Case) -> None:
     """An app that changes elsewhere refuses the same records again: their number stays, and nothing is published."""
-    before, output, places = refused(), rows(), places_of_rejects()
+    before, output, places = refused(), rows(), origins_of_rejects()
     write_app(case, case.old)
     Path("app.yaml").write_text(Path("app.yaml").read_text().replace("path: refused", "path: others"))
     assert replay() == 1
-    assert (refused(), rows(), places_of_rejects()) == (before, output, places)
+    assert (refused(), rows(), origins_of_rejects()) == (before, output, places)
     assert status("journal", STORAGE).rejected == before
     assert accounted("rejected") > 0
     assert replay() == 0
@@ -243,7 +243,7 @@ def test_bytes_add_up_where_another_operator_refuses_what_came_back(
     assert status("journal", STORAGE).rejected == 2
 
 
-def places_of_rejects() -> list[tuple[str, int, int]]:
+def origins_of_rejects() -> list[tuple[str, int, int]]:
     """Return where the refused records lie."""
     everything = shown(open_rejects("journal", STORAGE), RejectChoice(), 0)
     return sorted((each.file, each.offset, each.length) for each in everything)

@@ -58,7 +58,7 @@ def finish(app: str = APP, **changes: str) -> list[WindowManifest]:
     return list(manifests("journal", STORAGE))
 
 
-def places_of(output: PublishedFile) -> list[tuple[str, int]]:
+def origins_of(output: PublishedFile) -> list[tuple[str, int]]:
     """The file and offset at which each record of an output file begins, by looking it up in the input."""
     path = Path(output.url)
     if path.suffix == ".parquet":
@@ -83,15 +83,15 @@ def require_exact(told: list[WindowManifest]) -> list[PublishedFile]:
         for output in manifest.outputs:
             outputs.append(output)
             assert manifest.provenance_of(output) == "exact"
-            places = places_of(output)
+            origins = origins_of(output)
             ranges = [(each.url, each.start, each.end) for each in manifest.sources_of(output)]
             assert len(set(ranges)) == len(ranges)
-            for url, offset in places:
+            for url, offset in origins:
                 assert sum(name == url and start <= offset < end for name, start, end in ranges) == 1
             for name, start, end in ranges:
                 blocks = range(start - start % 60, end, 60)
                 for block in blocks:
-                    assert any(url == name and max(block, start) <= at < min(block + 60, end) for url, at in places)
+                    assert any(url == name and max(block, start) <= at < min(block + 60, end) for url, at in origins)
     return outputs
 
 
@@ -128,10 +128,10 @@ def test_records_that_went_through_an_exchange_keep_their_ranges(folder: Path) -
         for output in manifest.outputs:
             assert manifest.provenance_of(output) == "exact"
             ranges = [(each.url, each.start, each.end) for each in manifest.sources_of(output)]
-            for url, offset in places_of(output):
+            for url, offset in origins_of(output):
                 assert any(name == url and start <= offset < end for name, start, end in ranges)
             for name, start, end in ranges:
-                assert any(url == name and start <= offset < end for url, offset in places_of(output))
+                assert any(url == name and start <= offset < end for url, offset in origins_of(output))
 
 
 def test_files_of_rejects_name_where_they_were(folder: Path) -> None:

@@ -81,7 +81,7 @@ def test_a_java_that_makes_none_leaves_the_last_one_and_says_why(tmp_path: Path)
     assert list(archive.parent.iterdir()) == [archive]
 
 
-def test_nowhere_to_write_is_said_with_the_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nowhere_to_write_is_said_with_the_directories(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of them is named, and what to set."""
     (tmp_path / "file").touch()
     monkeypatch.setattr(sys, "prefix", sys.base_prefix)

@@ -11,7 +11,7 @@ import jsonschema  # type: ignore[import-untyped]  # its stubs are a package tha
 import pytest
 from referencing import Registry, Resource
 
-from dagflow.engine.preparation import dataset_places
+from dagflow.engine.preparation import dataset_locations
 from dagflow.engine.run import run
 from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
@@ -93,7 +93,7 @@ def test_a_failed_run_tells_why(folder: Path) -> None:
 def test_columns_are_followed_from_input_to_output(folder: Path) -> None:
     """Through what is computed, renamed and grouped."""
     plan = orders(folder)
-    (read,), (rows, sums) = datasets_of(plan, dataset_places(plan))
+    (read,), (rows, sums) = datasets_of(plan, dataset_locations(plan))
     assert read.columns == (("n", "int64"), ("s", "string"))
     of_input = ("file", str(folder / "in"))
     assert rows.columns == (("n", "int64"), ("label", "string"), ("sum", "int64"))
@@ -135,7 +135,7 @@ def test_events_are_few_and_small_whatever_is_read(folder: Path) -> None:
     assert from_file.attributes == plan
     with receiving() as server:
         settings = LineageSettings(HttpTarget(server.url))
-        reporter = LineageReporter(settings, from_file, dataset_places(from_file), RUN_ID, "1", now=lambda: now_s)
+        reporter = LineageReporter(settings, from_file, dataset_locations(from_file), RUN_ID, "1", now=lambda: now_s)
         reporter.started()
         for _ in range(100_000):
             now_s += 3600.0

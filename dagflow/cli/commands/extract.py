@@ -14,7 +14,7 @@ import click
 from dagflow.cli import output
 from dagflow.cli.locations import is_app_file, load
 from dagflow.cli.shared_options import Settings, verbose_option
-from dagflow.engine.preparation import publishing_places
+from dagflow.engine.preparation import output_locations
 from dagflow.errors import MissingError
 from dagflow.plan.logical import LogicalPlan
 from dagflow.storage.backends.local.disk import storage_error, translated
@@ -70,14 +70,14 @@ def command(settings: Settings, directory: str, path: str | None, target: str | 
 
 def _merged_by(app: str, logical: LogicalPlan, storage: StorageContext) -> str:
     """The directory where an app puts merged files."""
-    places = sorted(publishing_places(logical))
+    locations = sorted(output_locations(logical))
     found = []
-    for place in places:
+    for location in locations:
         with contextlib.suppress(MissingError):
-            require_index(storage, place)
-            found.append(place)
+            require_index(storage, location)
+            found.append(location)
     if len(found) != 1:
-        which = f"one of {', '.join(found or places)}" if places else "a directory of merged files"
+        which = f"one of {', '.join(found or locations)}" if locations else "a directory of merged files"
         raise click.UsageError(f"{app} does not say where merged files are; name {which}")
     return found[0]
 

@@ -102,8 +102,8 @@ def _lines(found: Preview) -> Iterator[str]:
     is_terminal = sys.stdout is not None and sys.stdout.isatty()
     width = shutil.get_terminal_size().columns if is_terminal else None
     if found.records:
-        places = [place(each.file, each.offset) for each in found.records]
-        columns = [Column("file:offset", "", places, is_place=True)] if any(places) else []
+        origins = [place(each.file, each.offset) for each in found.records]
+        columns = [Column("file:offset", "", origins, is_place=True)] if any(origins) else []
         for name, kind in found.columns.items():
             columns.append(Column(name, kind, [each.values.get(name) for each in found.records]))
         text, left_out = table(columns, width)

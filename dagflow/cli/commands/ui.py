@@ -39,17 +39,17 @@ def command(settings: Settings, checkpoints: tuple[str, ...], host: str, port: i
     only where --host says so, and then a token is needed, which is printed with the address.
     """
     require_packages()
-    places = []
+    locations = []
     for each in checkpoints:
         url, storage = locate(each, app, settings)
         named = app if app is not None else each if is_app_file(each) else ""
         _note_if_not_shown(url, storage, each)
-        places.append(CheckpointLocation(url, storage, named))
+        locations.append(CheckpointLocation(url, storage, named))
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: ended.set())
-    with Server(places, host, port).running() as address:
-        output.note(f"{count(len(places), 'checkpoint')} at {address.url} (Ctrl-C ends)")
+    with Server(locations, host, port).running() as address:
+        output.note(f"{count(len(locations), 'checkpoint')} at {address.url} (Ctrl-C ends)")
         ended.wait()
     return 0
 

@@ -24,7 +24,7 @@ from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.query import Query, RequestError
 from dagflow.web.resources.file_versions import KnownVersion
 
-MANY_PLACES = 5000
+MAX_SHOWN = 5000
 """Ranges, rejects and outputs of one version that are shown."""
 
 SEARCH_S = 5.0
@@ -209,7 +209,7 @@ def _way_of(
         outcome = f"Window {window_id} read it; what was kept of it is in {_one_of(outputs)}."
     shown = ", ".join(f"{name} since {version}" for name, version in tables.items())
     sentence = refusal + outcome + (f" Tables have what was kept: {shown}." if shown else "")
-    return {"sentence": sentence, "window": window_id, "outputs": outputs[:MANY_PLACES], "tables": tables}
+    return {"sentence": sentence, "window": window_id, "outputs": outputs[:MAX_SHOWN], "tables": tables}
 
 
 def _one_of(outputs: list[str]) -> str:

@@ -22,7 +22,7 @@ from dagflow.web.app_files import AppFile
 from dagflow.web.checkpoints import Checkpoint
 from dagflow.web.query import Query, RequestError
 from dagflow.web.resources.cursor import Cursor
-from dagflow.web.resources.file_lines import MANY_PLACES, SEARCH_S, found_in, looks_compressed
+from dagflow.web.resources.file_lines import MAX_SHOWN, SEARCH_S, found_in, looks_compressed
 from dagflow.web.resources.file_versions import KnownVersion, bytes_of, refused_in
 from dagflow.web.resources.file_windows import LOOK_S, has_read, last_reader
 
@@ -253,6 +253,6 @@ def _detailed(version: KnownVersion) -> dict[str, Any]:
     lists: dict[str, list[Any]] = {"ranges": ranges, "rejects": rejects, "outputs": list(version.tracked.outputs)}
     return {
         **version.to_json(),
-        **{name: values[:MANY_PLACES] for name, values in lists.items()},
+        **{name: values[:MAX_SHOWN] for name, values in lists.items()},
         "counts": {name: len(values) for name, values in lists.items()},
     }

@@ -289,7 +289,7 @@ def _element(lists: Any, wanted: int) -> Any:
     if isinstance(lists, pa.Scalar):
         return _element(pa.array([lists.as_py()], lists.type), wanted)[0]
     starts, ends = (np.asarray(side, np.int64) for side in (lists.offsets[:-1], lists.offsets[1:]))
-    places = starts + wanted - 1 if wanted > 0 else ends + wanted
-    is_there = (places >= starts) & (places < ends)
-    found = lists.values.take(pa.array(places, mask=~is_there))
+    positions = starts + wanted - 1 if wanted > 0 else ends + wanted
+    is_there = (positions >= starts) & (positions < ends)
+    found = lists.values.take(pa.array(positions, mask=~is_there))
     return pc.if_else(pc.is_valid(lists), pc.fill_null(found, ""), pa.scalar(None, TEXT))

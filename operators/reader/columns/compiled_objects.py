@@ -30,7 +30,7 @@ from operators.reader.columns.json_kernels import (
     Values,
     Words,
 )
-from operators.reader.columns.machine_code import Bytes, Places
+from operators.reader.columns.machine_code import Bytes, Offsets
 
 _SAMPLED_LINES = 64
 """If fewer than half of these, the first ones, can be read, all are left."""
@@ -127,7 +127,7 @@ class _Objects:
         return decimals_of(texts, kind) if pa.types.is_decimal(kind) else texts.cast(kind)
 
     def _texts(
-        self, kinds: Bytes, starts: Places, stops: Places, nulls: npt.NDArray[np.bool_] | None
+        self, kinds: Bytes, starts: Offsets, stops: Offsets, nulls: npt.NDArray[np.bool_] | None
     ) -> pa.StringArray:
         borders = np.empty(len(kinds) + 1, np.int32)
         copied = np.empty((stops - starts).sum() + PADDING, np.uint8)

@@ -85,8 +85,8 @@ def _have_exponents(texts: Any, borders: npt.NDArray[np.int32]) -> npt.NDArray[n
     found = None
     for letter in ("e", "E"):
         if letter.encode() in data:
-            places = pc.fill_null(pc.find_substring(texts, letter), -1).to_numpy(zero_copy_only=False)
-            found = places >= 0 if found is None else found | (places >= 0)
+            positions = pc.fill_null(pc.find_substring(texts, letter), -1).to_numpy(zero_copy_only=False)
+            found = positions >= 0 if found is None else found | (positions >= 0)
     return found
 
 

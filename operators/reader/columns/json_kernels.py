@@ -19,13 +19,13 @@ from operators.reader.columns.machine_code import (
     FLAG,
     LOWER,
     MINUS,
-    PLACES,
+    OFFSETS,
     PLUS,
     POINT,
     SMALL_E,
     ZERO,
     Bytes,
-    Places,
+    Offsets,
     byte_at,
     compiled,
     digit_at,
@@ -76,8 +76,8 @@ class Columns(NamedTuple):
 
     pieces: Words
     masks: Words
-    borders: Places
-    sizes: Places
+    borders: Offsets
+    sizes: Offsets
     taken: Bytes
 
 
@@ -91,8 +91,8 @@ class Values(NamedTuple):
     """
 
     kinds: Bytes
-    starts: Places
-    stops: Places
+    starts: Offsets
+    stops: Offsets
 
 
 _OVERLAPPING = types.Array(types.uint64, 1, "A", readonly=True, aligned=False)
@@ -254,7 +254,7 @@ def _read_object(
     end: int,
     columns: Columns,
     takes_others: bool,
-    followers: Places,
+    followers: Offsets,
     values: Values,
 ) -> bool:
     """Find the values of a line, as find_values does; return whether it is an object that is read."""
@@ -358,7 +358,7 @@ def _put_unescaped(data: Bytes, at: int, stop: int, copied: Bytes, to: int) -> i
 
 
 @compiled(
-    *(types.void, BYTES, _OVERLAPPING, BYTES, PLACES, PLACES),
+    *(types.void, BYTES, _OVERLAPPING, BYTES, OFFSETS, OFFSETS),
     *(types.Array(types.uint8, 1, "C"), types.Array(types.uint64, 1, "A", aligned=False)),
     types.Array(types.int32, 1, "C"),
 )
@@ -366,11 +366,11 @@ def copy_texts(
     data: Bytes,
     words: Words,
     kinds: Bytes,
-    starts: Places,
-    stops: Places,
+    starts: Offsets,
+    stops: Offsets,
     copied: Bytes,
     copied_words: Words,
-    borders: Places,
+    borders: Offsets,
 ) -> None:
     """Copy texts side by side, without their escapes.
 

@@ -16,11 +16,11 @@ import numpy.typing as npt
 from numba import types
 
 Bytes = npt.NDArray[np.uint8]
-Places = npt.NDArray[np.int32]
+Offsets = npt.NDArray[np.int32]
 
 INT, FLAG = types.int64, types.boolean
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
-PLACES = types.Array(types.int32, 1, "C", readonly=True)
+OFFSETS = types.Array(types.int32, 1, "C", readonly=True)
 
 ZERO, NINE, MINUS, PLUS, POINT, SMALL_E = b"09-+.e"
 LOWER = 0x20

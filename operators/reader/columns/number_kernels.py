@@ -14,12 +14,12 @@ from operators.reader.columns.machine_code import (
     FLAG,
     LOWER,
     MINUS,
-    PLACES,
+    OFFSETS,
     PLUS,
     POINT,
     SMALL_E,
     Bytes,
-    Places,
+    Offsets,
     byte_at,
     compiled,
     digit_at,
@@ -39,13 +39,13 @@ _ONE, _TEN = np.uint64(1), np.uint64(10)
 
 
 @compiled(
-    *(types.void, BYTES, PLACES, PLACES, types.uint64, types.uint64),
+    *(types.void, BYTES, OFFSETS, OFFSETS, types.uint64, types.uint64),
     *(types.Array(types.uint64, 1, "C"), types.Array(FLAG, 1, "C")),
 )
 def read_integers(
     data: Bytes,
-    starts: Places,
-    stops: Places,
+    starts: Offsets,
+    stops: Offsets,
     lowest: int,
     highest: int,
     values: npt.NDArray[np.uint64],
@@ -77,8 +77,8 @@ def read_integers(
         is_read[row] &= is_right and value <= (lowest if is_negative else highest)
 
 
-@compiled(FLAG, BYTES, PLACES, PLACES, types.Array(types.float64, 1, "C"))
-def read_doubles(data: Bytes, starts: Places, stops: Places, values: npt.NDArray[np.float64]) -> bool:
+@compiled(FLAG, BYTES, OFFSETS, OFFSETS, types.Array(types.float64, 1, "C"))
+def read_doubles(data: Bytes, starts: Offsets, stops: Offsets, values: npt.NDArray[np.float64]) -> bool:
     """Make doubles of JSON's numbers, and 0 of what is empty.
 
     If a double holds the digits as a whole number, and the power of ten, then their product or quotient is rounded

@@ -26,7 +26,7 @@ class Bzip2UnitFinder(UnitFinder):
     stream is not. That blocks follow each other without a gap is what the chain of places shows.
     """
 
-    places_per_byte = 8
+    positions_per_byte = 8
 
     def candidates(self, held: BufferedSource, start: int, end: int) -> Iterator[int]:
         """See UnitFinder."""

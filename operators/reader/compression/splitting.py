@@ -71,7 +71,7 @@ class _Walker:
         self._block = block
         self._units = units
         self._look_back_bytes = look_back_bytes
-        self._end = block.end * units.places_per_byte
+        self._end = block.end * units.positions_per_byte
         self._limit = block.end + max(block.size_bytes, BEYOND_BYTES)
         self._visited: set[int] = set()
 
@@ -96,7 +96,7 @@ class _Walker:
                 unit = self._units.measure(self._held, place, self._limit)
             except NoUnitError:
                 if place > entry and self._is_padding(place):
-                    place = self._held.size_bytes * self._units.places_per_byte
+                    place = self._held.size_bytes * self._units.positions_per_byte
                     break
                 return None
             place, size = unit.end, size + unit.size_bytes
@@ -106,7 +106,7 @@ class _Walker:
         return UnitChain(entry, place, size, *steps[0])
 
     def _is_padding(self, place: int) -> bool:
-        per_byte = self._units.places_per_byte
+        per_byte = self._units.positions_per_byte
         return not place % per_byte and self._held.is_padding(place // per_byte)
 
 
@@ -150,7 +150,7 @@ def assign_range(
         The block, and how far the file is cut behind it.
     """
     place, offset = progress.place, progress.offset
-    if progress.is_over or place >= block.end * UNIT_FINDERS[compression.name].places_per_byte:
+    if progress.is_over or place >= block.end * UNIT_FINDERS[compression.name].positions_per_byte:
         return replace(block, decompressed=DecompressedRange(offset, offset, place, place, *progress.near[0])), progress
     chain = next((chain for chain in chains or () if chain.entry == place), None)
     if chain is None:
@@ -183,7 +183,7 @@ def owned_range(block: BlockMetadata, compression: Compression | None) -> tuple[
         return block.start, block.end
     if part is None:
         return (size, size) if block.start else (0, size)
-    per_byte = UNIT_FINDERS[compression.name].places_per_byte
+    per_byte = UNIT_FINDERS[compression.name].positions_per_byte
     start, end = (size if place < 0 else min(place // per_byte, size) for place in (part.entry, part.exit))
     return start, end
 

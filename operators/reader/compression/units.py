@@ -90,9 +90,9 @@ class BufferedSource:
 
 
 class UnitFinder(ABC):
-    """Finds the units of files of one compression. A place is an offset in bytes, times places_per_byte."""
+    """Finds the units of files of one compression. A place is an offset in bytes, times positions_per_byte."""
 
-    places_per_byte: ClassVar[int] = 1
+    positions_per_byte: ClassVar[int] = 1
 
     @abstractmethod
     def candidates(self, held: BufferedSource, start: int, end: int) -> Iterator[int]:

@@ -19,7 +19,7 @@ from operators.reader.scanning.search import (
     BackwardSearch,
     CodeUnits,
     active_escapes,
-    escaped_places,
+    escaped_positions,
     find_newlines,
     occurrences,
     without_overlaps,
@@ -55,7 +55,7 @@ class EscapedLines(Lines):
         self._escape = int(self._unit.view(np.frombuffer(encoded, np.uint8))[0])
 
     def _find(self, units: CodeUnits, is_at_end: bool) -> Terminators:
-        escaped = escaped_places(units, self._escape)
+        escaped = escaped_positions(units, self._escape)
         if not len(escaped):
             return super()._find(units, is_at_end)
         if self.delimiter is None:

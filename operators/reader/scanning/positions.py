@@ -30,10 +30,10 @@ def contains(units: npt.NDArray[Any], value: int) -> bool:
 
 
 _GROUP = 16
-"""Places that positions_of looks at together; its table has an entry for each combination of them."""
+"""Positions that positions_of looks at together; its table has an entry for each combination of them."""
 
-LEAST_PLACES = 1 << 17
-"""Of fewer places, numpy's own search is as fast, or faster."""
+MIN_POSITIONS = 1 << 17
+"""Of fewer positions, numpy's own search is as fast, or faster."""
 
 _LOWEST = np.zeros(1 << _GROUP, np.uint8)
 for _bit in range(_GROUP):
@@ -47,38 +47,38 @@ def positions_of(hits: npt.NDArray[np.bool_]) -> Positions:
     Between one and nine hits in a hundred, flatnonzero mispredicts a branch at each. Groups of sixteen are so few,
     and hit so often, that it finds those without branches; a table then tells the place within the group.
     """
-    if len(hits) < LEAST_PLACES:
+    if len(hits) < MIN_POSITIONS:
         return hits.nonzero()[0]
     whole = len(hits) // _GROUP * _GROUP
     groups = np.packbits(hits[:whole], bitorder="little").view("<u2")
-    places = np.flatnonzero(groups != 0)
+    positions = np.flatnonzero(groups != 0)
     # take looks up the same as square brackets, in two thirds of the time.
-    groups = groups.take(places)
-    places *= _GROUP
+    groups = groups.take(positions)
+    positions *= _GROUP
     rest = groups & (groups - 1)
     crowded = np.flatnonzero(rest != 0)
-    if len(crowded) * 4 > len(places):
+    if len(crowded) * 4 > len(positions):
         return np.flatnonzero(hits)
-    found: Positions = places + _LOWEST.take(groups)
+    found: Positions = positions + _LOWEST.take(groups)
     if len(crowded):
-        found = _with_rest(found, places, rest, crowded)
+        found = _with_rest(found, positions, rest, crowded)
     if whole < len(hits):
         found = np.concatenate((found, whole + np.flatnonzero(hits[whole:])))
     return found
 
 
-def _with_rest(first: Positions, places: Positions, rest: npt.NDArray[np.uint16], crowded: Positions) -> Positions:
+def _with_rest(first: Positions, positions: Positions, rest: npt.NDArray[np.uint16], crowded: Positions) -> Positions:
     """Insert the further hits of groups that have several."""
     counts = np.ones(len(first), np.intp)
     counts[crowded] += _BITS[rest[crowded]]
     slots = np.cumsum(counts) - counts
     found = np.empty(int(counts.sum()), np.intp)
     found[slots] = first
-    slots, places, rest = slots[crowded], places[crowded], rest[crowded]
+    slots, positions, rest = slots[crowded], positions[crowded], rest[crowded]
     while len(rest):
         slots += 1
-        found[slots] = places + _LOWEST[rest]
+        found[slots] = positions + _LOWEST[rest]
         rest = rest & (rest - 1)
         left = rest != 0
-        slots, places, rest = slots[left], places[left], rest[left]
+        slots, positions, rest = slots[left], positions[left], rest[left]
     return found

@@ -19,7 +19,7 @@ from operators.reader.scanning.quoting import (
     quoting_of,
     undecided_from,
 )
-from operators.reader.scanning.search import CR, LF, BackwardSearch, escaped_places, find_newlines
+from operators.reader.scanning.search import CR, LF, BackwardSearch, escaped_positions, find_newlines
 from operators.reader.scanning.terminated import Terminators
 
 
@@ -88,7 +88,7 @@ class QuoteScan:
         if dialect.escape >= 0:
             low = BackwardSearch(self.source, floor, step=min(64, self.chunk_bytes)).run_start(low, dialect.escape)
         before = read_exactly(self.source, low, start)
-        escaped = escaped_places(before, dialect.escape) + low if dialect.escape >= 0 else np.empty(0, np.int64)
+        escaped = escaped_positions(before, dialect.escape) + low if dialect.escape >= 0 else np.empty(0, np.int64)
         if start in escaped:
             return RowEntry(start + 1, False)
         if start - 1 in escaped:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from operators.reader.scanning.file_view import Bytes
 from operators.reader.scanning.positions import Positions, positions_of
-from operators.reader.scanning.search import CR, LF, NONE, escaped_places
+from operators.reader.scanning.search import CR, LF, NONE, escaped_positions
 
 OUTSIDE, INSIDE = 0, 1
 
@@ -84,10 +84,10 @@ class Quoting:
     parities: npt.NDArray[np.int64]
     is_known: npt.NDArray[np.bool_]
 
-    def state_before(self, places: Positions, state: int) -> npt.NDArray[np.int64]:
-        """The state at places that are no quotes, when the stretch begins in a given state."""
+    def state_before(self, positions: Positions, state: int) -> npt.NDArray[np.int64]:
+        """The state at positions that are no quotes, when the stretch begins in a given state."""
         behind = np.where(self.is_known, self.parities, self.parities ^ state)
-        return np.append(state, behind)[np.searchsorted(self.runs, places)]
+        return np.append(state, behind)[np.searchsorted(self.runs, positions)]
 
     def transition(self, end: int) -> Transition:
         """The effect of the runs that begin before end."""
@@ -106,7 +106,7 @@ def quoting_of(data: Bytes, dialect: Dialect, may_begin: bool) -> Quoting:
         dialect: The bytes that mean something.
         may_begin: Whether a field may begin at its first byte.
     """
-    escaped = escaped_places(data, dialect.escape) if dialect.escape >= 0 else NONE
+    escaped = escaped_positions(data, dialect.escape) if dialect.escape >= 0 else NONE
     quotes = positions_of(data == dialect.quote)
     if len(escaped) and len(quotes):
         quotes = quotes[~np.isin(quotes, escaped, assume_unique=True)]

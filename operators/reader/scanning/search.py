@@ -94,7 +94,7 @@ def without_overlaps(found: Positions, length: int) -> Positions:
     return found[is_taken[:-1]]
 
 
-def escaped_places(units: CodeUnits, escape: int) -> Positions:
+def escaped_positions(units: CodeUnits, escape: int) -> Positions:
     """Positions behind runs of an odd number of escapes, which are literal; runs must begin within units."""
     found = positions_of(units == escape)
     if not len(found):
@@ -102,8 +102,8 @@ def escaped_places(units: CodeUnits, escape: int) -> Positions:
     is_last = np.append(np.diff(found) > 1, True)
     lasts = np.flatnonzero(is_last)
     lengths = np.diff(lasts, prepend=-1)
-    places: Positions = found[lasts[lengths % 2 == 1]] + 1
-    return places
+    positions: Positions = found[lasts[lengths % 2 == 1]] + 1
+    return positions
 
 
 def active_escapes(units: CodeUnits, escape: int) -> Positions:
@@ -205,13 +205,13 @@ class BackwardSearch:
             units = self.units(low, place + length - size)
             before = occurrences(units, pattern)
             if escape is not None:
-                before = np.setdiff1d(before, escaped_places(units, escape), assume_unique=True)
+                before = np.setdiff1d(before, escaped_positions(units, escape), assume_unique=True)
             before = before * size + low
-            places = np.append(before[before < place], place)
-            apart = np.flatnonzero(np.diff(places) >= length)
+            positions = np.append(before[before < place], place)
+            apart = np.flatnonzero(np.diff(positions) >= length)
             if len(apart):
-                return int(places[apart[-1] + 1])
-            first = int(places[0])
+                return int(positions[apart[-1] + 1])
+            first = int(positions[0])
             if first - low >= length - size or low == self.floor:
                 return first
             place, step = first, min(2 * step, CHUNK_BYTES)

@@ -316,10 +316,10 @@ class IcebergState(ReplayableState):
             DagflowError: The catalog puts this table elsewhere.
         """
         table = self._table
-        places = [table.location or _reachable(table, join(self._catalog.new_location(), DATA)) for _ in range(2)]
+        locations = [table.location or _reachable(table, join(self._catalog.new_location(), DATA)) for _ in range(2)]
         # A catalog that gives a new table another place each time does not tell.
-        if places[0] == places[1] and not file.final_url.startswith(join(places[0], "")):
-            raise _foreign(table, file, places[0])
+        if locations[0] == locations[1] and not file.final_url.startswith(join(locations[0], "")):
+            raise _foreign(table, file, locations[0])
 
 
 def _change(table: CatalogTable, handle: Handle, columns: pa.Schema, files: Sequence[PendingFile]) -> Transaction:

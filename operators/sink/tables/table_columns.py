@@ -164,8 +164,8 @@ class TableColumns:
         if self._known is None or self._is_made or self._on_new_column == "add":
             return
         names = self._known.names
-        places = {*names, *self._partition_by, RESCUED}
-        unknown = [name for name in typed if name not in places]
+        allowed = {*names, *self._partition_by, RESCUED}
+        unknown = [name for name in typed if name not in allowed]
         if self._on_new_column == "rescue":
             for name in unknown:
                 rescued.add_all(name, typed.pop(name))

@@ -59,7 +59,7 @@ class IndexNotes:
             for name, entry in known.items()
         }
         # By path: where the version is known that the path held before these files were taken.
-        self._places: dict[bytes, bytes] = {}
+        self._earlier_names: dict[bytes, bytes] = {}
         self._found_elsewhere: set[bytes] = set()
 
     def of(self, verdict: Verdict, *, replaces: bool = True) -> list[ListedFiles]:
@@ -89,11 +89,11 @@ class IndexNotes:
             is_there = self._known.pop(source.name, source.entry)[:3] == source.entry[:3]
             return [source.name] if is_there else []
         is_newest = any(_is_same(source.entry, each) for each in self._versions_replaced(path))
-        if path in self._places:
+        if path in self._earlier_names:
             if not is_newest:
                 return []
-            self._known.pop(self._places[path], None)
-            return [self._places[path]]
+            self._known.pop(self._earlier_names[path], None)
+            return [self._earlier_names[path]]
         if is_newest:
             self._found_elsewhere.add(path)
         return [source.name, *self._slots(path)]
@@ -105,9 +105,9 @@ class IndexNotes:
             return {}
         notes = dict.fromkeys(self._slots(path), _NOTHING)
         if path not in self._found_elsewhere:
-            place = self._places[path] = earlier_name(path, before, self._known)
-            notes[place] = before.entry
-            self._known[place] = before.entry._replace(taken_millis=_NEVER_MILLIS)
+            name = self._earlier_names[path] = earlier_name(path, before, self._known)
+            notes[name] = before.entry
+            self._known[name] = before.entry._replace(taken_millis=_NEVER_MILLIS)
         return notes
 
     def _slots(self, path: bytes) -> list[bytes]:

@@ -45,17 +45,19 @@ class IdentityFilter:
     def add(self, numbers: npt.NDArray[np.int64]) -> None:
         """Add numbers."""
         self.room -= len(numbers)
-        for place, bit in self._places(numbers):
-            np.bitwise_or.at(self._bytes, place, bit)
+        for index, bit in self._bits_of(numbers):
+            np.bitwise_or.at(self._bytes, index, bit)
 
     def may_have(self, numbers: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """For each number whether it may have been added."""
         found = np.ones(len(numbers), bool)
-        for place, bit in self._places(numbers):
-            found &= (self._bytes[place] & bit) != 0
+        for index, bit in self._bits_of(numbers):
+            found &= (self._bytes[index] & bit) != 0
         return found
 
-    def _places(self, numbers: npt.NDArray[np.int64]) -> Iterator[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]]]:
+    def _bits_of(
+        self, numbers: npt.NDArray[np.int64]
+    ) -> Iterator[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint8]]]:
         one, seven, three = np.uint8(1), np.uint64(7), np.uint64(3)
         for factor in _FACTORS:
             hashed = (numbers.astype(np.uint64) * np.uint64(factor)) >> self._shift

@@ -19,13 +19,13 @@ from dagflow.storage.location import redacted
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listing_prefetch import PrefetchingLister
 from operators.splitter.scan.notices import Notices
+from operators.splitter.scan.output_locations import OutputLocations
 from operators.splitter.scan.own_names import OwnNames
 from operators.splitter.scan.scan_roots import Root, find_roots, listed_in
 from operators.splitter.scan.selection import Selection
 from operators.splitter.scan.stat_prefetch import StatPrefetcher
 from operators.splitter.scan.walk import READ_ALREADY, Walk
 from operators.splitter.scan.workers import WorkerProcesses, Workers
-from operators.splitter.scan.written_places import WrittenPlaces
 
 NO_MARKS = (
     "the store tells neither when a file was modified nor a tag of its content, so that a change that leaves the size "
@@ -96,7 +96,7 @@ class Scanner:
         """
         with contextlib.closing(self._workers()) as workers:
             roots = self.roots()
-            own_names, written = OwnNames(roots, self._selection), WrittenPlaces.of(self._written)
+            own_names, written = OwnNames(roots, self._selection), OutputLocations.of(self._written)
             walk = functools.partial(self._walk, own_names=own_names, written=written, workers=workers)
             yield from self._merged(roots[::-1], walk)
 
@@ -129,7 +129,7 @@ class Scanner:
                 heapq.heapreplace(heads, (following.index_names[0], order, following, walk))
 
     def _walk(
-        self, root: Root, own_names: OwnNames, written: WrittenPlaces, workers: Workers[Any]
+        self, root: Root, own_names: OwnNames, written: OutputLocations, workers: Workers[Any]
     ) -> Iterator[ListedFiles]:
         if root.is_local:
             ignored = self._selection.ignore_pattern

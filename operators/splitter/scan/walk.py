@@ -15,11 +15,11 @@ from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listed_stats import DIRECTORY, ListedStats
 from operators.splitter.scan.listing import Entries
 from operators.splitter.scan.notices import Notices
+from operators.splitter.scan.output_locations import NOTHING_WRITTEN, OutputLocations
 from operators.splitter.scan.own_names import OwnNames
 from operators.splitter.scan.scan_roots import Root, below
 from operators.splitter.scan.selection import EVERYTHING, NameFilter, Selection, States
 from operators.splitter.scan.stat_prefetch import StatPrefetcher
-from operators.splitter.scan.written_places import NOTHING_WRITTEN, WrittenPlaces
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +82,7 @@ class Walk:
         prefetcher: StatPrefetcher,
         own_names: OwnNames,
         notices: Notices,
-        written: WrittenPlaces = NOTHING_WRITTEN,
+        written: OutputLocations = NOTHING_WRITTEN,
     ) -> None:
         self._root = root
         self._counters = counters

@@ -207,7 +207,7 @@ def test_a_null_as_a_condition_is_true_for_no_record() -> None:
 
 
 @pytest.mark.parametrize("number", [3_000_000_000, (1 << 63) - 1])
-def test_places_far_behind_a_text_are_places(number: int) -> None:
+def test_positions_far_behind_a_text_are_positions(number: int) -> None:
     """There is nothing, or all of the text up to them."""
     texts = {"s": pa.array(["x,y", "", None])}
     assert over(f"split_part(s, ',', {number})", **texts) == ["", "", None]

@@ -31,7 +31,7 @@ class Services:
     budget: WindowBudget = DEFAULT_BUDGET
     operator_index: int = 0
     held_files: Sequence[HeldFile] = ()
-    written_places: Sequence[str] = ()
+    output_locations: Sequence[str] = ()
 
     def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
         """Apply the function here."""

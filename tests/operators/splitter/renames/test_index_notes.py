@@ -49,7 +49,7 @@ def test_a_file_that_is_rewritten_in_place_is_read_again(tmp_path: Path) -> None
     lives.close()
 
 
-def test_as_many_versions_of_a_path_are_known_as_there_are_places_for(tmp_path: Path) -> None:
+def test_as_many_versions_of_a_path_are_known_as_there_are_slots_for(tmp_path: Path) -> None:
     """One that is replaced takes the place of one that returns, where all the others are taken."""
     log, away = tmp_path / "in" / "app.log", []
     lives = Lives(tmp_path)

@@ -263,7 +263,7 @@ def test_a_new_file_with_the_inode_of_a_deleted_one_is_read(
     lives.close()
 
 
-def test_two_names_that_change_places_are_not_read_again(tmp_path: Path) -> None:
+def test_two_names_that_are_swapped_are_not_read_again(tmp_path: Path) -> None:
     """Each has the inode that the other one had."""
     folder = tmp_path / "in"
     write(folder / "a", b"1\n")

@@ -1,4 +1,4 @@
-"""Written places: whether a scan would read, or comes to, what is written into a directory, which may not exist yet."""
+"""Output locations: whether a scan would read, or comes to, what is written into a directory, which may not exist yet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from operators.splitter.scan.scan_roots import Root, below
 from operators.splitter.scan.selection import NameFilter, Selection
 
 
-class WrittenPlaces:
+class OutputLocations:
     """Directories of this machine that an app writes into, under their names without links.
 
     Args:
@@ -22,16 +22,16 @@ class WrittenPlaces:
         self._directories = list(directories)
 
     @classmethod
-    def of(cls, urls: Iterable[str]) -> WrittenPlaces:
+    def of(cls, urls: Iterable[str]) -> OutputLocations:
         """The directories behind some locations, as far as they lie on this machine, as links lead now."""
         return cls(_real(os.fsencode(absolute(url))) for url in urls if is_local(url))
 
-    def elsewhere(self, root: Root) -> WrittenPlaces:
+    def elsewhere(self, root: Root) -> OutputLocations:
         """The directories that a root does not lie in: what an app reads within one, it has been told to read."""
         if not root.is_local or not self._directories:
             return NOTHING_WRITTEN
         base = _real(root.base)
-        return WrittenPlaces(each for each in self._directories if not base.startswith(each))
+        return OutputLocations(each for each in self._directories if not base.startswith(each))
 
     def hold(self, path: bytes) -> bool:
         """Whether a path leads to one of them, or into one."""
@@ -43,7 +43,7 @@ class WrittenPlaces:
         return any(each.startswith(real) for each in self._directories)
 
 
-NOTHING_WRITTEN = WrittenPlaces()
+NOTHING_WRITTEN = OutputLocations()
 
 
 def reads_all_in(root: Root, selection: Selection, directory: str) -> bool:
