@@ -80,7 +80,7 @@ class WindowCommitter:
         self._publication = Publication(app.operators, journal, app.storage, app.attributes.durability)
         self._storage = app.storage
         self._directories = OutputDirectories(journal.state.outputs, app.storage)
-        self._last_told = 0
+        self._last_reported = 0
 
     def publish_committed(self) -> Iterator[int]:
         """Publish the windows that earlier runs committed and did not finish.
@@ -96,9 +96,9 @@ class WindowCommitter:
         for window_id in sorted(state.intents):
             self._publish(window_id, state.intents[window_id].files)
             yield window_id
-        # Whether the run before has told of the last one is not known.
-        self._last_told = max(state.published_through(state.last_committed) - 1, 0)
-        self._tell_published(state.last_committed)
+        # Whether the run before has reported the last one is not known.
+        self._last_reported = max(state.published_through(state.last_committed) - 1, 0)
+        self._report_published(state.last_committed)
 
     def decide(self, results: Sequence[TaskResult]) -> dict[str, TargetDecision]:
         """What targets say of the files of a window, by operator; the same however the tasks came to an end."""
@@ -153,7 +153,7 @@ class WindowCommitter:
         made = [*control.files, *(file for result in results for file in result.files if not is_held(file))]
         discard_all(self._storage, [file for file in made if file.target in taken])
         self._publish(window_id, files)
-        self._tell_published(window_id)
+        self._report_published(window_id)
         self._segments.committed(window_id)
         self._side_inputs.committed(self._journal.state.planned.values())
         logger.info("window committed window=%d files=%d", window_id, len(files))
@@ -223,10 +223,10 @@ class WindowCommitter:
             self._journal.flush()
             discard_all(self._storage, taken)
 
-    def _tell_published(self, newest: int) -> None:
-        """Tell the commit listeners of each window that is wholly published by now, and that they do not know of.
+    def _report_published(self, newest: int) -> None:
+        """Report to the commit listeners each window that is wholly published by now, and that they do not know of.
 
-        A window whose results or files are held back is published with a later one, and told of then.
+        A window whose results or files are held back is published with a later one, and reported then.
 
         Args:
             newest: The newest window that is published as far as it does not hold anything.
@@ -234,9 +234,9 @@ class WindowCommitter:
         Raises:
             DagflowError: A listener failed.
         """
-        for window_id in range(self._last_told + 1, self._journal.state.published_through(newest) + 1):
+        for window_id in range(self._last_reported + 1, self._journal.state.published_through(newest) + 1):
             self._control.committed(window_id)
-            self._last_told = window_id
+            self._last_reported = window_id
 
 
 def raise_first_error(planned: WindowPlan, results: Sequence[TaskResult]) -> None:
@@ -247,11 +247,11 @@ def raise_first_error(planned: WindowPlan, results: Sequence[TaskResult]) -> Non
     """
     for result in results:
         if result.error is not None:
-            _tell_what_mending_doubles(result.error, planned)
+            _advise_of_duplicates(result.error, planned)
             raise result.error
 
 
-def _tell_what_mending_doubles(error: DagflowError, planned: WindowPlan) -> None:
+def _advise_of_duplicates(error: DagflowError, planned: WindowPlan) -> None:
     """Let an error about a record say what becomes of its file if that is mended, and was read in part before."""
     if not isinstance(error, RecordError):
         return

@@ -82,13 +82,15 @@ def _check_key(spec: AppSpec, edge: Edge, problems: Problems) -> None:
         problems.add(operator.partition_place, f"operator '{operator.name}': {message}{hint}")
 
 
-def _check_keyed_state(spec: AppSpec, heads: Mapping[str, str], told: Collection[str], problems: Problems) -> None:
+def _check_keyed_state(
+    spec: AppSpec, heads: Mapping[str, str], broadcast_only: Collection[str], problems: Problems
+) -> None:
     """Report operators whose state by key would be wrong where they are placed.
 
     Args:
         spec: The app.
         heads: The head of each partitioned operator's stage.
-        told: Operators that nothing but broadcasts reaches.
+        broadcast_only: Operators that nothing but broadcasts reaches.
         problems: Takes the mistakes.
     """
     for name, head in heads.items():
@@ -111,7 +113,7 @@ def _check_keyed_state(spec: AppSpec, heads: Mapping[str, str], told: Collection
                 operator.partition_place,
                 f"operator '{name}' keeps state by the key '{key}', and its partitions are by '{partition.codec}'",
             )
-        elif head in told and partition.count != 1:
+        elif head in broadcast_only and partition.count != 1:
             problems.add(
                 operator.partition_place,
                 f"operator '{name}' keeps state by key, and broadcasts bring the records of a key to all partitions\n"

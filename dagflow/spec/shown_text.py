@@ -85,7 +85,7 @@ _SECTIONS = {
     "headers": _Section.HEADERS,
 }
 _STORES = (_Section.STORE, _Section.PLAIN_OPTION)
-_TELLS_IN: dict[_Section, Callable[[str], bool]] = {
+_SECRET_CHECKS: dict[_Section, Callable[[str], bool]] = {
     _Section.STORE: is_secret_option,
     _Section.PLAIN_OPTION: is_secret_option,
     _Section.HEADERS: is_secret_option,
@@ -212,7 +212,7 @@ def _section_of(name: str, value: Extent, section: _Section) -> _Section:
         return section
     if section is _Section.NAMES and value.is_mapping:
         return _Section.SETTINGS
-    if _TELLS_IN.get(section, is_secret_name)(name):
+    if _SECRET_CHECKS.get(section, is_secret_name)(name):
         return _Section.SECRET
     if section in _STORES:
         return _Section.PLAIN_OPTION if is_plain_option(name) else _Section.STORE

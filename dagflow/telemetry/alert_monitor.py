@@ -100,10 +100,10 @@ class AlertMonitor:
         try:
             self.look()
         except Exception as error:  # whatever it is, the run does not rest on it
-            self._tell_refusal(f"{type(error).__name__}: {error}")
+            self._report_refusal(f"{type(error).__name__}: {error}")
 
     def look(self) -> None:
-        """Tell what is new, and what is over."""
+        """Report what is new, and what is over."""
         reading = self._source()
         figures = self._figures(reading)
         found = {cause: each for cause, each in figures.items() if each.value > each.limit}
@@ -111,16 +111,16 @@ class AlertMonitor:
             found["failure"] = self._failure
         for finding in found.values():
             if finding.cause not in self._open.since_ms:
-                self._tell(reading, finding, is_over=False)
+                self._report(reading, finding, is_over=False)
         if reading.snapshot is None:
             # A run that ends before it has figures may have failed, and shows nothing to be over.
             return
         for cause in [cause for cause in self._open.since_ms if cause not in found]:
             if cause != "failure":
                 now = figures.get(cause, Finding(cause, "", 0.0))
-                self._tell(reading, replace(now, text=f"the alert '{cause}' is over"), is_over=True)
+                self._report(reading, replace(now, text=f"the alert '{cause}' is over"), is_over=True)
             elif self._is_well:
-                self._tell(reading, Finding("failure", "the run works again", 0.0), is_over=True)
+                self._report(reading, Finding("failure", "the run works again", 0.0), is_over=True)
 
     def _figures(self, reading: CheckpointReading) -> dict[Cause, Finding]:
         """What limits are compared with now; none before the run has figures."""
@@ -143,7 +143,7 @@ class AlertMonitor:
         with self._lock:
             self._recent.add_earlier(earlier)
 
-    def _tell(self, reading: CheckpointReading, finding: Finding, *, is_over: bool) -> None:
+    def _report(self, reading: CheckpointReading, finding: Finding, *, is_over: bool) -> None:
         now_ms = time.time_ns() // 1_000_000
         text = self._redact(finding.text)
         notice = AlertNotice(
@@ -157,7 +157,7 @@ class AlertMonitor:
             time_ms=now_ms,
         )
         if self._deliver is not None and (refused := self._deliver(notice)):
-            return self._tell_refusal(refused)
+            return self._report_refusal(refused)
         self._is_refused = False
         logger.warning("alert %s: %s", notice.state, text)
         since_ms = {cause: since for cause, since in self._open.since_ms.items() if cause != finding.cause}
@@ -167,7 +167,7 @@ class AlertMonitor:
         except StorageError as error:
             logger.warning("a later run may tell an alert once more: %s", error)
 
-    def _tell_refusal(self, reason: str) -> None:
+    def _report_refusal(self, reason: str) -> None:
         if not self._is_refused:
             logger.warning("an alert was not told, and is tried again: %s", self._redact(reason))
         self._is_refused = True

@@ -53,7 +53,7 @@ class Events:
         """End all streams, and those that begin later; for the thread that runs them."""
         self._has_ended = True
         # This wakes the streams that wait; it is not told to any page.
-        self._tell("")
+        self._send("")
 
     async def _look(self) -> None:
         seen = await asyncio.to_thread(self._marks)
@@ -62,13 +62,13 @@ class Events:
             found = await asyncio.to_thread(self._marks)
             for name in found.keys() | seen.keys():
                 if found.get(name) != seen.get(name):
-                    self._tell(_event({"type": "change", "app": name}))
+                    self._send(_event({"type": "change", "app": name}))
             seen = found
 
     def _marks(self) -> dict[str, Any]:
         return {name: (mark_of(each), self._looks(name)) for name, each in self._checkpoints.items()}
 
-    def _tell(self, event: str) -> None:
+    def _send(self, event: str) -> None:
         for queue in self._pages:
             # A page that takes nothing loads everything anew when it comes back.
             if not queue.full():

@@ -126,7 +126,7 @@ class ChangeDetector:
             yield from self._lookahead.add_fingerprints(self._compare_scan(self._rules))
         yield from self._lookahead.add_fingerprints([self._resolve_held()])
         self._renames.end_scan()
-        self._growth.tell()
+        self._growth.report()
         self._lookahead.end_scan()
         self.has_more |= self._renames.has_more or self._lookahead.has_more
 

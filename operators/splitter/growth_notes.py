@@ -1,4 +1,4 @@
-"""What a splitter tells of files that have grown, which is what files in a followed directory are for."""
+"""What a splitter reports of files that have grown, which is what files in a followed directory are for."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _MAX_NAMES = 3
 """Files of one line that are named."""
 
 _INTERVAL_S = 5.0
-"""A log that grows all day is told of this often at most."""
+"""A log that grows all day is reported this often at most."""
 
 logger = logging.getLogger(OPERATOR_LOGGER)
 
 
 class GrowthNotes:
-    """Tells which files have grown: some of them by name, and all of them by their sum.
+    """Reports which files have grown: some of them by name, and all of them by their sum.
 
     Args:
         clock: Gives the time.
@@ -33,8 +33,8 @@ class GrowthNotes:
         """Note a file that has grown by so many bytes; None for content that is compressed, of unknown size."""
         self._grown[url] = self._grown.get(url, 0) + (size_bytes or 0)
 
-    def tell(self) -> None:
-        """Tell in a line what was noted, unless the last line is too new; then it waits for the next call."""
+    def report(self) -> None:
+        """Report in a line what was noted, unless the last line is too new; then it waits for the next call."""
         now = self._clock.elapsed_s()
         if not self._grown or now < self._due_s:
             return

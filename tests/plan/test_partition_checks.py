@@ -68,19 +68,19 @@ def test_partitions_by_another_key_are_refused(tmp_path: Path) -> None:
         load(tmp_path, ", partition: {by: user}", ", properties: {key: host}")
 
 
-TOLD = """\
-name: told
+BROADCASTS = """\
+name: suffixed
 operators:
   splitter: {{class: FileSplitterInput, properties: {{files: in}}}}
   reader: {{class: BlockReader}}
-  told: {{class: tests.engine.dags.Suffix, partition: {partition}}}
+  suffixed: {{class: tests.engine.dags.Suffix, partition: {partition}}}
   unique: {{class: Deduplicator, partition: parallel}}
   writer: {{class: RecordWriter, properties: {{path: out}}, partition: parallel}}
 streams:
   blocks: {{from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}}
-  records: {{from: reader.messages, to: told.input{broadcast}}}
-  all: {{from: reader.messages, to: told.other, broadcast: true}}
-  passed: {{from: told.output, to: unique.input}}
+  records: {{from: reader.messages, to: suffixed.input{broadcast}}}
+  all: {{from: reader.messages, to: suffixed.other, broadcast: true}}
+  passed: {{from: suffixed.output, to: unique.input}}
   first: {{from: unique.output, to: writer.input}}
 """
 
@@ -97,17 +97,17 @@ streams:
 def test_state_by_key_may_be_beside_a_broadcast(tmp_path: Path, partition: str, broadcast: str) -> None:
     """The records of a key arrive in one partition as well."""
     path = tmp_path / "app.yaml"
-    path.write_text(TOLD.format(partition=partition, broadcast=broadcast))
+    path.write_text(BROADCASTS.format(partition=partition, broadcast=broadcast))
     assert load_app(str(path)).operators["unique"].partition == "parallel"
 
 
 @pytest.mark.parametrize("partition", ["{by: record}", "{by: record, count: 2}"])
 def test_state_by_key_of_broadcasts_alone_is_refused(tmp_path: Path, partition: str) -> None:
     """Each partition would keep all keys; both ways out are accepted above."""
-    (problem,) = problems_of(tmp_path, TOLD.format(partition=partition, broadcast=", broadcast: true"))
+    (problem,) = problems_of(tmp_path, BROADCASTS.format(partition=partition, broadcast=", broadcast: true"))
     assert problem.endswith(
         "operator 'unique' keeps state by key, and broadcasts bring the records of a key to all partitions\n"
-        "    let a stream to operator 'told' be no broadcast, or give it partition: 1"
+        "    let a stream to operator 'suffixed' be no broadcast, or give it partition: 1"
     )
 
 

@@ -82,7 +82,7 @@ def command(settings: Settings, directory: str, location: str | None, to: str, o
     _write(folder, SCHEMA_FILE, json.dumps(json_schema(known_names(str(folder / APP_FILE))), indent=1) + "\n")
     if not (folder / ".gitignore").exists():
         _write(folder, ".gitignore", _ignored(to))
-    _tell(folder, guess, has_test=_write_case(folder, text, guess, to), has_operator=operator is not None)
+    _report(folder, guess, has_test=_write_case(folder, text, guess, to), has_operator=operator is not None)
     return 0
 
 
@@ -129,7 +129,7 @@ def _ignored(to: str) -> str:
     return (f"/{path.split('/')[0]}/\n" if is_inside else "") + _IGNORED
 
 
-def _tell(folder: Path, guess: AppGuess, *, has_test: bool, has_operator: bool) -> None:
+def _report(folder: Path, guess: AppGuess, *, has_test: bool, has_operator: bool) -> None:
     lines = [f"{folder / APP_FILE}: an app for the format {guess.format.name}"]
     lines += [f"    {output.on_one_line(line)}" for line in (*guess.format.evidence, *guess.evidence)]
     lines += [f"    {column.name}: {_type(column.type)}" for column in guess.format.columns]

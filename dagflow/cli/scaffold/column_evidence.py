@@ -57,7 +57,7 @@ class ColumnEvidence:
             rows: How many rows were looked at.
         """
         found = guess_column(self.name, self.values) if self.is_text else self._json()
-        shares = [f"{_share(count, rows)} {kind}" for kind, count in self._told(found).most_common(3)]
+        shares = [f"{_share(count, rows)} {kind}" for kind, count in self._count_by_type(found).most_common(3)]
         missing = rows - self.kinds.total()
         evidence = ", ".join([*shares, *([f"{_share(missing, rows)} without a value"] if missing else [])])
         if found.type is None:
@@ -70,7 +70,7 @@ class ColumnEvidence:
             evidence += f"; the first {rarest} is at {self.first[rarest]}"
         return ColumnGuess(self.name, found.type, evidence, found.null_words)
 
-    def _told(self, found: ColumnGuess) -> Counter[str]:
+    def _count_by_type(self, found: ColumnGuess) -> Counter[str]:
         """How many values have each type. Those of a typed column of text have its type; whole numbers are told apart.
 
         By itself a value may seem to be of another one: 1.50 a double, and 01/02/2024 nothing but text.
@@ -78,9 +78,9 @@ class ColumnEvidence:
         if not self.is_text or found.type == "string":
             return self.kinds
         name, words = _name_of(found.type), sum(value in found.null_words for value in self.values)
-        told = Counter({name: self.kinds.total() - self.kinds["int64"] - words, "string": words})
-        told["int64"] += self.kinds["int64"]
-        return +told
+        counts = Counter({name: self.kinds.total() - self.kinds["int64"] - words, "string": words})
+        counts["int64"] += self.kinds["int64"]
+        return +counts
 
     def _is_of(self, kind: str, found: ColumnGuess) -> bool:
         """Whether values of a type need no word: they are of the column's type, or nearly all values are of theirs."""

@@ -16,9 +16,9 @@ def test_ordinary_growth_is_a_line_with_some_names_and_the_sum(caplog: pytest.Lo
     clock = ManualClock()
     notes = GrowthNotes(clock)
     with caplog.at_level(logging.INFO, OPERATOR_LOGGER):
-        notes.tell()
+        notes.report()
         notes.grown("/in/a.txt", 7)
-        notes.tell()
+        notes.report()
         for url, size in (
             ("/in/a.txt", 1),
             ("/in/b", 2),
@@ -28,10 +28,10 @@ def test_ordinary_growth_is_a_line_with_some_names_and_the_sum(caplog: pytest.Lo
             ("/in/e", 5),
         ):
             notes.grown(url, size)
-            notes.tell()
+            notes.report()
         clock.advance(6000)
-        notes.tell()
-        notes.tell()
+        notes.report()
+        notes.report()
     assert caplog.messages == ["a.txt +7 B", "a.txt +1,001 B, b +2 B, c +3 B, 2 more files +9 B"]
     assert {record.levelname for record in caplog.records} == {"INFO"}
 
@@ -42,9 +42,9 @@ def test_growth_of_unknown_size_is_told_without_one(caplog: pytest.LogCaptureFix
     notes = GrowthNotes(clock)
     with caplog.at_level(logging.INFO, OPERATOR_LOGGER):
         notes.grown("/in/a.log.1.gz", None)
-        notes.tell()
+        notes.report()
         clock.advance(6000)
         for url, size in (("/in/a", None), ("/in/b", 2), ("/in/b", None), ("/in/c", 3), ("/in/d", None), ("/in/e", 5)):
             notes.grown(url, size)
-        notes.tell()
+        notes.report()
     assert caplog.messages == ["a.log.1.gz grown", "a grown, b +2 B, c +3 B, 2 more files +5 B"]

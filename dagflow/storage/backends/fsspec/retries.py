@@ -51,7 +51,7 @@ def answered(
         try:
             return ask()
         except failure as error:
-            pause_s = max(FIRST_PAUSE_S * 2.0**attempt, min(_told_s(error), MOST_PAUSE_S))
+            pause_s = max(FIRST_PAUSE_S * 2.0**attempt, min(_retry_after_s(error), MOST_PAUSE_S))
             if clock() + pause_s > last_s:
                 raise
             logger.warning("store is asked again in %.1f s error=%s", pause_s, error)
@@ -59,11 +59,11 @@ def answered(
     return ask()
 
 
-def _told_s(error: BaseException | None) -> float:
+def _retry_after_s(error: BaseException | None) -> float:
     """For how many seconds a server has said to wait; 0 where it has not, or has given a date."""
     while error is not None:
-        told = str((getattr(error, "headers", None) or {}).get("Retry-After", ""))
-        if told.isdecimal():
-            return float(told)
+        header = str((getattr(error, "headers", None) or {}).get("Retry-After", ""))
+        if header.isdecimal():
+            return float(header)
         error = error.__cause__
     return 0.0
