@@ -26,10 +26,16 @@ OLD_WORDS = frozenset(
         *("tally", "ordinal", "ordinals", "outlet", "outlets", "heard", "awaited", "paced", "upcoming", "originals"),
         *("drain", "draining", "bundle", "bundles", "unbundled", "parcel", "parcels", "redo", "redos", "redone"),
         *("replaying", "replacing", "ledger", "misfit", "folding", "sealed", "unsealed", "joint", "untold"),
-        *("settled", "allowance"),
+        *("settled", "settle", "unsettled", "allowance", "drained", "places", "account"),
     ]
 )
 """Words that standard terms have replaced, as they occur within names; see docs/glossary.md."""
+
+OLD_WORDS_OF_PRODUCT = frozenset(["told", "tell", "tells"])
+"""Old words that names of tests may have: a test says what is told, as a sentence."""
+
+WHOLE_NAMES = frozenset(["tell", "places"])
+"""Names that are no old words by themselves: the method of files, and the places of a decimal number."""
 
 OLD_NAMES = frozenset(["side_by_side", "ReaderContext", "AwaitedEnds", "FoundFiles", "require_fit"])
 PERSONS = re.compile(r"\b([Ss]omebody|[Nn]obody|[Ww]hoever|[Aa]nybody)\b")
@@ -293,18 +299,21 @@ def _words_of(name: str) -> list[str]:
 
 def old_words(paths: Sequence[Path]) -> Iterator[Violation]:
     """Names use standard terms."""
+    product = set(_product(paths))
     for path in paths:
+        words = OLD_WORDS | OLD_WORDS_OF_PRODUCT if path in product else OLD_WORDS
         text = "\n".join([path.stem, *lines_of(path)]).lower()
-        # Few files have such a word at all, and to take apart all of them takes long.
-        if path == Path(__file__) or not any(word.lower() in text for word in OLD_WORDS | OLD_NAMES):
+        # A file that has no such word at all need not be taken apart, which takes long.
+        if path == Path(__file__) or not any(word.lower() in text for word in words | OLD_NAMES):
             continue
         for token in tokenize.generate_tokens(io.StringIO("\n".join(lines_of(path)) + "\n").readline):
             # asyncio's own name for waiting until a buffer is sent.
-            if token.type == tokenize.NAME and "writer.drain()" not in token.line:
-                used = OLD_WORDS.intersection(_words_of(token.string)) or OLD_NAMES & {token.string}
+            is_name = token.type == tokenize.NAME and token.string.lower() not in WHOLE_NAMES
+            if is_name and "writer.drain()" not in token.line:
+                used = words.intersection(_words_of(token.string)) or OLD_NAMES & {token.string}
                 if used:
                     yield _at(path, token.start[0], f"the name {token.string} has the old word {min(used)!r}")
-        if used := OLD_WORDS.intersection(_words_of(path.stem)):
+        if used := words.intersection(_words_of(path.stem)):
             yield _at(path, 1, f"the module's name has the old word {min(used)!r}")
 
 
