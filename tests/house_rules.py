@@ -26,7 +26,7 @@ OLD_WORDS = frozenset(
         *("tally", "ordinal", "ordinals", "outlet", "outlets", "heard", "awaited", "paced", "upcoming", "originals"),
         *("drain", "draining", "bundle", "bundles", "unbundled", "parcel", "parcels", "redo", "redos", "redone"),
         *("replaying", "replacing", "ledger", "misfit", "folding", "sealed", "unsealed", "joint", "untold"),
-        *("settled", "settle", "unsettled", "allowance", "drained", "places", "account"),
+        *("settled", "unsettled", "allowance", "drained", "places", "account"),
     ]
 )
 """Words that standard terms have replaced, as they occur within names; see docs/glossary.md."""

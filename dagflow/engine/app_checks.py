@@ -172,7 +172,7 @@ def _clock(differences_s: list[float]) -> str:
     if (most_s := max(differences_s)) > _MOST_SECONDS:
         raise DagflowError(
             f"a store's clock and that of this machine are {most_s:,.0f} s apart",
-            hint="set them, as with NTP: min_age_millis and retain_seen compare their times",
+            hint="set them, as with NTP: settle_millis and retain_seen compare their times",
         )
     return f"{most_s:.1f} s from that of the stores"
 

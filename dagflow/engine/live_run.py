@@ -111,8 +111,8 @@ class LiveRun:
             logger.warning("the end of the run was not noted in the checkpoint: the store does not answer")
             return
         if self._last.epoch:
-            told = self._redact(error)[:MOST_ERROR_CHARACTERS]
-            self._last = replace(self._last, state=state, error=told, progress=None)
+            shown = self._redact(error)[:MOST_ERROR_CHARACTERS]
+            self._last = replace(self._last, state=state, error=shown, progress=None)
             try:
                 return self._write()
             except StorageError as refused:

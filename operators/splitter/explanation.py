@@ -135,7 +135,7 @@ class InputExplanation:
             return depth, f"it is a marker of done_marker {self._completeness.done_marker!r}, which is not read itself"
         if not self._completeness.is_complete(files, 0, self._now_millis):
             return depth, (
-                "it does not count as complete yet, by min_age_millis "
+                "it does not count as complete yet, by settle_millis "
                 f"{self._completeness.min_age_millis} and done_marker {self._completeness.done_marker!r}"
             )
         return None

@@ -81,7 +81,6 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
     renamed_properties: ClassVar[Mapping[str, str]] = {
         **BlockSplitter.renamed_properties,
         "pack_millis": "batch_millis",
-        "settle_millis": "min_age_millis",
     }
 
     state_type: ClassVar[type | None] = SplitterState
@@ -115,7 +114,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         Literal["process", "ignore"],
         Field(description="while following: what to do with files that are there at first"),
     ] = "process"
-    min_age_millis: Annotated[Millis, Field(description="how long a file must not have been modified")] = 0
+    settle_millis: Annotated[Millis, Field(description="how long a file must not have been modified")] = 0
     done_marker: Annotated[
         PartOfPath,
         AfterValidator(placeholders("name")),
@@ -125,7 +124,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         Literal["keep", "wait"] | None,
         Field(
             description="a last record without delimiter: keep it as it is, or wait for its end; null: wait where "
-            "files are followed and tailed, and neither min_age_millis nor done_marker says when one is complete"
+            "files are followed and tailed, and neither settle_millis nor done_marker says when one is complete"
         ),
     ] = None
     max_files_per_window: Annotated[
@@ -165,7 +164,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         self.follow, self.existing = False, "process"
         if file is not None:
             self.files = [file]
-            self.min_age_millis, self.done_marker = 0, ""
+            self.settle_millis, self.done_marker = 0, ""
 
     def use_clock(self, clock: Clock) -> None:
         """Replace the clock; called before setup."""
@@ -259,11 +258,11 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         """Whether a file may grow while it is read, so that an unterminated last record waits for its end."""
         if self.unterminated is not None:
             return self.unterminated == "wait"
-        is_complete = self.min_age_millis > 0 or self.done_marker != ""
+        is_complete = self.settle_millis > 0 or self.done_marker != ""
         return self._is_following and self.on_change.appended == "tail" and not is_complete
 
     def _completeness(self) -> CompletenessRules:
-        return CompletenessRules(self.min_age_millis, self.done_marker)
+        return CompletenessRules(self.settle_millis, self.done_marker)
 
     def _selection(self) -> Selection:
         return Selection(self.recursive, self.file_pattern, self.ignore_pattern)

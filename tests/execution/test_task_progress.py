@@ -10,13 +10,13 @@ import pytest
 from dagflow.execution.task_progress import (
     MAX_MESSAGE,
     REPORT_EVERY_S,
-    OperatorReport,
     ProgressAddress,
     ProgressSender,
     TaskActivity,
     TaskProgress,
     TaskReport,
 )
+from dagflow.metrics.operator_report import OperatorReport
 from tests.cli.processes import PATIENCE_S
 
 

@@ -93,7 +93,7 @@ def test_a_half_written_line_is_read_once_and_whole(tmp_path: Path, batch_bytes:
 
 
 @pytest.mark.parametrize(
-    "properties", [{"unterminated": "keep"}, {"min_age_millis": 1}, {"done_marker": "{name}.done"}], ids=str
+    "properties", [{"unterminated": "keep"}, {"settle_millis": 1}, {"done_marker": "{name}.done"}], ids=str
 )
 def test_a_file_that_is_said_to_be_complete_is_read_to_its_end(tmp_path: Path, properties: dict[str, Any]) -> None:
     """Its last record needs no delimiter."""

@@ -215,7 +215,7 @@ class DecompressedFile:
 
     def _incomplete(self, reason: str) -> IncompleteArchiveError:
         hint = (
-            "if it is still being written, min_age_millis or done_marker on the splitter waits for its end; "
+            "if it is still being written, settle_millis or done_marker on the splitter waits for its end; "
             "on_error: skip on the reader leaves such files out, and lists them"
         )
         return IncompleteArchiveError(self._said(reason), **self._where(self._position), hint=hint)

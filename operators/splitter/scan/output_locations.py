@@ -1,4 +1,4 @@
-"""Output locations: whether a scan would read, or comes to, what is written into a directory, which may not exist yet."""
+"""Output locations: whether a scan would read what is written into a directory, which may not exist yet."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def test_what_was_appended_to_a_whole_file_is_read_by_itself() -> None:
     assert found == [(8, b"three")]
     with pytest.raises(IncompleteArchiveError, match="it ends in the middle") as caught:
         read_version("lines", "x.gz", (first + second)[:-3], len(first), accounting, is_open=False)
-    assert "min_age_millis" in caught.value.hint
+    assert "settle_millis" in caught.value.hint
 
 
 def test_a_growing_file_that_is_damaged_is_an_error() -> None:

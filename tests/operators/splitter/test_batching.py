@@ -207,7 +207,6 @@ def test_batches_are_the_same_in_columns_as_one_by_one(
         ("pack_files: 5", "batch_files"),
         ("pack_millis: 5", "batch_millis"),
         ("packs: whole", "batches"),
-        ("settle_millis: 5", "min_age_millis"),
     ],
 )
 def test_an_app_with_an_old_name_is_told_the_new_one(tmp_path: Path, old: str, new: str) -> None:

@@ -76,11 +76,11 @@ def taken(files: str, properties: Mapping[str, Any]) -> set[str]:
         ({}, "x.part", "the name 'x.part' is one that scans pass over: hidden files, markers, unfinished copies"),
         ({}, "none.log", "its name would be selected, and there is no such file now"),
         ({}, "sub", "it is a directory, whose files are taken one by one"),
-        ({"min_age_millis": 10**9}, "b.txt", "it does not count as complete yet, by min_age_millis 1000000000"),
+        ({"settle_millis": 10**9}, "b.txt", "it does not count as complete yet, by settle_millis 1000000000"),
         (
             {"done_marker": "{name}.ok"},
             "b.txt",
-            "does not count as complete yet, by min_age_millis 0",
+            "does not count as complete yet, by settle_millis 0",
         ),
         ({"done_marker": "{name}.txt"}, "b.txt", "it is a marker of done_marker '{name}.txt'"),
         ({}, "/elsewhere/c.txt", "begins."),

@@ -347,7 +347,7 @@ EMITTED: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("properties", [{"unterminated": "keep"}, {"min_age_millis": 1}], ids=["keep", "min_age"])
+@pytest.mark.parametrize("properties", [{"unterminated": "keep"}, {"settle_millis": 1}], ids=["keep", "min_age"])
 @pytest.mark.parametrize("emitted", EMITTED, ids=["alone", "in a batch that waits", "in a batch"])
 @pytest.mark.parametrize(
     ("content", "change", "records"),

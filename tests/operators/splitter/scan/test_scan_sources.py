@@ -138,7 +138,7 @@ def test_existing_files_can_be_passed_over(tmp_path: Path) -> None:
 
 def test_an_existing_file_is_passed_over_however_young_it_is(tmp_path: Path) -> None:
     """That it reaches its minimum age later is no change of it; what is added to it is."""
-    with Follower(files=str(tmp_path), existing="ignore", min_age_millis=1500) as follower:
+    with Follower(files=str(tmp_path), existing="ignore", settle_millis=1500) as follower:
         path = write(tmp_path / "a", b"1\n", mtime_s=follower.clock.now_millis() // 1000)
         assert [follower.scanned().paths, follower.next_scan().paths, follower.next_scan().paths] == [[], [], []]
         write(path, b"1\n2\n", mtime_s=follower.clock.now_millis() // 1000)
@@ -174,7 +174,7 @@ def test_what_is_passed_over_is_remembered_although_nothing_is_read(tmp_path: Pa
 
 def test_a_file_that_is_being_written_waits_until_it_is_old_enough(tmp_path: Path) -> None:
     """It is taken by the first scan that finds it unmodified for long enough."""
-    with Follower(files=str(tmp_path), min_age_millis=2500) as follower:
+    with Follower(files=str(tmp_path), settle_millis=2500) as follower:
         write(tmp_path / "a", mtime_s=follower.clock.now_millis() // 1000)
         assert [window.files for window in (follower.scanned(), follower.next_scan(), follower.next_scan())] == [[]] * 3
         assert follower.counters["files_deferred"] == 3
