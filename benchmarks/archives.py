@@ -46,7 +46,7 @@ LEVELS = ("INFO", "WARN", "ERROR")
 
 
 @dataclass(frozen=True)
-class Case:
+class CompressionCase:
     """A compression.
 
     Attributes:
@@ -84,7 +84,7 @@ def main() -> None:
                 path.unlink()
 
 
-def row(case: Case, path: Path, size_bytes: int, two: TwoProcesses) -> str:
+def row(case: CompressionCase, path: Path, size_bytes: int, two: TwoProcesses) -> str:
     """Return a row of the table."""
     blocks = blocks_of(path, BLOCKS)
     acts: list[Act] = [partial(two.read_files, "lines", [path], 1), partial(two.read_files, "lines", [path, path], 2)]
@@ -135,14 +135,14 @@ def xz(data: bytes) -> bytes:
 
 
 CASES = [
-    Case("gzip, one member", "a.gz", gzipped),
-    Case("gzip, members of 512 KiB", "b.gz", several(gzipped), True),
-    Case("BGZF", "c.bgz", several(bgzf_member, BGZF_BYTES), True),
-    Case("zstd, one frame", "d.zst", zstd.compress),
-    Case("zstd, frames of 512 KiB", "e.zst", several(zstd.compress), True),
-    Case("lz4", "f.lz4", lz4.frame.compress),
-    Case("bzip2", "g.bz2", bz2.compress, True, 0.25),
-    Case("xz", "h.xz", xz, False, 0.25),
+    CompressionCase("gzip, one member", "a.gz", gzipped),
+    CompressionCase("gzip, members of 512 KiB", "b.gz", several(gzipped), True),
+    CompressionCase("BGZF", "c.bgz", several(bgzf_member, BGZF_BYTES), True),
+    CompressionCase("zstd, one frame", "d.zst", zstd.compress),
+    CompressionCase("zstd, frames of 512 KiB", "e.zst", several(zstd.compress), True),
+    CompressionCase("lz4", "f.lz4", lz4.frame.compress),
+    CompressionCase("bzip2", "g.bz2", bz2.compress, True, 0.25),
+    CompressionCase("xz", "h.xz", xz, False, 0.25),
 ]
 
 

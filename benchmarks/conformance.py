@@ -184,7 +184,7 @@ def by_dagflow(family: Family, folder: str, size: int) -> list[list[Any]]:
     return found
 
 
-class BySpark:
+class SparkContender:
     """Spark's own sources, all files of a family in one job per block size."""
 
     def __init__(self, work: Path) -> None:
@@ -256,7 +256,7 @@ print(json.dumps([apache_beam.__version__, found]))
 """
 
 
-class ByBeam:
+class BeamContender:
     """The source behind Apache Beam's ReadFromText, given one range of offsets after the other."""
 
     def __init__(self, python: str) -> None:
@@ -277,7 +277,7 @@ class ByBeam:
         return [[bytes.fromhex(record) for record in records] for records in found]
 
 
-def versions(beam: ByBeam | None) -> Iterator[str]:
+def versions(beam: BeamContender | None) -> Iterator[str]:
     """Yield the versions of all contenders."""
     from importlib.metadata import version
 
@@ -294,8 +294,8 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         work = Path(name)
-        spark = BySpark(work)
-        beam = ByBeam(arguments.beam_python) if arguments.beam_python else None
+        spark = SparkContender(work)
+        beam = BeamContender(arguments.beam_python) if arguments.beam_python else None
         print("| records end with | dagflow | Spark | dask | Beam |\n|---|---|---|---|---|", flush=True)
         for number, family in enumerate(families()):
             folder = work / str(number)

@@ -53,7 +53,7 @@ JSON_TYPES = {"id": "int64", "level": "string", "text": "string"}
 
 
 @dataclass(frozen=True)
-class Case:
+class MeasuredFormat:
     """A file in a format.
 
     Attributes:
@@ -132,7 +132,7 @@ def prefixed(dice: random.Random) -> bytes:
     return struct.pack("<I", len(content)) + content
 
 
-def cases(peers: Peers | None) -> list[Case]:
+def cases(peers: Peers | None) -> list[MeasuredFormat]:
     """Return the rows of the table."""
     fixed = {"type": "fixed", "length": 100}
 
@@ -140,31 +140,35 @@ def cases(peers: Peers | None) -> list[Case]:
         return {} if peers is None else peers.of(kind)
 
     return [
-        Case("lines, LF", "lines", 1000, lambda dice: text(dice, b"\n"), peers=others("lines")),
-        Case("lines, CR LF", "lines", None, lambda dice: text(dice, b"\r\n")),
-        Case("lines, one byte", {"type": "lines", "delimiter": "\x1e"}, 500, lambda dice: text(dice, b"\x1e")),
-        Case("lines, two bytes", {"type": "lines", "delimiter": "~|"}, 500, lambda dice: text(dice, b"~|")),
-        Case("lines, overlapping", {"type": "lines", "delimiter": "||"}, 500, lambda dice: text(dice, b"||")),
-        Case("escaped_lines", "escaped_lines", 400, escaped),
-        Case("fixed", fixed, 2000, lambda dice: text(dice, b"").ljust(100, b"_")[:100]),
-        Case(
+        MeasuredFormat("lines, LF", "lines", 1000, lambda dice: text(dice, b"\n"), peers=others("lines")),
+        MeasuredFormat("lines, CR LF", "lines", None, lambda dice: text(dice, b"\r\n")),
+        MeasuredFormat(
+            "lines, one byte", {"type": "lines", "delimiter": "\x1e"}, 500, lambda dice: text(dice, b"\x1e")
+        ),
+        MeasuredFormat("lines, two bytes", {"type": "lines", "delimiter": "~|"}, 500, lambda dice: text(dice, b"~|")),
+        MeasuredFormat("lines, overlapping", {"type": "lines", "delimiter": "||"}, 500, lambda dice: text(dice, b"||")),
+        MeasuredFormat("escaped_lines", "escaped_lines", 400, escaped),
+        MeasuredFormat("fixed", fixed, 2000, lambda dice: text(dice, b"").ljust(100, b"_")[:100]),
+        MeasuredFormat(
             *("csv, both passes", "csv", 250, row),
             head=",".join(CSV_NAMES).encode() + b"\n",
             column="name",
             share=0.4,
             peers=others("csv"),
         ),
-        Case("json_lines, checked", "json_lines", None, json_line, share=0.4),
-        Case(
+        MeasuredFormat("json_lines, checked", "json_lines", None, json_line, share=0.4),
+        MeasuredFormat(
             *("json_lines, parsed", {"type": "json_lines", "columns": JSON_TYPES}, 150, json_line),
             column="level",
             share=0.2,
             peers=others("json"),
         ),
-        Case("regex", {"type": "regex", "pattern": r"\d{4}-", "max_record": "64KiB"}, None, log_entry, share=0.4),
-        Case("paragraphs", "paragraphs", None, paragraph),
-        Case("length_prefixed", "length_prefixed", None, prefixed, share=0.4, is_serial=True),
-        Case("xml", {"type": "xml", "tag": "row"}, None, element, share=0.1, is_serial=True),
+        MeasuredFormat(
+            "regex", {"type": "regex", "pattern": r"\d{4}-", "max_record": "64KiB"}, None, log_entry, share=0.4
+        ),
+        MeasuredFormat("paragraphs", "paragraphs", None, paragraph),
+        MeasuredFormat("length_prefixed", "length_prefixed", None, prefixed, share=0.4, is_serial=True),
+        MeasuredFormat("xml", {"type": "xml", "tag": "row"}, None, element, share=0.1, is_serial=True),
     ]
 
 
@@ -285,7 +289,7 @@ def _children(process: int) -> list[int]:
     return children
 
 
-def read_by_dagflow(case: Case, path: str, is_filtered: bool) -> int:
+def read_by_dagflow(case: MeasuredFormat, path: str, is_filtered: bool) -> int:
     """Read all blocks of a file one after the other, as a task does; return the number of records."""
     import pyarrow.compute as pc
 
@@ -320,7 +324,7 @@ def read_by_dagflow(case: Case, path: str, is_filtered: bool) -> int:
     return sum(counted)
 
 
-def make_file(case: Case, path: Path, size_bytes: int) -> None:
+def make_file(case: MeasuredFormat, path: Path, size_bytes: int) -> None:
     """Write a file of about this size."""
     dice = random.Random(1)
     pool = [case.record(dice) for _ in range(POOL)]
@@ -341,7 +345,7 @@ def speed_of(read: Callable[[], int], size_bytes: int, rounds: int) -> tuple[flo
     return size_bytes / 1e6 / statistics.median(spent[1:]), counted
 
 
-def measure(case: Case, work: Path, size_bytes: int, rounds: int) -> tuple[str, bool]:
+def measure(case: MeasuredFormat, work: Path, size_bytes: int, rounds: int) -> tuple[str, bool]:
     """Return a row of the table, and whether the promise holds."""
     path = work / "input"
     make_file(case, path, size_bytes)
@@ -369,7 +373,7 @@ def measure(case: Case, work: Path, size_bytes: int, rounds: int) -> tuple[str, 
     return f"| {case.name} | {promise} | {' | '.join(shown)} |", is_kept
 
 
-def on_two_cores(case: Case, work: Path, size_bytes: int, rounds: int, two: TwoProcesses) -> str:
+def on_two_cores(case: MeasuredFormat, work: Path, size_bytes: int, rounds: int, two: TwoProcesses) -> str:
     """Return a row of the second table."""
     paths = [work / "first", work / "second"] if case.is_serial else [work / "first"]
     for path in paths:

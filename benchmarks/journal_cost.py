@@ -37,7 +37,7 @@ PROMISED = 1.05
 """Largest ratio of the time with the journal to the time without it."""
 
 
-class Spent:
+class JournalSeconds:
     """Adds up the seconds that a run spends in its journal."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Spent:
             self.seconds += time.perf_counter() - started
 
 
-def journal_class(way: str, spent: Spent) -> type[Journal]:
+def journal_class(way: str, spent: JournalSeconds) -> type[Journal]:
     """Return a journal that measures its time, or one that writes nothing."""
 
     class Counted(Journal):
@@ -95,7 +95,7 @@ def run_once(context: SparkContext, work: Path, way: str, block_size: str) -> tu
     path = work / "journal_cost.yaml"
     path.write_text(text.replace("/journal}", f"/journal, durability: {durability}}}"))
     app = load_app(str(path))
-    spent = Spent()
+    spent = JournalSeconds()
     names = vars(engine)
     original, names["Journal"] = names["Journal"], journal_class(way, spent)
     os.sync()

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from benchmarks.drawing import Panel, drawing
 from benchmarks.measuring import in_own_process
-from benchmarks.scaling_steps import Step
+from benchmarks.scaling_steps import ScalingStep
 
 GB = 1_000_000_000
 SMALL_BLOCK_BYTES = 1000
@@ -41,31 +41,31 @@ class Series:
     """
 
     unit: str
-    usual: Mapping[int, Step]
-    large: Mapping[int, Step]
+    usual: Mapping[int, ScalingStep]
+    large: Mapping[int, ScalingStep]
 
 
-def _bytes(count: int) -> Step:
-    return Step(files=count, file_bytes=GB)
+def _bytes(count: int) -> ScalingStep:
+    return ScalingStep(files=count, file_bytes=GB)
 
 
-def _blocks(count: int, runtime: str) -> Step:
+def _blocks(count: int, runtime: str) -> ScalingStep:
     # Default window size, so that the number of windows grows with the blocks.
-    return Step(file_bytes=count * SMALL_BLOCK_BYTES, block_bytes=SMALL_BLOCK_BYTES, runtime=runtime)
+    return ScalingStep(file_bytes=count * SMALL_BLOCK_BYTES, block_bytes=SMALL_BLOCK_BYTES, runtime=runtime)
 
 
-def _windows(count: int, runtime: str) -> Step:
+def _windows(count: int, runtime: str) -> ScalingStep:
     size = 4 * SMALL_BLOCK_BYTES
-    return Step(file_bytes=count * size, block_bytes=SMALL_BLOCK_BYTES, blocks_per_window=4, runtime=runtime)
+    return ScalingStep(file_bytes=count * size, block_bytes=SMALL_BLOCK_BYTES, blocks_per_window=4, runtime=runtime)
 
 
-def _partitions(count: int) -> Step:
-    return Step(files=2, file_bytes=GB, block_bytes=16 << 20, partitions=count)
+def _partitions(count: int) -> ScalingStep:
+    return ScalingStep(files=2, file_bytes=GB, block_bytes=16 << 20, partitions=count)
 
 
-def _commits(files: int) -> Step:
+def _commits(files: int) -> ScalingStep:
     """Ten windows of a thousand partitions, each with a number of output files."""
-    return Step(
+    return ScalingStep(
         file_bytes=10_000 * SMALL_BLOCK_BYTES,
         block_bytes=SMALL_BLOCK_BYTES,
         blocks_per_window=1000,
@@ -76,9 +76,9 @@ def _commits(files: int) -> Step:
     )
 
 
-def _tasks(count: int) -> Step:
+def _tasks(count: int) -> ScalingStep:
     """Four windows of a number of partitions, each of which sleeps for a second, on 64 slots."""
-    return Step(
+    return ScalingStep(
         file_bytes=4 * count * SMALL_BLOCK_BYTES,
         block_bytes=SMALL_BLOCK_BYTES,
         blocks_per_window=count,
@@ -88,7 +88,7 @@ def _tasks(count: int) -> Step:
     )
 
 
-def _each(make: object, *counts: int, **more: str) -> dict[int, Step]:
+def _each(make: object, *counts: int, **more: str) -> dict[int, ScalingStep]:
     return {count: make(count, **more) for count in counts}  # type: ignore[operator]  # each takes a count
 
 
@@ -115,7 +115,7 @@ SERIES = {
 """All series by name."""
 
 
-def measured(step: Step, rounds: int) -> dict[str, float]:
+def measured(step: ScalingStep, rounds: int) -> dict[str, float]:
     """Return the medians of several rounds, each in a process of its own."""
     found = [in_own_process("scaling_steps", json.dumps(asdict(step))) for _ in range(rounds)]
     return {name: statistics.median(one[name] for one in found) for name in found[0]}

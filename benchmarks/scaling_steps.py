@@ -2,7 +2,7 @@
 
     python -m benchmarks.scaling_steps '{"files": 4, "file_bytes": 1000000000}'
 
-takes the fields of a Step as JSON.
+takes the fields of a ScalingStep as JSON.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ NOTHING_KEPT = 'class: RecordFilter, properties: {keep: {prefix: "no line begins
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ScalingStep:
     """The size of one measurement.
 
     Attributes:
@@ -90,7 +90,7 @@ class Step:
     sleep_s: float = 0.0
 
 
-def make_input(folder: Path, step: Step) -> None:
+def make_input(folder: Path, step: ScalingStep) -> None:
     """Write one file of lines and give it more names: the page cache holds it once, and each name is read."""
     dice = random.Random(1)
     letters = "abcdefghijklmnopqrstuvwxyz0123456789/=&"
@@ -117,7 +117,7 @@ class InstantRuntime:
         output: Where those files are published.
     """
 
-    def __init__(self, program: Any, step: Step, output: Path) -> None:
+    def __init__(self, program: Any, step: ScalingStep, output: Path) -> None:
         self._plan = program.plan
         self._step = step
         self._output = output
@@ -178,7 +178,7 @@ def live_heap_mib(context: Any) -> float:
     return float(runtime.totalMemory() - runtime.freeMemory()) / (1 << 20)
 
 
-def run_app(work: Path, step: Step, runtime: Callable[[Any, Any], Any]) -> Any:
+def run_app(work: Path, step: ScalingStep, runtime: Callable[[Any, Any], Any]) -> Any:
     """Run the app from an empty checkpoint, and return its summary."""
     from dagflow.engine.run import run
     from dagflow.plan.load import load_app
@@ -205,7 +205,7 @@ def run_app(work: Path, step: Step, runtime: Callable[[Any, Any], Any]) -> Any:
     return summary
 
 
-def measure(work: Path, step: Step) -> dict[str, float]:
+def measure(work: Path, step: ScalingStep) -> dict[str, float]:
     """Run once to warm up where tasks run for real, and then for the record."""
     make_input(work / "input", step)
     if step.runtime == "instant":
@@ -227,7 +227,7 @@ def measure(work: Path, step: Step) -> dict[str, float]:
 
     try:
         (work / "input").rename(work / "large")
-        make_input(work / "input", Step(file_bytes=1 << 20))
+        make_input(work / "input", ScalingStep(file_bytes=1 << 20))
         run_app(work, replace(step, block_bytes=(1 << 20) // step.cores, blocks_per_window=0), spark)
         shutil.rmtree(work / "input")
         (work / "large").rename(work / "input")
@@ -236,7 +236,7 @@ def measure(work: Path, step: Step) -> dict[str, float]:
         context.stop()
 
 
-def _measured(work: Path, step: Step, runtime: Callable[[Any, Any], Any]) -> dict[str, float]:
+def _measured(work: Path, step: ScalingStep, runtime: Callable[[Any, Any], Any]) -> dict[str, float]:
     forget_peak()
     started, started_cpu = time.perf_counter(), time.process_time()
     summary = run_app(work, step, runtime)
@@ -255,7 +255,7 @@ def _measured(work: Path, step: Step, runtime: Callable[[Any, Any], Any]) -> dic
 
 def main() -> None:
     """Measure what the command line says, and print it."""
-    step = Step(**json.loads(sys.argv[1]))
+    step = ScalingStep(**json.loads(sys.argv[1]))
     with tempfile.TemporaryDirectory(prefix="dagflow-scaling-", dir=os.environ.get("DAGFLOW_BENCHMARK_DIR")) as folder:
         print(json.dumps(measure(Path(folder), step)))
 

@@ -66,7 +66,7 @@ def concatenate(paths: list[str], target: str) -> None:
                 sink.write(source.read())
 
 
-class Contest:
+class SmallFileContest:
     """The contenders on one Spark session."""
 
     def __init__(self, work: Path, cores: int) -> None:
@@ -247,7 +247,7 @@ def main() -> int:
         if options.files:
             make_input(work / "input", options.files)
             print(f"{options.files:,} files of {FILE_BYTES} bytes, {options.cores} cores, {options.rounds} rounds")
-            contest = Contest(work, options.cores)
+            contest = SmallFileContest(work, options.cores)
             try:
                 seconds = contest.run(options.rounds)
             finally:

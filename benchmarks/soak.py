@@ -31,7 +31,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.measuring import check, table
-from benchmarks.soak_sources import REQUIRED, SOURCES, Arrived, RecordRegister, Source
+from benchmarks.soak_sources import REQUIRED, SOURCES, Arrived, LogSource, RecordRegister
 from tests.crash.killing import RunProcess, Target
 
 APP = """\
@@ -82,7 +82,7 @@ class Soak:
         self.disk.mkdir()
         (folder / "app.yaml").write_text(APP.format(disk=self.disk))
         self.register = RecordRegister()
-        self.sources: list[Source] = [
+        self.sources: list[LogSource] = [
             kind(folder / "in" / kind.__name__, self.register, self.random.randrange(1 << 30), rate / len(SOURCES))
             for kind in SOURCES
         ]

@@ -56,7 +56,7 @@ class RecordRegister:
             return np.frombuffer(bytes(self._states), np.uint8)
 
 
-class Source(ABC, threading.Thread):
+class LogSource(ABC, threading.Thread):
     """One program that writes into the directory until it is told to stop.
 
     Args:
@@ -95,7 +95,7 @@ class Source(ABC, threading.Thread):
         """Leave what a program leaves that ends in order."""
 
 
-class AppendedLog(Source):
+class AppendedLog(LogSource):
     """Appends to one log for ever, now and then in the middle of a line."""
 
     def act(self) -> int:
@@ -111,7 +111,7 @@ class AppendedLog(Source):
         return count
 
 
-class NumberedLog(Source):
+class NumberedLog(LogSource):
     """Logs through Python's RotatingFileHandler: app.log becomes app.log.1, and each older one moves on by one."""
 
     def __init__(self, directory: Path, register: RecordRegister, seed: int, rate: float) -> None:
@@ -132,7 +132,7 @@ class NumberedLog(Source):
         self._handler.close()
 
 
-class DatedLog(Source):
+class DatedLog(LogSource):
     """Is rotated by rename to a name with a date; the program goes on in the old file for a moment."""
 
     _rotations = 0
@@ -153,7 +153,7 @@ class DatedLog(Source):
         return count
 
 
-class CompressedLog(Source):
+class CompressedLog(LogSource):
     """Is rotated as logrotate does with `compress`: renamed, then written to a .gz, then removed."""
 
     _rotations = 0
@@ -177,7 +177,7 @@ class CompressedLog(Source):
         return count
 
 
-class CopiedLog(Source):
+class CopiedLog(LogSource):
     """Is rotated as logrotate does with `copytruncate`; the program pauses meanwhile, so that nothing is lost there."""
 
     _rotations = 0
@@ -197,7 +197,7 @@ class CopiedLog(Source):
         return count
 
 
-class Arrivals(Source):
+class Arrivals(LogSource):
     """Finished files that are renamed into place, one large or many small ones."""
 
     _files = 0
@@ -211,7 +211,7 @@ class Arrivals(Source):
         return sum(sizes)
 
 
-class ChangingFiles(Source):
+class ChangingFiles(LogSource):
     """A few files that are replaced by rename, written anew in place, renamed, or deleted at any moment."""
 
     def __init__(self, directory: Path, register: RecordRegister, seed: int, rate: float) -> None:
@@ -263,7 +263,7 @@ class ChangingFiles(Source):
         return 0
 
 
-SOURCES: Sequence[type[Source]] = (
+SOURCES: Sequence[type[LogSource]] = (
     AppendedLog,
     NumberedLog,
     DatedLog,

@@ -63,7 +63,7 @@ def main() -> None:
         run_timed(options.moments)
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     with tempfile.TemporaryDirectory() as directory:
-        call = Caller(directory, environ)
+        call = CommandRunner(directory, environ)
         for arguments in COMMANDS.values():
             call(arguments)  # compiles modules, and fills the page cache
         seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in COMMANDS}
@@ -85,7 +85,7 @@ def main() -> None:
     print(table(("a run on Spark", "median"), [(name, f"{after:.2f} s") for name, after in in_order]))
 
 
-class Caller:
+class CommandRunner:
     """Runs commands of dagflow in a directory.
 
     Args:
@@ -136,7 +136,7 @@ def run_timed(arguments: list[str]) -> None:
         noted.setdefault(moment, time.time() - began_s)
 
     # A module is imported when the run imports it, and changed then.
-    finder = Noting(note)
+    finder = MomentRecorder(note)
     sys.meta_path.insert(0, finder)
     try:
         importlib.import_module("dagflow.cli.main").command_line.main(arguments[1:])
@@ -144,7 +144,7 @@ def run_timed(arguments: list[str]) -> None:
         print(json.dumps(noted))
 
 
-class Noting(importlib.abc.MetaPathFinder):
+class MomentRecorder(importlib.abc.MetaPathFinder):
     """Has the functions of MOMENTS note their first return, in modules that are imported from now on.
 
     Args:

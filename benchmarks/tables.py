@@ -170,7 +170,7 @@ def run_dagflow(context: SparkContext, work: Path, task: str) -> None:
         raise ValueError(f"dagflow's run ended as {summary}")
 
 
-class Contest:
+class TableContest:
     """The contenders of one task on one Spark session with one working directory."""
 
     def __init__(self, task: str, work: Path, context: SparkContext) -> None:
@@ -250,7 +250,7 @@ def contest(task: str, folder: Path, context: SparkContext, options: argparse.Na
     work.mkdir()
     make_input(work / "input", TASKS[task].input, parse_size(options.size))
     before = os.getloadavg()[0]
-    seconds = Contest(task, work, context).run(options.rounds)
+    seconds = TableContest(task, work, context).run(options.rounds)
     print(f"load of the machine before and after: {before:.1f}, {os.getloadavg()[0]:.1f}")
     shutil.rmtree(work / "output")
     memory = measuring.in_own_process("tables", "--memory", str(work), task, "--cores", str(options.cores))

@@ -106,7 +106,7 @@ def run_dagflow(context: SparkContext, work: Path, operator: str, block_size: st
         raise ValueError(f"dagflow's run ended as {summary}")
 
 
-class Contest:
+class ThroughputContest:
     """The contenders on one Spark session with one working directory."""
 
     def __init__(self, work: Path, cores: int) -> None:
@@ -276,7 +276,7 @@ def main() -> int:
         kept_bytes = make_input(work / "input", parse_size(options.size))
         size_bytes = size_of(work / "input")
         print(f"{size_bytes / 1e9:.2f} GB in {FILES} files, {options.cores} cores, {options.rounds} rounds")
-        contest = Contest(work, options.cores)
+        contest = ThroughputContest(work, options.cores)
         try:
             seconds = contest.run(options.rounds, kept_bytes)
         finally:

@@ -47,12 +47,12 @@ TRIES = 6
 COUNTED_BYTES = 1 << 28
 """Bytes that count_in_cache counts instead of a block."""
 
-Act = Callable[[int], "Done"]
+Act = Callable[[int], "ActionResult"]
 """An action that processes do a number of times."""
 
 
 @dataclass(frozen=True)
-class Done:
+class ActionResult:
     """The result of an action.
 
     Attributes:
@@ -112,31 +112,35 @@ class TwoProcesses:
         """Return the median seconds of one pass of each action."""
         return [statistics.median(seconds) for seconds in zip(*self.rounds(rounds, *acts), strict=True)]
 
-    def read_blocks(self, format: Any, blocks: Sequence[BlockMetadata], processes: int, passes: int = 1) -> Done:
+    def read_blocks(
+        self, format: Any, blocks: Sequence[BlockMetadata], processes: int, passes: int = 1
+    ) -> ActionResult:
         """Read the distributed blocks of a file, after a pre-scan if it is needed."""
         prescan = BlockReader(format=format).prescan()
-        prescanned = Done(0, 0, 0)
+        prescanned = ActionResult(0, 0, 0)
         if any(prescan.needs_scan(block) for block in blocks):
             results, prescanned = self._all(_prescan, format, blocks, processes, passes)
             blocks = prescan.resolve(blocks, results)
         counts, done = self._all(_read, format, blocks, processes, passes)
-        return Done(sum(counts), prescanned.seconds + done.seconds, prescanned.cpu_s + done.cpu_s)
+        return ActionResult(sum(counts), prescanned.seconds + done.seconds, prescanned.cpu_s + done.cpu_s)
 
-    def read_files(self, format: Any, paths: Sequence[Path], processes: int, passes: int = 1) -> Done:
+    def read_files(self, format: Any, paths: Sequence[Path], processes: int, passes: int = 1) -> ActionResult:
         """Read files, each as one block."""
         return self.read_blocks(format, [blocks_of(path, 1)[0] for path in paths], processes, passes)
 
-    def copy(self, blocks: Sequence[BlockMetadata], processes: int, passes: int = 1) -> Done:
+    def copy(self, blocks: Sequence[BlockMetadata], processes: int, passes: int = 1) -> ActionResult:
         """Copy the bytes of blocks from the page cache into one buffer: the cost of reading alone."""
         counts, done = self._all(_copy, None, blocks, processes, passes)
-        return Done(sum(counts), done.seconds, done.cpu_s)
+        return ActionResult(sum(counts), done.seconds, done.cpu_s)
 
-    def count_in_cache(self, processes: int, passes: int = 1) -> Done:
+    def count_in_cache(self, processes: int, passes: int = 1) -> ActionResult:
         """Count the ones in 64 KiB repeatedly: the speed of the cores without memory beyond the caches."""
         counts, done = self._all(_count, None, [None] * 8, processes, passes)
-        return Done(sum(counts), done.seconds, done.cpu_s)
+        return ActionResult(sum(counts), done.seconds, done.cpu_s)
 
-    def _all(self, act: Any, format: Any, blocks: Sequence[Any], processes: int, passes: int) -> tuple[list[Any], Done]:
+    def _all(
+        self, act: Any, format: Any, blocks: Sequence[Any], processes: int, passes: int
+    ) -> tuple[list[Any], ActionResult]:
         """Return the result of an action for each block, and its time over all processes."""
         shares = [blocks[index::processes] for index in range(processes)]
         waiting = [
@@ -148,7 +152,7 @@ class TwoProcesses:
             found[index::processes], clock = each.result()
             clocks.append(clock)
         seconds = max(clock.ended for clock in clocks) - min(clock.begun for clock in clocks)
-        return found, Done(0, seconds, sum(clock.cpu_s for clock in clocks))
+        return found, ActionResult(0, seconds, sum(clock.cpu_s for clock in clocks))
 
 
 def blocks_of(path: Path, count: int) -> list[BlockMetadata]:

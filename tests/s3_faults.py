@@ -33,7 +33,7 @@ class Fault:
     code: str
 
 
-class FaultyStore(http.server.ThreadingHTTPServer):
+class FaultInjectingProxy(http.server.ThreadingHTTPServer):
     """The proxy.
 
     Attributes:
@@ -59,7 +59,7 @@ class _Proxy(http.server.BaseHTTPRequestHandler):
 
     def _answer(self) -> None:
         server = self.server
-        assert isinstance(server, FaultyStore)
+        assert isinstance(server, FaultInjectingProxy)
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         for fault in server.faults:
             if re.fullmatch(fault.method, self.command) and re.search(fault.path, self.path):
@@ -93,7 +93,7 @@ class _Proxy(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def faulty_store(upstream: str) -> Iterator[FaultyStore]:
+def faulty_store(upstream: str) -> Iterator[FaultInjectingProxy]:
     """Start a proxy, and yield it."""
-    with serving(FaultyStore(upstream)) as server:
+    with serving(FaultInjectingProxy(upstream)) as server:
         yield server

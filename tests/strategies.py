@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from dagflow.plan.logical import LogicalPlan
 from dagflow.spec.app_spec import KeyedPartition, Partition
-from tests.engine.dags import FirstByte, RandomDag, Step
+from tests.engine.dags import DagStep, RandomDag
+from tests.execution.sample_operators import FirstByte
 from tests.plan.dags import Control, Head, Work, plan_of
 
 
@@ -44,23 +45,23 @@ def running_dags(draw: st.DrawFn) -> RandomDag:
     words = st.lists(st.sampled_from([b"a", b"bb", b"#c", b"dd", b"e"]), max_size=4).map(b" ".join)
     texts = draw(st.lists(st.lists(words, min_size=1, max_size=5).map(tuple), min_size=1, max_size=2))
     counts = st.none() | st.integers(1, 3)
-    steps: list[Step] = []
+    steps: list[DagStep] = []
     heads: list[int] = []  # of the stage of each step
     for index in range(draw(st.integers(1, 2))):
         sources = draw(st.sets(st.integers(0, len(texts) - 1), min_size=1))
-        steps.append(Step("lines", draw(counts), tuple(sorted(sources))))
+        steps.append(DagStep("lines", draw(counts), tuple(sorted(sources))))
         heads.append(index)
     for kind in [*draw(st.lists(st.sampled_from(["suffix", "drop", "repeat", "write"]), max_size=6)), "write"]:
         emitting = [index for index, step in enumerate(steps) if step.kind != "write"]
         sources = draw(st.sets(st.sampled_from(emitting), min_size=1, max_size=3))
         can_fuse = len({heads[source] for source in sources}) == 1
         if can_fuse and draw(st.booleans()):
-            steps.append(Step(kind, "parallel", tuple(sorted(sources))))
+            steps.append(DagStep(kind, "parallel", tuple(sorted(sources))))
             heads.append(heads[min(sources)])
             continue
         count = draw(counts)
         partition: Partition = KeyedPartition(FirstByte(), count) if draw(st.booleans()) else count
         broadcast = draw(st.sets(st.sampled_from(sorted(sources)), max_size=1)) if draw(st.booleans()) else set()
-        steps.append(Step(kind, partition, tuple(sorted(sources)), frozenset(broadcast)))
+        steps.append(DagStep(kind, partition, tuple(sorted(sources)), frozenset(broadcast)))
         heads.append(len(steps) - 1)
     return RandomDag(tuple(texts), draw(st.integers(1, 3)), tuple(steps))

@@ -22,7 +22,7 @@ EAST = timezone(timedelta(hours=5))
 AWARE = NAIVE.replace(tzinfo=EAST)
 
 
-class Number(enum.IntEnum):
+class NumberEnum(enum.IntEnum):
     """A number with a name."""
 
     ONE = 1
@@ -116,7 +116,7 @@ def test_a_column_that_cannot_be_made_is_named(rows: list[dict[Any, Any]], text:
 
 def test_classes_that_derive_from_a_kind_are_of_it() -> None:
     """So are the numbers of numpy."""
-    assert column_of("v", [1, Number.ONE, np.int8(3)]).to_pylist() == [1, 1, 3]
+    assert column_of("v", [1, NumberEnum.ONE, np.int8(3)]).to_pylist() == [1, 1, 3]
     assert column_of("v", [1.5, np.float64(2.5)]).to_pylist() == [1.5, 2.5]
     assert column_of("v", [True, np.bool_(False)]).to_pylist() == [True, False]
     with pytest.raises(ColumnValuesError, match="record 2 has bool where an earlier one has int"):

@@ -27,7 +27,7 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.spec.app_spec import KeyedPartition
 from operators.stateful.deduplicator import Deduplicator
 from tests.engine.sample_app import app_of, published
-from tests.execution.sample_operators import DropComments
+from tests.execution.sample_operators import DropPrefixed
 
 KEYS: st.SearchStrategy[Key] = st.one_of(st.binary(max_size=2), st.text(max_size=2), st.integers(0, 9), st.none())
 CHANGES = st.lists(st.lists(st.tuples(KEYS, st.none() | st.integers(0, 99)), max_size=6), max_size=12)
@@ -203,14 +203,14 @@ def test_keyed_state_of_an_unknown_version_is_refused() -> None:
         Segment("s", 0, msgpack.encode((9, [], [], []))).unpack(int)
 
 
-class Trap:
+class FailsWhenUnpickled:
     """Fails the test that unpickles it."""
 
     def __reduce__(self) -> Any:
         return pytest.fail, ("unpickled",)
 
 
-@pytest.mark.parametrize("values", [{"key": Trap()}, {Trap(): 1}])
+@pytest.mark.parametrize("values", [{"key": FailsWhenUnpickled()}, {FailsWhenUnpickled(): 1}])
 def test_pickles_in_a_segment_without_a_checksum_are_refused(values: dict[Any, Any]) -> None:
     """What the driver has verified has a checksum; a segment that was put in its place has none, or another."""
     value_type = int if 1 in values.values() else None
@@ -286,10 +286,10 @@ class CountByOther(KeyedOperator):
     """Counts by another key than the one that divides its records, or by that one."""
 
     other: bool = True
-    input = DropComments.input
-    output = DropComments.output
+    input = DropPrefixed.input
+    output = DropPrefixed.output
 
-    @DropComments.input.each
+    @DropPrefixed.input.each
     def take(self, record: bytes) -> None:
         """Count it."""
         key = record + b"!" if self.other else record
@@ -324,8 +324,8 @@ class SumNumbers(KeyedOperator):
     """Adds the numbers of each record up, by its letter."""
 
     value_type: ClassVar[type | None] = int
-    input = DropComments.input
-    output = DropComments.output
+    input = DropPrefixed.input
+    output = DropPrefixed.output
 
     @input.each
     def take(self, record: bytes) -> None:
@@ -421,7 +421,7 @@ def test_values_are_read_when_the_value_type_is_what_it_was(
     assert published(tmp_path) == [b"b'a'=1.0", b"b'a'=3.0"]
 
 
-@pytest.mark.parametrize("key", ["k", Trap()])
+@pytest.mark.parametrize("key", ["k", FailsWhenUnpickled()])
 @pytest.mark.parametrize(("written", "read"), [(int, None), (None, int)])
 def test_values_of_the_other_form_are_told_from_unsigned_ones(key: Any, written: Any, read: Any) -> None:
     """Keys may be pickled in both; nothing of the values is unpickled."""

@@ -84,7 +84,7 @@ def test_a_property_with_the_name_of_a_port_is_refused(name: str) -> None:
     assert type("Mine", (Base,), {"__annotations__": {name: type(port)}, name: port})
 
 
-class Doubled:
+class DoublingDescriptor:
     """A descriptor that keeps twice the value in the instance's dictionary, under its own name."""
 
     def __set_name__(self, owner: type, name: str) -> None:
@@ -99,10 +99,10 @@ class Doubled:
         vars(instance)[self.name] = 2 * value
 
 
-class Described(Base):
+class WithDescriptor(Base):
     """Has an attribute of such a kind."""
 
-    count = Doubled()
+    count = DoublingDescriptor()
 
 
 def test_an_operator_arrives_in_a_task_with_its_attributes_at_hand() -> None:
@@ -114,6 +114,6 @@ def test_an_operator_arrives_in_a_task_with_its_attributes_at_hand() -> None:
 
 def test_a_descriptor_does_not_take_its_value_again_in_a_task() -> None:
     """What it keeps arrives as it is."""
-    operator = Described()
+    operator = WithDescriptor()
     operator.count = 2
     assert pickle.loads(pickle.dumps(operator)).count == 4

@@ -32,7 +32,7 @@ class Measured(msgspec.Struct):
     value: float
 
 
-class Odd:
+class RaisesWhenCompared:
     """Can be neither compared nor shown."""
 
     def __eq__(self, other: object) -> bool:
@@ -68,7 +68,7 @@ DIFFERENT: list[tuple[Any, Any, str]] = [
     (Point(1), {"x": 1, "y": None}, "Point(x=1, y=None) would come back as {'x': 1, 'y': None}"),
     ([1], [1, 2], "[1] would come back as [1, 2]"),
     (math.nan, None, "nan would come back as None"),
-    (Odd(), 1, "a Odd would come back as 1"),
+    (RaisesWhenCompared(), 1, "a RaisesWhenCompared would come back as 1"),
     ("a" * 1000, "b", "aaa … 1 kB left out … "),
 ]
 
@@ -91,7 +91,11 @@ def test_values_come_back_as_they_were() -> None:
 REFUSED: list[tuple[Any, Any, str]] = [
     (2.5, int, "= int does not keep, 2.5: Expected `int`, got `float`; let value_type"),
     (2**70, int, f"= int does not keep, {2**70}: can't serialize"),
-    (Odd(), int, "= int does not keep, a Odd: Encoding objects of type Odd is unsupported"),
+    (
+        RaisesWhenCompared(),
+        int,
+        "= int does not keep, a RaisesWhenCompared: Encoding objects of type RaisesWhenCompared is unsupported",
+    ),
     ([(1, 2)], list, "= list does not keep, [0] (1, 2) would come back as [1, 2]; let"),
     ({1}, list[int], "= list[int] does not keep, {1} would come back as [1]; let"),
 ]

@@ -58,7 +58,7 @@ def test_a_file_for_each_of_consecutive_blocks_takes_equal_numbers() -> None:
 
 
 @dataclass(frozen=True)
-class Numbered:
+class NumberedBlock:
     """A block."""
 
     block_id: int
@@ -73,7 +73,7 @@ def ids_of(batch: RecordBatch, first: int, last: int) -> list[int]:
 
 def test_the_blocks_of_a_part_of_a_batch_are_those_of_its_records() -> None:
     """And not known where an operator did not keep them."""
-    blocks = tuple(map(Numbered, [5, 6, 9]))
+    blocks = tuple(map(NumberedBlock, [5, 6, 9]))
     records = [b"a", b"b", b"c", b"d"]
     batch = RecordBatch.from_records(records, LINE_FEED, Origin(blocks, None, 0, np.array([0, 2, 2, 1], np.int32)))
     assert ids_of(batch, 0, 4) == [5, 6, 9]
@@ -100,7 +100,7 @@ def test_blocks_are_found_behind_filters_as_record_by_record(
     codes: list[int], masks: list[list[bool]], first: int, count: int
 ) -> None:
     """Whatever filters left, and whichever part of it goes to a file."""
-    blocks = tuple(map(Numbered, [5, 6, 9]))
+    blocks = tuple(map(NumberedBlock, [5, 6, 9]))
     origin = Origin(blocks, None, 0, np.array(codes, np.int32))
     batch, left = RecordBatch.from_records([b"a"] * len(codes), LINE_FEED, origin), codes
     for mask in masks:

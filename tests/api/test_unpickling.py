@@ -14,13 +14,13 @@ from dagflow.errors import JournalError
 
 
 @dataclass(frozen=True)
-class Seen:
+class KeptState:
     """What an operator keeps."""
 
     n: int
 
 
-class Picky:
+class FailsToUnpickle:
     """Takes nothing back."""
 
     def __setstate__(self, state: Any) -> None:
@@ -30,10 +30,10 @@ class Picky:
 @pytest.fixture
 def is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The class has another name."""
-    monkeypatch.delitem(globals(), "Seen")
+    monkeypatch.delitem(globals(), "KeptState")
 
 
-@pytest.mark.parametrize("values", [{"k": Seen(1)}, {Seen(1): 1}])
+@pytest.mark.parametrize("values", [{"k": KeptState(1)}, {KeptState(1): 1}])
 def test_a_class_that_is_gone_is_named(values: dict[Any, Any], request: pytest.FixtureRequest) -> None:
     """With the way out; of a state as a whole, of values and of keys."""
     data = pickle.dumps(values)
@@ -41,7 +41,9 @@ def test_a_class_that_is_gone_is_named(values: dict[Any, Any], request: pytest.F
     value_type = int if 1 in values.values() else None
     segment = replace(Segment.of(values, (), value_type), name="s")
     request.getfixturevalue("is_gone")
-    told = rf"needs {__name__}\.Seen, which is not there any more: .*\n    keep 'Seen' in module '{__name__}' as"
+    told = (
+        rf"needs {__name__}\.KeptState, which is not there any more: .*\n    keep 'KeptState' in module '{__name__}' as"
+    )
     with pytest.raises(JournalError, match=f"journal: the state of operator 'op' {told}"):
         unpickled(data, "the state of operator 'op'")
     with pytest.raises(JournalError, match=f"segments/s: the state by key {told}"):
@@ -50,7 +52,7 @@ def test_a_class_that_is_gone_is_named(values: dict[Any, Any], request: pytest.F
 
 def test_a_class_that_takes_nothing_back_is_no_internal_error() -> None:
     """What it raised is told."""
-    picky = Picky()
+    picky = FailsToUnpickle()
     picky.n = 1  # type: ignore[attr-defined]  # a state, without which nothing is set
     with pytest.raises(JournalError, match=r"it cannot be unpickled: KeyError: .*n.*\n.*run the version that wrote it"):
         unpickled(pickle.dumps(picky), "it")

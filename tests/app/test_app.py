@@ -127,7 +127,7 @@ def test_any_tree_has_the_same_plan_in_code_and_yaml(steps: list[tuple[int, str 
             assert facts_of(app.logical()) == facts_of(loaded.logical())
 
 
-class Loud(Operator):
+class Capitalizes(Operator):
     """Emits what it takes in capital letters."""
 
     input = InputPort()
@@ -145,7 +145,7 @@ def chain(folder: Path) -> App:
     (folder / "in" / "a.txt").write_text("one\ntwo\n")
     app = App("loud", checkpoint=str(folder / "journal"))
     reader = app.add(FileSplitterInput(files=str(folder / "in"))).to(BlockReader(format="lines"))
-    reader.to(Loud(), partition="parallel").to(RecordWriter(path=str(folder / "out")), partition="parallel")
+    reader.to(Capitalizes(), partition="parallel").to(RecordWriter(path=str(folder / "out")), partition="parallel")
     return app
 
 
@@ -235,7 +235,7 @@ def test_a_file_without_operators_is_told_of_once(tmp_path: Path) -> None:
     assert str(problem).endswith("app.yaml:2:12: 'operators' is empty")
 
 
-class Limited(PartitionPolicy):
+class LimitedPolicy(PartitionPolicy):
     """A policy."""
 
     def define_partitions(self, stats: BacklogStats) -> int:
@@ -252,8 +252,9 @@ NO_INSTANCES: list[tuple[Callable[[Any], Any], str]] = [
     (lambda app: app.operator("s").to("reader"), "an instance of Operator is expected, and this is a str"),
     (lambda app: app.operator("s").to(Path), "an instance of Operator is expected, and this is the class Path"),
     (
-        lambda app: app.add(BlockReader(), partitioner=Limited),
-        "an instance of PartitionPolicy is expected, and this is the class Limited; construct it, with Limited",
+        lambda app: app.add(BlockReader(), partitioner=LimitedPolicy),
+        "an instance of PartitionPolicy is expected, and this is the class LimitedPolicy; "
+        "construct it, with LimitedPolicy",
     ),
 ]
 

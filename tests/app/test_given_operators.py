@@ -38,7 +38,7 @@ class WithoutSuper(Shorten):
         self.length = length
 
 
-class Declared(Shorten):
+class DeclaresWithoutPassing(Shorten):
     """Declares the property, and does not hand it on."""
 
     length: int = 10
@@ -48,7 +48,7 @@ class Declared(Shorten):
         self.length = properties["length"]
 
 
-class Handed(Shorten):
+class PassesByPosition(Shorten):
     """Takes the property by position, and hands it on."""
 
     length: int = 10
@@ -67,7 +67,7 @@ class InKilobytes(Shorten):
         self.verbose = verbose
 
 
-class Positional(Shorten):
+class PassesWithoutNames(Shorten):
     """Takes what it hands on without names."""
 
     length: int = 10
@@ -83,7 +83,10 @@ class Positional(Shorten):
         (lambda: Shorten(length=3), "it is no property, .*: declare `length: int = 10` in the class body"),
         (lambda: Shorten(3), "it is no property, .*: declare `length: int = 10` in the class body"),
         (lambda: WithoutSuper(length=3), "it is no property, .*: declare `length: int = 10` in the class body"),
-        (lambda: Declared(length=3), r"does not hand it on, .* let it call super\(\).__init__\(length=length, …\)"),
+        (
+            lambda: DeclaresWithoutPassing(length=3),
+            r"does not hand it on, .* let it call super\(\).__init__\(length=length, …\)",
+        ),
     ],
 )
 def test_arguments_that_are_no_properties_are_told(made: Callable[[], Operator], advice: str) -> None:
@@ -105,14 +108,14 @@ def test_arguments_that_are_no_properties_are_told(made: Callable[[], Operator],
             r"'verbose' and .* declare `verbose: bool = False` in the class body",
         ),
         (
-            lambda: Positional(2048, 3),
+            lambda: PassesWithoutNames(2048, 3),
             "'arguments' and these are no properties, .* declare a property for each of them",
         ),
     ],
 )
 def test_an_argument_counts_by_what_becomes_of_it(made: Callable[[], Any], told: str) -> None:
     """One that becomes another property is not lost, whatever its name; the advice has the argument's own type."""
-    for operator, is_whole in ((InKilobytes(kb=2), True), (Positional(2048), True), (made(), False)):
+    for operator, is_whole in ((InKilobytes(kb=2), True), (PassesWithoutNames(2048), True), (made(), False)):
         app = App("own")
         reader = app.add(FileSplitterInput(files="in")).to(BlockReader(format="lines"))
         reader.to(operator, name="s").to(RecordWriter(path="out"))
@@ -128,13 +131,13 @@ def test_arguments_that_are_handed_on_are_properties() -> None:
     """Also one that is given by position; an operator's pickle holds nothing of how it was made."""
     app = App("own")
     reader = app.add(FileSplitterInput(files="in")).to(BlockReader(format="lines"))
-    reader.to(Handed(3), name="s").to(RecordWriter(path="out"))
+    reader.to(PassesByPosition(3), name="s").to(RecordWriter(path="out"))
     made: Any = app.logical().operators["s"].operator
     assert made.length == 3
     assert set(made.__getstate__()) == {"_given_properties", "length"}
 
 
-class Kept(PartitionPolicy):
+class CountFromConstructor(PartitionPolicy):
     """Has as many partitions as its constructor kept."""
 
     extra: int = 0
@@ -151,15 +154,15 @@ class Kept(PartitionPolicy):
 def test_arguments_of_a_policy_that_are_lost_are_told() -> None:
     """The run's own policy would decide for another number."""
     app = App("own")
-    changed = Kept(extra=1)
+    changed = CountFromConstructor(extra=1)
     changed.extra = 2
     files = app.add(FileSplitterInput(files="in"))
-    for policy in (Kept(3), changed, Kept(extra=1), Kept(1)):
+    for policy in (CountFromConstructor(3), changed, CountFromConstructor(extra=1), CountFromConstructor(1)):
         files.to(BlockReader(format="lines"), partitioner=policy).to(RecordWriter(path="out"))
     lost, set_later = map(str, app.validate())
     assert re.search(
-        r"py:\d+: partitioner of operator 'block_reader': Kept.__init__\(\) was given 'count' and it is no property, "
-        "and .* declare `count: int = 1` in the class body",
+        r"py:\d+: partitioner of operator 'block_reader': CountFromConstructor.__init__\(\) was given 'count' "
+        "and it is no property, and .* declare `count: int = 1` in the class body",
         lost,
     )
     told = "partitioner of operator 'block_reader_2': its property 'extra' was set after"

@@ -32,7 +32,7 @@ def test_where_stderr_is_no_terminal_lines_are_written() -> None:
     assert type(display_for(APP, is_quiet=False)) is LineDisplay
 
 
-class Remembering(Display):
+class NoticeRecordingDisplay(Display):
     """Keeps its notices."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Remembering(Display):
 @pytest.mark.parametrize(("is_verbose", "levels"), [(False, ["WARNING"]), (True, ["DEBUG", "WARNING"])])
 def test_the_log_is_shown_as_far_as_it_is_asked_for(is_verbose: bool, levels: list[str]) -> None:
     """Warnings always, the rest under --verbose, and nothing after the run."""
-    display = Remembering()
+    display = NoticeRecordingDisplay()
     logger = logging.getLogger("dagflow.engine")
     with logging_to(display, is_verbose=is_verbose):
         logger.debug("planned window=%d", 7)
@@ -59,7 +59,7 @@ def test_the_log_is_shown_as_far_as_it_is_asked_for(is_verbose: bool, levels: li
 @pytest.mark.parametrize("is_verbose", [False, True])
 def test_what_py4j_logs_of_a_dead_jvm_is_shown_on_request(is_verbose: bool) -> None:
     """It says so by the root logger and by its own; the error of the driver says it better."""
-    display = Remembering()
+    display = NoticeRecordingDisplay()
     with socket.create_server(("127.0.0.1", 0)) as server, logging_to(display, is_verbose=is_verbose):
         java = Thread(target=lambda: server.accept()[0].close())
         java.start()

@@ -17,7 +17,7 @@ from typing import Literal
 import pytest
 
 from tests.cli.processes import ENTRY, PATIENCE_S, environment
-from tests.crash.watching import Watcher
+from tests.crash.watching import DirectoryWatcher
 
 Target = Literal["driver", "jvm", "worker", "daemon"]
 
@@ -356,9 +356,9 @@ def watched(folder: Path) -> Iterator[None]:
             answer, _ = process.communicate("enough\n", timeout=PATIENCE_S)
         finally:
             process.kill()
-    report = Watcher.parse(answer)
+    report = DirectoryWatcher.parse(answer)
     assert report.complaints == [], report.complaints
     assert report.looks > 20, report
-    final = Watcher(folder / "out")
+    final = DirectoryWatcher(folder / "out")
     final.look()
     assert report.seen == final.seen, "a file was different when it was first seen"

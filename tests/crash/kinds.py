@@ -31,7 +31,7 @@ from tests.crash.killing import (
 
 
 @dataclass(frozen=True)
-class Kind:
+class KilledApp:
     """An app that is killed.
 
     Attributes:
@@ -313,20 +313,20 @@ def _iceberg_table(folder: Path, name: str) -> pa.Table:
 ICEBERG = 'table: "iceberg:shop.NAME", catalog: {type: sql, uri: "sqlite:///catalog.db", warehouse: tables}'
 
 KINDS = (
-    Kind("blocks", lambda folder: make_folder(folder, files=120, app=APP), require_whole),
-    Kind("state", lambda folder: make_folder(folder, files=16), _require_state, _repartition),
-    Kind("rolled", lambda folder: make_folder(folder, files=60, app=ROLLED_APP), _require_rolled),
-    Kind("counts", lambda folder: make_folder(folder, files=60, app=COUNTS_APP), _require_counts),
-    Kind("small-files", _make_small_files, _require_small_files),
-    Kind("merge", _make_merge, _require_merge),
-    Kind("csv", _make_csv, _require_csv),
-    Kind("json", _make_json, _require_json),
-    Kind(
+    KilledApp("blocks", lambda folder: make_folder(folder, files=120, app=APP), require_whole),
+    KilledApp("state", lambda folder: make_folder(folder, files=16), _require_state, _repartition),
+    KilledApp("rolled", lambda folder: make_folder(folder, files=60, app=ROLLED_APP), _require_rolled),
+    KilledApp("counts", lambda folder: make_folder(folder, files=60, app=COUNTS_APP), _require_counts),
+    KilledApp("small-files", _make_small_files, _require_small_files),
+    KilledApp("merge", _make_merge, _require_merge),
+    KilledApp("csv", _make_csv, _require_csv),
+    KilledApp("json", _make_json, _require_json),
+    KilledApp(
         "delta",
         lambda folder: _make_tables(folder, 'table: "delta:tables/NAME"'),
         lambda folder: _require_tables(folder, _delta_table),
     ),
-    Kind(
+    KilledApp(
         "iceberg",
         lambda folder: _make_tables(folder, ICEBERG),
         lambda folder: _require_tables(folder, _iceberg_table),

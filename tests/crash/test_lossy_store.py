@@ -29,8 +29,8 @@ from dagflow.storage.context import StorageContext
 from operators.sink.table_writer import TableWriter
 from tests.crash.lossy_proxy import lossy, lost_answers
 from tests.engine.dags import dag
-from tests.engine.sample_app import Source, words
-from tests.execution.sample_operators import Lines
+from tests.engine.sample_app import TextSource, words
+from tests.execution.sample_operators import SampleWords
 
 pytestmark = pytest.mark.crash
 
@@ -54,8 +54,8 @@ def app(tmp_path: Path, root: str, kind: str, address: str, **properties: Any) -
         place = {"table": f"iceberg:{NAME}", "catalog": catalog}
     writer = TableWriter(**place, metadata_columns="window", **properties)
     operators: dict[str, Any] = {
-        "source": Source(texts=TEXTS),
-        "lines": (Lines(), 2),
+        "source": TextSource(texts=TEXTS),
+        "lines": (SampleWords(), 2),
         "table": (writer, "parallel"),
     }
     logical = dag(tmp_path, operators, ["source.out lines.samples", "lines.records table.input"])

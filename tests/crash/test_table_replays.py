@@ -24,7 +24,7 @@ from dagflow.testing.faults import Faults, InjectedCrash, crashing_disk
 from operators.sink.record_writer import RecordWriter
 from tests.crash.restored import restored_afterwards
 from tests.engine.dags import dag
-from tests.engine.sample_app import Source, words
+from tests.engine.sample_app import TextSource, words
 from tests.engine.table_app import (
     TEXTS,
     FaultyTable,
@@ -40,7 +40,7 @@ from tests.engine.table_app import (
     work,
 )
 from tests.engine.table_app import app as words_app
-from tests.execution.sample_operators import Lines, Sample
+from tests.execution.sample_operators import SampleWords, TextSample
 
 MOST_CALLS = 500
 KINDS = {
@@ -53,11 +53,11 @@ FIRST, SECOND = TEXTS[:2], TEXTS[2:]
 """What the two windows read."""
 
 
-class Loud(Lines):
+class CapitalsWithoutE(SampleWords):
     """The app as it is today: words in capitals, and none that is an e."""
 
-    @Lines.samples.each
-    def read(self, sample: Sample) -> Iterator[None]:
+    @SampleWords.samples.each
+    def read(self, sample: TextSample) -> Iterator[None]:
         """Emit a batch and pause."""
         self.records.emit(RecordBatch.from_records([word for word in sample.text.upper().split() if word != b"E"]))
         yield
@@ -65,7 +65,7 @@ class Loud(Lines):
 
 def today(logical: LogicalPlan) -> LogicalPlan:
     """An app with louder lines."""
-    lines = replace(logical.operators["lines"], operator=Loud())
+    lines = replace(logical.operators["lines"], operator=CapitalsWithoutE())
     return replace(logical, operators={**logical.operators, "lines": lines})
 
 
@@ -240,7 +240,7 @@ def test_a_replay_of_two_tables_goes_on_when_the_second_is_restored(
     """The first has taken it, so it cannot be taken back where another program has compacted the second meanwhile."""
 
     def make() -> LogicalPlan:
-        operators: dict[str, Any] = {"source": Source(texts=TEXTS), "lines": (Lines(), 2)}
+        operators: dict[str, Any] = {"source": TextSource(texts=TEXTS), "lines": (SampleWords(), 2)}
         operators |= {name: (FaultyWriter(table=f"delta:{tmp_path / name}"), "parallel") for name in "ab"}
         return dag(tmp_path, operators, ["source.out lines.samples", "lines.records a.input", "lines.records b.input"])
 

@@ -13,7 +13,7 @@ from typing import Self
 
 
 @dataclass(slots=True)
-class Watcher:
+class DirectoryWatcher:
     """What a reader of a directory has seen.
 
     Attributes:
@@ -59,7 +59,7 @@ class Watcher:
 
 def main() -> None:
     """Watch the directory of the command line until there is input on stdin, and print what was seen."""
-    watcher = Watcher(Path(sys.argv[1]))
+    watcher = DirectoryWatcher(Path(sys.argv[1]))
     # The pause leaves most of the CPU to the watched runs.
     while not select.select([sys.stdin], [], [], 0.03)[0]:
         watcher.look()

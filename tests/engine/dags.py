@@ -7,29 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from dagflow import InputPort, Operator, OutputPort, RecordBatch
-from dagflow.api.partitioning import StreamCodec
+from dagflow import InputPort, Operator, OutputPort
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.spec.app_spec import Attributes, KeyedPartition, Partition
 from operators.sink.record_writer import RecordWriter
-from tests.engine.sample_app import Source
-from tests.execution.sample_operators import DropComments, Lines, Sample
+from tests.engine.sample_app import TextSource
+from tests.execution.sample_operators import DropPrefixed, SampleWords, TextSample
 
 PARALLELISM = 2
 """Of the runs that are compared: the partitions of a stage that says nothing of them."""
 
 Given = Operator | tuple[Operator, Partition]
-
-
-class FirstByte(StreamCodec):
-    """Keys raw records by their first byte."""
-
-    def keys(self, items: RecordBatch) -> pa.Array:
-        """The first byte of each."""
-        return pa.array([record[:1] for record in items.to_pylist()], pa.binary())
 
 
 class Suffix(Operator):
@@ -52,14 +41,14 @@ class Suffix(Operator):
         self.output.emit(record + self.text.encode())
 
 
-class Texts(Operator):
+class SampleNames(Operator):
     """Emits the name of each sample that arrives."""
 
-    samples = InputPort(Sample)
+    samples = InputPort(TextSample)
     output = OutputPort()
 
     @samples.each
-    def take(self, sample: Sample) -> None:
+    def take(self, sample: TextSample) -> None:
         """Emit the name."""
         self.output.emit(sample.url.encode())
 
@@ -108,7 +97,7 @@ def by_partition(root: Path) -> dict[str, list[Any]]:
 
 
 @dataclass(frozen=True)
-class Step:
+class DagStep:
     """One operator of a random DAG.
 
     Attributes:
@@ -146,12 +135,12 @@ class RandomDag:
 
     texts: tuple[tuple[bytes, ...], ...]
     per_window: int
-    steps: tuple[Step, ...]
+    steps: tuple[DagStep, ...]
 
     def build(self, root: Path) -> LogicalPlan:
         """The plan, with its journal and its output below a directory."""
         operators: dict[str, Given] = {
-            f"source{index}": Source(texts=list(texts), per_window=self.per_window)
+            f"source{index}": TextSource(texts=list(texts), per_window=self.per_window)
             for index, texts in enumerate(self.texts)
         }
         edges, broadcast = [], []
@@ -168,14 +157,14 @@ class RandomDag:
     def _output(self, step: int) -> str:
         return f"step{step}.{'records' if self.steps[step].kind == 'lines' else 'output'}"
 
-    def _operator(self, step: Step, path: Path) -> Operator:
+    def _operator(self, step: DagStep, path: Path) -> Operator:
         if step.kind == "write":
             return RecordWriter(path=str(path))
         if step.kind == "drop":
-            return DropComments(prefix="#")
+            return DropPrefixed(prefix="#")
         if step.kind == "lines":
-            return Lines()
-        return Twice() if step.kind == "repeat" else Suffix(text="+")
+            return SampleWords()
+        return EmitsTwice() if step.kind == "repeat" else Suffix(text="+")
 
     def expected(self) -> dict[str, list[bytes]]:
         """What each writer must publish, sorted: a simple account of records, without partitions or windows."""
@@ -202,7 +191,7 @@ def _count(partition: Partition) -> int:
     return partition if isinstance(partition, int) else PARALLELISM
 
 
-class Twice(Operator):
+class EmitsTwice(Operator):
     """Emits an empty record not at all, one of a single byte once, and any other twice."""
 
     input = InputPort()

@@ -10,16 +10,16 @@ from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.spec.app_spec import Attributes
 from operators.sink.record_writer import RecordWriter
-from tests.execution.sample_operators import Lines, Sample
+from tests.execution.sample_operators import SampleWords, TextSample
 
 
-class Source(InputOperator):
+class TextSource(InputOperator):
     """Emits samples, a few in each window; more may be added while it runs."""
 
     texts: list[bytes]
     per_window: int = 2
 
-    out = OutputPort(Sample)
+    out = OutputPort(TextSample)
 
     def __init__(self, **properties: Any) -> None:
         super().__init__(**properties)
@@ -28,7 +28,7 @@ class Source(InputOperator):
     def emit_tuples(self) -> None:
         """Emit the next few."""
         for text in self.texts[self.position :][: self.per_window]:
-            self.out.emit(Sample(f"s{self.position}", text))
+            self.out.emit(TextSample(f"s{self.position}", text))
             self.position += 1
 
     def snapshot(self) -> int:
@@ -55,8 +55,8 @@ def app_of(
 ) -> LogicalPlan:
     """Source, lines, an optional operator in the middle, writer; all but the source in one stage."""
     nodes = [
-        OperatorNode("source", Source(texts=texts, per_window=per_window)),
-        OperatorNode("lines", head or Lines(), 2),
+        OperatorNode("source", TextSource(texts=texts, per_window=per_window)),
+        OperatorNode("lines", head or SampleWords(), 2),
     ]
     edges = [edge("source.out", "lines.samples")]
     last = "lines.records"

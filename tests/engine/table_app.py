@@ -26,8 +26,8 @@ from dagflow.testing.faults import Faults, FaultyTarget
 from operators.sink.table_writer import TableWriter
 from operators.sink.tables.table_groups import GroupLimits
 from tests.engine.dags import dag
-from tests.engine.sample_app import Source
-from tests.execution.sample_operators import Lines
+from tests.engine.sample_app import TextSource
+from tests.execution.sample_operators import SampleWords
 from tests.visitors.sqlite_table import SqliteTable
 
 TEXTS = [b"a b c", b"d", b"e f", b"g"]
@@ -57,7 +57,7 @@ def app(root: Path, texts: list[bytes], name: str = "table", table: Operator | N
     """Texts, words, rows of a database, or of another table."""
     table = table or FaultyTable(database=str(root / "db"))
     edges = [edge.replace("table", name) for edge in EDGES]
-    return dag(root, {"source": Source(texts=texts), "lines": (Lines(), 2), name: (table, "parallel")}, edges)
+    return dag(root, {"source": TextSource(texts=texts), "lines": (SampleWords(), 2), name: (table, "parallel")}, edges)
 
 
 def delta_app(root: Path, texts: list[bytes]) -> LogicalPlan:

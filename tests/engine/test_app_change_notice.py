@@ -22,7 +22,7 @@ from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
-from tests.engine.test_driver import Watcher
+from tests.engine.test_driver import RecordingObserver
 from tests.engine.test_window_replay import APP, published
 
 COMMAND = "dagflow replay journal"
@@ -43,7 +43,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 def told(app: str, *, fresh: bool = False) -> list[str]:
     """Run an app; return its notices."""
     Path("app.yaml").write_text(app)
-    watcher = Watcher()
+    watcher = RecordingObserver()
     run(load_app("app.yaml"), RunOptions(fresh=fresh, replay_command=COMMAND), watcher, runtime=InlineRuntime)
     return watcher.notices
 

@@ -53,7 +53,7 @@ MARK = b"iiii"
 STORAGE = StorageContext.default()
 
 
-class Fours(RecordFormat):
+class FourByteRecords(RecordFormat):
     """Records of four bytes."""
 
     name: ClassVar[str] = "fours"
@@ -75,7 +75,7 @@ class Fours(RecordFormat):
         return source.size_bytes - source.size_bytes % 4
 
 
-class Drops(Fours):
+class DropsRecord(FourByteRecords):
     """Drops a record."""
 
     def taken(self, record: bytes) -> bytes:
@@ -83,7 +83,7 @@ class Drops(Fours):
         return b"" if record == MARK else record
 
 
-class Cuts(Fours):
+class CutsRecordOff(FourByteRecords):
     """Cuts a record off."""
 
     def taken(self, record: bytes) -> bytes:
@@ -91,7 +91,7 @@ class Cuts(Fours):
         return record[:2] if record == MARK else record
 
 
-class MakesUp(Fours):
+class InventsBytes(FourByteRecords):
     """Gives bytes that are in no file."""
 
     def taken(self, record: bytes) -> bytes:
@@ -150,7 +150,7 @@ def whole(folder: Path) -> bytes:
 
 
 @pytest.mark.parametrize("split", [IN_ONE, IN_BLOCKS])
-@pytest.mark.parametrize("wrong", [Drops, Cuts, MakesUp])
+@pytest.mark.parametrize("wrong", [DropsRecord, CutsRecordOff, InventsBytes])
 def test_a_run_completes_when_what_did_not_add_up_is_replayed(
     folder: Path, wrong: type[RecordFormat], split: str
 ) -> None:
@@ -158,18 +158,20 @@ def test_a_run_completes_when_what_did_not_add_up_is_replayed(
     told = run_with(wrong, split)
     assert told.startswith("the byte accounting does not add up: ")
     assert f"operator 'reader' (BlockReader) whose format is now tests.engine.test_byte_sums.{wrong.__name__}" in told
-    assert run_with(Fours, split).partition("\n")[0] == told.partition("\n")[0].replace(wrong.__name__, "Fours")
-    replay(Fours, advised(told), split)
+    assert run_with(FourByteRecords, split).partition("\n")[0] == told.partition("\n")[0].replace(
+        wrong.__name__, "FourByteRecords"
+    )
+    replay(FourByteRecords, advised(told), split)
     assert published(folder) == whole(folder)
-    assert run_with(Fours, split) == "completed"
+    assert run_with(FourByteRecords, split) == "completed"
     (folder / "in" / "c").write_bytes(b"llllmmmm")
-    assert run_with(Fours, split) == "completed"
+    assert run_with(FourByteRecords, split) == "completed"
     assert published(folder) == whole(folder)
 
 
 def test_only_the_windows_of_what_does_not_add_up_are_named(folder: Path) -> None:
     """All of the file, in whichever bytes are missing; those of others are read well."""
-    told = run_with(Cuts, IN_BLOCKS)
+    told = run_with(CutsRecordOff, IN_BLOCKS)
     assert re.search(r"add up: a of 28 bytes, \d+, read by operator 'reader' .* is off by 2\n", told)
     windows = list(committed_windows(STORAGE.objects("journal")))
     assert [None if each.intent is None else each.intent.accounting for each in windows[:1]] == [{}]
@@ -178,21 +180,21 @@ def test_only_the_windows_of_what_does_not_add_up_are_named(folder: Path) -> Non
 
 def test_a_replay_with_a_wrong_format_fails_the_next_run(folder: Path) -> None:
     """Of windows that have added up, and of those that have not."""
-    assert run_with(Fours, IN_BLOCKS) == "completed"
-    for wrong in (Drops, Cuts):
+    assert run_with(FourByteRecords, IN_BLOCKS) == "completed"
+    for wrong in (DropsRecord, CutsRecordOff):
         replay(wrong, [1, 2, 3], IN_BLOCKS)
         assert "is off by" in run_with(wrong, IN_BLOCKS)
-    replay(Fours, [1, 2, 3], IN_BLOCKS)
-    assert run_with(Fours, IN_BLOCKS) == "completed"
+    replay(FourByteRecords, [1, 2, 3], IN_BLOCKS)
+    assert run_with(FourByteRecords, IN_BLOCKS) == "completed"
     assert published(folder) == whole(folder)
 
 
 def test_a_replay_of_some_windows_of_a_file_keeps_the_sums(folder: Path) -> None:
     """What its other windows have booked stays."""
-    run_with(Fours, IN_BLOCKS)
+    run_with(FourByteRecords, IN_BLOCKS)
     for window_id in range(1, 8):
-        replay(Fours, [window_id], IN_BLOCKS)
-        assert run_with(Fours, IN_BLOCKS) == "completed"
+        replay(FourByteRecords, [window_id], IN_BLOCKS)
+        assert run_with(FourByteRecords, IN_BLOCKS) == "completed"
 
 
 @pytest.mark.parametrize("split", [IN_ONE, IN_BLOCKS])
@@ -201,7 +203,7 @@ def test_runs_and_replays_that_die_leave_the_sums_right(folder: Path, split: str
     told = ""
     for at in itertools.count(1, 9):
         with crashing_disk(str(folder), at) as faults, contextlib.suppress(InjectedCrash):
-            told = run_with(Cuts, split)
+            told = run_with(CutsRecordOff, split)
         if not faults.has_struck:
             break
     assert advised(told)
@@ -210,10 +212,10 @@ def test_runs_and_replays_that_die_leave_the_sums_right(folder: Path, split: str
         os.chdir(folder)  # the directory is another one since it was restored
         with restored_afterwards(folder):
             with crashing_disk(str(folder), at) as faults, contextlib.suppress(InjectedCrash):
-                replay(Fours, advised(told), split)
+                replay(FourByteRecords, advised(told), split)
             with crashing_disk(str(folder), 1 + at % 7), contextlib.suppress(InjectedCrash):
-                run_with(Fours, split)
-            says = run_with(Fours, split).partition(":")[0]
+                run_with(FourByteRecords, split)
+            says = run_with(FourByteRecords, split).partition(":")[0]
             outcomes.add((says, published(folder) == whole(folder)))
         if not faults.has_struck:
             break
@@ -222,7 +224,7 @@ def test_runs_and_replays_that_die_leave_the_sums_right(folder: Path, split: str
 
 def test_a_checkpoint_of_before_windows_kept_what_they_booked_starts_over(folder: Path) -> None:
     """A replay leaves its sums as they are, right or wrong, and what it has booked out of the journal."""
-    told, store = run_with(Cuts, IN_BLOCKS), STORAGE.objects(str(folder / "journal"))
+    told, store = run_with(CutsRecordOff, IN_BLOCKS), STORAGE.objects(str(folder / "journal"))
     windows, state = list(committed_windows(store)), read_state(store).committed_state
     shutil.rmtree(folder / "journal")
     with contextlib.closing(Journal.open(store, app="sums")) as journal:
@@ -231,7 +233,7 @@ def test_a_checkpoint_of_before_windows_kept_what_they_booked_starts_over(folder
             journal.append(window.plan, replace(window.intent, accounting=None, state=state))
             journal.mark_done(window.plan.window_id)
         journal.flush()
-    replay(Fours, advised(told), IN_BLOCKS)
+    replay(FourByteRecords, advised(told), IN_BLOCKS)
     assert published(folder) == whole(folder)
     assert [each.intent and each.intent.accounting for each in committed_windows(store)] == [None] * 7
     app = PlacedApp.of(load_app("app.yaml"), STORAGE)
@@ -245,11 +247,11 @@ def test_windows_that_are_not_kept_need_another_checkpoint(folder: Path) -> None
     """No replay makes them again, and --fresh does not know their files; with other places a run completes."""
     (folder / "in" / "a").write_bytes(MARK + b"nnnn" * 150)
     few = APP.replace("journal}", "journal, retain_windows: 1}")
-    told = run_with(Drops, IN_BLOCKS, few)
+    told = run_with(DropsRecord, IN_BLOCKS, few)
     assert (
         f"is off by 4\n    this is a defect of a format or an operator; once it is mended, {ANOTHER_CHECKPOINT};"
         in told
     )
     shutil.move("out", "before")
-    assert run_with(Fours, IN_BLOCKS, APP.replace("journal", "another")) == "completed"
+    assert run_with(FourByteRecords, IN_BLOCKS, APP.replace("journal", "another")) == "completed"
     assert published(folder) == whole(folder)

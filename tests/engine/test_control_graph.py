@@ -14,10 +14,10 @@ from dagflow.engine.run import run
 from dagflow.errors import OperatorError
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.runtime.inline import InlineRuntime
-from tests.engine.sample_app import Source, app_of, edge
+from tests.engine.sample_app import TextSource, app_of, edge
 
 
-class WithThread(Source):
+class WithThread(TextSource):
     """Has a thread that only teardown() ends; fails in the methods that it is told."""
 
     fails_in: str = ""

@@ -23,8 +23,8 @@ from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.backends.local.pending import LocalPendingFiles
 from dagflow.storage.context import StorageContext
-from tests.engine.sample_app import Source, app_of, published, words
-from tests.execution.sample_operators import Broken, Sample, Total
+from tests.engine.sample_app import TextSource, app_of, published, words
+from tests.execution.sample_operators import FailsAtBadRecords, TextSample, Total
 
 TEXTS = [b"a b c", b"d", b"", b"e f", b"g", b"h i j k", b"l"]
 
@@ -44,7 +44,7 @@ def pending_in(tmp_path: Path) -> list[Path]:
     return [path for path in (tmp_path / "out").rglob("*") if path.name.startswith(".")]
 
 
-class Watcher:
+class RecordingObserver:
     """Remembers what a run says; may act on it."""
 
     def __init__(self, act: Callable[[RunSnapshot], None] = lambda summary: None) -> None:
@@ -83,7 +83,7 @@ def test_a_window_that_fails_with_a_timeout_ends_the_run(tmp_path: Path) -> None
 def test_the_backlog_counts_what_waits_in_every_partition(tmp_path: Path) -> None:
     """What was processed and what waits make up whole windows, of two tuples and the last of one."""
     seen: list[tuple[int, int]] = []
-    watcher = Watcher(lambda summary: seen.append((summary.windows, summary.backlog.get("lines", 0))))
+    watcher = RecordingObserver(lambda summary: seen.append((summary.windows, summary.backlog.get("lines", 0))))
     run(app_of(tmp_path, TEXTS), observer=watcher, runtime=InlineRuntime)
     processed = [0, 2, 4, 6, 7]
     assert {processed[windows] + waiting for windows, waiting in seen} <= set(processed)
@@ -108,7 +108,7 @@ def test_an_interrupted_run_continues_where_it_was(tmp_path: Path, after: int) -
     with pytest.raises(DagflowError, match="the lights went out"):
         run(app_of(tmp_path, TEXTS), runtime=crashing(after))
     assert len(published(tmp_path)) < len(words(TEXTS))
-    watcher = Watcher()
+    watcher = RecordingObserver()
     summary = run(app_of(tmp_path, TEXTS), observer=watcher, runtime=InlineRuntime)
     assert published(tmp_path) == words(TEXTS)
     assert summary.windows == 4 - (after - 1)
@@ -120,7 +120,7 @@ def test_a_window_that_fails_publishes_nothing_of_itself(tmp_path: Path) -> None
     """A bad record holds back its own window and those behind it, and names itself."""
     texts = [b"a", b"b", b"c", b"bad", b"d"]
     with pytest.raises(OperatorError, match=r"window 2, operator 'middle' partition 1: .*KeyError"):
-        run(app_of(tmp_path, texts, middle=Broken()), runtime=InlineRuntime)
+        run(app_of(tmp_path, texts, middle=FailsAtBadRecords()), runtime=InlineRuntime)
     assert published(tmp_path) == [b"a", b"b"]
     assert pending_in(tmp_path) == []
 
@@ -143,14 +143,14 @@ def test_a_run_that_is_asked_to_stop_leaves_a_resumable_journal(tmp_path: Path) 
         if summary.windows >= 2:
             stop.request()
 
-    summary = run(app_of(tmp_path, TEXTS), observer=Watcher(act), stop=stop, runtime=InlineRuntime)
+    summary = run(app_of(tmp_path, TEXTS), observer=RecordingObserver(act), stop=stop, runtime=InlineRuntime)
     assert summary.state == "stopped"
     assert 2 <= summary.windows < 4 or published(tmp_path) == words(TEXTS)
     run(app_of(tmp_path, TEXTS), runtime=InlineRuntime)
     assert published(tmp_path) == words(TEXTS)
 
 
-class Standing(InlineRuntime):
+class NeverEndsWindows(InlineRuntime):
     """A runtime that ends no window before it is told to."""
 
     def submit(self, window: WindowJob) -> Future[list[TaskResult]]:
@@ -175,8 +175,8 @@ def test_a_stop_is_heeded_while_earlier_windows_run_again(tmp_path: Path, monkey
         looks.append(summary)
         assert len(looks) < 10, "the run goes on waiting"
 
-    watcher = Watcher(act)
-    summary = run(app_of(tmp_path, TEXTS), observer=watcher, stop=stop, runtime=Standing)
+    watcher = RecordingObserver(act)
+    summary = run(app_of(tmp_path, TEXTS), observer=watcher, stop=stop, runtime=NeverEndsWindows)
     assert (summary.state, summary.windows, len(watcher.notices)) == ("stopped", 0, UNMEASURED_WINDOWS)
     run(app_of(tmp_path, TEXTS), runtime=InlineRuntime)
     assert published(tmp_path) == words(TEXTS)
@@ -252,21 +252,21 @@ class CountQuotes(PreScan):
 
     _state = 0
 
-    def needs_scan(self, item: Sample) -> bool:
+    def needs_scan(self, item: TextSample) -> bool:
         """Every sample but the first."""
         return item.url != "s0"
 
-    def scan(self, item: Sample, storage: StorageContext) -> int:
+    def scan(self, item: TextSample, storage: StorageContext) -> int:
         """How many quotes the sample has."""
         if b"?" in item.text:
             raise DagflowError(f"{item.url} cannot be examined")
         return item.text.count(b"'")
 
-    def resolve(self, items: Sequence[Sample], results: Sequence[int | None]) -> list[Sample]:
+    def resolve(self, items: Sequence[TextSample], results: Sequence[int | None]) -> list[TextSample]:
         """Fold the counts."""
         resolved = []
         for item, result in zip(items, results, strict=True):
-            resolved.append(Sample(item.url, item.text, self._state))
+            resolved.append(TextSample(item.url, item.text, self._state))
             self._state = (self._state + (item.text.count(b"'") if result is None else result)) % 2
         return resolved
 
@@ -282,11 +282,11 @@ class CountQuotes(PreScan):
 class Quotes(Operator, PreScanner):
     """Emits the words that are outside of quotes, where a sample does not know in which state it begins."""
 
-    samples = InputPort(Sample)
+    samples = InputPort(TextSample)
     records = OutputPort()
 
     @samples.each
-    def read(self, sample: Sample) -> None:
+    def read(self, sample: TextSample) -> None:
         """Emit words; the sample's start is 1 where it begins inside of quotes."""
         pieces = sample.text.split(b"'")
         for word in b" ".join(pieces[sample.start :: 2]).split():
@@ -319,7 +319,7 @@ def test_a_prescan_that_fails_ends_the_run_before_the_plan(tmp_path: Path) -> No
     assert published(tmp_path) == [b"a", b"b", b"c"]
 
 
-class Talking(Source):
+class PrintingSource(TextSource):
     """Prints while it emits."""
 
     def emit_tuples(self) -> None:
@@ -333,13 +333,13 @@ def test_what_a_control_operator_prints_is_logged_with_its_name(
 ) -> None:
     """Standard output is for the result of a command."""
     app = app_of(tmp_path, [b"a"])
-    app.operators["source"].operator.__class__ = Talking
+    app.operators["source"].operator.__class__ = PrintingSource
     assert run(app, runtime=InlineRuntime).state == "completed"
     assert capsys.readouterr().out == ""
     assert "operator 'source' in emit_tuples(): looking" in caplog.messages
 
 
-class BesideAnother(Source):
+class PrintsFromAnotherThread(TextSource):
     """Waits while another thread of the process prints."""
 
     def emit_tuples(self) -> None:
@@ -353,7 +353,7 @@ class BesideAnother(Source):
 def test_what_other_threads_print_during_a_run_is_theirs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A notebook or a server that runs an app may have work of its own beside it."""
     app = app_of(tmp_path, [b"a"])
-    app.operators["source"].operator.__class__ = BesideAnother
+    app.operators["source"].operator.__class__ = PrintsFromAnotherThread
     assert run(app, runtime=InlineRuntime).state == "completed"
     assert set(capsys.readouterr().out.splitlines()) == {"of another thread"}
 
@@ -363,7 +363,7 @@ def test_what_any_thread_of_a_command_prints_is_the_operators(
 ) -> None:
     """Its process has no work of its own, and its standard output is for its result."""
     app = app_of(tmp_path, [b"a"])
-    app.operators["source"].operator.__class__ = BesideAnother
+    app.operators["source"].operator.__class__ = PrintsFromAnotherThread
     assert run(app, RunOptions(owns_process=True), runtime=InlineRuntime).state == "completed"
     assert capsys.readouterr().out == ""
     assert "operator 'source' in emit_tuples(): of another thread" in caplog.messages

@@ -22,7 +22,7 @@ from dagflow.execution.stalls import StallLimits
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.runtime.inline import InlineRuntime
 from tests.engine.sample_app import app_of, edge, published
-from tests.execution.sample_operators import Sample
+from tests.execution.sample_operators import TextSample
 
 
 def test_work_that_waits_is_told_with_its_stack_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
@@ -55,20 +55,20 @@ def test_work_that_is_over_is_not_watched(caplog: pytest.LogCaptureFixture) -> N
     assert all(not message.startswith("emitting") for message in caplog.messages)
 
 
-class Emits(InputOperator):
+class CallsTaskAfterEmit(InputOperator):
     """Emits one sample, and then does what it is told in the first window."""
 
     act: Any
 
-    out = OutputPort(Sample)
-    others = OutputPort(Sample)
+    out = OutputPort(TextSample)
+    others = OutputPort(TextSample)
     has_begun = False
 
     def emit_tuples(self) -> None:
         """Emit it."""
         if not self.has_begun:
             self.has_begun = True
-            self.out.emit(Sample("s", b"word"))
+            self.out.emit(TextSample("s", b"word"))
             self.act(self.others.emit)
 
     def snapshot(self) -> bool:
@@ -80,18 +80,18 @@ class Emits(InputOperator):
         self.has_begun = state
 
 
-class AtCommit(ControlOperator):
+class CallsTaskAtCommit(ControlOperator):
     """Does what it is told at the end of each window."""
 
     runs_at_commit: ClassVar[bool] = True
 
     act: Any
 
-    samples = InputPort(Sample)
-    others = OutputPort(Sample)
+    samples = InputPort(TextSample)
+    others = OutputPort(TextSample)
 
     @samples.each
-    def take(self, sample: Sample) -> None:
+    def take(self, sample: TextSample) -> None:
         """Nothing."""
 
     def end_window(self) -> None:
@@ -99,7 +99,7 @@ class AtCommit(ControlOperator):
         self.act(self.others.emit)
 
 
-Emit = Callable[[Sample], None]
+Emit = Callable[[TextSample], None]
 Act = Callable[[Emit], None]
 
 
@@ -110,8 +110,8 @@ def rest(emit: Emit) -> None:
 def app_with(tmp_path: Path, place: str, act: Act) -> LogicalPlan:
     """An app whose source, or operator at the commit, does something."""
     app = app_of(tmp_path, [])
-    source = OperatorNode("source", Emits(act=act if place == "emit_tuples" else rest))
-    tail = OperatorNode("tail", AtCommit(act=act if place == "end_window" else rest))
+    source = OperatorNode("source", CallsTaskAfterEmit(act=act if place == "emit_tuples" else rest))
+    tail = OperatorNode("tail", CallsTaskAtCommit(act=act if place == "end_window" else rest))
     return replace(
         app,
         attributes=replace(app.attributes, stall_warning_millis=200),
@@ -129,7 +129,7 @@ def test_an_operator_of_the_driver_that_emits_on_and_on_is_told(
     def emit_until_told(emit: Emit) -> None:
         deadline = time.monotonic() + 60
         while "takes no input" not in caplog.text:
-            emit(Sample("empty", b""))
+            emit(TextSample("empty", b""))
             assert time.monotonic() < deadline, "no warning came"
 
     run(app_with(tmp_path, place, emit_until_told), runtime=InlineRuntime)
@@ -191,7 +191,7 @@ def test_a_window_that_never_ends_is_refused_before_it_fills_the_memory(
 
     def emit_for_ever(emit: Emit) -> None:
         while True:
-            emit(Sample("empty", b""))
+            emit(TextSample("empty", b""))
 
     match = rf"operator '{operator}'.*{place}\(\) emitted until the window had more than 50,000 tuples"
     with pytest.raises(OperatorError, match=match):

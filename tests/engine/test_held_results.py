@@ -39,7 +39,7 @@ from dagflow.storage.context import StorageContext
 from operators.aggregate.count_by import CountBy
 from operators.aggregate.top_n import TopN
 from operators.transform.select import Select
-from tests.engine.sample_app import Source, edge
+from tests.engine.sample_app import TextSource, edge
 from tests.engine.test_operator_state import TEXTS, WORDS, keyed_app, until
 
 STORAGE = StorageContext.default()
@@ -68,7 +68,7 @@ def aggregating(root: Path, operator: Operator, texts: Sequence[bytes] = TEXTS) 
     """Words, two texts a window, aggregated."""
     app = keyed_app(root, operator, "parallel", name="counts")
     source = app.operators["source"].operator
-    assert isinstance(source, Source)
+    assert isinstance(source, TextSource)
     source.texts = list(texts)
     return unified(app)
 
@@ -213,7 +213,7 @@ def test_a_result_whose_operator_is_gone_is_not_forgotten(tmp_path: Path) -> Non
     run(passing(tmp_path), runtime=InlineRuntime)
 
 
-class Following:
+class StopsWhenComplete:
     """Ends a run when its results are those of all texts, and keeps its notices."""
 
     def __init__(self, root: Path) -> None:
@@ -233,7 +233,7 @@ class Following:
 
 def test_while_following_a_result_is_of_a_window(tmp_path: Path) -> None:
     """A run that follows has no end, and says what it does instead; one that must have an end does not begin."""
-    watch = Following(tmp_path)
+    watch = StopsWhenComplete(tmp_path)
     run(counting(tmp_path), RunOptions(follow=True), watch, watch.stop, InlineRuntime)
     assert results(tmp_path) == [counted(TEXTS[n : n + 2]) for n in range(0, 12, 2)]
     assert any("'counts/unifier' gives a result for each window while following" in text for text in watch.notices)
@@ -243,7 +243,7 @@ def test_while_following_a_result_is_of_a_window(tmp_path: Path) -> None:
 
 def test_while_following_a_time_ends_without_new_input(tmp_path: Path) -> None:
     """The last result comes when its time is over, though nothing arrives any more."""
-    watch = Following(tmp_path)
+    watch = StopsWhenComplete(tmp_path)
     run(counting(tmp_path, {"millis": 100}), RunOptions(follow=True), watch, watch.stop, InlineRuntime)
     assert sum(results(tmp_path), Counter()) == counted(TEXTS)
 

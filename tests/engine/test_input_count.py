@@ -27,7 +27,7 @@ streams:
 FILES = 40
 
 
-class Remembering:
+class SnapshotRecorder:
     """Keeps all snapshots of a run."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ def test_the_figures_of_a_run_add_up_at_every_moment(tmp_path: Path) -> None:
     published = 0
     for first, new in ((0, FILES), (FILES, FILES // 2)):
         write(tmp_path / "in", range(first, first + new))
-        observer = Remembering()
+        observer = SnapshotRecorder()
         done = run(app, options, observer=observer, runtime=InlineRuntime)
         seen = observer.snapshots
         assert (done.bytes, done.records_read, done.windows) == (new * 100, new, new // 2)

@@ -34,7 +34,7 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.backends.local.objects import LocalObjectStore
 from dagflow.storage.context import StorageContext
 from tests.engine.sample_app import app_of
-from tests.engine.test_driver import Watcher, crashing
+from tests.engine.test_driver import RecordingObserver, crashing
 
 TEXTS = [b"a b", b"c", b"d e", b"f"]
 PATIENCE_S = 60.0
@@ -81,7 +81,7 @@ def test_a_run_beats_while_a_window_runs(tmp_path: Path, quick: None) -> None:
     assert not any(thread.name.startswith("dagflow-heartbeat") for thread in threading.enumerate())
 
 
-class Standing(Operator):
+class WaitsForStallReport(Operator):
     """Stands still until `status` has said so."""
 
     checkpoint: str
@@ -102,7 +102,7 @@ class Standing(Operator):
 
 def test_status_names_what_stands_still(tmp_path: Path, quick: None) -> None:
     """Operator, partition, what it works on and for how long, as long as it lasts; also as JSON."""
-    app = app_of(tmp_path, [b"a"], middle=Standing(checkpoint=str(tmp_path / "journal")))
+    app = app_of(tmp_path, [b"a"], middle=WaitsForStallReport(checkpoint=str(tmp_path / "journal")))
     app = replace(app, attributes=replace(app.attributes, stall_warning_millis=20))
     run(app, runtime=InlineRuntime)
     (file,) = (path for path in (tmp_path / "out").iterdir() if path.is_file())
@@ -123,12 +123,12 @@ def test_a_heartbeat_has_the_progress_of_a_run_until_it_ends(tmp_path: Path, qui
             wait_until(lambda: heartbeat(tmp_path).progress == expected)
             seen.append(expected)
 
-    run(app_of(tmp_path, TEXTS), RunOptions(), Watcher(look), runtime=InlineRuntime)
+    run(app_of(tmp_path, TEXTS), RunOptions(), RecordingObserver(look), runtime=InlineRuntime)
     assert [window.bytes for window in seen[0].windows] > [0]
     assert heartbeat(tmp_path).progress is None
 
 
-class StandingAtStart(Standing):
+class WaitsAtStartToo(WaitsForStallReport):
     """Stands still before the first window as well, where it is asked to."""
 
     is_asked: bool = False
@@ -141,7 +141,7 @@ class StandingAtStart(Standing):
 
 def test_status_names_what_stands_still_in_a_replay(tmp_path: Path, quick: None) -> None:
     """Both the driver, before the windows run again, and their tasks."""
-    middle = StandingAtStart(checkpoint=str(tmp_path / "journal"))
+    middle = WaitsAtStartToo(checkpoint=str(tmp_path / "journal"))
     app = app_of(tmp_path, [b"a"], middle=middle)
     app = replace(app, attributes=replace(app.attributes, stall_warning_millis=20))
     run(app, runtime=InlineRuntime)
@@ -160,7 +160,7 @@ def test_a_run_that_follows_says_that_it_waits_and_stops(tmp_path: Path, quick: 
         if heartbeat(tmp_path).standing() == "waiting":
             stop.request()
 
-    run(app_of(tmp_path, TEXTS), RunOptions(follow=True), Watcher(look), stop, InlineRuntime)
+    run(app_of(tmp_path, TEXTS), RunOptions(follow=True), RecordingObserver(look), stop, InlineRuntime)
     assert heartbeat(tmp_path).standing() == "stopped"
 
 
@@ -214,7 +214,7 @@ def test_a_run_that_never_had_the_journal_leaves_no_heartbeat(tmp_path: Path) ->
     assert heartbeat(tmp_path) == before
 
 
-class Refusing(LocalObjectStore):
+class RefusesHeartbeats(LocalObjectStore):
     """A checkpoint that takes everything but heartbeats after the first."""
 
     def replace(self, name: str, data: bytes) -> None:
@@ -226,7 +226,7 @@ def test_a_store_that_refuses_heartbeats_ends_no_run(
     tmp_path: Path, quick: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One warning for all beats of an outage, and one for the end; what would look like a live run is removed."""
-    monkeypatch.setattr(LocalObjectStore, "replace", Refusing.replace)
+    monkeypatch.setattr(LocalObjectStore, "replace", RefusesHeartbeats.replace)
 
     def slow(window: WindowJob) -> None:
         wait_until(lambda: "the store is tired" in caplog.text)
@@ -251,7 +251,7 @@ def test_a_checkpoint_that_was_moved_away_does_not_come_back(tmp_path: Path, qui
             (tmp_path / "journal").rename(moved)
 
     with pytest.raises(JournalError, match="vanished"):
-        run(app_of(tmp_path, [b"a"]), RunOptions(follow=True), Watcher(move), runtime=InlineRuntime)
+        run(app_of(tmp_path, [b"a"]), RunOptions(follow=True), RecordingObserver(move), runtime=InlineRuntime)
     assert not (tmp_path / "journal" / "heartbeat").exists()
 
 
@@ -265,7 +265,7 @@ def test_a_driver_that_waits_finds_out_that_another_took_over(tmp_path: Path, qu
             Journal.open(store, app="app")
 
     with pytest.raises(JournalError, match="another driver has taken over"):
-        run(app_of(tmp_path, [b"a"]), RunOptions(follow=True), Watcher(take_over), runtime=InlineRuntime)
+        run(app_of(tmp_path, [b"a"]), RunOptions(follow=True), RecordingObserver(take_over), runtime=InlineRuntime)
     assert heartbeat_names(store) == []
 
 

@@ -36,8 +36,8 @@ from dagflow.storage.context import StorageContext
 from operators.sink.record_writer import RecordWriter
 from operators.stateful.deduplicator import Deduplicator
 from operators.stateful.key_counter import KeyCounter
-from tests.engine.sample_app import Source, app_of, edge, published
-from tests.execution.sample_operators import Lines, Total
+from tests.engine.sample_app import TextSource, app_of, edge, published
+from tests.execution.sample_operators import SampleWords, Total
 
 STORAGE = StorageContext.default()
 
@@ -50,8 +50,8 @@ def keyed_app(
 ) -> LogicalPlan:
     """Words, two texts a window, through an operator with partitions of its own into files."""
     nodes = [
-        OperatorNode("source", Source(texts=TEXTS)),
-        OperatorNode("lines", Lines(), readers),
+        OperatorNode("source", TextSource(texts=TEXTS)),
+        OperatorNode("lines", SampleWords(), readers),
         OperatorNode(name, operator, partition),
         OperatorNode("writer", RecordWriter(path=str(root / "out")), "parallel"),
     ]
@@ -154,7 +154,7 @@ def test_segments_that_nothing_names_go_while_a_run_goes_on(monkeypatch: pytest.
     monkeypatch.setattr(segment_store, "INLINE_BYTES", 0)
     app = keyed_app(tmp_path, Deduplicator(), by_record(2))
     source = app.operators["source"].operator
-    assert isinstance(source, Source)
+    assert isinstance(source, TextSource)
     source.texts = [b"%d %d" % (number, number + 1) for number in range(60)]
     last_named: dict[str, int] = {}
     ages: list[int] = []
@@ -194,7 +194,7 @@ def test_a_window_commits_what_it_changed_and_names_the_rest(tmp_path: Path) -> 
     """However much is remembered, an intent stays small, and each segment is written once."""
     app = keyed_app(tmp_path, Deduplicator(), by_record(1))
     source = app.operators["source"].operator
-    assert isinstance(source, Source)
+    assert isinstance(source, TextSource)
     source.texts = [b" ".join(b"%06d" % n for n in range(m, m + 500)) for m in range(0, 20_000, 500)]
     run(app, runtime=InlineRuntime)
     assert len(published(tmp_path)) == 20_000
@@ -228,7 +228,7 @@ def test_state_that_cannot_move_is_not_misplaced(tmp_path: Path) -> None:
     assert sum(sorted(totals)[-2:]) == len(WORDS)
 
 
-class Moving(Total, Rescalable):
+class GathersState(Total, Rescalable):
     """Keeps all of its state in the first partition, unless it has a mistake."""
 
     mistake: str = ""
@@ -260,10 +260,10 @@ NOT_MOVED = {
 def test_an_operator_that_fails_to_move_its_state_is_named(tmp_path: Path, mistake: str) -> None:
     """Nothing of the state is dropped, and the run goes on when the operator is mended."""
     with pytest.raises(DagflowError, match="the lights went out"):
-        run(keyed_app(tmp_path, Moving(), by_record(2)), runtime=until(1))
+        run(keyed_app(tmp_path, GathersState(), by_record(2)), runtime=until(1))
     with pytest.raises(OperatorError, match=NOT_MOVED[mistake]):
-        run(keyed_app(tmp_path, Moving(mistake=mistake), by_record(3)), runtime=InlineRuntime)
-    run(keyed_app(tmp_path, Moving(), by_record(3)), runtime=InlineRuntime)
+        run(keyed_app(tmp_path, GathersState(mistake=mistake), by_record(3)), runtime=InlineRuntime)
+    run(keyed_app(tmp_path, GathersState(), by_record(3)), runtime=InlineRuntime)
     last = [path.read_bytes() for path in (tmp_path / "out").glob("part-00000006-*")]
     assert sum(map(int, b"".join(last).split())) == len(b" ".join(TEXTS).split())
 

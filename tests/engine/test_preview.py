@@ -33,12 +33,12 @@ streams:
   kept: {from: middle.output, to: writer.input}
 """
 FILTER = 'middle: {class: RecordFilter, properties: {drop: {prefix: "#"}}, partition: parallel}'
-PASSING = "middle: {class: tests.engine.test_preview.Passes, partition: parallel}"
+PASSING = "middle: {class: tests.engine.test_preview.ForwardsRecords, partition: parallel}"
 FAILING = "middle: {class: tests.engine.test_preview.FailsAtTwelve, partition: parallel}"
 CSV = b'a,b\r\n1,"x\n\n"",\n"\r\n2,y\r\n3,"\r\n4,\n"\n5,z\n'
 
 
-class Passes(Operator):
+class ForwardsRecords(Operator):
     """Passes on what arrives."""
 
     input = InputPort()

@@ -24,9 +24,9 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import Faults, FaultyTarget, InjectedCrash, InjectedPause, Moment
 from tests.engine.dags import dag
-from tests.engine.sample_app import Source, words
+from tests.engine.sample_app import TextSource, words
 from tests.engine.table_app import EDGES, TABLES, TEXTS, FaultyTable, app, changed_by_others, rows, with_faults, work
-from tests.execution.sample_operators import Lines
+from tests.execution.sample_operators import SampleWords
 from tests.visitors.sqlite_table import SqliteTable
 
 
@@ -228,7 +228,7 @@ def test_a_window_whose_files_are_lost_is_repaired(monkeypatch: pytest.MonkeyPat
 
 def two_tables(root: Path, kind: str, texts: list[bytes]) -> LogicalPlan:
     """Texts, words, rows of two tables."""
-    operators: dict[str, Any] = {"source": Source(texts=texts), "lines": (Lines(), 2)}
+    operators: dict[str, Any] = {"source": TextSource(texts=texts), "lines": (SampleWords(), 2)}
     for name in ("first", "second"):
         (root / name).mkdir(exist_ok=True)
         writer = TABLES[kind][0](root / name, texts).operators["table"].operator

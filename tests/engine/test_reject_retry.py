@@ -45,7 +45,7 @@ streams:
 
 
 @dataclass(frozen=True)
-class Case:
+class RetryCase:
     """Files, and the formats by which an app reads them before and after it is mended."""
 
     old: str
@@ -63,24 +63,24 @@ OBJECTS = b"".join(b'{"id": %d, "n": %s}\n' % (i, b'"7"' if i % 3 == 0 else b"8"
 LATIN = b"".join(b"line %d %s\n" % (i, b"\xe9" if i % 4 == 0 else b"e") for i in range(50))
 
 CASES = {
-    "rows of CSV in many blocks": Case(
+    "rows of CSV in many blocks": RetryCase(
         "{type: csv, columns: {id: int64, n: int64}}", "{type: csv, columns: {id: int64}}", {"a": ROWS, "b": ROWS}
     ),
-    "rows of a compressed file": Case(
+    "rows of a compressed file": RetryCase(
         "{type: csv, columns: {n: int64}}", "{type: csv, columns: {}}", {"a.gz": gzip.compress(ROWS, mtime=0)}
     ),
-    "a file with a bad header": Case(
+    "a file with a bad header": RetryCase(
         "{type: csv, columns: {m: int64}}", "{type: csv, columns: {id: int64}}", {"a": ROWS}, names="block"
     ),
-    "objects": Case(
+    "objects": RetryCase(
         "{type: json_lines, columns: {id: int64, n: int64}}",
         "{type: json_lines, columns: {id: int64, n: string}}",
         {"a": OBJECTS},
     ),
-    "lines in another encoding": Case(
+    "lines in another encoding": RetryCase(
         "{type: lines, encoding: utf-8, on_bad_bytes: reject}", "{type: lines, encoding: latin-1}", {"a": LATIN}
     ),
-    "many small files": Case(
+    "many small files": RetryCase(
         "{type: csv, columns: {n: int64}}",
         "{type: csv, columns: {}}",
         {f"{i:03}": b"n,m\n%s,%d\n" % (b"x" if i % 7 == 0 else b"5", i) for i in range(30)},
@@ -92,7 +92,7 @@ ACCEPTED_ANYHOW = {"objects"}
 """Cases whose mended app refuses what the old one has accepted, so that a run with it alone gives less."""
 
 
-def write_app(case: Case, format: str) -> None:
+def write_app(case: RetryCase, format: str) -> None:
     """Write the app of a case."""
     text = APP.replace("FORMAT", format).replace("BLOCK", str(case.block)).replace("BATCH", str(case.batch))
     Path("app.yaml").write_text(text.replace("NAMES", case.names))
@@ -126,7 +126,7 @@ def comparable(lines: list[str]) -> list[str]:
     return sorted(json.dumps({k: str(v) for k, v in json.loads(line).items()}) for line in lines)
 
 
-def refused_by_old(case: Case, directory: Path) -> Iterator[Case]:
+def refused_by_old(case: RetryCase, directory: Path) -> Iterator[RetryCase]:
     """A working directory in which the old app of a case has refused a part of what it has read."""
     (directory / "in").mkdir()
     for name, content in case.files.items():
@@ -139,12 +139,12 @@ def refused_by_old(case: Case, directory: Path) -> Iterator[Case]:
 
 
 @pytest.fixture(params=CASES)
-def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Case]:
+def case(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RetryCase]:
     """Each case."""
     yield from refused_by_old(CASES[request.param], tmp_path)
 
 
-def expected_after(case: Case, tmp_path: Path) -> list[str]:
+def expected_after(case: RetryCase, tmp_path: Path) -> list[str]:
     """Return what both apps together accept: all records that any of them accepts, once."""
     before = comparable(rows())
     if case in (CASES[name] for name in ACCEPTED_ANYHOW):
@@ -158,7 +158,7 @@ def expected_after(case: Case, tmp_path: Path) -> list[str]:
         return comparable(rows())
 
 
-def test_records_that_are_accepted_now_come_back_once(case: Case, tmp_path: Path) -> None:
+def test_records_that_are_accepted_now_come_back_once(case: RetryCase, tmp_path: Path) -> None:
     """After a replay of rejects the output is that of both apps; a second replay does nothing."""
     expected, written = expected_after(case, tmp_path), rows("refused")
     write_app(case, case.new)
@@ -172,7 +172,7 @@ def test_records_that_are_accepted_now_come_back_once(case: Case, tmp_path: Path
     assert run(load_app("app.yaml"), runtime=InlineRuntime).windows == 0
 
 
-def test_records_that_stay_refused_stay_once(case: Case) -> None:
+def test_records_that_stay_refused_stay_once(case: RetryCase) -> None:
     """An app that changes elsewhere refuses the same records again: their number stays, and nothing is published."""
     before, output, places = refused(), rows(), origins_of_rejects()
     write_app(case, case.old)
@@ -185,9 +185,9 @@ def test_records_that_stay_refused_stay_once(case: Case) -> None:
 
 
 @pytest.fixture
-def latin_lines(tmp_path: Path) -> Iterator[Case]:
+def latin_lines(tmp_path: Path) -> Iterator[RetryCase]:
     """Lines, of which an app has refused those in another encoding than its own."""
-    chosen = Case("{type: lines, encoding: utf-8, on_bad_bytes: reject}", "", {"a": LATIN})
+    chosen = RetryCase("{type: lines, encoding: utf-8, on_bad_bytes: reject}", "", {"a": LATIN})
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a").write_bytes(LATIN)
     with contextlib.chdir(tmp_path):
@@ -201,7 +201,7 @@ def is_short(record: bytes) -> bool:
     return len(record.split()[1]) == 1
 
 
-def test_the_bytes_of_what_is_no_record_any_more_are_skipped(latin_lines: Case) -> None:
+def test_the_bytes_of_what_is_no_record_any_more_are_skipped(latin_lines: RetryCase) -> None:
     """A refused record that the format now leaves out is neither refused nor published; its bytes stay counted."""
     before, skipped, rejected = len(rows()), accounted("skipped"), accounted("rejected")
     write_app(latin_lines, f"{{type: lines, encoding: latin-1, validate: {__name__}.is_short}}")
@@ -278,7 +278,7 @@ def test_rejects_behind_the_place_where_a_log_was_read_on_come_back(
     """The state there is found in the content of the file, as when they were read first."""
     monkeypatch.chdir(tmp_path)
     Path("in").mkdir()
-    case = Case("{type: csv, columns: {id: int64, n: int64}}", "{type: csv, columns: {id: int64}}", {})
+    case = RetryCase("{type: csv, columns: {id: int64, n: int64}}", "{type: csv, columns: {id: int64}}", {})
     write_app(case, case.old)
     Path("app.yaml").write_text(Path("app.yaml").read_text().replace("batch_bytes: 0", "unterminated: wait"))
     read()
@@ -289,9 +289,9 @@ def test_rejects_behind_the_place_where_a_log_was_read_on_come_back(
 
 
 @pytest.fixture
-def two_files(tmp_path: Path) -> Iterator[Case]:
+def two_files(tmp_path: Path) -> Iterator[RetryCase]:
     """Two files with two kinds of mistakes, read by an app that accepts neither."""
-    chosen = Case(
+    chosen = RetryCase(
         "{type: csv, columns: {n: int64, d: date32}}",
         "{type: csv, columns: {n: string, d: string}}",
         {name: b"n,d\n1,2024-01-01\nx,2024-01-01\n2,soon\n" for name in "ab"},
@@ -299,7 +299,7 @@ def two_files(tmp_path: Path) -> Iterator[Case]:
     yield from refused_by_old(chosen, tmp_path)
 
 
-def test_only_chosen_records_are_read_again(two_files: Case) -> None:
+def test_only_chosen_records_are_read_again(two_files: RetryCase) -> None:
     """A choice by reason and file takes these records; the others stay, and come back with a later replay."""
     write_app(two_files, two_files.new)
     assert replay(RejectChoice(("no whole number",), "*/a")) == 1
@@ -312,7 +312,7 @@ def test_only_chosen_records_are_read_again(two_files: Case) -> None:
     assert (refused(), len(rows()), accounted("rejected")) == (0, 6, 0)
 
 
-def test_rejects_are_shown_with_column_value_and_text(two_files: Case) -> None:
+def test_rejects_are_shown_with_column_value_and_text(two_files: RetryCase) -> None:
     """A refused record is listed under a reason without its value, and shown with it."""
     groups = grouped(open_rejects("journal", STORAGE), RejectChoice())
     assert {(group.reason, Path(group.file).name, group.records) for group in groups} == {
@@ -326,7 +326,7 @@ def test_rejects_are_shown_with_column_value_and_text(two_files: Case) -> None:
     assert first.reason == "column 'n' (int64): 'x' is no whole number, in: x,2024-01-01"
 
 
-def test_a_file_that_has_changed_keeps_its_rejects(two_files: Case) -> None:
+def test_a_file_that_has_changed_keeps_its_rejects(two_files: RetryCase) -> None:
     """Records of a version that is gone stay refused, and are tried again when it is put back."""
     content = Path("in/a").read_bytes()
     stat = Path("in/a").stat()
@@ -342,7 +342,7 @@ def test_a_file_that_has_changed_keeps_its_rejects(two_files: Case) -> None:
     assert (refused(), len(rows())) == (0, 6)
 
 
-def test_a_window_whose_rejects_came_back_is_not_replayed(two_files: Case) -> None:
+def test_a_window_whose_rejects_came_back_is_not_replayed(two_files: RetryCase) -> None:
     """Replayed with today's app it would publish them once more; the window that took them may be replayed."""
     write_app(two_files, two_files.new)
     replay()
@@ -354,7 +354,7 @@ def test_a_window_whose_rejects_came_back_is_not_replayed(two_files: Case) -> No
     assert rows() == output
 
 
-def test_a_refused_replay_is_no_run(two_files: Case) -> None:
+def test_a_refused_replay_is_no_run(two_files: RetryCase) -> None:
     """What changes nothing leaves the newest run as it was: the checkpoint does not pass for failed."""
     write_app(two_files, two_files.new)
     replay()
@@ -365,7 +365,7 @@ def test_a_refused_replay_is_no_run(two_files: Case) -> None:
     assert (newest.driver.state, newest.driver.command, newest.driver.error) == ("completed", "replay", "")
 
 
-def test_the_manifest_tells_which_windows_came_back(two_files: Case) -> None:
+def test_the_manifest_tells_which_windows_came_back(two_files: RetryCase) -> None:
     """A window of rejects names the windows that it took over, and counts no bytes of a file twice."""
     write_app(two_files, two_files.new)
     replay()
@@ -375,7 +375,7 @@ def test_the_manifest_tells_which_windows_came_back(two_files: Case) -> None:
     assert len(file.outputs) == 3
 
 
-def test_a_reader_of_another_name_is_refused(two_files: Case) -> None:
+def test_a_reader_of_another_name_is_refused(two_files: RetryCase) -> None:
     """An app without the reader cannot read again what it has refused, and nothing is changed; with it they come."""
     write_app(two_files, two_files.new)
     text = Path("app.yaml").read_text().replace("reader:", "other:").replace("reader.", "other.")

@@ -27,7 +27,7 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.backends.local.objects import LocalObjectStore
 from dagflow.storage.context import StorageContext
 from tests.engine.sample_app import app_of, published, words
-from tests.engine.test_driver import Watcher
+from tests.engine.test_driver import RecordingObserver
 
 HERE = ProcessIdentity.of_this_process()
 ELSEWHERE = replace(HERE, host="mill7", boot="of mill7", user="ann", pid=7)
@@ -39,7 +39,7 @@ def beat(process: ProcessIdentity, **fields: Any) -> Heartbeat:
     return Heartbeat(process, "other", "run", "app", "", 0, "running", **fields)
 
 
-class Stop(StopRequest):
+class ActingStopRequest(StopRequest):
     """Acts instead of waiting."""
 
     def __init__(self, act: Callable[[], None] = lambda: None) -> None:
@@ -55,7 +55,9 @@ class Stop(StopRequest):
 def claim(tmp_path: Path, stop: StopRequest | None = None, *, take_over: bool = False) -> tuple[int, list[str]]:
     """Claim a checkpoint for the app; return the number, and what was said."""
     said: list[str] = []
-    gate = RunGate(LocalObjectStore(str(tmp_path / "journal")), said.append, stop or Stop(), take_over=take_over)
+    gate = RunGate(
+        LocalObjectStore(str(tmp_path / "journal")), said.append, stop or ActingStopRequest(), take_over=take_over
+    )
     return gate.claim(app_of(tmp_path, TEXTS), beat(HERE)), said
 
 
@@ -103,7 +105,7 @@ def test_a_repair_is_refused_while_a_run_works(tmp_path: Path) -> None:
 
 def test_to_take_over_ends_the_first_run_and_tells_it_by_whom(tmp_path: Path) -> None:
     """The protocol of epochs decides, as ever: each record is published once."""
-    watcher = Watcher()
+    watcher = RecordingObserver()
 
     def second(window: WindowJob) -> None:
         if window.window_id == 1 and not watcher.notices:
@@ -145,7 +147,7 @@ def test_a_run_elsewhere_that_beats_is_not_disturbed(tmp_path: Path) -> None:
     """Its next beat is the proof that it lives, however old the last one seemed; --take-over asks for none."""
     store = put(tmp_path, beat(ELSEWHERE))
     with pytest.raises(LiveRunError, match=r"at work.*mill7.*by its clock"):
-        claim(tmp_path, Stop(lambda: store.replace(heartbeat_name(4), beating(beat(ELSEWHERE)))))
+        claim(tmp_path, ActingStopRequest(lambda: store.replace(heartbeat_name(4), beating(beat(ELSEWHERE)))))
     assert heartbeat_names(store) == [heartbeat_name(4)]
     number, said = claim(tmp_path, take_over=True)
     assert (number, len(said)) == (5, 1)
@@ -155,11 +157,13 @@ def test_a_run_elsewhere_that_beats_is_not_disturbed(tmp_path: Path) -> None:
 def test_a_run_elsewhere_that_ends_meanwhile_lets_the_next_one_in(tmp_path: Path) -> None:
     """Whether it notes its end, or takes its heartbeat back."""
     store = put(tmp_path, beat(ELSEWHERE))
-    ending = Stop(lambda: store.replace(heartbeat_name(4), beating(replace(beat(ELSEWHERE), state="completed"))))
+    ending = ActingStopRequest(
+        lambda: store.replace(heartbeat_name(4), beating(replace(beat(ELSEWHERE), state="completed")))
+    )
     number, said = claim(tmp_path, ending)
     assert (number, len(said)) == (5, 1)
     store.replace(heartbeat_name(5), beating(beat(ELSEWHERE)))
-    number, said = claim(tmp_path, Stop(lambda: store.delete([heartbeat_name(5)])))
+    number, said = claim(tmp_path, ActingStopRequest(lambda: store.delete([heartbeat_name(5)])))
     assert (number, len(said)) == (5, 1)
 
 
@@ -202,7 +206,7 @@ class Folder:
 
     def run(self, file: str, **options: Any) -> tuple[RunSnapshot, list[str]]:
         """Run an app; return its end, and what was said."""
-        watcher = Watcher()
+        watcher = RecordingObserver()
         return run(load_app(file), RunOptions(**options), watcher, runtime=InlineRuntime), watcher.notices
 
     def outputs(self) -> set[str]:

@@ -19,8 +19,8 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from operators.sink.record_writer import RecordWriter
 from tests.engine.dags import dag, lines
-from tests.engine.sample_app import Source
-from tests.execution.sample_operators import Lines
+from tests.engine.sample_app import TextSource
+from tests.execution.sample_operators import SampleWords
 
 
 def test_a_stage_that_nobody_decides_for_grows_with_the_cluster(tmp_path: Path) -> None:
@@ -41,8 +41,8 @@ def test_a_stage_that_nobody_decides_for_grows_with_the_cluster(tmp_path: Path) 
     app = dag(
         tmp_path,
         {
-            "source": Source(texts=[b"a b", b"c", b"d e f", b"g", b"h"], per_window=1),
-            "lines": Lines(),
+            "source": TextSource(texts=[b"a b", b"c", b"d e f", b"g", b"h"], per_window=1),
+            "lines": SampleWords(),
             "writer": RecordWriter(path=str(tmp_path / "out")),
         },
         ["source.out lines.samples", "lines.records writer.input"],
@@ -53,7 +53,7 @@ def test_a_stage_that_nobody_decides_for_grows_with_the_cluster(tmp_path: Path) 
     assert status(app.attributes.checkpoint, StorageContext.default()).partitions["lines"].last == 105
 
 
-class Fixed(PartitionPolicy):
+class ConstantPolicy(PartitionPolicy):
     """Always gives the same answer."""
 
     answer: Any
@@ -66,12 +66,15 @@ class Fixed(PartitionPolicy):
 @pytest.mark.parametrize("answer", [1, MAX_PARTITIONS, np.int64(3)])
 def test_a_policy_decides_how_many_partitions_there_are(answer: int) -> None:
     """Any whole number that an app may give itself."""
-    assert defined("head", Fixed(answer=answer), BacklogStats(0, 0, 0)) == answer
+    assert defined("head", ConstantPolicy(answer=answer), BacklogStats(0, 0, 0)) == answer
 
 
 @pytest.mark.parametrize("answer", [0, -1, True, MAX_PARTITIONS + 1, 10**9])
 def test_a_policy_cannot_ask_for_what_an_app_cannot(answer: int) -> None:
     """A run with so many partitions would never begin."""
-    what = rf"operator 'head': Fixed.define_partitions\(\) returned {answer}, and not a whole number from 1 to 100,000"
+    what = (
+        rf"operator 'head': ConstantPolicy.define_partitions\(\) returned {answer}, "
+        "and not a whole number from 1 to 100,000"
+    )
     with pytest.raises(OperatorError, match=what):
-        defined("head", Fixed(answer=answer), BacklogStats(0, 0, 0))
+        defined("head", ConstantPolicy(answer=answer), BacklogStats(0, 0, 0))

@@ -14,11 +14,11 @@ from dagflow.errors import MissingError
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
-from tests.engine.sample_app import Source, app_of
-from tests.engine.test_driver import Watcher
+from tests.engine.sample_app import TextSource, app_of
+from tests.engine.test_driver import RecordingObserver
 
 
-class Asked(Source):
+class ScanCountingSource(TextSource):
     """Counts how often it was asked to look, and asks to be remembered once."""
 
     asked = 0
@@ -60,7 +60,7 @@ def test_a_checkpoint_without_journal_cannot_be_asked(tmp_path: Path) -> None:
 
 def test_a_run_that_follows_passes_requests_on(tmp_path: Path) -> None:
     """The input operators are asked to look, and news without tuples are journaled in a window of their own."""
-    source = Asked(texts=[b"a"])
+    source = ScanCountingSource(texts=[b"a"])
     plain = app_of(tmp_path, [b"a"])
     nodes = {**plain.operators, "source": OperatorNode("source", source)}
     app = LogicalPlan(plain.name, plain.attributes, nodes, plain.edges)
@@ -78,5 +78,5 @@ def test_a_run_that_follows_passes_requests_on(tmp_path: Path) -> None:
         if committed == 2:
             stop.request()
 
-    run(app, RunOptions(follow=True), Watcher(act), stop, InlineRuntime)
+    run(app, RunOptions(follow=True), RecordingObserver(act), stop, InlineRuntime)
     assert source.asked == 1

@@ -20,7 +20,7 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import InjectedCrash
-from tests.engine.test_driver import Watcher
+from tests.engine.test_driver import RecordingObserver
 
 APP = """
 name: joined
@@ -29,7 +29,7 @@ operators:
   splitter: {{class: FileSplitterInput, properties: {{files: "{root}/in", blocks_threshold: 1}}}}
   reader: {{class: BlockReader, properties: {{format: csv}}}}
   enrich: {{class: Enrich, properties: {{table: "csv:{root}/table.csv", on: k}}, partition: parallel}}
-  gate: {{class: tests.engine.test_side_inputs.Gate, properties: {{lock: "{root}/lock"}}, partition: parallel}}
+  gate: {{class: tests.engine.test_side_inputs.FailsIfLocked, properties: {{lock: "{root}/lock"}}, partition: parallel}}
   writer:
     class: RecordWriter
     properties: {{path: "{root}/out", format: csv, file_name: block}}
@@ -42,7 +42,7 @@ streams:
 """
 
 
-class Gate(Operator):
+class FailsIfLocked(Operator):
     """Fails as long as a file is there."""
 
     lock: str
@@ -125,7 +125,7 @@ def test_windows_of_a_run_that_failed_see_the_table_as_it_is_then(tmp_path: Path
             run(app(tmp_path), runtime=lambda program: InlineRuntime(program, before=close))
     put_table(tmp_path, "new")
     (tmp_path / "lock").unlink()
-    watcher = Watcher()
+    watcher = RecordingObserver()
     run(app(tmp_path), observer=watcher, runtime=InlineRuntime)
     assert watcher.notices[0] == "window 2 is planned again"
     assert not [notice for notice in watcher.notices if "the app as it was" in notice]

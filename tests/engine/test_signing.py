@@ -28,7 +28,7 @@ from tests.engine.sample_app import app_of
 from tests.execution.sample_operators import Total
 
 
-class Trap:
+class MarksUnpickling:
     """Leaves a mark where it is unpickled."""
 
     def __init__(self, path: Path) -> None:
@@ -56,7 +56,7 @@ def put_into(checkpoint: Path, change: Callable[[CommittedState], CommittedState
 def test_a_pickle_of_a_stranger_is_refused_before_it_runs(tmp_path: Path) -> None:
     """The error names the object. A user who vouches for the checkpoint signs it, and then it is taken."""
     run(total(tmp_path, b"a"), runtime=InlineRuntime)
-    trap = SavedState(pickled=pickle.dumps(Trap(tmp_path / "sprung")))
+    trap = SavedState(pickled=pickle.dumps(MarksUnpickling(tmp_path / "sprung")))
     checkpoint = tmp_path / "journal"
     put_into(checkpoint, lambda state: replace(state, partitions={"middle": [trap]}))
     expected = (

@@ -13,22 +13,23 @@ from dagflow.execution.messages import WindowJob
 from dagflow.plan.physical import PhysicalPlan, PortRef
 from dagflow.plan.placement import place
 from tests.engine.dags import Given, dag
-from tests.engine.sample_app import Source
-from tests.execution.sample_operators import Lines, Sample
+from tests.engine.sample_app import TextSource
+from tests.execution.sample_operators import SampleWords, TextSample
 
 PORT = PortRef("one", "samples")
 
 
 def two_readers() -> PhysicalPlan:
     """A plan with two stages on the lowest level."""
-    operators: dict[str, Given] = {"source": Source(texts=[]), "one": Lines(), "two": Lines()}
+    operators: dict[str, Given] = {"source": TextSource(texts=[]), "one": SampleWords(), "two": SampleWords()}
     return place(dag(Path(), operators, ["source.out one.samples", "source.out two.samples"]))
 
 
 def task_of(sizes: dict[str, list[int]]) -> WindowJob:
     """A window with one sample of each size in each partition; 0 for a partition without any."""
     assigned = {
-        head: [[(PORT, [Sample("s", b"x" * size)])] if size else [] for size in each] for head, each in sizes.items()
+        head: [[(PORT, [TextSample("s", b"x" * size)])] if size else [] for size in each]
+        for head, each in sizes.items()
     }
     return WindowJob(1, "tag", {head: len(each) for head, each in sizes.items()}, assigned)
 
@@ -89,7 +90,7 @@ def test_partitions_that_all_got_nothing_run_side_by_side() -> None:
 def test_input_of_a_higher_level_takes_one_task() -> None:
     """It arrives with the first partition of the lowest level, and the others have nothing to do."""
     job = task_of({"one": [0, 0], "two": [0]})
-    behind = replace(job, assigned={**job.assigned, "behind": [[(PORT, [Sample("s", b"x")])]]})
+    behind = replace(job, assigned={**job.assigned, "behind": [[(PORT, [TextSample("s", b"x")])]]})
     assert with_task_groups(two_readers(), behind, {}, parallelism=2, min_task_s=0.25).together == [[0, 1, 2]]
 
 

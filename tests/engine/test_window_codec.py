@@ -13,7 +13,7 @@ from dagflow.engine.run import run
 from dagflow.errors import DagflowError, JournalError
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.runtime.inline import InlineRuntime
-from tests.engine.sample_app import Source, app_of, edge, published
+from tests.engine.sample_app import TextSource, app_of, edge, published
 
 
 class Note:
@@ -23,7 +23,7 @@ class Note:
         self.text = text
 
 
-class Noting(Source):
+class NotingSource(TextSource):
     """Emits a note beside the samples."""
 
     notes = OutputPort(Note)
@@ -35,7 +35,7 @@ class Noting(Source):
         super().emit_tuples()
 
 
-class Report(ControlOperator):
+class NoteCollector(ControlOperator):
     """Takes notes when a window's results are in."""
 
     runs_at_commit: ClassVar[bool] = True
@@ -52,7 +52,10 @@ class Report(ControlOperator):
 def noting(tmp_path: Path) -> LogicalPlan:
     """One window of two samples and a note."""
     app = app_of(tmp_path, [b"a", b"b"])
-    nodes = {"source": OperatorNode("source", Noting(texts=[b"a", b"b"])), "report": OperatorNode("report", Report())}
+    nodes = {
+        "source": OperatorNode("source", NotingSource(texts=[b"a", b"b"])),
+        "report": OperatorNode("report", NoteCollector()),
+    }
     return replace(app, operators={**app.operators, **nodes}, edges=(*app.edges, edge("source.notes", "report.input")))
 
 
@@ -63,7 +66,7 @@ def failing(window: Any) -> None:
 
 def test_planned_tuples_of_a_class_that_is_gone_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The run is refused with their operator and the class, and goes on when that has its name again."""
-    monkeypatch.setattr(Report, "taken", [])
+    monkeypatch.setattr(NoteCollector, "taken", [])
     with pytest.raises(DagflowError, match="the lights went out"):
         run(noting(tmp_path), runtime=lambda program: InlineRuntime(program, before=failing))
     with monkeypatch.context() as patch:
@@ -74,4 +77,4 @@ def test_planned_tuples_of_a_class_that_is_gone_are_kept(tmp_path: Path, monkeyp
                 run(noting(tmp_path), runtime=InlineRuntime)
     assert not published(tmp_path)
     run(noting(tmp_path), runtime=InlineRuntime)
-    assert (published(tmp_path), Report.taken) == ([b"a", b"b"], ["from 0"])
+    assert (published(tmp_path), NoteCollector.taken) == ([b"a", b"b"], ["from 0"])

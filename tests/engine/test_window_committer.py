@@ -24,9 +24,9 @@ from dagflow.testing.faults import Faults, watched_disk
 from operators.aggregate.count_by import CountBy
 from operators.sink.record_writer import RecordWriter
 from tests.engine.dags import dag, files
-from tests.engine.sample_app import Source, app_of, words
+from tests.engine.sample_app import TextSource, app_of, words
 from tests.engine.table_app import EDGES, TEXTS, delta_app, delta_rows, in_groups
-from tests.execution.sample_operators import Lines, Sample, Total
+from tests.execution.sample_operators import SampleWords, TextSample, Total
 
 STORAGE = StorageContext.default()
 T = TypeVar("T")
@@ -106,10 +106,10 @@ class Listener(ControlOperator, CommitListener):
     path: str
     fails_at: int = -1
 
-    input = InputPort(Sample)
+    input = InputPort(TextSample)
 
     @input.each
-    def take(self, sample: Sample) -> None:
+    def take(self, sample: TextSample) -> None:
         """Take it in."""
 
     def committed(self, window_id: int) -> None:
@@ -125,8 +125,8 @@ def listening(root: Path, texts: list[bytes], over: str = "window", fails_at: in
         dag(
             root,
             {
-                "source": Source(texts=texts, per_window=1),
-                "lines": (Lines(), 1),
+                "source": TextSource(texts=texts, per_window=1),
+                "lines": (SampleWords(), 1),
                 "counts": (CountBy(by="record", over=over), "parallel"),
                 "writer": (RecordWriter(path=str(root / "out")), "parallel"),
                 "listener": Listener(path=str(root / "out"), fails_at=fails_at),

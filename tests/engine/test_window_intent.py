@@ -12,8 +12,8 @@ from dagflow.plan.placement import place
 from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.pending import PendingFile
 from tests.engine.dags import dag
-from tests.engine.sample_app import Source
-from tests.execution.sample_operators import Lines
+from tests.engine.sample_app import TextSource
+from tests.execution.sample_operators import SampleWords
 
 
 def file(operator: str, name: str) -> PendingFile:
@@ -23,7 +23,9 @@ def file(operator: str, name: str) -> PendingFile:
 
 def test_files_that_stand_for_others_leave_the_rest_their_sources(tmp_path: Path) -> None:
     """Each file is counted for the task that made it; of what a target has from before the sources are not known."""
-    plan = place(dag(tmp_path, {"source": Source(texts=[]), "lines": (Lines(), 2)}, ["source.out lines.samples"]))
+    plan = place(
+        dag(tmp_path, {"source": TextSource(texts=[]), "lines": (SampleWords(), 2)}, ["source.out lines.samples"])
+    )
     sources = [FileSources.of([number]) for number in range(4)]
     results = [
         TaskResult(

@@ -25,7 +25,7 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.backends.local.pending import LocalPendingFiles
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import Durability, PendingFile
-from tests.engine.test_driver import Watcher, crashing
+from tests.engine.test_driver import RecordingObserver, crashing
 
 STORAGE = StorageContext.default()
 APP = """\
@@ -60,7 +60,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield tmp_path
 
 
-def work(observer: Watcher | None = None) -> int:
+def work(observer: RecordingObserver | None = None) -> int:
     """Run the app; return the number of windows."""
     return run(load_app("app.yaml"), RunOptions(), observer, runtime=InlineRuntime).windows
 
@@ -133,7 +133,7 @@ def test_the_advice_of_a_window_that_cannot_be_published_helps(
     assert f"window {window_id} was committed, and 1 file of it cannot be published" in done.stderr
     assert f"continue with: dagflow run {folder / 'app.yaml'}" in done.stderr
     assert sorted(state().planned)[0] == window_id
-    watcher = Watcher()
+    watcher = RecordingObserver()
     work(watcher)
     assert f"window {window_id} is planned again" in watcher.notices
     require_all()
@@ -224,7 +224,7 @@ def test_a_planned_window_is_planned_again_by_name(folder: Path) -> None:
     done = CliRunner().invoke(command_line, ["repair", "app.yaml", "--window", "2", "--json"])
     assert (done.exit_code, done.stdout) == (0, '{"window_id": 2, "lost": [], "kept": []}\n')
     assert "window 2 was planned and not committed; the next run plans it again" in done.stderr
-    watcher = Watcher()
+    watcher = RecordingObserver()
     work(watcher)
     assert "window 2 is planned again" in watcher.notices
     require_all()

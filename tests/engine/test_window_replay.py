@@ -206,7 +206,7 @@ def test_a_replay_takes_what_it_reads_off_the_list(folder: Path) -> None:
         assert (summary.windows, sorted(published(folder).values())[-1]) == (0, "d1\n")
 
 
-class Losing(InlineRuntime):
+class InputVanishesAtSubmit(InlineRuntime):
     """A runtime before which a file vanishes when its window begins."""
 
     def submit(self, job: WindowJob) -> Future[list[TaskResult]]:
@@ -223,7 +223,7 @@ def test_a_replay_leaves_what_was_put_back_to_the_next_run(folder: Path, batchin
     (folder / "in" / "e").write_text("e1\n")
     change = (", batch_bytes: 0", batching)
     Path("app.yaml").write_text(APP.replace(*change))
-    run(load_app("app.yaml"), RunOptions(), runtime=Losing)
+    run(load_app("app.yaml"), RunOptions(), runtime=InputVanishesAtSubmit)
     before = published(folder)
     assert listed() == [("d", "deleted")]
     Path("away").rename("in/d")
@@ -240,7 +240,7 @@ def test_a_replay_leaves_what_was_put_back_to_the_next_run(folder: Path, batchin
 def test_a_replay_is_not_failed_by_what_its_window_left_out(folder: Path) -> None:
     """Also if gone files fail today's runs: the file is back, and the next run reads it."""
     (folder / "in" / "d").write_text("d1\nd2\n")
-    run(load_app("app.yaml"), RunOptions(), runtime=Losing)
+    run(load_app("app.yaml"), RunOptions(), runtime=InputVanishesAtSubmit)
     before = published(folder)
     Path("away").rename("in/d")
     again(4, change=("max_readers: 1}", "max_readers: 1, on_vanished: fail}"))
@@ -287,7 +287,7 @@ def test_windows_are_replaced_together_or_not_at_all(folder: Path) -> None:
     assert sorted(published(folder).values()) == ["# a\na2\n", "# b\nb2\n", "c1\nc2\n"]
 
 
-class Endless(InlineRuntime):
+class StopsInFirstWindow(InlineRuntime):
     """Windows that do not end before they are cancelled; the person asks for the end while the first one runs."""
 
     def __init__(self, program: Program, stop: StopRequest) -> None:
@@ -308,7 +308,7 @@ class Endless(InlineRuntime):
             future.set_exception(CancelledError("cancelled"))
 
 
-class Stopped(InlineRuntime):
+class StopsInSecondWindow(InlineRuntime):
     """A person who asks for the end while the second window runs, which then ends by itself."""
 
     def __init__(self, program: Program, stop: StopRequest) -> None:
@@ -322,8 +322,10 @@ class Stopped(InlineRuntime):
         return super().submit(window)
 
 
-@pytest.mark.parametrize("runtime", [Endless, Stopped])
-def test_a_replay_that_is_asked_to_stop_replaces_nothing(folder: Path, runtime: type[Endless | Stopped]) -> None:
+@pytest.mark.parametrize("runtime", [StopsInFirstWindow, StopsInSecondWindow])
+def test_a_replay_that_is_asked_to_stop_replaces_nothing(
+    folder: Path, runtime: type[StopsInFirstWindow | StopsInSecondWindow]
+) -> None:
     """Whether or not a window is still running; what was written for it is gone, and it can be replayed later."""
     before = published(folder)
     Path("app.yaml").write_text(APP.replace('drop: {prefix: "#"}', 'drop: {suffix: "1"}'))

@@ -7,14 +7,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from dagflow import InputPort, Operator, OperatorContext, OutputPort, RecordBatch
+from dagflow.api.partitioning import StreamCodec
 from dagflow.errors import DagflowError, RecordError, SourceChangedError, TransientStorageError
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class TextSample:
     """A stand-in for a block: names a text, and has a size."""
 
     url: str
@@ -32,15 +34,23 @@ class Sample:
         return len(self.text)
 
 
-class Lines(Operator):
+class FirstByte(StreamCodec):
+    """Keys raw records by their first byte."""
+
+    def keys(self, items: RecordBatch) -> pa.Array:
+        """The first byte of each."""
+        return pa.array([record[:1] for record in items.to_pylist()], pa.binary())
+
+
+class SampleWords(Operator):
     """Emits the words of each sample as records, one batch per sample."""
 
-    samples = InputPort(Sample)
-    done = OutputPort(Sample)
+    samples = InputPort(TextSample)
+    done = OutputPort(TextSample)
     records = OutputPort()
 
     @samples.each
-    def read(self, sample: Sample) -> Iterator[None]:
+    def read(self, sample: TextSample) -> Iterator[None]:
         """Emit a batch and pause."""
         self.records.emit(RecordBatch.from_records(sample.text.split()))
         yield
@@ -62,7 +72,7 @@ class Halves(Operator):
         self.output.emit(record[middle:])
 
 
-class Kept(Operator):
+class KeepsEmitMethod(Operator):
     """Keeps the way to emit, as hot loops do; drops the records that begin with #.
 
     Attributes:
@@ -90,13 +100,13 @@ class Kept(Operator):
             self._emit(record)
 
 
-class Calls(Operator):
+class CallsTasks(Operator):
     """Does what it is told at a point of its life; its records go through."""
 
     input = InputPort()
     output = OutputPort()
 
-    def __init__(self, **tasks: Callable[[Calls], Any]) -> None:
+    def __init__(self, **tasks: Callable[[CallsTasks], Any]) -> None:
         super().__init__()
         self.tasks = tasks
 
@@ -131,7 +141,7 @@ class Calls(Operator):
         return self._do("teardown")
 
 
-class DropComments(Operator):
+class DropPrefixed(Operator):
     """Drops the records that begin with a prefix, one record at a time."""
 
     prefix: str = "."
@@ -161,7 +171,7 @@ class Repeat(Operator):
         self.sizes.emit(len(record))
 
 
-class Rows(Operator):
+class CountBeforeRecord(Operator):
     """Makes a raw record of one with the columns record and count."""
 
     input = InputPort()
@@ -173,7 +183,7 @@ class Rows(Operator):
         self.output.emit(b"%d %s" % (row["count"], row["record"]))
 
 
-class Unlike(Operator):
+class EmitsMixedColumn(Operator):
     """Emits a number for some records and text for others, in one column."""
 
     input = InputPort()
@@ -199,8 +209,6 @@ class Upper(Operator):
 
 
 def _as_arrow(column: Any) -> Any:
-    import pyarrow as pa
-
     return pa.RecordBatch.from_arrays([column], ["record"])
 
 
@@ -215,7 +223,7 @@ ERRORS = {
 }
 
 
-class Broken(Operator):
+class FailsAtBadRecords(Operator):
     """Raises at a record that is called bad."""
 
     error: str = "KeyError"

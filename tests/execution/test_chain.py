@@ -20,17 +20,17 @@ from dagflow.execution.port_buffer import GATHERED_ITEMS
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.testing.operators import OperatorHarness, run_operator
 from tests.execution.sample_operators import (
-    Broken,
-    Calls,
-    DropComments,
+    CallsTasks,
+    CountBeforeRecord,
+    DropPrefixed,
+    EmitsMixedColumn,
+    FailsAtBadRecords,
     Halves,
-    Kept,
-    Lines,
+    KeepsEmitMethod,
     Repeat,
-    Rows,
-    Sample,
+    SampleWords,
+    TextSample,
     Total,
-    Unlike,
     Upper,
 )
 
@@ -39,13 +39,13 @@ def batch_of(*records: bytes, delimiter: bytes = b"\n") -> RecordBatch:
     """A batch as a reader makes it, of one block that begins at offset 100."""
     lengths = [len(record) + len(delimiter) for record in records]
     starts = np.concatenate([[0], np.cumsum(lengths)])[:-1].astype(np.int64)
-    block = Sample("logs/a.txt", b"x" * 50, 100)
+    block = TextSample("logs/a.txt", b"x" * 50, 100)
     return RecordBatch.from_records(list(records), Delimiters((delimiter,)), Origin((block,), starts, 100))
 
 
 def test_a_per_record_operator_keeps_origin_and_delimiter() -> None:
     """A record that passes through is written with its own delimiter, and still knows its offset."""
-    harness = OperatorHarness(DropComments(prefix="#"))
+    harness = OperatorHarness(DropPrefixed(prefix="#"))
     harness.window({"input": batch_of(b"a", b"#b", b"", b"c", delimiter=b"\r\n")})
     (out,) = harness.batches["output"]
     assert out.to_pylist() == [b"a", b"", b"c"]
@@ -57,7 +57,7 @@ def test_a_per_record_operator_keeps_origin_and_delimiter() -> None:
 def test_an_operator_may_keep_the_way_to_emit(since: Literal["setup", "first record"]) -> None:
     """However many records a batch has, and in whichever batch, what is emitted so belongs to its record."""
     records = [b"#" if n % 3 else b"%d" % n for n in range(3 * GATHERED_ITEMS + 3)]
-    harness = OperatorHarness(Kept(since=since))
+    harness = OperatorHarness(KeepsEmitMethod(since=since))
     for _ in range(2):
         harness.window({"input": batch_of(*records, delimiter=b"\r\n")})
     passed, *others = harness.batches["output"]
@@ -69,7 +69,7 @@ def test_an_operator_may_keep_the_way_to_emit(since: Literal["setup", "first rec
 
 def test_a_way_to_emit_that_was_kept_too_early_does_not_travel() -> None:
     """In another process it would lead nowhere."""
-    operator = Kept(since="constructor")
+    operator = KeepsEmitMethod(since="constructor")
     with pytest.raises(TypeError, match=r"keep self\.output\.emit in setup\(\), not before"):
         pickle.dumps(operator)
 
@@ -118,7 +118,7 @@ def test_records_that_are_many_bytes_go_on_in_several_batches(place: str) -> Non
 def test_a_per_record_method_takes_records_with_columns_as_mappings() -> None:
     """What one operator emits record by record, the next takes record by record."""
     counted = [{"record": b"a", "count": 2}, {"record": b"b", "count": 1}]
-    assert run_operator(Rows(), counted)["output"] == [b"2 a", b"1 b"]
+    assert run_operator(CountBeforeRecord(), counted)["output"] == [b"2 a", b"1 b"]
 
 
 @pytest.mark.parametrize(
@@ -128,14 +128,14 @@ def test_a_per_record_method_takes_records_with_columns_as_mappings() -> None:
 def test_values_that_make_no_column_are_an_error_of_their_operator(second: bytes, text: str) -> None:
     """It is named, as for all that its code raises, with column and record, and not who is upstream."""
     edge = Edge("stream", PortRef("lines", "records"), PortRef("unlike", "input"))
-    chain = Chain({"lines": Lines(), "unlike": Unlike()}, [edge], {}, partition=0)
+    chain = Chain({"lines": SampleWords(), "unlike": EmitsMixedColumn()}, [edge], {}, partition=0)
     chain.connect(PortRef("unlike", "output"), [].append)
     chain.begin_window(1)
     with pytest.raises(OperatorError, match=rf"operator 'unlike'.* split\(\) raised .*'value': record 2 {text}"):
-        chain.consumer_of(PortRef("lines", "samples"))([Sample("a", b"1 " + second)])
+        chain.consumer_of(PortRef("lines", "samples"))([TextSample("a", b"1 " + second)])
 
 
-class PassedOn(Operator):
+class ForwardsBatches(Operator):
     """Passes batches on."""
 
     input = InputPort()
@@ -151,7 +151,7 @@ def passed_on_to(second: Operator, batch: RecordBatch) -> list[RecordBatch]:
     """What an operator makes of a batch that another one passes on to it."""
     made: list[RecordBatch] = []
     edge = Edge("stream", PortRef("first", "output"), PortRef("second", "input"))
-    chain = Chain({"first": PassedOn(), "second": second}, [edge], {}, partition=0)
+    chain = Chain({"first": ForwardsBatches(), "second": second}, [edge], {}, partition=0)
     chain.connect(PortRef("second", "output"), made.append)
     chain.begin_window(1)
     chain.consumer_of(PortRef("first", "input"))(batch)
@@ -170,8 +170,8 @@ def test_nanoseconds_are_refused_by_the_operator_with_the_method(column: pa.Arra
     """Not by the one before it; what takes batches, as the error advises, passes them on."""
     batch = RecordBatch(pa.RecordBatch.from_pydict({"record": column, "t": column}))
     with pytest.raises(OperatorError, match=r"'second'.*join\(\) raised .*column 'record' is .*ns.*with @input.batch"):
-        passed_on_to(Rows(), batch)
-    (passed,) = passed_on_to(PassedOn(), batch)
+        passed_on_to(CountBeforeRecord(), batch)
+    (passed,) = passed_on_to(ForwardsBatches(), batch)
     assert passed.to_arrow().equals(batch.to_arrow())
 
 
@@ -189,8 +189,8 @@ def test_times_that_python_has_not_are_refused_with_their_column(column: pa.Arra
     batch = RecordBatch(pa.RecordBatch.from_pydict({"record": column, "t": column}))
     expected = r"'second'.*join\(\) raised .*column 'record' is .* values that Python has not .*with @input.batch"
     with pytest.raises(OperatorError, match=expected):
-        passed_on_to(Rows(), batch)
-    (passed,) = passed_on_to(PassedOn(), batch)
+        passed_on_to(CountBeforeRecord(), batch)
+    (passed,) = passed_on_to(ForwardsBatches(), batch)
     assert passed.to_arrow().equals(batch.to_arrow())
 
 
@@ -205,7 +205,7 @@ def test_a_one_to_one_arrow_batch_keeps_the_origin() -> None:
 
 def test_an_operator_that_drops_everything_still_passes_on_the_blocks() -> None:
     """A writer of one file per block must learn of blocks that have no records left."""
-    harness = OperatorHarness(DropComments(prefix=""))
+    harness = OperatorHarness(DropPrefixed(prefix=""))
     harness.window({"input": batch_of(b"a")})
     (out,) = harness.batches["output"]
     assert len(out) == 0
@@ -215,7 +215,7 @@ def test_an_operator_that_drops_everything_still_passes_on_the_blocks() -> None:
 def test_a_failure_names_operator_record_and_place() -> None:
     """Who reads the error can find the record in the file."""
     with pytest.raises(OperatorError, match=r"partition 0: check\(\) raised KeyError\('host'\)") as caught:
-        run_operator(Broken(), batch_of(b"good", b"bad"))
+        run_operator(FailsAtBadRecords(), batch_of(b"good", b"bad"))
     assert caught.value.offset == 105
     assert "logs/a.txt [100, 150)" in str(caught.value)
     assert "KeyError" in caught.value.trace
@@ -224,41 +224,41 @@ def test_a_failure_names_operator_record_and_place() -> None:
 def test_a_batch_that_fails_is_told_with_all_of_its_blocks() -> None:
     """Which of them it was, only the operator could know."""
 
-    def fail(operator: Calls) -> None:
+    def fail(operator: CallsTasks) -> None:
         raise ValueError("no amount")
 
-    blocks = [Sample(url, b"x" * 50, 100) for url in ("a", "b", "c")]
+    blocks = [TextSample(url, b"x" * 50, 100) for url in ("a", "b", "c")]
     origin = Origin(tuple(blocks), np.array([0, 0, 0]), 100, np.arange(3, dtype=np.int32))
     batch = RecordBatch.from_records([b"1", b"2", b"3"], origin=origin)
     expected = (
         r"take\(\) raised ValueError\(no amount\) in a batch of 3 blocks, from a \[100, 150\) to c \[100, 150\)\n"
     )
     with pytest.raises(OperatorError, match=expected):
-        run_operator(Calls(take=fail), batch)
+        run_operator(CallsTasks(take=fail), batch)
 
 
 def test_a_report_makes_only_the_blocks_that_it_names() -> None:
     """There is one for each small file of a batch, and reports are made while the batch is worked on."""
     made: list[int] = []
 
-    class Blocks(Sequence[Sample]):
+    class Blocks(Sequence[TextSample]):
         """Blocks that are made when they are asked for."""
 
         def __len__(self) -> int:
             return 200
 
         @overload
-        def __getitem__(self, index: int) -> Sample: ...
+        def __getitem__(self, index: int) -> TextSample: ...
         @overload
-        def __getitem__(self, index: slice) -> Sequence[Sample]: ...
-        def __getitem__(self, index: int | slice) -> Sample | Sequence[Sample]:
+        def __getitem__(self, index: slice) -> Sequence[TextSample]: ...
+        def __getitem__(self, index: int | slice) -> TextSample | Sequence[TextSample]:
             assert isinstance(index, int)
             made.append(range(200)[index])
-            return Sample(str(made[-1]), b"x" * 50)
+            return TextSample(str(made[-1]), b"x" * 50)
 
     blocks: Any = Blocks()
     batch = RecordBatch.from_records([b"1"], origin=Origin(blocks, np.array([0]), 0, np.zeros(1, np.int32)))
-    active_call = ActiveCall("reader", Calls().take, batch)
+    active_call = ActiveCall("reader", CallsTasks().take, batch)
     assert str(active_call) == "take() in a batch of 200 blocks, from 0 [0, 50) to 199 [0, 50)"
     assert {*made} == {0, 199}
 
@@ -266,7 +266,7 @@ def test_a_report_makes_only_the_blocks_that_it_names() -> None:
 def test_an_error_of_dagflows_own_gets_a_place_and_keeps_its_hint() -> None:
     """An operator that raises it knows neither its name in the app nor the file."""
     with pytest.raises(OperatorError, match=r"partition 0: check\(\) raised DagflowError\(the amount is neg") as caught:
-        run_operator(Broken(error="DagflowError"), batch_of(b"good", b"bad"))
+        run_operator(FailsAtBadRecords(error="DagflowError"), batch_of(b"good", b"bad"))
     assert (caught.value.offset, caught.value.hint) == (105, "ask the shop")
     assert "logs/a.txt [100, 150)" in str(caught.value)
 
@@ -275,22 +275,22 @@ def test_an_error_of_dagflows_own_gets_a_place_and_keeps_its_hint() -> None:
 def test_an_error_that_others_decide_by_stays_what_it_is(kind: type[DagflowError]) -> None:
     """One is tried again, another is left out, and each has its own place."""
     with pytest.raises(kind, match=r"logs/b\.txt|s3://b"):
-        run_operator(Broken(error=kind.__name__), [b"bad"])
+        run_operator(FailsAtBadRecords(error=kind.__name__), [b"bad"])
 
 
 def test_an_operator_that_exits_has_failed() -> None:
     """Or the process would be gone without a word about the operator."""
     with pytest.raises(OperatorError, match=r"check\(\) raised SystemExit\(3\)"):
-        run_operator(Broken(error="SystemExit"), [b"bad"])
+        run_operator(FailsAtBadRecords(error="SystemExit"), [b"bad"])
 
 
 def test_what_ends_a_generator_is_a_failure_of_an_operator_that_raises_it() -> None:
     """Where the chain itself is closed, in a pause of the operator, it is none."""
     with pytest.raises(OperatorError, match=r"check\(\) raised GeneratorExit\(\)"):
-        run_operator(Broken(error="GeneratorExit"), [b"bad"])
-    chain = Chain({"lines": Lines()}, [], {}, partition=0)
+        run_operator(FailsAtBadRecords(error="GeneratorExit"), [b"bad"])
+    chain = Chain({"lines": SampleWords()}, [], {}, partition=0)
     chain.begin_window(1)
-    steps = chain.feed(PortRef("lines", "samples"), [Sample("a", b"1 2")])
+    steps = chain.feed(PortRef("lines", "samples"), [TextSample("a", b"1 2")])
     next(steps)
     steps.close()
     assert not chain.calls
@@ -327,7 +327,7 @@ def test_emitting_dicts_makes_columns() -> None:
 
 def test_a_generator_handler_runs_to_its_end_for_every_tuple() -> None:
     """A reader may pause between batches; nothing after the pause is lost."""
-    emitted = run_operator(Lines(), [Sample("a", b"x y"), Sample("b", b"z")], port="samples")
+    emitted = run_operator(SampleWords(), [TextSample("a", b"x y"), TextSample("b", b"z")], port="samples")
     assert emitted["records"] == [b"x", b"y", b"z"]
     assert [sample.url for sample in emitted["done"]] == ["a", "b"]
 
@@ -388,13 +388,13 @@ async def later() -> None:
 def test_a_method_that_turns_out_to_be_asynchronous_is_an_error(place: str) -> None:
     """A decorator may have hidden it when its class was defined."""
     with pytest.raises(OperatorError, match=rf"{place}\(\) is asynchronous.* asyncio\.run"):
-        run_operator(Calls(**{place: lambda _: later()}), [b"a"])
+        run_operator(CallsTasks(**{place: lambda _: later()}), [b"a"])
 
 
 def test_a_life_cycle_method_that_turns_out_to_be_a_generator_is_an_error() -> None:
     """As when its class says so."""
     with pytest.raises(OperatorError, match=r"end_window\(\) is a generator"):
-        run_operator(Calls(end_window=lambda _: (print() for _ in "a")), [b"a"])
+        run_operator(CallsTasks(end_window=lambda _: (print() for _ in "a")), [b"a"])
 
 
 def test_a_restarted_operator_goes_on_from_its_snapshot() -> None:
@@ -408,7 +408,7 @@ def test_a_restarted_operator_goes_on_from_its_snapshot() -> None:
 
 def test_an_operator_is_a_plain_object() -> None:
     """Without an app, emit goes to whatever a test connects."""
-    operator = DropComments(prefix="#")
+    operator = DropPrefixed(prefix="#")
     seen: list[bytes] = []
     operator.output.connect(seen.append)
     operator.drop(b"#x")

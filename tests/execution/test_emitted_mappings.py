@@ -19,7 +19,7 @@ from dagflow.api.records import Origin, RecordBatch
 from dagflow.errors import OperatorError
 from dagflow.execution import emitted_records
 from dagflow.testing.operators import OperatorHarness
-from tests.execution.sample_operators import Sample
+from tests.execution.sample_operators import TextSample
 
 MOMENT = datetime.datetime(2026, 1, 2, 3, 4, 5)
 COLUMNS = {
@@ -32,12 +32,12 @@ COLUMNS = {
     "text": pa.array(["a", "", None], pa.large_string()),
     "tags": pa.array([[1], None, []], pa.list_(pa.int16())),
 }
-BLOCK = Sample("a.csv", b"x" * 50, 100)
+BLOCK = TextSample("a.csv", b"x" * 50, 100)
 
 Row = dict[str, Any]
 
 
-class Each(Operator):
+class AppliesFunction(Operator):
     """Emits what a function makes of each record."""
 
     function: Callable[[Row], list[Any]]
@@ -60,7 +60,7 @@ def batch_of(columns: dict[str, pa.Array]) -> RecordBatch:
 
 def each(function: Callable[[Row], list[Any]], columns: dict[str, pa.Array]) -> RecordBatch:
     """The one batch that a per-record method makes of a batch."""
-    harness = OperatorHarness(Each(function=function))
+    harness = OperatorHarness(AppliesFunction(function=function))
     harness.window({"input": batch_of(columns)})
     (made,) = harness.batches["output"]
     return made
@@ -181,7 +181,7 @@ def test_pieces_of_any_size_give_the_rows_that_were_emitted(plan: list[str], pie
 def test_a_batch_among_mappings_keeps_its_place() -> None:
     """What was gathered as columns goes on one by one, in order."""
     whole = RecordBatch(pa.RecordBatch.from_pydict({"n": [70, 71]}))
-    harness = OperatorHarness(Each(function=lambda row: [whole, row] if row["n"] == 3 else [row]))
+    harness = OperatorHarness(AppliesFunction(function=lambda row: [whole, row] if row["n"] == 3 else [row]))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(emitted_records, "PIECE_RECORDS", 1)
         patch.setattr("dagflow.execution.chain.PIECE_RECORDS", 1)

@@ -27,10 +27,10 @@ from dagflow.execution.emitted_records import (
 )
 from dagflow.plan.physical import PortRef
 from dagflow.testing.operators import OperatorHarness
-from tests.execution.sample_operators import Sample
+from tests.execution.sample_operators import TextSample
 
 LINES, CRLF = Delimiters((b"\n",)), b"\r\n"
-BLOCK = Sample("a.txt", b"x" * 50, 100)
+BLOCK = TextSample("a.txt", b"x" * 50, 100)
 
 
 def batch_of(records: list[bytes], *, is_mixed: bool) -> RecordBatch:
@@ -84,7 +84,7 @@ def test_records_that_are_passed_on_are_not_built_anew() -> None:
     assert gathered.count == 3
 
 
-class Odd(Operator):
+class EmitsChosenKinds(Operator):
     """Emits what the record at hand is told to be, and fails at the word fail."""
 
     kinds: dict[int, str]
@@ -116,7 +116,7 @@ def test_the_record_that_fails_in_a_later_piece_is_named() -> None:
     """Offset and record are its own, whichever piece it is in."""
     at = PIECE_RECORDS + 5
     with pytest.raises(OperatorError, match=f"on the record at offset {100 + at}") as raised:
-        OperatorHarness(Odd(kinds={at: "fail"})).window({"input": batch_of(NUMBERS, is_mixed=False)})
+        OperatorHarness(EmitsChosenKinds(kinds={at: "fail"})).window({"input": batch_of(NUMBERS, is_mixed=False)})
     assert raised.value.record == repr(NUMBERS[at])
 
 
@@ -124,7 +124,9 @@ def test_the_record_that_fails_in_a_later_piece_is_named() -> None:
 def test_kinds_that_differ_between_pieces_are_refused(kind: str) -> None:
     """A batch has one kind of records, also where it is handled piece by piece."""
     with pytest.raises(OperatorError, match="must all be bytes, or all dicts"):
-        OperatorHarness(Odd(kinds={PIECE_RECORDS + 1: kind})).window({"input": batch_of(NUMBERS, is_mixed=False)})
+        OperatorHarness(EmitsChosenKinds(kinds={PIECE_RECORDS + 1: kind})).window(
+            {"input": batch_of(NUMBERS, is_mixed=False)}
+        )
 
 
 @pytest.mark.parametrize("at", [0, 7, PIECE_RECORDS + 1, 2 * PIECE_RECORDS])
@@ -195,7 +197,7 @@ def test_what_is_no_record_of_a_batch_is_told_with_its_port() -> None:
 
 def test_a_whole_batch_among_single_records_keeps_its_place() -> None:
     """Each of two ports gets all of its records in the order of emission."""
-    harness = OperatorHarness(Odd(kinds={PIECE_RECORDS + 1: "batch"}))
+    harness = OperatorHarness(EmitsChosenKinds(kinds={PIECE_RECORDS + 1: "batch"}))
     harness.window({"input": batch_of(NUMBERS, is_mixed=False)})
     before, after = NUMBERS[: PIECE_RECORDS + 1], NUMBERS[PIECE_RECORDS + 2 :]
     assert harness.emitted["output"] == [*before, b"whole", *after]
@@ -206,10 +208,10 @@ def test_what_is_known_of_a_piece_that_is_done_counts_as_emitted() -> None:
     """A watch that looks from another thread sees progress, also while nothing is passed on."""
     seen: list[tuple[int, int]] = []
 
-    class Looks(Odd):
+    class Looks(EmitsChosenKinds):
         """Looks at its own chain as a watch does."""
 
-        @Odd.input.each
+        @EmitsChosenKinds.input.each
         def take(self, record: bytes) -> None:
             """Called once per record."""
             (call,) = chain.calls
@@ -250,7 +252,7 @@ def test_many_bytes_of_several_pieces_go_on_in_bounded_batches() -> None:
 
 def test_what_a_failed_method_has_emitted_goes_nowhere() -> None:
     """A chain that goes on after the failure passes on nothing of that batch."""
-    chain = Chain({"op": Odd(kinds={2: "fail"})}, [], {"op": Counts()})
+    chain = Chain({"op": EmitsChosenKinds(kinds={2: "fail"})}, [], {"op": Counts()})
     taken: list[RecordBatch] = []
     chain.connect(PortRef("op", "output"), taken.append)
     chain.begin_window(1)

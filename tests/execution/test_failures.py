@@ -22,10 +22,10 @@ from dagflow.testing.faults import Faults, FaultyTarget
 from tests.engine.sample_app import app_of
 from tests.engine.table_app import FaultyTable
 from tests.engine.table_app import app as table_app
-from tests.execution.sample_operators import Calls
+from tests.execution.sample_operators import CallsTasks
 
 
-class Unprepared(Calls):
+class FailsToPrepare(CallsTasks):
     """Fails before the run."""
 
     def prepare(self, run: RunPreparation) -> None:
@@ -33,7 +33,7 @@ class Unprepared(Calls):
         raise ZeroDivisionError("prepared")
 
 
-class Unlimited(Calls, LimitChecker):
+class FailsAtLimitCheck(CallsTasks, LimitChecker):
     """Fails when a window is about to be committed."""
 
     def check_limits(self, totals: Mapping[str, int]) -> None:
@@ -41,7 +41,7 @@ class Unlimited(Calls, LimitChecker):
         raise KeyError("limit")
 
 
-class Closed(Target):
+class UnopenableTarget(Target):
     """A target that cannot be opened."""
 
     @property
@@ -54,15 +54,15 @@ class Closed(Target):
         raise ZeroDivisionError("opened")
 
 
-class ClosedTable(FaultyTable):
+class UnopenableTable(FaultyTable):
     """Adds records to it."""
 
     def transaction_target(self, storage: StorageContext) -> Target:
         """The target."""
-        return Closed()
+        return UnopenableTarget()
 
 
-class Uncommitted(FaultyTarget):
+class UncommittableTarget(FaultyTarget):
     """A target whose transactions fail as a library does."""
 
     def open(self, writer: str) -> TargetState:
@@ -77,19 +77,19 @@ class Uncommitted(FaultyTarget):
         raise ZeroDivisionError("committed")
 
 
-class UncommittedTable(FaultyTable):
+class UncommittableTable(FaultyTable):
     """Adds records to it."""
 
     def transaction_target(self, storage: StorageContext) -> Target:
         """The target."""
-        return Uncommitted(super().transaction_target(storage), Faults())
+        return UncommittableTarget(super().transaction_target(storage), Faults())
 
 
 @pytest.mark.parametrize(
     ("kind", "problem"),
     [
-        (ClosedTable, r"open\(\) raised ZeroDivisionError\(opened\)"),
-        (UncommittedTable, r"commit\(\) raised ZeroDivisionError\(committed\)"),
+        (UnopenableTable, r"open\(\) raised ZeroDivisionError\(opened\)"),
+        (UncommittableTable, r"commit\(\) raised ZeroDivisionError\(committed\)"),
     ],
 )
 def test_the_error_of_a_target_names_its_operator(tmp_path: Path, kind: type[FaultyTable], problem: str) -> None:
@@ -98,7 +98,7 @@ def test_the_error_of_a_target_names_its_operator(tmp_path: Path, kind: type[Fau
         run(table_app(tmp_path, [b"a"], table=kind(database=str(tmp_path / "db"))), runtime=InlineRuntime)
 
 
-class Unread(Calls, SideInput):
+class FailsToReadSideInput(CallsTasks, SideInput):
     """Fails when its side input is read."""
 
     def side_input_version(self, storage: StorageContext) -> str:
@@ -110,7 +110,7 @@ class Unread(Calls, SideInput):
         raise KeyError("read")
 
 
-class Unversioned(Unread):
+class FailsToGiveVersion(FailsToReadSideInput):
     """Fails when it is asked for the version."""
 
     def side_input_version(self, storage: StorageContext) -> str:
@@ -121,20 +121,20 @@ class Unversioned(Unread):
 @pytest.mark.parametrize(
     ("kind", "problem"),
     [
-        (Unread, r"read_side_input\(\) raised KeyError\('read'\)"),
-        (Unversioned, r"side_input_version\(\) raised KeyError\('version'\)"),
-        (Unprepared, r"prepare\(\) raised ZeroDivisionError\(prepared\)"),
-        (Unlimited, r"check_limits\(\) raised KeyError\('limit'\)"),
+        (FailsToReadSideInput, r"read_side_input\(\) raised KeyError\('read'\)"),
+        (FailsToGiveVersion, r"side_input_version\(\) raised KeyError\('version'\)"),
+        (FailsToPrepare, r"prepare\(\) raised ZeroDivisionError\(prepared\)"),
+        (FailsAtLimitCheck, r"check_limits\(\) raised KeyError\('limit'\)"),
     ],
 )
-def test_the_error_names_operator_and_method(tmp_path: Path, kind: type[Calls], problem: str) -> None:
+def test_the_error_names_operator_and_method(tmp_path: Path, kind: type[CallsTasks], problem: str) -> None:
     """And the line of the author's code."""
     with pytest.raises(OperatorError, match=f"operator 'middle'.*{problem}") as caught:
         run(app_of(tmp_path, [b"a"], middle=kind()), runtime=InlineRuntime)
     assert caught.value.line.startswith("tests/execution/test_failures.py:")
 
 
-class Uncast(Calls):
+class FailsInCompiledCode(CallsTasks):
     """Fails in compiled code of a library."""
 
     def prepare(self, run: RunPreparation) -> None:
@@ -145,7 +145,7 @@ class Uncast(Calls):
 def test_compiled_code_of_a_library_is_not_the_authors(tmp_path: Path) -> None:
     """The files that Cython names are nowhere to be found."""
     with pytest.raises(OperatorError, match="ArrowInvalid") as caught:
-        run(app_of(tmp_path, [b"a"], middle=Uncast()), runtime=InlineRuntime)
+        run(app_of(tmp_path, [b"a"], middle=FailsInCompiledCode()), runtime=InlineRuntime)
     assert caught.value.line.startswith("tests/execution/test_failures.py:")
     assert caught.value.line.endswith('pa.array(["n/a"]).cast(pa.float64())')
 

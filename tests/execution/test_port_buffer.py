@@ -14,12 +14,12 @@ import pytest
 from dagflow import InputOperator, InputPort, Operator, OutputPort, RecordBatch
 from dagflow.errors import OperatorError
 from dagflow.testing.operators import OperatorHarness, run_operator
-from tests.execution.sample_operators import Calls, DropComments
+from tests.execution.sample_operators import CallsTasks, DropPrefixed
 
 FROM_THREAD = "emitted at port output from a thread of its own"
 
 
-class Pooled(DropComments):
+class EmitsFromThreads(DropPrefixed):
     """Lets threads emit; they have ended when the window ends."""
 
     def begin_window(self, window_id: int) -> None:
@@ -27,7 +27,7 @@ class Pooled(DropComments):
         self.pool = ThreadPoolExecutor(4)
         self.futures: list[Future[Any]] = []
 
-    @DropComments.input.each
+    @DropPrefixed.input.each
     def drop(self, record: bytes) -> None:
         """Leave it to a thread."""
         self.futures.append(self.pool.submit(self.emit, record))
@@ -47,14 +47,14 @@ def test_what_threads_emit_is_there_or_an_error() -> None:
     """No record is lost, whenever the threads run."""
     records = [b"%d" % number for number in range(5000)]
     try:
-        emitted = run_operator(Pooled(), records)["output"]
+        emitted = run_operator(EmitsFromThreads(), records)["output"]
     except OperatorError as error:
         assert FROM_THREAD in str(error)
     else:
         assert sorted(emitted) == sorted(records)
 
 
-class Collected(Pooled):
+class EmitsForThreads(EmitsFromThreads):
     """Lets threads return what they made, and emits it itself."""
 
     def emit(self, record: bytes) -> Any:
@@ -71,14 +71,14 @@ class Collected(Pooled):
 def test_what_threads_return_may_be_emitted() -> None:
     """As the error advises."""
     records = [b"%d" % number for number in range(5000)]
-    assert run_operator(Collected(), records)["output"] == records
+    assert run_operator(EmitsForThreads(), records)["output"] == records
 
 
 @pytest.mark.parametrize("is_joined", [True, False])
 def test_a_thread_that_emits_is_told_where_the_operator_works(is_joined: bool) -> None:
     """Also where the thread keeps its error to itself."""
 
-    def emit_in_thread(operator: Calls) -> None:
+    def emit_in_thread(operator: CallsTasks) -> None:
         def emit() -> None:
             try:
                 operator.output.emit(b"late")
@@ -94,29 +94,29 @@ def test_a_thread_that_emits_is_told_where_the_operator_works(is_joined: bool) -
             raise error
 
     with pytest.raises(OperatorError, match=rf"end_window\(\) .*{FROM_THREAD}"):
-        run_operator(Calls(end_window=emit_in_thread), [b"a"])
+        run_operator(CallsTasks(end_window=emit_in_thread), [b"a"])
 
 
 @dataclass
-class Row:
+class MutableTuple:
     """A tuple that can be changed."""
 
     number: int
 
 
-class Rows(InputOperator):
+class EmitsOneTupleTwice(InputOperator):
     """Emits the same tuple again and again."""
 
-    out = OutputPort(Row)
+    out = OutputPort(MutableTuple)
 
     def emit_tuples(self) -> None:
         """Change it each time."""
-        row = Row(0)
+        row = MutableTuple(0)
         for row.number in range(3):
             self.out.emit(row)
 
 
-class Tagged(Operator):
+class EmitsOneMappingTwice(Operator):
     """Emits the same mapping again and again."""
 
     input = InputPort()
@@ -129,7 +129,7 @@ class Tagged(Operator):
             self.output.emit(record)
 
 
-def tag_at_the_end(operator: Calls) -> None:
+def tag_at_the_end(operator: CallsTasks) -> None:
     """Emit the same mapping again and again when the window ends."""
     record = {"n": 0}
     for record["n"] in range(3):
@@ -139,9 +139,9 @@ def tag_at_the_end(operator: Calls) -> None:
 @pytest.mark.parametrize(
     ("work", "kind"),
     [
-        (lambda: run_operator(Tagged(), [{"n": 1}]), "dict"),
-        (lambda: run_operator(Calls(end_window=tag_at_the_end), []), "dict"),
-        (lambda: OperatorHarness(Rows()).window({}), "Row"),
+        (lambda: run_operator(EmitsOneMappingTwice(), [{"n": 1}]), "dict"),
+        (lambda: run_operator(CallsTasks(end_window=tag_at_the_end), []), "dict"),
+        (lambda: OperatorHarness(EmitsOneTupleTwice()).window({}), "MutableTuple"),
     ],
     ids=["per record", "at the end", "tuples"],
 )
@@ -154,10 +154,10 @@ def test_an_object_that_is_changed_and_emitted_again_is_refused(work: Callable[[
 def test_what_cannot_be_changed_may_be_emitted_again() -> None:
     """Bytes are what they are."""
 
-    class Twice(DropComments):
+    class Twice(DropPrefixed):
         """Emits each record twice."""
 
-        @DropComments.input.each
+        @DropPrefixed.input.each
         def drop(self, record: bytes) -> None:
             """Emit it, and once more."""
             self.output.emit(record)
@@ -166,9 +166,9 @@ def test_what_cannot_be_changed_may_be_emitted_again() -> None:
     assert run_operator(Twice(), [b"a"])["output"] == [b"a", b"a"]
 
 
-def emitting(records: Sequence[Any]) -> Calls:
+def emitting(records: Sequence[Any]) -> CallsTasks:
     """An operator that emits something when its window ends."""
-    return Calls(end_window=lambda operator: [operator.output.emit(each) for each in records] and None)
+    return CallsTasks(end_window=lambda operator: [operator.output.emit(each) for each in records] and None)
 
 
 NULLS = pa.RecordBatch.from_pydict({"record": pa.array([None, b"x"], pa.binary())})
@@ -187,18 +187,18 @@ def test_raw_records_that_are_null_are_refused(emitted: list[Any]) -> None:
 def test_what_is_emitted_outside_of_a_window_is_refused(place: str) -> None:
     """With the operator that does it: the operators downstream are not ready for it."""
 
-    def emit(operator: Calls) -> None:
+    def emit(operator: CallsTasks) -> None:
         operator.output.emit(b"x")
 
     with pytest.raises(OperatorError, match=rf"{place}\(\) emitted at port output outside of a window"):
-        run_operator(Calls(**{place: emit}), [b"a"])
+        run_operator(CallsTasks(**{place: emit}), [b"a"])
 
 
 @pytest.mark.parametrize("place", ["begin_window", "end_window"])
 def test_what_is_returned_instead_of_emitted_is_refused(place: str) -> None:
     """It goes nowhere."""
     with pytest.raises(OperatorError, match=rf"{place}\(\) returned list; emit with self\.output\.emit"):
-        run_operator(Calls(**{place: lambda _: [b"x"]}), [b"a"])
+        run_operator(CallsTasks(**{place: lambda _: [b"x"]}), [b"a"])
 
 
 def test_a_returned_list_of_tuples_is_refused() -> None:
@@ -207,11 +207,11 @@ def test_a_returned_list_of_tuples_is_refused() -> None:
     class Returns(InputOperator):
         """Returns what it should emit."""
 
-        out = OutputPort(Row)
+        out = OutputPort(MutableTuple)
 
         def emit_tuples(self) -> Any:
             """Return it."""
-            return [Row(1)]
+            return [MutableTuple(1)]
 
     with pytest.raises(OperatorError, match=r"emit_tuples\(\) returned list; emit with self\.out\.emit"):
         OperatorHarness(Returns()).window({})
@@ -226,10 +226,10 @@ def test_two_methods_for_one_port_are_refused() -> None:
     def second(self: Operator, batch: RecordBatch) -> None:
         """Called once per batch."""
 
-    methods = {"first": Calls.input.each(first), "second": Calls.input.batch(second)}
+    methods = {"first": CallsTasks.input.each(first), "second": CallsTasks.input.batch(second)}
     with pytest.raises(
         TypeError, match=r"Both\.first\(\) and Both\.second\(\) both take in what arrives at port input"
     ):
-        type("Both", (Calls,), methods)
-    one: Any = type("One", (Calls,), {"second": methods["second"]})
+        type("Both", (CallsTasks,), methods)
+    one: Any = type("One", (CallsTasks,), {"second": methods["second"]})
     assert one.handlers == {"input": ("batch", "second")}

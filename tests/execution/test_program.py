@@ -14,25 +14,25 @@ from dagflow.errors import OperatorError
 from dagflow.execution.program import pickled_operator
 from dagflow.runtime.inline import InlineRuntime
 from tests.engine.sample_app import app_of
-from tests.execution.sample_operators import Calls, DropComments
+from tests.execution.sample_operators import CallsTasks, DropPrefixed
 
 
-class Restored(Calls):
+class TakesStateBack(CallsTasks):
     """One that takes its state back."""
 
     def restore(self, state: Any) -> None:
         """It is never there."""
 
 
-def lock(operator: Calls) -> Any:
+def lock(operator: CallsTasks) -> Any:
     """What belongs to one process."""
     return threading.Lock()
 
 
 def test_an_operator_comes_out_as_it_went_in() -> None:
     """With its properties."""
-    copy = pickle.loads(pickled_operator("drop", DropComments(prefix="#")))
-    assert isinstance(copy, DropComments)
+    copy = pickle.loads(pickled_operator("drop", DropPrefixed(prefix="#")))
+    assert isinstance(copy, DropPrefixed)
     assert copy.prefix == "#"
 
 
@@ -41,7 +41,7 @@ def test_an_operator_that_cannot_be_pickled_is_told_with_its_attribute(
     tmp_path: Path, value: object, reason: str
 ) -> None:
     """Before anything runs, and with the place where it should be made."""
-    middle = DropComments()
+    middle = DropPrefixed()
     vars(middle)["_own"] = value
     expected = rf"operator 'middle': its attribute '_own' cannot be pickled.*({reason}).*\n *make in setup\(\)"
     with pytest.raises(OperatorError, match=expected):
@@ -51,7 +51,7 @@ def test_an_operator_that_cannot_be_pickled_is_told_with_its_attribute(
 def test_an_operator_of_a_class_that_nobody_can_find_is_told() -> None:
     """No attribute is to blame."""
 
-    class Hidden(DropComments):
+    class Hidden(DropPrefixed):
         """Inside of a function."""
 
     with pytest.raises(OperatorError, match=r"operator 'hidden': it cannot be pickled"):
@@ -61,4 +61,4 @@ def test_an_operator_of_a_class_that_nobody_can_find_is_told() -> None:
 def test_a_snapshot_that_cannot_be_pickled_is_told_of_its_operator(tmp_path: Path) -> None:
     """And not of the stage's first one."""
     with pytest.raises(OperatorError, match=r"'middle' partition 0: snapshot\(\) gave lock, which cannot be pickled"):
-        run(app_of(tmp_path, [b"a"], middle=Restored(snapshot=lock)), runtime=InlineRuntime)
+        run(app_of(tmp_path, [b"a"], middle=TakesStateBack(snapshot=lock)), runtime=InlineRuntime)

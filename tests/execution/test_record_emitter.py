@@ -17,7 +17,7 @@ from dagflow.testing.operators import OperatorHarness
 RECORDS = [b"a", b"b", b"c"]
 
 
-class Ways(Operator):
+class EmitsInChosenWay(Operator):
     """Emits each record by an emitter that it reaches in some way, and emits once more at the window's end."""
 
     way: str
@@ -52,13 +52,13 @@ class Ways(Operator):
 @pytest.mark.parametrize("way", ["attribute", "kept emitter", "kept emit", "kept while it was called"])
 def test_an_operator_may_keep_its_emitter(way: str) -> None:
     """Records are emitted in order, also in a second window."""
-    harness = OperatorHarness(Ways(way=way))
+    harness = OperatorHarness(EmitsInChosenWay(way=way))
     for _ in range(2):
         harness.window({"input": RECORDS})
     assert harness.emitted["output"] == [*RECORDS, b"end"] * 2
 
 
-class Guarded(Ways):
+class FrozenAfterSetup(EmitsInChosenWay):
     """Allows no change of an attribute after its setup."""
 
     is_closed = False
@@ -76,12 +76,12 @@ class Guarded(Ways):
 
 def test_an_operator_may_refuse_to_be_changed() -> None:
     """The emitter of a per-record method is no change of what the operator holds."""
-    harness = OperatorHarness(Guarded(way="attribute"))
+    harness = OperatorHarness(FrozenAfterSetup(way="attribute"))
     harness.window({"input": RECORDS})
     assert harness.emitted["output"] == [*RECORDS, b"end"]
 
 
-class Looks(Operator):
+class InspectsEmitter(Operator):
     """Looks at its emitter for each record."""
 
     input = InputPort()
@@ -98,14 +98,14 @@ class Looks(Operator):
 
 def test_a_per_record_method_finds_an_emitter_as_elsewhere() -> None:
     """It is true, connected, has a port, and does not leave its process."""
-    harness = OperatorHarness(Looks())
+    harness = OperatorHarness(InspectsEmitter())
     harness.window({"input": RECORDS})
     assert harness.emitted["output"] == [b"output"] * len(RECORDS)
 
 
 def test_a_record_emitter_sends_to_what_its_emitter_sends_to() -> None:
     """At once, and also to what is connected later."""
-    emitter = Looks().output
+    emitter = InspectsEmitter().output
     assert {name for name in dir(Emitter) if not name.startswith("_")} <= set(dir(RecordEmitter))
     into: list[Any] = []
     gathering = RecordEmitter(emitter)
@@ -115,7 +115,7 @@ def test_a_record_emitter_sends_to_what_its_emitter_sends_to() -> None:
     assert gathering.sinks is emitter.sinks
 
 
-class Own(Operator):
+class OwnConstructor(Operator):
     """Has a constructor of its own, which does not call the one of its base."""
 
     input = InputPort()
@@ -132,7 +132,7 @@ class Own(Operator):
 
 def test_an_own_constructor_leaves_an_operator_its_emitters() -> None:
     """What such an operator emits reaches what listens, here and where it arrives pickled."""
-    for operator in (Own(b"x"), pickle.loads(pickle.dumps(Own(b"x")))):
+    for operator in (OwnConstructor(b"x"), pickle.loads(pickle.dumps(OwnConstructor(b"x")))):
         harness = OperatorHarness(operator)
         harness.window({"input": RECORDS})
         assert harness.emitted["output"] == [b"x" + record for record in RECORDS]

@@ -21,27 +21,20 @@ from dagflow.execution.routing import assigned_shares, router_of
 from dagflow.plan.physical import Edge, Exchange, PortRef, Routing
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.files.small_file_batch import SmallFileBatch
+from tests.execution.sample_operators import FirstByte
 
 EDGE = Edge("stream", PortRef("a", "output"), PortRef("b", "input"))
 WORDS = st.lists(st.binary(max_size=3), max_size=40)
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class NamedItem:
     """A tuple with a name."""
 
     name: str
 
 
-class FirstByte(StreamCodec):
-    """Keys raw records by their first byte."""
-
-    def keys(self, items: Any) -> pa.Array:
-        """The first byte of each."""
-        return pa.array([record[:1] for record in items.to_pylist()], pa.binary())
-
-
-class Short(StreamCodec):
+class GivesTooFewKeys(StreamCodec):
     """Gives one key too few."""
 
     def keys(self, items: Any) -> pa.Array:
@@ -49,7 +42,7 @@ class Short(StreamCodec):
         return pa.array([b"x"] * (len(items) - 1))
 
 
-class NoArrow(StreamCodec):
+class GivesPythonKeys(StreamCodec):
     """Gives keys as Python has them."""
 
     def keys(self, items: Any) -> Any:
@@ -57,7 +50,7 @@ class NoArrow(StreamCodec):
         return [item.name for item in items]
 
 
-class NoMember(StreamCodec):
+class NeedsMissingMember(StreamCodec):
     """Asks for a member that the items lack."""
 
     def keys(self, items: Any) -> Any:
@@ -66,7 +59,7 @@ class NoMember(StreamCodec):
         return members["host"]
 
 
-class Raising(StreamCodec):
+class RaisesInKeys(StreamCodec):
     """Has a defect."""
 
     def keys(self, items: Any) -> pa.Array:
@@ -92,8 +85,8 @@ def test_each_record_goes_to_the_partition_of_its_key_in_order(words: Sequence[b
     assert len({index for index, _ in found}) == len(found)
 
 
-@given(st.lists(st.text(max_size=2).map(Item), max_size=20), st.integers(1, 6))
-def test_the_driver_and_a_task_send_a_tuple_to_the_same_partition(items: list[Item], partitions: int) -> None:
+@given(st.lists(st.text(max_size=2).map(NamedItem), max_size=20), st.integers(1, 6))
+def test_the_driver_and_a_task_send_a_tuple_to_the_same_partition(items: list[NamedItem], partitions: int) -> None:
     """A stream from the driver and one from a stage may meet in one operator."""
     by_task = split(Exchange(EDGE, "by_key", ByName("name")), items, partitions)
     by_driver = assigned_shares(Exchange(EDGE, "assigned_by_key", ByName("name")), items, partitions)
@@ -133,7 +126,7 @@ def test_dates_and_times_are_keys(kind: pa.DataType) -> None:
 def test_round_robin_goes_around() -> None:
     """Each payload goes to the next partition."""
     splitter = router_of(Exchange(EDGE, "round_robin"), 3, 1)
-    assert [index for _ in range(4) for index, _ in splitter([Item("a")])] == [2, 0, 1, 2]
+    assert [index for _ in range(4) for index, _ in splitter([NamedItem("a")])] == [2, 0, 1, 2]
 
 
 LAST = 253_402_300_799
@@ -144,8 +137,12 @@ LAST = 253_402_300_799
     ("codec", "payload", "expected"),
     [
         (ByName("host"), RecordBatch.from_records([{"n": 1}]), "operator 'b': there is no column 'host' .* have n"),
-        (ByName("host"), [Item("a")], "operator 'b': there is no attribute 'host' of Item"),
-        (Short(), RecordBatch.from_records([b"a"]), r"keys\(\) of the codec Short .* 0 keys for 1 items"),
+        (ByName("host"), [NamedItem("a")], "operator 'b': there is no attribute 'host' of NamedItem"),
+        (
+            GivesTooFewKeys(),
+            RecordBatch.from_records([b"a"]),
+            r"keys\(\) of the codec GivesTooFewKeys .* 0 keys for 1 items",
+        ),
         (
             *(ByName("k"), RecordBatch.from_records([{"k": [1]}])),
             "operator 'b': cannot partition by 'k', which is list<item: int64>; keys are bytes, text, numbers",
@@ -165,9 +162,17 @@ LAST = 253_402_300_799
             *(ByName("k"), RecordBatch(pa.RecordBatch.from_pydict({"k": pa.array([b"\xff"]).view(pa.string())}))),
             r"cannot partition by 'k', which is string: UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff",
         ),
-        (NoArrow(), [Item("a")], r"'b': keys\(\) of the codec NoArrow .* gave a list, and keys are a pyarrow\.Array"),
-        (NoMember(), [Item("a")], r"'b': keys\(\) of the codec NoMember raised KeyError: 'host'"),
-        (Raising(), [Item("a")], r"keys\(\) of the codec Raising raised ZeroDivisionError: no key"),
+        (
+            GivesPythonKeys(),
+            [NamedItem("a")],
+            r"'b': keys\(\) of the codec GivesPythonKeys .* gave a list, and keys are a pyarrow\.Array",
+        ),
+        (
+            NeedsMissingMember(),
+            [NamedItem("a")],
+            r"'b': keys\(\) of the codec NeedsMissingMember raised KeyError: 'host'",
+        ),
+        (RaisesInKeys(), [NamedItem("a")], r"keys\(\) of the codec RaisesInKeys raised ZeroDivisionError: no key"),
     ],
 )
 @pytest.mark.parametrize("routing", ["by_key"])

@@ -29,7 +29,7 @@ from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.operators import OperatorHarness
 from tests.engine.sample_app import app_of, published
-from tests.execution.sample_operators import DropComments, Total
+from tests.execution.sample_operators import DropPrefixed, Total
 
 ROOT = Path(__file__).parents[2]
 PICKLE = re.compile(rb"\x80[\x02-\x05](\x95|[\x28-\x7d\x8c-\x94])")
@@ -135,7 +135,7 @@ def test_checkpoints_of_every_stateful_built_in_hold_no_pickle(tmp_path: Path, m
 
 
 @dataclass(frozen=True)
-class Seen:
+class SeenState:
     """What an operator has seen."""
 
     total: int
@@ -144,15 +144,15 @@ class Seen:
     sizes: dict[int, tuple[int, str]] = field(default_factory=dict)
 
 
-class Typed(Operator):
+class DeclaresStateType(Operator):
     """Declares what its state is."""
 
-    state_type: ClassVar[type | None] = Seen
+    state_type: ClassVar[type | None] = SeenState
     state_version: ClassVar[int] = 3
 
 
 SEEN = st.builds(
-    Seen,
+    SeenState,
     st.integers(-(2**70), 2**70),
     st.lists(st.text() | st.just("\udcff")),
     st.binary(),
@@ -161,9 +161,9 @@ SEEN = st.builds(
 
 
 @given(SEEN)
-def test_state_of_a_declared_type_comes_back_as_it_was(state: Seen) -> None:
+def test_state_of_a_declared_type_comes_back_as_it_was(state: SeenState) -> None:
     """Through the journal's JSON, field by field."""
-    codec = StateCodec.of_snapshots("typed", Typed())
+    codec = StateCodec.of_snapshots("typed", DeclaresStateType())
     saved = codec.encode(state)
     assert (saved.version, saved.pickled) == (3, b"")
     [data] = decode_all(encode(saved.data), "x")
@@ -172,28 +172,28 @@ def test_state_of_a_declared_type_comes_back_as_it_was(state: Seen) -> None:
 
 def test_state_of_another_version_is_refused_with_a_way_out() -> None:
     """A program never guesses what a later or an earlier one has left."""
-    codec = StateCodec("typed", "snapshot", Seen, 2)
-    saved = StateCodec("typed", "snapshot", Seen, 3).encode(Seen(1))
+    codec = StateCodec("typed", "snapshot", SeenState, 2)
+    saved = StateCodec("typed", "snapshot", SeenState, 3).encode(SeenState(1))
     with pytest.raises(JournalError, match=r"operator 'typed' has left state of version 3, .* knows version 2"):
         codec.decode(saved)
 
 
 def test_state_of_another_form_is_refused() -> None:
     """A field that is gone or of another type is named."""
-    codec = StateCodec("typed", "snapshot", Seen, 1)
-    saved = type(codec.encode(Seen(1)))(1, {"total": "many"})
-    with pytest.raises(JournalError, match=r"another form than Seen: Expected `int`, got `str`"):
+    codec = StateCodec("typed", "snapshot", SeenState, 1)
+    saved = type(codec.encode(SeenState(1)))(1, {"total": "many"})
+    with pytest.raises(JournalError, match=r"another form than SeenState: Expected `int`, got `str`"):
         codec.decode(saved)
 
 
 def test_a_snapshot_of_another_type_than_declared_is_refused() -> None:
     """Where the operator runs, with its name."""
-    with pytest.raises(OperatorError, match=r"snapshot\(\) returned list, and the operator declares Seen"):
-        StateCodec.of_snapshots("typed", Typed()).encode([1])
+    with pytest.raises(OperatorError, match=r"snapshot\(\) returned list, and the operator declares SeenState"):
+        StateCodec.of_snapshots("typed", DeclaresStateType()).encode([1])
 
 
 @dataclass(frozen=True)
-class Mean:
+class MeanState:
     """A state with a whole number."""
 
     mean: int
@@ -201,21 +201,21 @@ class Mean:
 
 def test_a_state_with_other_values_than_its_fields_say_is_refused() -> None:
     """Before it is committed: no later run could take it back."""
-    codec = StateCodec("op", "snapshot", Mean, 1)
-    assert codec.decode(codec.encode(Mean(1))) == Mean(1)
+    codec = StateCodec("op", "snapshot", MeanState, 1)
+    assert codec.decode(codec.encode(MeanState(1))) == MeanState(1)
     wrong: Any = 0.5
-    with pytest.raises(OperatorError, match=r"snapshot\(\) returned Mean with other values.*`int`, got `float`"):
-        codec.encode(Mean(wrong), 1)
+    with pytest.raises(OperatorError, match=r"snapshot\(\) returned MeanState with other values.*`int`, got `float`"):
+        codec.encode(MeanState(wrong), 1)
 
 
 @dataclass(frozen=True)
-class Vague:
+class AnyState:
     """Says little about what it holds."""
 
     held: Any
 
 
-class Odd(Enum):
+class OneMemberEnum(Enum):
     """Is not what JSON says of it."""
 
     ONE = 1
@@ -227,8 +227,8 @@ CHANGED: list[tuple[Any, str]] = [
     ([1, b"a"], "held[1] b'a' would come back as 'YQ=='"),
     ([(1, 2)], "held[0] (1, 2) would come back as [1, 2]"),
     ({"a": {1}}, "held['a'] {1} would come back as [1]"),
-    (Mean(1), "held Mean(mean=1) would come back as {'mean': 1}"),
-    (Odd.ONE, "held <Odd.ONE: 1> would come back as 1"),
+    (MeanState(1), "held MeanState(mean=1) would come back as {'mean': 1}"),
+    (OneMemberEnum.ONE, "held <OneMemberEnum.ONE: 1> would come back as 1"),
 ]
 
 
@@ -236,16 +236,16 @@ CHANGED: list[tuple[Any, str]] = [
 def test_a_state_that_would_come_back_as_another_one_is_refused(held: Any, text: str) -> None:
     """Before it is committed, with the part that would be lost."""
     with pytest.raises(
-        OperatorError, match=re.escape(f"snapshot() returned Vague, which is not kept as it is: {text}")
+        OperatorError, match=re.escape(f"snapshot() returned AnyState, which is not kept as it is: {text}")
     ):
-        StateCodec("op", "snapshot", Vague, 1).encode(Vague(held), 1)
+        StateCodec("op", "snapshot", AnyState, 1).encode(AnyState(held), 1)
 
 
 @pytest.mark.parametrize("held", [math.nan, [math.nan, None, {"a": [1.5, "b"]}], "\ud800", 2**70], ids=repr)
 def test_a_state_of_any_type_that_comes_back_is_kept(held: Any) -> None:
     """What JSON says of it is all that there is, also of what is equal to nothing."""
-    codec = StateCodec("op", "snapshot", Vague, 1)
-    assert repr(codec.decode(codec.encode(Vague(held)))) == repr(Vague(held))
+    codec = StateCodec("op", "snapshot", AnyState, 1)
+    assert repr(codec.decode(codec.encode(AnyState(held)))) == repr(AnyState(held))
 
 
 @dataclass(frozen=True)
@@ -256,7 +256,7 @@ class Lengths:
 
 
 @dataclass(frozen=True)
-class VagueLengths:
+class UntypedLengths:
     """The same, by a type that says less."""
 
     counts: dict[Any, int]
@@ -265,9 +265,9 @@ class VagueLengths:
 class CountLengths(Operator):
     """Counts records of more than one byte by their lengths, and emits the counts of each window."""
 
-    state_type: ClassVar[type | None] = VagueLengths
-    input = DropComments.input
-    output = DropComments.output
+    state_type: ClassVar[type | None] = UntypedLengths
+    input = DropPrefixed.input
+    output = DropPrefixed.output
 
     def setup(self, context: OperatorContext) -> None:
         """Begin with none."""
@@ -313,10 +313,10 @@ def test_a_run_goes_on_when_the_type_says_what_a_field_holds(tmp_path: Path) -> 
     assert published(tmp_path) == [b"{2:2}", b"{2:3,3:1}", b"{}"]
 
 
-class Forgets(Operator):
+class NeverRestores(Operator):
     """Has a state that it never takes back."""
 
-    input = DropComments.input
+    input = DropPrefixed.input
 
     def snapshot(self) -> int:
         """A number."""
@@ -325,6 +325,6 @@ class Forgets(Operator):
 
 def test_a_state_that_is_never_taken_back_is_refused() -> None:
     """It would be lost at the next window."""
-    harness = OperatorHarness(Forgets())
+    harness = OperatorHarness(NeverRestores())
     with pytest.raises(OperatorError, match=r"snapshot\(\) returned int, and the class has no restore\(state\)"):
         harness.saved_state()

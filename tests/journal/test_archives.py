@@ -19,7 +19,7 @@ from dagflow.metrics.counters import Counters
 from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore
 from tests.journal.samples import intent_of
-from tests.journal.test_retention import Reads, run_windows
+from tests.journal.test_retention import ArchiveReadCounter, run_windows
 
 
 def all_readers(store: ObjectStore, lost: int) -> list[Callable[[], object]]:
@@ -110,7 +110,7 @@ def test_an_archive_that_a_listing_passed_over_is_in_the_next_one(quick_path: Pa
     inner = StorageContext.default().objects(str(quick_path))
     run_windows(inner, 1, 20, JournalRetention(finished_windows=4)).flush()
 
-    class PassingOver(Reads):
+    class PassingOver(ArchiveReadCounter):
         """Leaves a name out of the first listing of the archive."""
 
         listings = 0

@@ -92,7 +92,7 @@ def test_a_damaged_heartbeat_tells_nothing_and_keeps_its_number(tmp_path: Path, 
     assert newest_heartbeat(store) == (3, None)
 
 
-class Withdrawing(LocalObjectStore):
+class HeartbeatsVanish(LocalObjectStore):
     """A store whose heartbeats vanish between the listing and the look."""
 
     def read(self, name: str) -> bytes:
@@ -103,12 +103,12 @@ class Withdrawing(LocalObjectStore):
 
 def test_a_heartbeat_that_is_withdrawn_meanwhile_is_none(tmp_path: Path) -> None:
     """The next older one counts, and none where there is none left."""
-    store = Withdrawing(str(tmp_path))
+    store = HeartbeatsVanish(str(tmp_path))
     store.create(heartbeat_name(1), beating(beat()))
     assert newest_heartbeat(store) == (0, None)
 
 
-class Refusing(LocalObjectStore):
+class FailsToList(LocalObjectStore):
     """A store that answers nothing."""
 
     def list(self, directory: str, after: str = "") -> Any:
@@ -119,4 +119,4 @@ class Refusing(LocalObjectStore):
 def test_a_store_that_refuses_is_no_missing_heartbeat(tmp_path: Path) -> None:
     """What cannot be seen may live."""
     with pytest.raises(StorageError, match="no"):
-        newest_heartbeat(Refusing(str(tmp_path)))
+        newest_heartbeat(FailsToList(str(tmp_path)))

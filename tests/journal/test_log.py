@@ -101,7 +101,7 @@ def test_a_journal_that_vanishes_is_noticed_at_the_next_record(store: ObjectStor
         journal.append(WindowPlan(4))
 
 
-class Vanishing(LocalObjectStore):
+class FolderMovesDuringWrite(LocalObjectStore):
     """A store whose folder is moved aside while an object is on its way to its name."""
 
     moves = False
@@ -114,7 +114,7 @@ class Vanishing(LocalObjectStore):
 
 def test_a_journal_that_vanishes_under_a_record_is_named_as_the_reason(store: ObjectStore) -> None:
     """And not the folder that the system could not find."""
-    vanishing = Vanishing(store.url)
+    vanishing = FolderMovesDuringWrite(store.url)
     journal = Journal.open(vanishing, app="toy")
     vanishing.moves = True
     with pytest.raises(JournalError, match="the journal has vanished: epoch 2"):

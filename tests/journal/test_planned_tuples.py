@@ -15,11 +15,11 @@ from dagflow.errors import OperatorError
 from dagflow.journal.planned_tuples import TupleError, decode_tuples, encode_tuples
 from dagflow.runtime.inline import InlineRuntime
 from tests.engine.sample_app import app_of, published
-from tests.execution.sample_operators import Sample
+from tests.execution.sample_operators import TextSample
 
 
 @dataclass(frozen=True)
-class Row:
+class PlannedRow:
     """A tuple with fields of several types."""
 
     name: str
@@ -28,7 +28,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class LongRow(Row):
+class LongPlannedRow(PlannedRow):
     """A row with one field more."""
 
     note: str = ""
@@ -45,25 +45,25 @@ class Stamped:
         object.__setattr__(self, "number", self.number + 1000)
 
 
-class Plain:
+class NotADataclass:
     """No dataclass."""
 
 
 def test_tuples_come_back_as_they_were() -> None:
     """Also numbers that are not equal to themselves."""
-    rows = [Row("a", 0.5, [1, "x"]), Row("b", math.nan)]
-    assert repr(decode_tuples(Row, encode_tuples(Row, rows))) == repr(rows)
+    rows = [PlannedRow("a", 0.5, [1, "x"]), PlannedRow("b", math.nan)]
+    assert repr(decode_tuples(PlannedRow, encode_tuples(PlannedRow, rows))) == repr(rows)
 
 
 @pytest.mark.parametrize(
     ("kind", "value", "problem"),
     [
-        (Row, Row(1), "a Row cannot be kept in the journal"),  # type: ignore[arg-type]  # what is tried
-        (Row, LongRow("a", note="b"), "would come back from the journal as Row"),
-        (Row, Row("a", more=(1, 2)), "would come back from the journal as"),
-        (Row, Row("a", more=threading.Lock()), "a Row cannot be kept in the journal"),
+        (PlannedRow, PlannedRow(1), "a PlannedRow cannot be kept in the journal"),  # type: ignore[arg-type]  # what is tried
+        (PlannedRow, LongPlannedRow("a", note="b"), "would come back from the journal as PlannedRow"),
+        (PlannedRow, PlannedRow("a", more=(1, 2)), "would come back from the journal as"),
+        (PlannedRow, PlannedRow("a", more=threading.Lock()), "a PlannedRow cannot be kept in the journal"),
         (Stamped, Stamped(1), r"Stamped\(number=1001, .* would come back from the journal as Stamped\(number=2001"),
-        (Plain, Plain(), "a Plain cannot be kept in the journal"),
+        (NotADataclass, NotADataclass(), "a NotADataclass cannot be kept in the journal"),
     ],
     ids=["another type", "a subclass", "a tuple as any", "a lock", "made twice", "no dataclass"],
 )
@@ -77,7 +77,7 @@ def test_a_run_goes_on_when_the_operator_is_mended(tmp_path: Path) -> None:
     """Nothing of the wrong window is in the journal; the error names who has emitted it."""
     wrong = app_of(tmp_path, [b"a b"])
     source: Any = wrong.operators["source"].operator
-    source.emit_tuples = lambda: source.out.emit(Sample(source, b"a b"))
+    source.emit_tuples = lambda: source.out.emit(TextSample(source, b"a b"))
     with pytest.raises(OperatorError, match="operator 'source': has emitted what the plan of a window cannot hold"):
         run(wrong, runtime=InlineRuntime)
     assert run(app_of(tmp_path, [b"a b"]), runtime=InlineRuntime).state == "completed"

@@ -150,7 +150,7 @@ def test_small_archives_are_folded_into_large_ones(quick_path: Path) -> None:
     assert tuples_of(read_window(store, 77).plan) == [77]
 
 
-class Reads:
+class ArchiveReadCounter:
     """A store, and how often its archives were read."""
 
     def __init__(self, store: ObjectStore) -> None:
@@ -169,7 +169,7 @@ class Reads:
 def test_large_windows_are_not_held_till_there_are_many(quick_path: Path) -> None:
     """Neither before they are archived nor, all at once, to be folded; and every one is found."""
     inner = StorageContext.default().objects(str(quick_path))
-    store = Reads(inner)
+    store = ArchiveReadCounter(inner)
     retention = JournalRetention(finished_bytes=1 << 20)
     journal = Journal.open(store, app="toy", retention=retention)  # type: ignore[arg-type]  # typed loosely
     dice, most = random.Random(7), 0

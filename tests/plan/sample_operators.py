@@ -14,11 +14,11 @@ from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Count, Paths, Size
 
 
-class Piece:
+class FilePiece:
     """A metadata tuple."""
 
 
-class SmallPiece(Piece):
+class SmallPiece(FilePiece):
     """A kind of piece."""
 
 
@@ -27,7 +27,7 @@ class Other:
 
 
 @dataclass(frozen=True, slots=True)
-class Tagged(Piece):
+class Tagged(FilePiece):
     """A piece with a field."""
 
     host: str
@@ -42,7 +42,7 @@ class Match(BaseModel):
     suffix: str | None = None
 
 
-class Source(InputOperator):
+class PieceInput(InputOperator):
     """Makes pieces.
 
     Ports:
@@ -71,17 +71,17 @@ class TaggedSource(InputOperator):
 class Follower(ControlOperator):
     """Takes pieces in the driver, and gives them on."""
 
-    input = InputPort(Piece)
-    second = InputPort(Piece, optional=True)
-    output = OutputPort(Piece)
+    input = InputPort(FilePiece)
+    second = InputPort(FilePiece, optional=True)
+    output = OutputPort(FilePiece)
 
     @input.each
-    def first(self, piece: Piece) -> None:
+    def first(self, piece: FilePiece) -> None:
         """Pass it on."""
         self.output.emit(piece)
 
     @second.each
-    def other(self, piece: Piece) -> None:
+    def other(self, piece: FilePiece) -> None:
         """Pass it on."""
         self.output.emit(piece)
 
@@ -95,12 +95,12 @@ class Reader(Operator):
     limit: Count = 10
     format: Annotated[str | Match, Field(description="what a record is")] = "lines"
 
-    pieces = InputPort(Piece)
+    pieces = InputPort(FilePiece)
     records = OutputPort()
-    done = OutputPort(Piece)
+    done = OutputPort(FilePiece)
 
     @pieces.each
-    def read(self, piece: Piece) -> None:
+    def read(self, piece: FilePiece) -> None:
         """Say that it is done."""
         self.done.emit(piece)
 
@@ -113,9 +113,9 @@ class Step(Operator):
 
     left = InputPort(optional=True)
     right = InputPort(optional=True)
-    pieces = InputPort(Piece, optional=True)
+    pieces = InputPort(FilePiece, optional=True)
     output = OutputPort()
-    done = OutputPort(Piece)
+    done = OutputPort(FilePiece)
 
     def check_properties(self) -> None:
         """One of prefix and suffix at most."""
@@ -133,7 +133,7 @@ class Step(Operator):
         self.output.emit(batch)
 
     @pieces.each
-    def take_piece(self, piece: Piece) -> None:
+    def take_piece(self, piece: FilePiece) -> None:
         """Pass it on."""
         self.done.emit(piece)
 
@@ -150,13 +150,13 @@ class Sink(Operator):
         """Forget it."""
 
 
-class Deaf(Operator):
+class MethodlessPort(Operator):
     """Has a port, and no method for it."""
 
     input = InputPort()
 
 
-class Demanding(Operator):
+class RequiresOutput(Operator):
     """Has an output that an app must connect."""
 
     input = InputPort()
@@ -175,8 +175,8 @@ class Portless(Operator):
 class CountingInput(InputOperator):
     """An input operator that wrongly has an input port."""
 
-    input = InputPort(Piece, optional=True)
-    pieces = OutputPort(Piece)
+    input = InputPort(FilePiece, optional=True)
+    pieces = OutputPort(FilePiece)
 
 
 class RecordControl(ControlOperator):

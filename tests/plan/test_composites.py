@@ -15,7 +15,7 @@ name: parts
 operators:
   splitter: {class: FileSplitterInput, properties: {files: in}}
   reader: {class: BlockReader}
-  both: {class: tests.plan.test_composites.Both, partition: parallel}
+  both: {class: tests.plan.test_composites.DropsByBothEnds, partition: parallel}
   writer: {class: RecordWriter, properties: {path: out}, partition: parallel}
   other: {class: RecordWriter, properties: {path: other}, partition: parallel}
 streams:
@@ -25,7 +25,7 @@ streams:
 """
 
 
-class Both(Operator, Composite):
+class DropsByBothEnds(Operator, Composite):
     """Drops what begins with a point, then what ends with one."""
 
     input = InputPort()

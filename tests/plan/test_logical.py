@@ -8,7 +8,7 @@ from pathlib import Path
 import networkx as nx
 
 from dagflow.plan.load import load_app
-from tests.plan.sample_operators import Reader, Source
+from tests.plan.sample_operators import PieceInput, Reader
 from tests.spec.apps import VALID
 
 
@@ -36,4 +36,4 @@ def test_operators_of_a_plan_survive_pickling(tmp_path: Path) -> None:
     """They go to executors as they are."""
     (tmp_path / "app.yaml").write_text(VALID)
     operator = pickle.loads(pickle.dumps(load_app(tmp_path / "app.yaml").operators["source"].operator))
-    assert isinstance(operator, Source) and operator.size == 1 << 20
+    assert isinstance(operator, PieceInput) and operator.size == 1 << 20

@@ -120,12 +120,12 @@ def test_state_by_key_of_broadcasts_alone_is_refused(tmp_path: Path, partition: 
             "5:69: operator 'control' (Follower) runs in the driver, once; it takes no partition",
         ),
         (
-            "more: {class: Source}\nstep: {class: Step, partition: parallel}",
+            "more: {class: PieceInput}\nstep: {class: Step, partition: parallel}",
             "a: {from: more.pieces, to: step.pieces}",
             "partition: parallel of operator 'step' needs an upstream operator that has partitions, and has none",
         ),
         (
-            "more: {class: Source}\nstep: {class: Step, partition: parallel}",
+            "more: {class: PieceInput}\nstep: {class: Step, partition: parallel}",
             "a: {from: more.pieces, to: step.pieces}\nb: {from: reader.records, to: step.left}",
             "partition: parallel of operator 'step' takes in from the driver as well, from 'more'",
         ),

@@ -14,8 +14,8 @@ from dagflow.plan.placement import place
 from dagflow.plan.render.explain import explain
 from dagflow.plan.unifiers import unified
 from tests.engine.dags import dag
-from tests.engine.sample_app import Source
-from tests.execution.sample_operators import Lines
+from tests.engine.sample_app import TextSource
+from tests.execution.sample_operators import SampleWords
 
 APP = """\
 name: top
@@ -31,7 +31,7 @@ streams:
 """
 
 
-class Unfitting(Operator, Unified):
+class WrongTypeUnifier(Operator, Unified):
     """Asks for a unifier of another type."""
 
     input = InputPort()
@@ -44,10 +44,10 @@ class Unfitting(Operator, Unified):
 
     def unifier(self, port: str) -> Operator:
         """An operator that takes tuples."""
-        return Lines()
+        return SampleWords()
 
 
-class Failing(Unfitting):
+class NoUnifier(WrongTypeUnifier):
     """Gives no unifier."""
 
     how: str = "raises"
@@ -56,7 +56,7 @@ class Failing(Unfitting):
         """Something else, or nothing."""
         if self.how == "raises":
             raise ValueError("boo")
-        return Lines if self.how == "class" else "Lines"
+        return SampleWords if self.how == "class" else "SampleWords"
 
 
 def test_a_unifier_stands_between_the_operator_and_its_receivers(tmp_path: Path) -> None:
@@ -92,7 +92,12 @@ def test_a_unifier_must_fit_its_port(tmp_path: Path) -> None:
     """Its ports are called input and output, and carry what the port carries."""
     app = dag(
         tmp_path,
-        {"source": Source(texts=[b"a"]), "lines": Lines(), "odd": Unfitting(), "end": Unfitting()},
+        {
+            "source": TextSource(texts=[b"a"]),
+            "lines": SampleWords(),
+            "odd": WrongTypeUnifier(),
+            "end": WrongTypeUnifier(),
+        },
         ["source.out lines.samples", "lines.records odd.input", "odd.output end.input"],
     )
     with pytest.raises(PlanError, match="operator 'odd': the unifier of its port 'output' does not fit"):
@@ -101,7 +106,7 @@ def test_a_unifier_must_fit_its_port(tmp_path: Path) -> None:
 
 NO_UNIFIER = {
     "raises": r"operator 'odd': unifier\('output'\) raised ValueError\(boo\) at test_unifiers.py:\d+",
-    "class": r"operator 'odd': unifier\('output'\) returned the class Lines, and not an operator or None",
+    "class": r"operator 'odd': unifier\('output'\) returned the class SampleWords, and not an operator or None",
     "text": r"operator 'odd': unifier\('output'\) returned a str, and not an operator or None",
 }
 
@@ -111,7 +116,12 @@ def test_an_operator_that_gives_no_unifier_is_named(tmp_path: Path, how: str) ->
     """A mistake of an author is one of the app; the others are told as well."""
     app = dag(
         tmp_path,
-        {"source": Source(texts=[b"a"]), "lines": Lines(), "odd": Failing(how=how), "end": Unfitting()},
+        {
+            "source": TextSource(texts=[b"a"]),
+            "lines": SampleWords(),
+            "odd": NoUnifier(how=how),
+            "end": WrongTypeUnifier(),
+        },
         ["source.out lines.samples", "lines.records odd.input", "odd.output end.input"],
     )
     with pytest.raises(PlanError, match=NO_UNIFIER[how]):

@@ -20,7 +20,7 @@ from tests.spec.apps import SAMPLES, VALID, changed, problems_of, wired
         (
             "from: source.pieces",
             "from: source.peices",
-            "20:18: operator 'source' (Source) has no output port 'peices'; did",
+            "20:18: operator 'source' (PieceInput) has no output port 'peices'; did",
         ),
         (
             "to: reader.pieces",
@@ -42,8 +42,12 @@ from tests.spec.apps import SAMPLES, VALID, changed, problems_of, wired
             "from: sink.x",
             "operator 'sink' (Sink) has no output port 'x'\n    it has no output port",
         ),
-        ("to: step.left", "to: step.pieces", "'reader.records' gives records, and 'step.pieces' takes Piece"),
-        ("from: source.pieces", "from: source.others", "'source.others' gives Other, and 'reader.pieces' takes Piece"),
+        ("to: step.left", "to: step.pieces", "'reader.records' gives records, and 'step.pieces' takes FilePiece"),
+        (
+            "from: source.pieces",
+            "from: source.others",
+            "'source.others' gives Other, and 'reader.pieces' takes FilePiece",
+        ),
     ],
 )
 def test_a_wrong_end_of_a_stream_is_one_problem(tmp_path: Path, old: str, new: str, expected: str) -> None:
@@ -62,20 +66,20 @@ def test_a_wrong_end_of_a_stream_is_one_problem(tmp_path: Path, old: str, new: s
             "5:3: loose port: input port 'input' of operator 'sink' (Sink)",
         ),
         (
-            "sink: {class: Demanding}",
+            "sink: {class: RequiresOutput}",
             "s: {from: reader.records, to: sink.input}",
-            "5:3: loose port: output port 'output' of operator 'sink' (Demanding)",
+            "5:3: loose port: output port 'output' of operator 'sink' (RequiresOutput)",
         ),
         ("step: {class: Step}", "", "5:3: operator 'step' (Step) would never do anything: no stream reaches it"),
         ("none: {class: Portless}", "", "operator 'none' (Portless) would never do anything: it has no input port"),
-        ("more: {class: Source}", "", "5:3: operator 'more' (Source) is connected to nothing"),
+        ("more: {class: PieceInput}", "", "5:3: operator 'more' (PieceInput) is connected to nothing"),
         (
             "step: {class: Step}",
             "b: {from: source.pieces, to: step.pieces}",
             "doubly connected port: stream 'pieces' leaves by 'source.pieces' already; give that stream's 'to' a list",
         ),
         (
-            "more: {class: Source}",
+            "more: {class: PieceInput}",
             "a: {from: more.pieces, to: reader.pieces}",
             "8:30: doubly connected port: stream 'pieces' reaches 'reader.pieces' already",
         ),
@@ -95,9 +99,9 @@ def test_a_wrong_end_of_a_stream_is_one_problem(tmp_path: Path, old: str, new: s
             "operator 'more' (CountingInput) is an input operator, and must not have the input port 'input'",
         ),
         (
-            "deaf: {class: Deaf}",
+            "deaf: {class: MethodlessPort}",
             "a: {from: reader.records, to: deaf.input}",
-            "operator 'deaf' (Deaf) has no method for its input port 'input'; mark one with @input.each or",
+            "operator 'deaf' (MethodlessPort) has no method for its input port 'input'; mark one with @input.each or",
         ),
         (
             "x: {class: Step}\ny: {class: Step}\nz: {class: Step}",
@@ -128,7 +132,7 @@ def test_a_wrong_end_of_a_stream_is_one_problem(tmp_path: Path, old: str, new: s
         (
             "sink: {class: Sink, properties: {path: x}}",
             "s: {from: [reader.records, reader.done], to: sink.input}",
-            "8:30: port types do not fit: 'reader.done' gives Piece, and 'sink.input' takes records",
+            "8:30: port types do not fit: 'reader.done' gives FilePiece, and 'sink.input' takes records",
         ),
     ],
 )
@@ -152,7 +156,7 @@ def test_each_cycle_is_reported_once(tmp_path: Path) -> None:
 
 def test_an_app_needs_an_input_operator(tmp_path: Path) -> None:
     """Without one nothing would ever flow."""
-    text = f"name: a\noperators:\n  x: {{class: {SAMPLES}.Demanding}}\n  y: {{class: {SAMPLES}.Demanding}}\n"
+    text = f"name: a\noperators:\n  x: {{class: {SAMPLES}.RequiresOutput}}\n  y: {{class: {SAMPLES}.RequiresOutput}}\n"
     text += "streams:\n  a: {from: x.output, to: y.input}\n  b: {from: y.output, to: x.input}\n"
     problems = problems_of(tmp_path, text)
     assert "1:1: no operator brings anything in" in problems[0] and "cycle" in problems[1] and len(problems) == 2
@@ -160,11 +164,11 @@ def test_an_app_needs_an_input_operator(tmp_path: Path) -> None:
 
 def test_an_input_operator_alone_is_an_app(tmp_path: Path) -> None:
     """It has nothing to be connected to."""
-    assert problems_of(tmp_path, f"name: a\noperators:\n  x: {{class: {SAMPLES}.Source}}\n") == []
+    assert problems_of(tmp_path, f"name: a\noperators:\n  x: {{class: {SAMPLES}.PieceInput}}\n") == []
 
 
 def test_a_subclass_of_what_a_port_takes_fits(tmp_path: Path) -> None:
-    """SmallPiece goes where Piece is taken."""
+    """SmallPiece goes where FilePiece is taken."""
     (tmp_path / "app.yaml").write_text(VALID)
     plan = load_app(tmp_path / "app.yaml")
     assert [str(edge.source) for edge in plan.edges] == ["source.pieces", "reader.records", "step.output"]

@@ -23,7 +23,6 @@ from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
-from tests.operators.splitter.driving import write
 from tests.operators.splitter.renames.rotations import (
     COMPRESSORS,
     compress_at_once,
@@ -33,6 +32,7 @@ from tests.operators.splitter.renames.rotations import (
     copy_truncate_and_compress,
     rename,
 )
+from tests.operators.splitter.splitter_driver import write
 from tests.properties.test_growing_files import append
 from tests.properties.test_grown_files import published
 
@@ -81,7 +81,7 @@ def move_and_append(log: Path) -> None:
 ROTATIONS = [rename, move_elsewhere, move_and_append, copy_and_truncate, compress_at_once, copy_truncate_and_compress]
 
 
-class Life:
+class AppOverLog:
     """An app over one log.
 
     Args:
@@ -118,7 +118,7 @@ def test_a_rotated_file_is_read_on_from_where_it_was_read_to(
     tmp_path: Path, rotate: Callable[[Path], None], dies: bool
 ) -> None:
     """Records lie across all cuts; in the end nothing is listed as left out."""
-    life = Life(tmp_path, b"".join(line + b"\n" for line in LINES))
+    life = AppOverLog(tmp_path, b"".join(line + b"\n" for line in LINES))
 
     def act() -> None:
         rotate(life.log)
@@ -145,7 +145,7 @@ def test_a_compressed_file_that_moves_is_read_on_in_its_content(tmp_path: Path, 
     records = [line + bytes(random.Random(line).choices(b"abcdef", k=60)) for line in LINES]
     frames = (records[start : start + lines] for start in range(0, len(records), lines))
     content = b"".join(zstd.compress(b"".join(line + b"\n" for line in frame)) for frame in frames)
-    life = Life(tmp_path, content, name="app.log.zst")
+    life = AppOverLog(tmp_path, content, name="app.log.zst")
 
     def act() -> None:
         (old := life.log.with_name("old")).mkdir()
@@ -160,7 +160,7 @@ def test_a_compressed_file_that_moves_is_read_on_in_its_content(tmp_path: Path, 
 @pytest.mark.parametrize("rotate", [move_elsewhere, copy_and_truncate, compress_at_once])
 def test_rows_with_newlines_are_read_on_from_within(tmp_path: Path, rotate: Callable[[Path], None]) -> None:
     """What begins behind the cut depends on all that lies before it."""
-    life = Life(tmp_path, b"".join(ROWS), "{type: csv, header: false, columns: {a: string, b: int64}}")
+    life = AppOverLog(tmp_path, b"".join(ROWS), "{type: csv, header: false, columns: {a: string, b: int64}}")
     life.run(lambda: rotate(life.log), at=3)
     life.run()
     found = [int(record.rpartition(b'"b":')[2].rstrip(b"}")) for record in published(tmp_path)]
@@ -176,9 +176,9 @@ def test_what_is_rotated_midway_gives_what_one_read_gives(
 ) -> None:
     """Wherever it is cut; of a compressed file the state at the cut is found in its content."""
     format, parts = FORMATS[kind]
-    other = Life(tmp_path / "other", b"".join(parts), format)
+    other = AppOverLog(tmp_path / "other", b"".join(parts), format)
     other.run()
-    life = Life(tmp_path, b"".join(parts), format)
+    life = AppOverLog(tmp_path, b"".join(parts), format)
     first = life.run(lambda: rotate(life.log), at=at)
     assert first.left_out.ranges > 0 and published(tmp_path)
     assert life.run().left_out.ranges == 0
@@ -188,7 +188,7 @@ def test_what_is_rotated_midway_gives_what_one_read_gives(
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".zst"])
 def test_an_archive_that_grows_is_read_on_from_within(tmp_path: Path, suffix: str) -> None:
     """The file that it has the content of was read in part, and some of its streams come later."""
-    life = Life(tmp_path, b"".join(ROWS), FORMATS["quoted newlines"][0], more=", unterminated: wait")
+    life = AppOverLog(tmp_path, b"".join(ROWS), FORMATS["quoted newlines"][0], more=", unterminated: wait")
     archive = life.log.with_name(f"app.log.1{suffix}")
     streams = [COMPRESSORS[suffix](b"".join(ROWS[start : start + 20])) for start in (0, 20)]
 
@@ -206,7 +206,7 @@ def test_an_archive_that_grows_is_read_on_from_within(tmp_path: Path, suffix: st
 
 def test_a_version_that_is_back_is_read_on_from_where_it_was_gone(tmp_path: Path) -> None:
     """A window behind the one that missed it finds it; what it reads would leave a hole, so it reads nothing."""
-    life = Life(tmp_path, b"".join(line + b"\n" for line in LINES))
+    life = AppOverLog(tmp_path, b"".join(line + b"\n" for line in LINES))
     away = tmp_path / "away"
     seen = []
 
@@ -239,7 +239,7 @@ def test_the_rest_of_what_was_put_back_is_read_in_either_order(
     content = [b"".join(line + b"\n" for line in LINES[start : start + 5]) for start in range(0, len(LINES), 5)]
     held = b"".join(zstd.compress(each) for each in content) if name.endswith("zst") else b"".join(content)
     more = f"{order}, unterminated: {unterminated}"
-    life, away = Life(tmp_path, held, name=name, more=more), tmp_path / "away"
+    life, away = AppOverLog(tmp_path, held, name=name, more=more), tmp_path / "away"
     first = life.run(lambda: life.log.rename(away), at=3)
     away.rename(life.log)
     second = life.run()
@@ -270,7 +270,7 @@ def restore(log: Path, content: bytes) -> None:
 def test_a_file_that_is_restored_midway_is_read_on_in_the_copy(tmp_path: Path, dies: bool) -> None:
     """The inode is another one, as where a directory tree is restored; what was read comes once."""
     content = b"".join(line + b"\n" for line in LINES)
-    life = Life(tmp_path, content)
+    life = AppOverLog(tmp_path, content)
     if dies:
         with pytest.raises(DagflowError, match="the machine is gone"):
             life.run(dying(), at=3)
@@ -285,7 +285,7 @@ def test_a_file_that_is_restored_midway_is_read_on_in_the_copy(tmp_path: Path, d
 
 def test_a_file_of_that_size_and_time_with_other_bytes_is_read_as_a_whole(tmp_path: Path) -> None:
     """It is no copy of the one that was read in part."""
-    life = Life(tmp_path, b"".join(line + b"\n" for line in LINES))
+    life = AppOverLog(tmp_path, b"".join(line + b"\n" for line in LINES))
     with pytest.raises(DagflowError, match="the machine is gone"):
         life.run(dying(), at=3)
     before, lines = published(tmp_path), [b"line 0000!", *LINES[1:]]
@@ -299,7 +299,7 @@ def test_a_compressed_file_that_is_restored_midway_is_read_as_a_whole(tmp_path: 
     """What was read of it is of its content, and nothing shows that the copy begins with it."""
     frames = (LINES[start : start + 5] for start in range(0, len(LINES), 5))
     content = b"".join(zstd.compress(b"".join(line + b"\n" for line in frame)) for frame in frames)
-    life = Life(tmp_path, content, name="app.log.zst")
+    life = AppOverLog(tmp_path, content, name="app.log.zst")
     with pytest.raises(DagflowError, match="the machine is gone"):
         life.run(dying(), at=3)
     before = published(tmp_path)
@@ -312,7 +312,7 @@ def test_a_compressed_file_that_is_restored_midway_is_read_as_a_whole(tmp_path: 
 @pytest.mark.parametrize("at", [8, 9, 10])
 def test_what_was_planned_again_is_read_although_the_run_dies(tmp_path: Path, at: int) -> None:
     """The file was gone for an earlier plan, and not for the windows that were emitted when it was back."""
-    life, away = Life(tmp_path, b"".join(line + b"\n" for line in LINES)), tmp_path / "away"
+    life, away = AppOverLog(tmp_path, b"".join(line + b"\n" for line in LINES)), tmp_path / "away"
     first = life.run(lambda: life.log.rename(away), at=3)
     assert first.left_out.bytes == away.stat().st_size - 4 * 64
     away.rename(life.log)
@@ -325,7 +325,7 @@ def test_what_was_planned_again_is_read_although_the_run_dies(tmp_path: Path, at
 @pytest.mark.parametrize("at", [4, 5, 6])
 def test_what_was_planned_before_a_file_was_gone_leaves_it_out(tmp_path: Path, at: int) -> None:
     """Also where the run dies, and the file is back for the next one: what it reads would leave a hole."""
-    life, away = Life(tmp_path, b"".join(line + b"\n" for line in LINES)), tmp_path / "away"
+    life, away = AppOverLog(tmp_path, b"".join(line + b"\n" for line in LINES)), tmp_path / "away"
 
     def before(window: WindowJob) -> None:
         if window.window_id == 3 and life.log.exists():

@@ -17,10 +17,10 @@ from dagflow.journal.planned_tuples import decode_tuples, encode_tuples
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
 from operators.files.metadata import BlockMetadata
 from operators.reader.block_reader import BlockReader
-from tests.operators.splitter.driving import Follower, Services, Window, write
+from tests.operators.splitter.splitter_driver import EmittedWindow, FollowingDriver, InProcessServices, write
 
 
-def read(window: Window, counters: Counter[str] | None = None) -> list[bytes]:
+def read(window: EmittedWindow, counters: Counter[str] | None = None) -> list[bytes]:
     """Return the records of a window's blocks and batches, after a trip through the journal's format."""
     reader = BlockReader(on_vanished="fail")
     found: list[bytes] = []
@@ -56,7 +56,7 @@ def test_appends_and_scans_in_any_order_give_each_record_once(
     counters: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as name:
         folder, found, state = Path(name), [], None
-        follower = Follower(files=name, **properties)
+        follower = FollowingDriver(files=name, **properties)
         window = follower.scanned()
         for file, content, is_scanned in [*appends, ("a", b"", True)]:
             append(folder / file, content)
@@ -66,7 +66,7 @@ def test_appends_and_scans_in_any_order_give_each_record_once(
                 state = window.state
                 if restarts:
                     follower.following.teardown()
-                    follower = Follower(state=state, files=name, **properties)
+                    follower = FollowingDriver(state=state, files=name, **properties)
                     found += read(follower.scanned(), counters)
         follower.following.teardown()
         expected: list[bytes] = []
@@ -86,7 +86,7 @@ def test_appends_and_scans_in_any_order_give_each_record_once(
 def test_a_half_written_line_is_read_once_and_whole(tmp_path: Path, batch_bytes: int) -> None:
     """It is neither read in two parts nor lost."""
     path = write(tmp_path / "a", b"d1\nd2-part")
-    with Follower(files=str(tmp_path), batch_bytes=batch_bytes) as follower:
+    with FollowingDriver(files=str(tmp_path), batch_bytes=batch_bytes) as follower:
         assert read(follower.scanned()) == [b"d1"]
         append(path, b"-rest\nd3\n")
         assert read(follower.next_scan()) == [b"d2-part-rest", b"d3"]
@@ -99,14 +99,14 @@ def test_a_file_that_is_said_to_be_complete_is_read_to_its_end(tmp_path: Path, p
     """Its last record needs no delimiter."""
     write(tmp_path / "a", b"d1\nd2", mtime_s=1000)
     write(tmp_path / "a.done", b"")
-    with Follower(files=str(tmp_path), file_pattern="a", **properties) as follower:
+    with FollowingDriver(files=str(tmp_path), file_pattern="a", **properties) as follower:
         assert read(follower.scanned()) == [b"d1", b"d2"]
 
 
 def test_a_rewrite_in_place_that_makes_a_file_longer_is_no_append(tmp_path: Path) -> None:
     """Same name, same inode, more bytes; what was there before is gone, so all of it is read."""
     path = write(tmp_path / "a", b"1\n2\n")
-    with Follower(files=str(tmp_path)) as follower:
+    with FollowingDriver(files=str(tmp_path)) as follower:
         assert read(follower.scanned()) == [b"1", b"2"]
         inode = path.stat().st_ino
         path.write_bytes(b"7\n8\n9\n")
@@ -119,13 +119,13 @@ def test_fingerprints_outlive_the_memory_of_a_window(tmp_path: Path) -> None:
     """Fingerprints are found for files whose entries have moved to the index on disk."""
     for number in range(600):
         write(tmp_path / "in" / f"{number:04d}", b"1\n")
-    services = Services(state_url=str(tmp_path / "state"), follow=True)
-    with Follower(services, files=str(tmp_path / "in")) as follower:
+    services = InProcessServices(state_url=str(tmp_path / "state"), follow=True)
+    with FollowingDriver(services, files=str(tmp_path / "in")) as follower:
         state = follower.scanned().state
     assert state.taken.index.runs
     (tmp_path / "in" / "0300").write_bytes(b"7\n8\n")
     append(tmp_path / "in" / "0301", b"2\n")
-    with Follower(services, state, files=str(tmp_path / "in")) as follower:
+    with FollowingDriver(services, state, files=str(tmp_path / "in")) as follower:
         assert sorted(read(follower.scanned())) == [b"2", b"7", b"8"]
 
 
@@ -133,7 +133,7 @@ def test_fingerprints_outlive_the_memory_of_a_window(tmp_path: Path) -> None:
 def test_bytes_appended_after_planning_come_with_the_next_tail(tmp_path: Path, batch_bytes: int) -> None:
     """A file may be appended to between planning and reading."""
     path = write(tmp_path / "a", b"1\n2\n")
-    with Follower(files=str(tmp_path), batch_bytes=batch_bytes) as follower:
+    with FollowingDriver(files=str(tmp_path), batch_bytes=batch_bytes) as follower:
         window = follower.scanned()
         append(path, b"3\n")
         assert read(window) == [b"1", b"2"]
@@ -150,7 +150,7 @@ def test_any_other_change_between_planning_and_reading_is_noticed(
 ) -> None:
     """A rewrite to any length is refused, and not read in place of what was planned."""
     path = write(tmp_path / "a", b"1\n2\n", mtime_s=1000)
-    with Follower(files=str(tmp_path), batch_bytes=batch_bytes) as follower:
+    with FollowingDriver(files=str(tmp_path), batch_bytes=batch_bytes) as follower:
         window = follower.scanned()
         path.write_bytes(content)
         with pytest.raises(SourceChangedError, match="the file changed after it was planned"):

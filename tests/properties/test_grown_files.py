@@ -26,7 +26,7 @@ from operators.reader.formats.base import RecordFormat
 from operators.reader.growing import GrowingFileReader, resumed_block
 from operators.testing import URL, MemorySource, Records, read_cut
 from tests.operators.reader.test_growing import FORMATS
-from tests.operators.splitter.driving import write
+from tests.operators.splitter.splitter_driver import write
 
 APP = """\
 name: sample

@@ -21,13 +21,13 @@ from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.inline import InlineRuntime
-from tests.operators.splitter.driving import write
 from tests.operators.splitter.renames.rotations import (
     ROTATIONS,
     copy_and_truncate,
     copy_with_date_inside_and_truncate,
     mirror,
 )
+from tests.operators.splitter.splitter_driver import write
 from tests.properties.test_growing_files import append
 
 APP = """\

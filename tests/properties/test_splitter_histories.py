@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operators.files.metadata import BlockMetadata
-from tests.operators.splitter.driving import Follower
+from tests.operators.splitter.splitter_driver import FollowingDriver
 
 PATHS = st.sampled_from(["a", "b", "b.txt", "c/a", "c/d/e", "c-"])
 CONTENTS = st.binary(min_size=1, max_size=40)
@@ -111,7 +111,7 @@ def test_each_version_is_announced_once_and_covered_by_its_blocks(
         "blocks_threshold": blocks_threshold,
     }
     model, modified, state = Model(root), itertools.count(1), None
-    follower = Follower(files=str(root), **properties)
+    follower = FollowingDriver(files=str(root), **properties)
     try:
         for number, acts in enumerate(rounds):
             for act, name, content in acts:
@@ -134,6 +134,6 @@ def test_each_version_is_announced_once_and_covered_by_its_blocks(
             if is_restarted:
                 state = follower.window().state
                 follower.following.teardown()
-                follower = Follower(files=str(root), state=state, **properties)
+                follower = FollowingDriver(files=str(root), state=state, **properties)
     finally:
         follower.following.teardown()

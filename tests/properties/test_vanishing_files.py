@@ -30,7 +30,7 @@ from dagflow.runtime.base import Runtime
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.backends.s3.client import S3Client
 from dagflow.storage.context import StorageContext
-from tests.operators.splitter.driving import write
+from tests.operators.splitter.splitter_driver import write
 from tests.properties.test_grown_files import app_over, at_window, published
 
 APP = """\

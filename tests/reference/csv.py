@@ -8,7 +8,7 @@ from tests.reference.lines import Records
 
 
 @dataclass
-class Row:
+class CsvRow:
     """A row: its offset, its bytes, its fields, and whether its quotes are closed."""
 
     offset: int
@@ -17,9 +17,9 @@ class Row:
     is_closed: bool = True
 
 
-def csv_rows(content: bytes, delimiter: bytes = b",", quote: bytes = b'"', escape: bytes | None = None) -> list[Row]:
+def csv_rows(content: bytes, delimiter: bytes = b",", quote: bytes = b'"', escape: bytes | None = None) -> list[CsvRow]:
     """Return every row, also empty lines."""
-    rows: list[Row] = []
+    rows: list[CsvRow] = []
     start = position = 0
     while position < len(content):
         fields: list[bytes] = []
@@ -29,7 +29,7 @@ def csv_rows(content: bytes, delimiter: bytes = b",", quote: bytes = b'"', escap
             if content[position : position + 1] != delimiter:
                 break
             position += 1
-        rows.append(Row(start, content[start:position], fields, is_closed))
+        rows.append(CsvRow(start, content[start:position], fields, is_closed))
         position += 2 if content[position : position + 2] == b"\r\n" else 1
         start = position
     return rows
@@ -62,7 +62,7 @@ def _field(
     return bytes(field), min(position, len(content)), not is_inside
 
 
-def csv_records(rows: list[Row], width: int) -> tuple[Records, list[tuple[int, int]]]:
+def csv_records(rows: list[CsvRow], width: int) -> tuple[Records, list[tuple[int, int]]]:
     """Return the rows with this many fields, and the others; empty lines are neither."""
     there = [row for row in rows if row.raw]
     good = [row for row in there if row.is_closed and len(row.fields) == width and _is_text(row.raw)]

@@ -21,7 +21,7 @@ from dagflow.report.snapshot import HeldGroup, OperatorFigures, PortFigures, Run
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.engine.sample_app import app_of
-from tests.engine.test_driver import Watcher, crashing
+from tests.engine.test_driver import RecordingObserver, crashing
 
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
@@ -89,7 +89,7 @@ def test_a_live_run_tells_the_same_from_memory_as_its_journal(tmp_path: Path) ->
         assert told is not None and told.progress == snapshot.progress
         seen.append((of_names(metrics_text([live()])), of_names(metrics_text([read_checkpoint(url, storage)]))))
 
-    run(app_of(tmp_path, [b"one", b"two", b"three"]), RunOptions(), Watcher(look), runtime=InlineRuntime)
+    run(app_of(tmp_path, [b"one", b"two", b"three"]), RunOptions(), RecordingObserver(look), runtime=InlineRuntime)
     assert seen
     for in_memory, in_journal in seen:
         # What rides on the next record is not in the journal yet.

@@ -24,7 +24,7 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.cli.processes import PATIENCE_S
 from tests.engine.sample_app import app_of
-from tests.engine.test_driver import Watcher, crashing
+from tests.engine.test_driver import RecordingObserver, crashing
 from tests.engine.test_live_run import wait_until
 
 APP = """\
@@ -97,7 +97,7 @@ def test_nothing_is_completed_while_a_run_is_at_work(tmp_path: Path, monkeypatch
     run(
         load_app("app.yaml"),
         RunOptions(follow=True),
-        Watcher(look),
+        RecordingObserver(look),
         stop,
         lambda program: InlineRuntime(program, before=look),
     )
@@ -129,7 +129,7 @@ def test_what_a_run_has_listed_and_not_planned_is_known(tmp_path: Path, monkeypa
             assert found.backlog_blocks is None
             seen.append(planned_bytes)
 
-    run(load_app("app.yaml"), RunOptions(), Watcher(look), runtime=InlineRuntime)
+    run(load_app("app.yaml"), RunOptions(), RecordingObserver(look), runtime=InlineRuntime)
     assert seen and blocks >= {None, 0}
     over = status("journal", StorageContext.default())
     assert (over.backlog_bytes, over.backlog_blocks) == (0, 0)

@@ -18,10 +18,10 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from operators.sink.table_writer import TableWriter
 from tests.engine.dags import Given, dag
-from tests.engine.sample_app import Source
+from tests.engine.sample_app import TextSource
 from tests.engine.table_app import TEXTS, delta_app, work
-from tests.execution.sample_operators import Lines
-from tests.runs.test_changing_columns import Rows, app
+from tests.execution.sample_operators import SampleWords
+from tests.runs.test_changing_columns import JsonRows, app
 
 STORAGE = StorageContext.default()
 ROWS = [{"id": number} for number in range(5)]
@@ -68,9 +68,9 @@ def test_the_command_line_tells_it(tmp_path: Path) -> None:
 def test_records_in_a_dataset_of_parquet_are_not_denied(tmp_path: Path) -> None:
     """The answer says of which tables it speaks."""
     operators: dict[str, Given] = {
-        "source": Source(texts=[b'{"id":1}']),
-        "lines": (Lines(), 2),
-        "rows": (Rows(), "parallel"),
+        "source": TextSource(texts=[b'{"id":1}']),
+        "lines": (SampleWords(), 2),
+        "rows": (JsonRows(), "parallel"),
         "table": (TableWriter(table=f"parquet:{tmp_path / 'table'}"), "parallel"),
     }
     streams = ["source.out lines.samples", "lines.records rows.input", "rows.output table.input"]

@@ -11,7 +11,7 @@ import pytest
 from dagflow.engine import segments
 from dagflow.engine.run_setup import RuntimeFactory
 from dagflow.runtime.inline import InlineRuntime
-from tests.runs.lab import Lab
+from tests.runs.remedy_app import RemedyApp
 
 
 @pytest.fixture(params=["inline", pytest.param("spark", marks=pytest.mark.spark)])
@@ -27,11 +27,11 @@ def runtime(request: pytest.FixtureRequest) -> Iterator[RuntimeFactory]:
 
 
 @pytest.fixture
-def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemedyApp]:
     """A directory with an app and a file."""
     monkeypatch.setattr(segments, "INLINE_BYTES", 0)
     (tmp_path / "in").mkdir()
     with contextlib.chdir(tmp_path):
-        lab = Lab(tmp_path)
-        lab.put("good", "good 1\ngood 2\n")
-        yield lab
+        app = RemedyApp(tmp_path)
+        app.put("good", "good 1\ngood 2\n")
+        yield app

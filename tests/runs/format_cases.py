@@ -29,7 +29,7 @@ VALUES = b'{"n": 1, "s": "a", "more": [1]}\r\n\n  \n{"s": "b\\n"}\n{"n": null, "
 
 
 @dataclass(frozen=True)
-class Case:
+class FormatCase:
     """A format with options.
 
     Attributes:
@@ -104,7 +104,7 @@ def varints(*records: bytes) -> bytes:
     return made
 
 
-def lines_cases() -> list[Case]:
+def lines_cases() -> list[FormatCase]:
     """Lines, and lines with escapes."""
     body = LINES.removeprefix(b"\xef\xbb\xbf")
     lines = split_lines(body)
@@ -116,32 +116,34 @@ def lines_cases() -> list[Case]:
     bad = b"good\nb\xffd\nalso good\n\xfe\n"
     bars = BARS.split(b"||")
     return [
-        Case({"type": "lines"}, LINES, body + b"\n"),
-        Case({"type": "lines", "keep_delimiter": True}, LINES, body),
-        Case({"type": "lines", "delimiter": "||"}, BARS, b"".join(bar + b"||" for bar in bars)),
-        Case({"type": "lines", "skip_header": 3}, LINES, b"".join(line + end for _, line, end in lines[3:]) + b"\n"),
-        Case({**long, "on_long": "skip"}, LINES, kept),
-        Case({**long, "on_long": "cut"}, LINES, cut),
-        Case({**long, "on_long": "reject"}, LINES, kept, [(at, raw) for at, raw in longer]),
-        Case({"type": "lines", "encoding": "utf-16"}, wide.encode("utf-16"), wide.encode() + b"\n"),
-        Case({"type": "lines", "encoding": "utf-16-be"}, wide.encode("utf-16-be"), wide.encode() + b"\n"),
-        Case({"type": "lines", "encoding": "latin-1"}, b"\xe4\n\xf6", "ä\nö\n".encode()),
-        Case(
+        FormatCase({"type": "lines"}, LINES, body + b"\n"),
+        FormatCase({"type": "lines", "keep_delimiter": True}, LINES, body),
+        FormatCase({"type": "lines", "delimiter": "||"}, BARS, b"".join(bar + b"||" for bar in bars)),
+        FormatCase(
+            {"type": "lines", "skip_header": 3}, LINES, b"".join(line + end for _, line, end in lines[3:]) + b"\n"
+        ),
+        FormatCase({**long, "on_long": "skip"}, LINES, kept),
+        FormatCase({**long, "on_long": "cut"}, LINES, cut),
+        FormatCase({**long, "on_long": "reject"}, LINES, kept, [(at, raw) for at, raw in longer]),
+        FormatCase({"type": "lines", "encoding": "utf-16"}, wide.encode("utf-16"), wide.encode() + b"\n"),
+        FormatCase({"type": "lines", "encoding": "utf-16-be"}, wide.encode("utf-16-be"), wide.encode() + b"\n"),
+        FormatCase({"type": "lines", "encoding": "latin-1"}, b"\xe4\n\xf6", "ä\nö\n".encode()),
+        FormatCase(
             {"type": "lines", "encoding": "utf-8", "on_bad_bytes": "replace"},
             bad,
             bad.decode(errors="replace").encode(),
         ),
-        Case(
+        FormatCase(
             {"type": "lines", "encoding": "utf-8", "on_bad_bytes": "reject"},
             bad,
             b"good\nalso good\n",
             [(5, b"b\xffd"), (19, b"\xfe")],
         ),
-        Case({"type": "lines", "validate": IS_TAGGED}, TAGGED, TAGGED.replace(b"none\n", b"")),
+        FormatCase({"type": "lines", "validate": IS_TAGGED}, TAGGED, TAGGED.replace(b"none\n", b"")),
     ]
 
 
-def escaped_cases() -> list[Case]:
+def escaped_cases() -> list[FormatCase]:
     """Lines with escapes."""
     pieces = [each[0] for each in re.finditer(rb"(?s)((?:[^\n^]|\^.)*)\n", ESCAPED)]
     bare = b"".join(re.sub(rb"(?s)\^(.)", rb"\1", piece) for piece in pieces)
@@ -150,23 +152,23 @@ def escaped_cases() -> list[Case]:
     assert b"".join(pieces) == ESCAPED
     assert b"".join(piece + b"|" for piece in split) == stars
     return [
-        Case({"type": "escaped_lines", "escape": "^"}, ESCAPED, ESCAPED),
-        Case({"type": "escaped_lines", "escape": "^", "unescape": True}, ESCAPED, bare),
-        Case({"type": "escaped_lines"}, b"a\\\nb\nc\\\\\nd", b"a\\\nb\nc\\\\\nd\n"),
-        Case({"type": "escaped_lines", "escape": "*", "delimiter": "|", "keep_delimiter": True}, stars, stars),
-        Case(
+        FormatCase({"type": "escaped_lines", "escape": "^"}, ESCAPED, ESCAPED),
+        FormatCase({"type": "escaped_lines", "escape": "^", "unescape": True}, ESCAPED, bare),
+        FormatCase({"type": "escaped_lines"}, b"a\\\nb\nc\\\\\nd", b"a\\\nb\nc\\\\\nd\n"),
+        FormatCase({"type": "escaped_lines", "escape": "*", "delimiter": "|", "keep_delimiter": True}, stars, stars),
+        FormatCase(
             {"type": "escaped_lines", "escape": "*", "delimiter": "|", "max_record": 1, "on_long": "skip"},
             stars,
             b"".join(piece + b"|" for piece in split if len(piece) <= 1),
         ),
-        Case({"type": "escaped_lines", "escape": "^", "skip_header": 2}, ESCAPED, b"".join(pieces[2:])),
-        Case(
+        FormatCase({"type": "escaped_lines", "escape": "^", "skip_header": 2}, ESCAPED, b"".join(pieces[2:])),
+        FormatCase(
             {"type": "escaped_lines", "escape": "^", "encoding": "utf-16-le", "on_bad_bytes": "reject"},
             "ä^\nö\n".encode("utf-16-le") + b"\x00\xd8\n\0" + "x".encode("utf-16-le"),
             "ä^\nö\nx\n".encode(),
             [(10, b"\x00\xd8")],
         ),
-        Case(
+        FormatCase(
             {"type": "escaped_lines", "validate": IS_TAGGED, "delimiter": "\n"},
             TAGGED,
             TAGGED.replace(b"none\n", b""),
@@ -174,7 +176,7 @@ def escaped_cases() -> list[Case]:
     ]
 
 
-def csv_cases() -> list[Case]:
+def csv_cases() -> list[FormatCase]:
     """CSV, beside Python's own reader."""
     names, *rows = table_of(ROWS)
     typed = as_json(*({"id": int(row[0]), "name": row[1], "ratio": float(row[2]) if row[2] else None} for row in rows))
@@ -184,49 +186,49 @@ def csv_cases() -> list[Case]:
     long = 'a,b\n1,2\n"long, \n so long",3\n4,5\n'
     long_row = (8, b'"long, \n s')
     return [
-        Case({"type": "csv"}, ROWS.encode(), named(names, rows)),
-        Case(
+        FormatCase({"type": "csv"}, ROWS.encode(), named(names, rows)),
+        FormatCase(
             {"type": "csv", "delimiter": ";", "quote": "'"},
             single.encode(),
             named(["id", "name", "ratio"], table_of(single, delimiter=";", quotechar="'")[1:]),
         ),
-        Case(
+        FormatCase(
             {"type": "csv", "escape": "\\"},
             escaped.encode(),
             named(["a", "b"], table_of(escaped, escapechar="\\")[1:]),
         ),
-        Case(
+        FormatCase(
             {"type": "csv", "header": False, "columns": ["x", "y", "z"]},
             ROWS.encode(),
             named(["x", "y", "z"], [names, *rows]),
         ),
-        Case({"type": "csv", "columns": {"id": "int64", "ratio": "double"}}, ROWS.encode(), typed),
-        Case(
+        FormatCase({"type": "csv", "columns": {"id": "int64", "ratio": "double"}}, ROWS.encode(), typed),
+        FormatCase(
             {"type": "csv", "skip_header": 2},
             b'"made by\nhand"\n# x\n' + ROWS.encode(),
             named(names, rows),
         ),
-        Case(
+        FormatCase(
             {"type": "csv", "columns": {"id": "int64"}},
             wrong.encode(),
             as_json({"id": 1, "n": "2"}),
             [(9, b"1,2,3"), (15, b'"a\nb"'), (21, b"x,4"), (25, b'5,"never\nclosed')],
         ),
-        Case(
+        FormatCase(
             {"type": "csv", "max_record": 10, "on_long": "reject"},
             long.encode(),
             named(["a", "b"], [["1", "2"], ["4", "5"]]),
             [long_row],
         ),
-        Case({"type": "csv", "keep_delimiter": True}, ROWS.encode(), named(names, rows)),
-        Case(
+        FormatCase({"type": "csv", "keep_delimiter": True}, ROWS.encode(), named(names, rows)),
+        FormatCase(
             {"type": "csv", "encoding": "latin-1", "null_values": ["NA"], "columns": {"a": "int64"}},
             "a,é\nNA,ö\n1,NA\nx,ü\n".encode("latin-1"),
             as_json({"a": None, "é": "ö"}, {"a": 1, "é": None}),
             [(14, b"x,\xfc")],
         ),
-        Case({"type": "csv", "columns": {"c": "string"}}, b"\na,b\n1,2\n", b"", [(1, b"a,b\n1,2\n")]),
-        Case(
+        FormatCase({"type": "csv", "columns": {"c": "string"}}, b"\na,b\n1,2\n", b"", [(1, b"a,b\n1,2\n")]),
+        FormatCase(
             {"type": "csv", "max_record": 10, "on_long": "skip"},
             long.encode(),
             named(["a", "b"], [["1", "2"], ["4", "5"]]),
@@ -234,38 +236,40 @@ def csv_cases() -> list[Case]:
     ]
 
 
-def json_cases() -> list[Case]:
+def json_cases() -> list[FormatCase]:
     """JSON lines, beside Python's own parser."""
     lines = [line for line in VALUES.split(b"\n") if line.strip()]
     objects = [json.loads(line) for line in lines]
     wrong = b'{"n": 1}\n[2]\nnot json\n{"n": "x"}\n{"n": 3}\n'
     return [
-        Case({"type": "json_lines"}, VALUES, b"".join(line + b"\n" for line in lines)),
-        Case({"type": "json_lines", "keep_delimiter": True}, VALUES, b"".join(line + b"\n" for line in lines)),
-        Case(
+        FormatCase({"type": "json_lines"}, VALUES, b"".join(line + b"\n" for line in lines)),
+        FormatCase({"type": "json_lines", "keep_delimiter": True}, VALUES, b"".join(line + b"\n" for line in lines)),
+        FormatCase(
             {"type": "json_lines", "columns": {"s": "string", "n": "int64"}},
             VALUES,
             as_json(*({"s": each.get("s"), "n": each.get("n")} for each in objects)),
         ),
-        Case(
+        FormatCase(
             {"type": "json_lines", "null_values": ["NA"], "columns": {"d": {"type": "date32", "format": "%d.%m.%Y"}}},
             b'{"d": "NA"}\n{"d": "31.12.2024"}\n{"d": "31.2.2024"}\n',
             as_json({"d": None}, {"d": "2024-12-31"}),
             [(32, b'{"d": "31.2.2024"}')],
         ),
-        Case(
+        FormatCase(
             {"type": "json_lines", "columns": "infer"},
             b'{"a": 1, "b": "x"}\n' * 4,
             as_json({"a": 1, "b": "x"}) * 4,
         ),
-        Case({"type": "json_lines", "skip_header": 1}, b"header\n" + VALUES, b"".join(line + b"\n" for line in lines)),
-        Case(
+        FormatCase(
+            {"type": "json_lines", "skip_header": 1}, b"header\n" + VALUES, b"".join(line + b"\n" for line in lines)
+        ),
+        FormatCase(
             {"type": "json_lines", "columns": {"n": "int64"}},
             wrong,
             as_json({"n": 1}, {"n": 3}),
             [(9, b"[2]"), (13, b"not json"), (22, b'{"n": "x"}')],
         ),
-        Case(
+        FormatCase(
             {"type": "json_lines", "max_record": 9, "on_long": "reject"},
             wrong,
             b'{"n": 1}\n[2]\n{"n": 3}\n',
@@ -274,7 +278,7 @@ def json_cases() -> list[Case]:
     ]
 
 
-def text_cases() -> list[Case]:
+def text_cases() -> list[FormatCase]:
     """Records of several lines."""
     entries = [entry for entry in re.split(rb"(?m)^(?=\d{4}-)", LOG) if entry]
     stanzas = re.findall(rb"(?m)(?:^(?:[^\S\n]*\S.*)\n?)+", STANZAS)
@@ -283,18 +287,20 @@ def text_cases() -> list[Case]:
     places = [LOG.index(entry) if index < 3 else 0 for index, entry in enumerate(entries)]
     assert places[0] == 0
     return [
-        Case(regex, LOG, LOG),
-        Case({**regex, "keep_delimiter": True}, LOG, LOG),
-        Case({**regex, "skip_header": 1}, LOG, LOG.removeprefix(b"continued\n")),
-        Case(
+        FormatCase(regex, LOG, LOG),
+        FormatCase({**regex, "keep_delimiter": True}, LOG, LOG),
+        FormatCase({**regex, "skip_header": 1}, LOG, LOG.removeprefix(b"continued\n")),
+        FormatCase(
             {**regex, "max_record": 27, "on_long": "skip"},
             LOG,
             b"".join(entry for entry in entries if len(entry.rstrip(b"\r\n")) <= 27),
         ),
-        Case({"type": "paragraphs"}, STANZAS, b"".join(stanza + b"\n\n" for stanza in bare)),
-        Case({"type": "paragraphs", "keep_delimiter": True}, STANZAS, STANZAS[STANZAS.index(b"A: 1") :]),
-        Case({"type": "paragraphs", "skip_header": 2}, STANZAS, b"".join(stanza + b"\n\n" for stanza in bare[2:])),
-        Case(
+        FormatCase({"type": "paragraphs"}, STANZAS, b"".join(stanza + b"\n\n" for stanza in bare)),
+        FormatCase({"type": "paragraphs", "keep_delimiter": True}, STANZAS, STANZAS[STANZAS.index(b"A: 1") :]),
+        FormatCase(
+            {"type": "paragraphs", "skip_header": 2}, STANZAS, b"".join(stanza + b"\n\n" for stanza in bare[2:])
+        ),
+        FormatCase(
             {"type": "paragraphs", "max_record": 9, "on_long": "skip"},
             STANZAS,
             b"".join(stanza + b"\n\n" for stanza in bare if len(stanza) <= 9),
@@ -302,7 +308,7 @@ def text_cases() -> list[Case]:
     ]
 
 
-def binary_cases() -> list[Case]:
+def binary_cases() -> list[FormatCase]:
     """Records that are found by their length, and files that are one."""
     content = bytes(range(1, 24))
     full, tail = content[:20], content[20:]
@@ -311,28 +317,30 @@ def binary_cases() -> list[Case]:
     fixed = {"type": "fixed", "length": 5}
     torn = prefixed("<I", b"abc") + b"\x09\0\0\0ab"
     return [
-        Case(fixed, content, full, [(20, tail)]),
-        Case({**fixed, "tail": "keep"}, content, content),
-        Case({**fixed, "tail": "reject"}, full, full),
-        Case({"type": "length_prefixed"}, prefixed("<I", *words), joined),
-        Case({"type": "length_prefixed", "prefix": 1}, prefixed("<B", *words), joined),
-        Case({"type": "length_prefixed", "prefix": 2, "byte_order": "big"}, prefixed(">H", *words), joined),
-        Case({"type": "length_prefixed", "prefix": 8, "byte_order": "little"}, prefixed("<Q", *words), joined),
-        Case({"type": "length_prefixed", "prefix": "varint"}, varints(*words), joined),
-        Case({"type": "length_prefixed", "max_record": 10}, torn, b"abc", [(7, b"\x09\0\0\0ab")]),
-        Case(
+        FormatCase(fixed, content, full, [(20, tail)]),
+        FormatCase({**fixed, "tail": "keep"}, content, content),
+        FormatCase({**fixed, "tail": "reject"}, full, full),
+        FormatCase({"type": "length_prefixed"}, prefixed("<I", *words), joined),
+        FormatCase({"type": "length_prefixed", "prefix": 1}, prefixed("<B", *words), joined),
+        FormatCase({"type": "length_prefixed", "prefix": 2, "byte_order": "big"}, prefixed(">H", *words), joined),
+        FormatCase({"type": "length_prefixed", "prefix": 8, "byte_order": "little"}, prefixed("<Q", *words), joined),
+        FormatCase({"type": "length_prefixed", "prefix": "varint"}, varints(*words), joined),
+        FormatCase({"type": "length_prefixed", "max_record": 10}, torn, b"abc", [(7, b"\x09\0\0\0ab")]),
+        FormatCase(
             {"type": "length_prefixed", "prefix": 2, "max_record": 100},
             prefixed("<H", b"abc", b"y" * 101),
             b"abc",
             [(5, prefixed("<H", b"y" * 101))],
         ),
-        Case({"type": "whole_file"}, content, content),
-        Case({"type": "whole_file", "columns": True}, b"a\nb", as_json({"path": NAME, "content": "a\nb"})),
-        Case({"type": "whole_file", "max_record": 4, "on_long": "skip"}, content, b""),
-        Case({"type": "whole_file", "max_record": 4, "on_long": "reject"}, content, b"", [(0, b"")]),
-        Case({"type": "xml", "tag": "a"}, MARKUP.encode(), b"<a x='>'>1<a/><a>2</a></a>\n<a\n/>\n" * 3),
-        Case({"type": "xml", "tag": "a", "max_record": 12}, b"<t><a>1</a> <a>open", b"<a>1</a>\n", [(12, b"<a>open")]),
-        Case({"type": "xml", "tag": "a"}, b"\xff\xfe<\0", b"", [(0, b"\xff\xfe<\0")]),
+        FormatCase({"type": "whole_file"}, content, content),
+        FormatCase({"type": "whole_file", "columns": True}, b"a\nb", as_json({"path": NAME, "content": "a\nb"})),
+        FormatCase({"type": "whole_file", "max_record": 4, "on_long": "skip"}, content, b""),
+        FormatCase({"type": "whole_file", "max_record": 4, "on_long": "reject"}, content, b"", [(0, b"")]),
+        FormatCase({"type": "xml", "tag": "a"}, MARKUP.encode(), b"<a x='>'>1<a/><a>2</a></a>\n<a\n/>\n" * 3),
+        FormatCase(
+            {"type": "xml", "tag": "a", "max_record": 12}, b"<t><a>1</a> <a>open", b"<a>1</a>\n", [(12, b"<a>open")]
+        ),
+        FormatCase({"type": "xml", "tag": "a"}, b"\xff\xfe<\0", b"", [(0, b"\xff\xfe<\0")]),
     ]
 
 
@@ -340,15 +348,19 @@ CASES = lines_cases() + escaped_cases() + csv_cases() + json_cases() + text_case
 
 # Of each the place, and in place of what is published the error.
 FAILURES = [
-    Case(
+    FormatCase(
         {"type": "lines", "max_record": 4, "on_long": "fail"}, b"a\nlonger\n", b"the record is longer", [(2, b"long")]
     ),
-    Case(
+    FormatCase(
         {"type": "lines", "encoding": "utf-8", "on_bad_bytes": "fail"}, b"a\n\xff\n", b"not valid utf-8", [(2, b"\xff")]
     ),
-    Case({"type": "fixed", "length": 3, "tail": "fail"}, b"abcde", b"the file ends after 2 of the 3", [(3, b"de")]),
-    Case({"type": "whole_file", "max_record": 2}, b"abc", b"the file is longer than max_record", [(0, b"abc")]),
-    Case({"type": "xml", "tag": "a", "max_record": 5}, b"<a>123</a>", b"the element a is longer", [(0, b"<a>123</a>")]),
+    FormatCase(
+        {"type": "fixed", "length": 3, "tail": "fail"}, b"abcde", b"the file ends after 2 of the 3", [(3, b"de")]
+    ),
+    FormatCase({"type": "whole_file", "max_record": 2}, b"abc", b"the file is longer than max_record", [(0, b"abc")]),
+    FormatCase(
+        {"type": "xml", "tag": "a", "max_record": 5}, b"<a>123</a>", b"the element a is longer", [(0, b"<a>123</a>")]
+    ),
 ]
 
 _Wrong = list[tuple[dict[str, Any], str]]

@@ -18,7 +18,7 @@ from dagflow.execution.messages import TaskResult, WindowJob
 from dagflow.execution.program import Program
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.inline import InlineRuntime
-from tests.engine.sample_app import Source, app_of, published, words
+from tests.engine.sample_app import TextSource, app_of, published, words
 from tests.execution.sample_operators import Total
 from tests.memory import in_own_process
 
@@ -28,7 +28,7 @@ def test_a_window_does_not_wait_until_later_ones_are_emitted(tmp_path: Path) -> 
     texts = [b"%d" % number for number in range(200)]
     app = app_of(tmp_path, texts, per_window=2)
     source = app.operators["source"].operator
-    assert isinstance(source, Source)
+    assert isinstance(source, TextSource)
     ahead: list[int] = []
 
     def look(window: WindowJob) -> None:
@@ -41,7 +41,7 @@ def test_a_window_does_not_wait_until_later_ones_are_emitted(tmp_path: Path) -> 
     assert ahead[:3] == [2, 2, 2]
 
 
-class Patient(InlineRuntime):
+class ManualRuntime(InlineRuntime):
     """A runtime whose windows run when they are told to."""
 
     def __init__(self, program: Program) -> None:
@@ -65,18 +65,18 @@ class Patient(InlineRuntime):
             future.set_result(super().submit(window).result())
 
 
-class Looking:
+class ReleasesWindows:
     """Lets a window run whenever the driver waits, and remembers how much was emitted by then."""
 
-    def __init__(self, source: Source, slow_windows: int = 0) -> None:
+    def __init__(self, source: TextSource, slow_windows: int = 0) -> None:
         self.source = source
         self.slow_windows = slow_windows
-        self.runtimes: list[Patient] = []
+        self.runtimes: list[ManualRuntime] = []
         self.emitted: list[tuple[int, int]] = []
 
-    def start(self, program: Program) -> Patient:
+    def start(self, program: Program) -> ManualRuntime:
         """The runtime of the run."""
-        self.runtimes.append(Patient(program))
+        self.runtimes.append(ManualRuntime(program))
         return self.runtimes[0]
 
     def progress(self, snapshot: RunSnapshot) -> None:
@@ -95,8 +95,8 @@ def test_few_windows_are_emitted_before_the_first_is_measured(tmp_path: Path) ->
     texts = [b"%d" % number for number in range(12)]
     app = app_of(tmp_path, texts, per_window=1)
     source = app.operators["source"].operator
-    assert isinstance(source, Source)
-    looking = Looking(source)
+    assert isinstance(source, TextSource)
+    looking = ReleasesWindows(source)
     run(app, runtime=looking.start, observer=looking)
     assert published(tmp_path) == words(texts)
     assert looking.emitted[0] == (0, UNMEASURED_WINDOWS)
@@ -112,18 +112,18 @@ def test_nothing_is_emitted_while_a_window_waits_for_idle_tasks(
     texts = [b"%d" % number for number in range(14)]
     app = app_of(tmp_path, texts, per_window=1, middle=middle)
     source = app.operators["source"].operator
-    assert isinstance(source, Source)
-    looking = Looking(source, slow_windows=0 if middle else 1)
-    emit, idle = Source.emit_tuples, []
+    assert isinstance(source, TextSource)
+    looking = ReleasesWindows(source, slow_windows=0 if middle else 1)
+    emit, idle = TextSource.emit_tuples, []
 
-    def emit_tuples(self: Source) -> None:
+    def emit_tuples(self: TextSource) -> None:
         submitted = sum(runtime.submitted for runtime in looking.runtimes)
         running = sum(len(runtime.waiting) for runtime in looking.runtimes)
         has_slots = running <= looking.slow_windows and submitted < MAX_IN_FLIGHT
         idle.append(self.position - submitted if has_slots else 0)
         emit(self)
 
-    monkeypatch.setattr(Source, "emit_tuples", emit_tuples)
+    monkeypatch.setattr(TextSource, "emit_tuples", emit_tuples)
     run(app, runtime=looking.start, observer=looking)
     assert published(tmp_path) == words(texts) or middle
     assert len(idle) > 14

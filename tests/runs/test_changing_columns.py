@@ -21,14 +21,14 @@ from operators.reader.columns.found_members import FoundMembers
 from operators.reader.formats.base import NullAccounting
 from operators.sink.table_writer import TableWriter
 from tests.engine.dags import Given, dag
-from tests.engine.sample_app import Source
-from tests.execution.sample_operators import Lines
+from tests.engine.sample_app import TextSource
+from tests.execution.sample_operators import SampleWords
 from tests.runs.table_kinds import KINDS, rows_of, writer
 
 Row = dict[str, Any]
 
 
-class Rows(Operator):
+class JsonRows(Operator):
     """Makes records with columns of lines of JSON, each line a batch of one row."""
 
     input = InputPort()
@@ -46,9 +46,9 @@ def app(root: Path, rows: Sequence[Row], kind: str = "delta", **properties: Any)
     """Rows, each in a window of its own or several in one, into a table."""
     texts = [json.dumps(row, separators=(",", ":")).encode() for row in rows]
     operators: dict[str, Given] = {
-        "source": Source(texts=texts),
-        "lines": (Lines(), 2),
-        "rows": (Rows(), "parallel"),
+        "source": TextSource(texts=texts),
+        "lines": (SampleWords(), 2),
+        "rows": (JsonRows(), "parallel"),
         "table": (writer(root, kind, **properties), "parallel"),
     }
     return dag(root, operators, ["source.out lines.samples", "lines.records rows.input", "rows.output table.input"])
@@ -66,7 +66,7 @@ def written(root: Path, kind: str = "delta") -> list[Row]:
 
 
 @dataclass(frozen=True)
-class Change:
+class RowOfOtherColumns:
     """A row that changes the columns of the rows before it.
 
     Attributes:
@@ -84,14 +84,16 @@ class Change:
 
 BASE: Row = {"id": 1, "n": 1, "x": 1.5, "t": "a"}
 CHANGES = {
-    "a new column": Change({"id": 2, "new": 5}, {"id": 2, "new": 5}, {"new": 5}, "on_new_column"),
-    "a new nested column": Change({"id": 2, "k": [1, 2]}, {"id": 2, "k": [1, 2]}, {"k": [1, 2]}, "on_new_column"),
-    "text for a number": Change({"id": 2, "n": "many"}, {}, {"n": "many"}, "on_type_change"),
-    "a fraction for a whole number": Change({"id": 2, "n": 1.5}, {}, {"n": 1.5}, "on_type_change"),
-    "a number for text": Change({"id": 2, "t": 7}, {}, {"t": 7}, "on_type_change"),
-    "an array for a number": Change({"id": 2, "n": [1]}, {}, {"n": [1]}, "on_type_change"),
-    "a whole number for a fraction": Change({"id": 2, "x": 3}, {"id": 2, "x": 3.0}, {}, ""),
-    "a column that is gone": Change({"id": 2}, {"id": 2}, {}, ""),
+    "a new column": RowOfOtherColumns({"id": 2, "new": 5}, {"id": 2, "new": 5}, {"new": 5}, "on_new_column"),
+    "a new nested column": RowOfOtherColumns(
+        {"id": 2, "k": [1, 2]}, {"id": 2, "k": [1, 2]}, {"k": [1, 2]}, "on_new_column"
+    ),
+    "text for a number": RowOfOtherColumns({"id": 2, "n": "many"}, {}, {"n": "many"}, "on_type_change"),
+    "a fraction for a whole number": RowOfOtherColumns({"id": 2, "n": 1.5}, {}, {"n": 1.5}, "on_type_change"),
+    "a number for text": RowOfOtherColumns({"id": 2, "t": 7}, {}, {"t": 7}, "on_type_change"),
+    "an array for a number": RowOfOtherColumns({"id": 2, "n": [1]}, {}, {"n": [1]}, "on_type_change"),
+    "a whole number for a fraction": RowOfOtherColumns({"id": 2, "x": 3}, {"id": 2, "x": 3.0}, {}, ""),
+    "a column that is gone": RowOfOtherColumns({"id": 2}, {"id": 2}, {}, ""),
 }
 MODES = {"on_new_column": ("add", "rescue", "ignore", "fail"), "on_type_change": ("widen", "rescue", "fail")}
 CASES = [
@@ -132,7 +134,7 @@ def test_each_mode_does_what_it_says(
     assert counted(done, "rescued_values") == (1 if change.mode and mode in ("widen", "rescue") else 0)
 
 
-class Found(Operator):
+class AsFoundColumns(Operator):
     """Makes the columns that `columns: as_found` has for lines of JSON, all of a text in one batch."""
 
     input = InputPort()
@@ -150,9 +152,9 @@ class Found(Operator):
 def test_values_that_the_reader_has_put_aside_are_treated_alike(mode: str, tmp_path: Path) -> None:
     """What becomes of a value does not depend on which other records are in its batch."""
     operators: dict[str, Given] = {
-        "source": Source(texts=[b'{"id":1,"n":1} {"id":2,"n":"many"} {"id":3,"n":3}']),
-        "lines": (Lines(), 2),
-        "rows": (Found(), "parallel"),
+        "source": TextSource(texts=[b'{"id":1,"n":1} {"id":2,"n":"many"} {"id":3,"n":3}']),
+        "lines": (SampleWords(), 2),
+        "rows": (AsFoundColumns(), "parallel"),
         "table": (TableWriter(table=f"delta:{tmp_path / 'table'}", on_type_change=mode), "parallel"),
     }
     plan = dag(tmp_path, operators, ["source.out lines.samples", "lines.records rows.input", "rows.output table.input"])

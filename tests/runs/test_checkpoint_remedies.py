@@ -27,7 +27,7 @@ from dagflow.storage.backends.local.files import LocalFiles
 from dagflow.storage.context import StorageContext
 from operators import FileSplitterInput
 from tests.operators.sink.test_merger import app_in, source_files_of
-from tests.runs.lab import GOOD, Lab, refusal
+from tests.runs.remedy_app import GOOD, RemedyApp, refusal
 
 STORAGE = StorageContext.default()
 
@@ -37,40 +37,40 @@ def dying(*_: object, **__: object) -> None:
     raise DagflowError("the lights went out")
 
 
-def test_a_window_is_replayed_when_a_run_has_finished_it(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_window_is_replayed_when_a_run_has_finished_it(app: RemedyApp, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was decided, and its driver died before it was published."""
     with monkeypatch.context() as patch:
         patch.setattr(publication, "publish_all", dying)
-        refusal(lab.run, "the lights went out")
-    refusal(lambda: lab.replay(1), r"window 1 is not published yet\n    finish it first, with dagflow run")
-    lab.run()
+        refusal(app.run, "the lights went out")
+    refusal(lambda: app.replay(1), r"window 1 is not published yet\n    finish it first, with dagflow run")
+    app.run()
     for _ in range(2):
-        lab.replay(1)
-        assert lab.records() == GOOD
+        app.replay(1)
+        assert app.records() == GOOD
 
 
 @pytest.mark.parametrize("remedy", ["another directory", "other names"])
-def test_a_replay_publishes_elsewhere_where_a_name_is_taken(lab: Lab, remedy: str) -> None:
+def test_a_replay_publishes_elsewhere_where_a_name_is_taken(app: RemedyApp, remedy: str) -> None:
     """Another program takes it meanwhile. Its file stays, and so does all that was published until then."""
-    lab.parts["splitter"] = ", block_size: 7"
-    lab.run()
-    taken = lab.folder / "out" / "part-00000001-00000-0001"
-    lab.parts["out"] = "out, max_bytes: 1"
+    app.parts["splitter"] = ", block_size: 7"
+    app.run()
+    taken = app.folder / "out" / "part-00000001-00000-0001"
+    app.parts["out"] = "out, max_bytes: 1"
 
     def take(_: object) -> None:
         taken.write_text("mine")
 
     late = functools.partial(InlineRuntime, before=take)
     refusal(
-        lambda: lab.replay(1, late), r"another program has taken\n    publish into another directory, or under other"
+        lambda: app.replay(1, late), r"another program has taken\n    publish into another directory, or under other"
     )
-    assert lab.records() == sorted([*GOOD, "mine"])
-    lab.parts["out"] = "elsewhere, max_bytes: 1" if remedy == "another directory" else "out, file_name: block"
-    lab.put("more", "more\n")
-    lab.replay(1)
-    assert sorted([*lab.records(), *lab.records("elsewhere")]) == sorted([*GOOD, "mine"])
-    lab.run()
-    assert sorted([*lab.records(), *lab.records("elsewhere")]) == sorted([*GOOD, "mine", "more"])
+    assert app.records() == sorted([*GOOD, "mine"])
+    app.parts["out"] = "elsewhere, max_bytes: 1" if remedy == "another directory" else "out, file_name: block"
+    app.put("more", "more\n")
+    app.replay(1)
+    assert sorted([*app.records(), *app.records("elsewhere")]) == sorted([*GOOD, "mine"])
+    app.run()
+    assert sorted([*app.records(), *app.records("elsewhere")]) == sorted([*GOOD, "mine", "more"])
 
 
 def later_keys(patch: pytest.MonkeyPatch) -> None:
@@ -85,54 +85,54 @@ def later_splitter(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("later", [later_keys, later_splitter])
 def test_state_of_another_version_goes_on_with_that_version(
-    lab: Lab, later: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+    app: RemedyApp, later: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or all output is made anew; until then what was published stays."""
-    lab.remember()
+    app.remember()
     with monkeypatch.context() as patch:
         later(patch)
-        lab.run()
-    lab.put("again", "good 2\nnew\n")
-    refusal(lab.run, r"version 9.*\n    run the version .* or start over with --fresh")
-    assert lab.records() == GOOD
+        app.run()
+    app.put("again", "good 2\nnew\n")
+    refusal(app.run, r"version 9.*\n    run the version .* or start over with --fresh")
+    assert app.records() == GOOD
     with monkeypatch.context() as patch:
         later(patch)
-        lab.run()
-    assert lab.records() == sorted([*GOOD, "new"])
-    lab.put("last", "last\n")
-    refusal(lab.run, r"version 9")
-    lab.run_fresh()
-    assert lab.records() == sorted([*GOOD, "new", "last"])
+        app.run()
+    assert app.records() == sorted([*GOOD, "new"])
+    app.put("last", "last\n")
+    refusal(app.run, r"version 9")
+    app.run_fresh()
+    assert app.records() == sorted([*GOOD, "new", "last"])
 
 
-def test_two_apps_on_one_checkpoint_run_when_one_has_its_own(lab: Lab) -> None:
+def test_two_apps_on_one_checkpoint_run_when_one_has_its_own(app: RemedyApp) -> None:
     """As the error says; another name alone is not enough where the app names its checkpoint."""
-    lab.run()
-    lab.parts |= {"name": "other", "out": "others"}
-    refusal(lambda: lab.run(file="b.yaml"), r"give \S+b\.yaml a `checkpoint` of its own")
-    lab.parts["checkpoint"] = "its-own"
-    lab.run(file="b.yaml")
-    assert (lab.records(), lab.records("others")) == (GOOD, GOOD)
+    app.run()
+    app.parts |= {"name": "other", "out": "others"}
+    refusal(lambda: app.run(file="b.yaml"), r"give \S+b\.yaml a `checkpoint` of its own")
+    app.parts["checkpoint"] = "its-own"
+    app.run(file="b.yaml")
+    assert (app.records(), app.records("others")) == (GOOD, GOOD)
 
 
-def test_an_app_replaces_another_one_whose_file_was_moved_away(lab: Lab) -> None:
+def test_an_app_replaces_another_one_whose_file_was_moved_away(app: RemedyApp) -> None:
     """With the name of the other one it goes on where that stopped; with another name it has to say --fresh."""
-    lab.run()
-    lab.parts["out"] = "others"
-    refusal(lambda: lab.run(file="b.yaml"), r"if it is to replace the other one, move that file away")
-    (lab.folder / "app.yaml").rename("away.yaml")
-    lab.put("more", "more\n")
-    lab.run(file="b.yaml")
-    assert (lab.records(), lab.records("others")) == (GOOD, ["more"])
-    (lab.folder / "b.yaml").rename("away-too.yaml")
-    lab.parts |= {"name": "other", "out": "third"}
-    refusal(lambda: lab.run(file="c.yaml"), r"--fresh starts over here, and removes what 'advised' has published")
-    assert (lab.records(), lab.records("others")) == (GOOD, ["more"])
-    lab.run(file="c.yaml", fresh=True)
-    assert (lab.records(), lab.records("others"), lab.records("third")) == ([], [], sorted([*GOOD, "more"]))
+    app.run()
+    app.parts["out"] = "others"
+    refusal(lambda: app.run(file="b.yaml"), r"if it is to replace the other one, move that file away")
+    (app.folder / "app.yaml").rename("away.yaml")
+    app.put("more", "more\n")
+    app.run(file="b.yaml")
+    assert (app.records(), app.records("others")) == (GOOD, ["more"])
+    (app.folder / "b.yaml").rename("away-too.yaml")
+    app.parts |= {"name": "other", "out": "third"}
+    refusal(lambda: app.run(file="c.yaml"), r"--fresh starts over here, and removes what 'advised' has published")
+    assert (app.records(), app.records("others")) == (GOOD, ["more"])
+    app.run(file="c.yaml", fresh=True)
+    assert (app.records(), app.records("others"), app.records("third")) == ([], [], sorted([*GOOD, "more"]))
 
 
-class Numbered(Operator):
+class NumbersRecords(Operator):
     """Puts a number before each record; its state is pickled."""
 
     input = InputPort()
@@ -155,18 +155,18 @@ class Numbered(Operator):
 
 
 @pytest.fixture
-def numbered(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def numbered(app: RemedyApp, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The file of the key, when an app has left pickled state."""
-    monkeypatch.setenv("DAGFLOW_KEY_FILE", str(lab.folder / "key"))
-    lab.parts |= {
-        "operators": f"\n  unique: {{class: {__name__}.Numbered, partition: 1}}",
+    monkeypatch.setenv("DAGFLOW_KEY_FILE", str(app.folder / "key"))
+    app.parts |= {
+        "operators": f"\n  unique: {{class: {__name__}.NumbersRecords, partition: 1}}",
         "to": "unique.input",
         "streams": "\n  first: {from: unique.output, to: writer.input}",
     }
-    lab.run()
-    assert lab.records() == ["1 good 1", "2 good 2"]
-    lab.put("more", "more\n")
-    yield lab.folder / "key"
+    app.run()
+    assert app.records() == ["1 good 1", "2 good 2"]
+    app.put("more", "more\n")
+    yield app.folder / "key"
 
 
 def shortened(key: Path) -> str:
@@ -187,131 +187,131 @@ def unreadable(key: Path) -> str:
 
 @pytest.mark.parametrize("damage", [shortened, opened, unreadable])
 def test_pickled_state_goes_on_when_the_key_is_mended(
-    lab: Lab, numbered: Path, damage: Callable[[Path], str], monkeypatch: pytest.MonkeyPatch
+    app: RemedyApp, numbered: Path, damage: Callable[[Path], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each remedy that an error names leaves the state as it was."""
-    refusal(lab.run, damage(numbered))
+    refusal(app.run, damage(numbered))
     if damage is shortened:
         numbered.unlink()
     elif damage is opened:
         numbered.chmod(0o600)
     else:
-        monkeypatch.setenv("DAGFLOW_KEY_FILE", str(lab.folder / "new-key"))
+        monkeypatch.setenv("DAGFLOW_KEY_FILE", str(app.folder / "new-key"))
     if damage is not opened:
-        refusal(lab.run, r"not signed with your key.*if no other user could write to the checkpoint: dagflow sign \S+")
+        refusal(app.run, r"not signed with your key.*if no other user could write to the checkpoint: dagflow sign \S+")
         assert CliRunner().invoke(command_line, ["sign", "journal"]).exit_code == 0
-    lab.run()
-    assert lab.records() == ["1 good 1", "2 good 2", "3 more"]
+    app.run()
+    assert app.records() == ["1 good 1", "2 good 2", "3 more"]
 
 
-def test_pickled_state_goes_on_with_the_key_of_another_machine(lab: Lab, numbered: Path) -> None:
+def test_pickled_state_goes_on_with_the_key_of_another_machine(app: RemedyApp, numbered: Path) -> None:
     """Copied from there, and named in the variable."""
     numbered.rename("elsewhere")
-    refusal(lab.run, r"copy the key from there, and name it in DAGFLOW_KEY_FILE")
+    refusal(app.run, r"copy the key from there, and name it in DAGFLOW_KEY_FILE")
     shutil.move("elsewhere", numbered)
-    lab.run()
-    assert lab.records() == ["1 good 1", "2 good 2", "3 more"]
+    app.run()
+    assert app.records() == ["1 good 1", "2 good 2", "3 more"]
     assert sign(STORAGE.objects("journal")) > 0
 
 
-def test_what_was_left_of_a_start_over_is_finished_by_another(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_left_of_a_start_over_is_finished_by_another(app: RemedyApp, monkeypatch: pytest.MonkeyPatch) -> None:
     """It died while it removed files: a plain run is refused, and with --fresh all is made again."""
-    lab.run()
+    app.run()
     with monkeypatch.context() as patch:
         patch.setattr(LocalFiles, "remove", dying)
-        refusal(lab.run_fresh, "the lights went out")
-    refusal(lab.run, r"was interrupted .*\n    run again with --fresh; it continues where it stopped")
-    lab.run_fresh()
-    assert lab.records() == GOOD
+        refusal(app.run_fresh, "the lights went out")
+    refusal(app.run, r"was interrupted .*\n    run again with --fresh; it continues where it stopped")
+    app.run_fresh()
+    assert app.records() == GOOD
 
 
-def test_a_name_that_a_start_over_needs_is_made_free(lab: Lab) -> None:
+def test_a_name_that_a_start_over_needs_is_made_free(app: RemedyApp) -> None:
     """Something else lies where the old journal goes; it stays, and so does all that was published until then."""
-    lab.run()
-    (lab.folder / "journal" / "aside").mkdir()
-    taken = lab.folder / "journal" / "aside" / f"{2:012d}"
+    app.run()
+    (app.folder / "journal" / "aside").mkdir()
+    taken = app.folder / "journal" / "aside" / f"{2:012d}"
     taken.write_text("mine")
-    refusal(lab.run_fresh, r"the name for the old journal is taken\n    move what is there, and run again")
-    assert lab.records() == GOOD
+    refusal(app.run_fresh, r"the name for the old journal is taken\n    move what is there, and run again")
+    assert app.records() == GOOD
     taken.rename("mine")
-    lab.run_fresh()
-    assert (lab.records(), Path("mine").read_text()) == (GOOD, "mine")
+    app.run_fresh()
+    assert (app.records(), Path("mine").read_text()) == (GOOD, "mine")
 
 
 @pytest.mark.parametrize("which", [0, -1])
-def test_an_index_of_files_goes_on_when_it_is_put_back(lab: Lab, which: int) -> None:
+def test_an_index_of_files_goes_on_when_it_is_put_back(app: RemedyApp, which: int) -> None:
     """No file is read twice; with --fresh, the other remedy, all are read again, and published once."""
     names = [f"{number:04}" for number in range(1200)]
     for name in names:
-        lab.put(name, name)
-    lab.run()
+        app.put(name, name)
+    app.run()
     index = sorted(Path("journal/state/splitter").rglob("*.parquet"), key=os.path.getmtime)[which]
     index.rename("away")
-    lab.put("more", "more\n")
-    refusal(lab.run, r"the index of processed files lacks .*put the checkpoint back as it was, with its index, or")
-    assert lab.records() == sorted([*GOOD, *names])
+    app.put("more", "more\n")
+    refusal(app.run, r"the index of processed files lacks .*put the checkpoint back as it was, with its index, or")
+    assert app.records() == sorted([*GOOD, *names])
     Path("away").rename(index)
-    lab.run()
-    assert lab.records() == sorted([*GOOD, *names, "more"])
+    app.run()
+    assert app.records() == sorted([*GOOD, *names, "more"])
     index.unlink()
-    refusal(lab.run, r"lacks .*start over with --fresh")
-    lab.run_fresh()
-    assert lab.records() == sorted([*GOOD, *names, "more"])
+    refusal(app.run, r"lacks .*start over with --fresh")
+    app.run_fresh()
+    assert app.records() == sorted([*GOOD, *names, "more"])
 
 
 @pytest.mark.parametrize("part", [0.3, 0.9])
-def test_a_damaged_index_of_files_goes_on_when_it_is_put_back(lab: Lab, part: float) -> None:
+def test_a_damaged_index_of_files_goes_on_when_it_is_put_back(app: RemedyApp, part: float) -> None:
     """A bit that flipped, in entries or in what describes them, makes no file come twice; both remedies work."""
     names = [f"{number:04}" for number in range(1200)]
     for name in names:
-        lab.put(name, name)
-    lab.run()
+        app.put(name, name)
+    app.run()
     index = max(Path("journal/state/splitter").rglob("*.parquet"), key=lambda path: path.stat().st_size)
     good = index.read_bytes()
     place = int(part * len(good))
     index.write_bytes(good[:place] + bytes([good[place] ^ 16]) + good[place + 1 :])
-    lab.put("more", "more\n")
-    refusal(lab.run, rf"{index.name}: a file of the index of processed files was damaged .*put the checkpoint back as")
-    assert lab.records() == sorted([*GOOD, *names])
+    app.put("more", "more\n")
+    refusal(app.run, rf"{index.name}: a file of the index of processed files was damaged .*put the checkpoint back as")
+    assert app.records() == sorted([*GOOD, *names])
     damaged = index.read_bytes()
     index.write_bytes(good)
-    lab.run()
-    assert lab.records() == sorted([*GOOD, *names, "more"])
+    app.run()
+    assert app.records() == sorted([*GOOD, *names, "more"])
     index.write_bytes(damaged)
-    lab.put("yet more", "yet more\n")
-    refusal(lab.run, r"damaged .*start over with --fresh")
-    lab.run_fresh()
-    assert lab.records() == sorted([*GOOD, *names, "more", "yet more"])
+    app.put("yet more", "yet more\n")
+    refusal(app.run, r"damaged .*start over with --fresh")
+    app.run_fresh()
+    assert app.records() == sorted([*GOOD, *names, "more", "yet more"])
 
 
-def test_a_damaged_state_of_an_operator_goes_on_when_it_is_put_back(lab: Lab) -> None:
+def test_a_damaged_state_of_an_operator_goes_on_when_it_is_put_back(app: RemedyApp) -> None:
     """A bit of a key that flipped would let a record through that was published before."""
-    lab.remember()
+    app.remember()
     texts = [f"text {number:04}" for number in range(1000)]
-    lab.put("texts", "\n".join(texts) + "\n")
-    lab.run()
+    app.put("texts", "\n".join(texts) + "\n")
+    app.run()
     damaged = {}
     for path in Path("journal/segments").iterdir():
         damaged[path] = path.read_bytes()
         path.write_bytes(damaged[path].replace(b"text 0500", b"text 0580"))
-    lab.put("again", "text 0500\nnew\n")
-    refusal(lab.run, r"the state of an operator was damaged .*put the checkpoint back as it was, with its segments, or")
+    app.put("again", "text 0500\nnew\n")
+    refusal(app.run, r"the state of an operator was damaged .*put the checkpoint back as it was, with its segments, or")
     for path, good in damaged.items():
         path.write_bytes(good)
-    lab.run()
-    assert lab.records() == sorted([*GOOD, *texts, "new"])
+    app.run()
+    assert app.records() == sorted([*GOOD, *texts, "new"])
 
 
-def test_two_writers_of_one_directory_get_one_each(lab: Lab) -> None:
+def test_two_writers_of_one_directory_get_one_each(app: RemedyApp) -> None:
     """The run is refused before anything is read."""
-    lab.parts |= {
+    app.parts |= {
         "operators": "\n  second: {class: RecordWriter, properties: {path: out}, partition: parallel}",
         "to": "[writer.input, second.input]",
     }
-    refusal(lab.run, r"would both publish here\n    give each of them a path of its own")
-    lab.parts["operators"] = lab.parts["operators"].replace("path: out", "path: second")
-    lab.run()
-    assert (lab.records(), lab.records("second")) == (GOOD, GOOD)
+    refusal(app.run, r"would both publish here\n    give each of them a path of its own")
+    app.parts["operators"] = app.parts["operators"].replace("path: out", "path: second")
+    app.run()
+    assert (app.records(), app.records("second")) == (GOOD, GOOD)
 
 
 def merging(root: Path, cleaner: str = "") -> None:
@@ -374,9 +374,9 @@ def test_an_archive_that_was_read_as_input_is_put_elsewhere(tmp_path: Path) -> N
     assert before.items() <= after.items()
 
 
-def test_writers_of_whole_blocks_are_joined_to_their_reader(lab: Lab) -> None:
+def test_writers_of_whole_blocks_are_joined_to_their_reader(app: RemedyApp) -> None:
     """Behind an exchange two tasks would write one name; the window that failed runs again with the mended app."""
-    (lab.folder / "in" / "good").write_text("".join(f"good {number:1000}\n" for number in range(9000)))
+    (app.folder / "in" / "good").write_text("".join(f"good {number:1000}\n" for number in range(9000)))
     text = (
         "name: blocks\nattributes: {checkpoint: journal}\noperators:\n"
         "  splitter: {class: FileSplitterInput, properties: {files: [in]}}\n"
@@ -385,12 +385,12 @@ def test_writers_of_whole_blocks_are_joined_to_their_reader(lab: Lab) -> None:
         "streams:\n  blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}\n"
         "  records: {from: reader.messages, to: writer.input}\n"
     )
-    app = lab.folder / "app.yaml"
+    file = app.folder / "app.yaml"
 
     def work(partition: str) -> None:
-        app.write_text(text.replace("PARTITION", partition))
+        file.write_text(text.replace("PARTITION", partition))
         run(load_app("app.yaml"), runtime=InlineRuntime)
 
     refusal(lambda: work("2"), r"join it to its reader with partition: parallel")
     work("parallel")
-    assert len(lab.records()) == 9000
+    assert len(app.records()) == 9000

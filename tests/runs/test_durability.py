@@ -21,7 +21,7 @@ from tests.engine.table_app import delta_app, delta_rows
 TEXTS = [b"a b", b"c", b"d e", b"f"]
 
 
-class Syncs:
+class SyncRecorder:
     """Notes which files and directories this process syncs."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Syncs:
 def synced_by(app: LogicalPlan, durability: Durability) -> list[str]:
     """Run an app; returns what it has synced."""
     app = replace(app, attributes=replace(app.attributes, durability=durability))
-    syncs = Syncs()
+    syncs = SyncRecorder()
     before = sys.getprofile()
     sys.setprofile(syncs)
     try:

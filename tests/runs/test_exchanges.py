@@ -20,16 +20,16 @@ from operators.reader.block_reader import BlockReader
 from operators.sink.record_writer import RecordWriter
 from operators.splitter.splitter import FileSplitterInput
 from operators.transform.record_filter import RecordFilter
-from tests.engine.dags import FirstByte, Suffix, Texts, by_partition, dag, files, lines
-from tests.engine.sample_app import Source
-from tests.execution.sample_operators import DropComments, Lines, Sample
-from tests.operators.splitter.driving import write
+from tests.engine.dags import SampleNames, Suffix, by_partition, dag, files, lines
+from tests.engine.sample_app import TextSource
+from tests.execution.sample_operators import DropPrefixed, FirstByte, SampleWords, TextSample
+from tests.operators.splitter.splitter_driver import write
 
 TEXTS = [b"aa ab ba", b"ca", b"", b"ac bb " * 20, b"dd a b", b"#x e"]
 WORDS = b" ".join(TEXTS).split()
 
 
-class Careless(RecordWriter):
+class IgnoresPartitions(RecordWriter):
     """Writes one file, whatever the partition."""
 
     def setup(self, context: OperatorContext) -> None:
@@ -42,8 +42,8 @@ def test_equal_keys_meet_in_one_partition(tmp_path: Path, runtime: RuntimeFactor
     app = dag(
         tmp_path,
         {
-            "source": Source(texts=TEXTS, per_window=4),
-            "lines": (Lines(), 2),
+            "source": TextSource(texts=TEXTS, per_window=4),
+            "lines": (SampleWords(), 2),
             "writer": (RecordWriter(path=str(tmp_path / "out")), KeyedPartition(FirstByte(), 3)),
         },
         ["source.out lines.samples", "lines.records writer.input"],
@@ -82,11 +82,11 @@ def test_tuples_find_their_partition_by_an_attribute(tmp_path: Path, runtime: Ru
     app = dag(
         tmp_path,
         {
-            "source": Source(texts=[b"x"] * 12, per_window=12),
-            "lines": (Lines(), 3),
-            "first": (Texts(), names),
+            "source": TextSource(texts=[b"x"] * 12, per_window=12),
+            "lines": (SampleWords(), 3),
+            "first": (SampleNames(), names),
             "a": (RecordWriter(path=str(tmp_path / "a")), "parallel"),
-            "second": (Texts(), names),
+            "second": (SampleNames(), names),
             "b": (RecordWriter(path=str(tmp_path / "b")), "parallel"),
         },
         [
@@ -105,8 +105,8 @@ def test_what_is_broadcast_is_in_every_partition(tmp_path: Path, runtime: Runtim
     app = dag(
         tmp_path,
         {
-            "source": Source(texts=TEXTS, per_window=3),
-            "lines": (Lines(), 2),
+            "source": TextSource(texts=TEXTS, per_window=3),
+            "lines": (SampleWords(), 2),
             "both": (Suffix(text="!"), 2),
             "writer": (RecordWriter(path=str(tmp_path / "out")), "parallel"),
         },
@@ -128,8 +128,8 @@ def test_the_driver_broadcasts_tuples(tmp_path: Path, runtime: RuntimeFactory) -
     app = dag(
         tmp_path,
         {
-            "source": Source(texts=[b"x"] * 5, per_window=2),
-            "texts": (Texts(), 3),
+            "source": TextSource(texts=[b"x"] * 5, per_window=2),
+            "texts": (SampleNames(), 3),
             "writer": (RecordWriter(path=str(tmp_path / "out")), "parallel"),
         },
         ["source.out texts.samples", "texts.output writer.input"],
@@ -142,11 +142,11 @@ def test_the_driver_broadcasts_tuples(tmp_path: Path, runtime: RuntimeFactory) -
     )
 
 
-class Marking(Operator):
+class MarksRecords(Operator):
     """Marks each record with the names of the samples that the driver has sent."""
 
     input = InputPort()
-    samples = InputPort(Sample)
+    samples = InputPort(TextSample)
     output = OutputPort()
 
     def begin_window(self, window_id: int) -> None:
@@ -154,7 +154,7 @@ class Marking(Operator):
         self.names: list[bytes] = []
 
     @samples.each
-    def learn(self, sample: Sample) -> None:
+    def learn(self, sample: TextSample) -> None:
         """Note a name."""
         self.names.append(sample.url.encode())
 
@@ -169,9 +169,9 @@ def test_what_the_driver_sends_to_a_later_stage_comes_before_records(tmp_path: P
     app = dag(
         tmp_path,
         {
-            "source": Source(texts=[b"a b", b"c", b"d e f"], per_window=2),
-            "lines": (Lines(), 2),
-            "marking": (Marking(), 3),
+            "source": TextSource(texts=[b"a b", b"c", b"d e f"], per_window=2),
+            "lines": (SampleWords(), 2),
+            "marking": (MarksRecords(), 3),
             "writer": (RecordWriter(path=str(tmp_path / "out")), "parallel"),
         },
         [
@@ -190,12 +190,12 @@ def test_several_sources_and_writers_make_one_commit(tmp_path: Path, runtime: Ru
     app = dag(
         tmp_path,
         {
-            "one": Source(texts=TEXTS, per_window=2),
-            "two": Source(texts=[b"y z"], per_window=1),
-            "lines": (Lines(), 2),
-            "others": (Lines(), 1),
+            "one": TextSource(texts=TEXTS, per_window=2),
+            "two": TextSource(texts=[b"y z"], per_window=1),
+            "lines": (SampleWords(), 2),
+            "others": (SampleWords(), 1),
             "plain": (Suffix(), "parallel"),
-            "kept": (DropComments(prefix="#"), 3),
+            "kept": (DropPrefixed(prefix="#"), 3),
             "union": (Suffix(), None),
             "writer": (RecordWriter(path=str(tmp_path / "all")), "parallel"),
             "comments": (RecordWriter(path=str(tmp_path / "kept")), "parallel"),
@@ -219,8 +219,8 @@ def test_a_missing_column_ends_the_run_with_the_receivers_name(tmp_path: Path, r
     app = dag(
         tmp_path,
         {
-            "source": Source(texts=[b"a"]),
-            "lines": (Lines(), 1),
+            "source": TextSource(texts=[b"a"]),
+            "lines": (SampleWords(), 1),
             "writer": (RecordWriter(path=str(tmp_path / "out")), KeyedPartition(ByName("host"), 3)),
         },
         ["source.out lines.samples", "lines.records writer.input"],
@@ -235,9 +235,9 @@ def test_two_tasks_that_wrote_one_name_are_refused(tmp_path: Path) -> None:
     app = dag(
         tmp_path,
         {
-            "source": Source(texts=[b"a", b"b"]),
-            "lines": (Lines(), 2),
-            "writer": (Careless(path=str(tmp_path / "out")), 2),
+            "source": TextSource(texts=[b"a", b"b"]),
+            "lines": (SampleWords(), 2),
+            "writer": (IgnoresPartitions(path=str(tmp_path / "out")), 2),
         },
         ["source.out lines.samples", "lines.records writer.input"],
     )

@@ -16,7 +16,7 @@ from dagflow.report.status import status
 from dagflow.storage.context import StorageContext
 from operators.reader.formats import RECORD_FORMATS
 from tests.operators.reader.test_byte_accounting import published, run_app
-from tests.runs.format_cases import CASES, FAILURES, MISUSES, NAME, Case
+from tests.runs.format_cases import CASES, FAILURES, MISUSES, NAME, FormatCase
 
 
 def options_of(name: str) -> set[str]:
@@ -35,7 +35,7 @@ def test_no_option_is_left_out_here(name: str) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
-def test_an_option_does_in_an_app_what_it_says(case: Case, tmp_path: Path) -> None:
+def test_an_option_does_in_an_app_what_it_says(case: FormatCase, tmp_path: Path) -> None:
     """Whatever the blocks, the published bytes are those made by other means, and all bytes are accounted for."""
     for cut in case.cuts:
         work = tmp_path / str(cut)
@@ -55,7 +55,7 @@ def test_an_option_does_in_an_app_what_it_says(case: Case, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.rejects], ids=lambda case: case.label)
-def test_a_refused_record_fails_a_run_that_takes_no_rejects(case: Case, tmp_path: Path) -> None:
+def test_a_refused_record_fails_a_run_that_takes_no_rejects(case: FormatCase, tmp_path: Path) -> None:
     """The error has the facts of that reject which comes first, and nothing is published."""
     (offset, _), *_ = case.rejects
     for name, takes_rejects in (("heard", True), ("alone", False)):
@@ -72,7 +72,7 @@ def test_a_refused_record_fails_a_run_that_takes_no_rejects(case: Case, tmp_path
 
 
 @pytest.mark.parametrize("case", FAILURES, ids=lambda case: case.label)
-def test_what_an_option_forbids_fails_the_run_with_the_place(case: Case, tmp_path: Path) -> None:
+def test_what_an_option_forbids_fails_the_run_with_the_place(case: FormatCase, tmp_path: Path) -> None:
     """File, offset and length, and what may be done about it; also where rejects are taken in."""
     ((offset, raw),) = case.rejects
     place = rf"{NAME} offset {offset} \({len(raw)} bytes\): {case.published.decode()}"

@@ -13,7 +13,7 @@ from dagflow.plan.load import load_app
 from dagflow.report.open_rejects import RejectChoice, grouped, open_rejects
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
-from tests.runs.lab import refusal
+from tests.runs.remedy_app import refusal
 from tests.runs.table_kinds import rows_of
 
 APP = """

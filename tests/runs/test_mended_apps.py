@@ -19,7 +19,7 @@ from dagflow.journal.reader import read_state
 from dagflow.journal.state import JournalState
 from dagflow.plan.load import load_app
 from dagflow.storage.context import StorageContext
-from tests.engine.test_driver import Watcher, crashing
+from tests.engine.test_driver import RecordingObserver, crashing
 
 APP = """\
 name: mended
@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path
 
 
-def run_with(app: str, watcher: Watcher | None = None, until: int = 1000) -> None:
+def run_with(app: str, watcher: RecordingObserver | None = None, until: int = 1000) -> None:
     """Run an app; its windows fail from the given one on."""
     Path("app.yaml").write_text(app)
     failing = pytest.raises(DagflowError, match="lights") if until < 1000 else contextlib.nullcontext()
@@ -106,7 +106,7 @@ def test_a_mended_app_takes_what_was_planned(folder: Path, change: str) -> None:
     assert len(planned) > 1
     assert planned[0] == 2
     before = {path: path.read_bytes() for path in Path("out").iterdir() if path.is_file()}
-    mended, watcher = APP, Watcher()
+    mended, watcher = APP, RecordingObserver()
     for old, new in CHANGES[change]:
         assert old in mended
         mended = mended.replace(old, new)
@@ -122,7 +122,7 @@ def test_a_mended_app_takes_what_was_planned(folder: Path, change: str) -> None:
 def test_an_unchanged_app_runs_what_was_planned(folder: Path) -> None:
     """Its plan stays as it is in the journal."""
     run_with(APP, until=2)
-    plans, watcher = state().planned, Watcher()
+    plans, watcher = state().planned, RecordingObserver()
     run_with(APP, until=2)
     assert state().planned.items() >= plans.items()
     run_with(APP, watcher)

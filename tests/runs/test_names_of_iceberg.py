@@ -11,7 +11,7 @@ from dagflow.engine.run import run
 from dagflow.errors import PlanError
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
-from tests.runs.lab import refusal
+from tests.runs.remedy_app import refusal
 from tests.runs.test_names_that_differ_in_case import ALL, AS_FOUND, decided, put
 
 APP = """

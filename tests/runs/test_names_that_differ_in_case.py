@@ -12,7 +12,7 @@ from dagflow.plan.load import load_app
 from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
-from tests.runs.lab import refusal
+from tests.runs.remedy_app import refusal
 
 APP = """
 name: letters

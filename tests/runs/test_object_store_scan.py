@@ -8,7 +8,7 @@ import pytest
 from dagflow.api.context import WindowBudget
 from dagflow.errors import MissingError
 from operators.splitter import FileSplitterInput
-from tests.operators.splitter.driving import Driver, Services
+from tests.operators.splitter.splitter_driver import InProcessServices, SplitterDriver
 
 
 def put(url: str, content: bytes = b"0123456789") -> None:
@@ -16,9 +16,11 @@ def put(url: str, content: bytes = b"0123456789") -> None:
     fsspec.core.url_to_fs(url)[0].pipe_file(url, content)
 
 
-def split(*files: str, services: Services | None = None, state: Any = None, **properties: Any) -> Driver:
+def split(
+    *files: str, services: InProcessServices | None = None, state: Any = None, **properties: Any
+) -> SplitterDriver:
     """A run to completion."""
-    return Driver(FileSplitterInput(files=list(files), **properties), services, state)
+    return SplitterDriver(FileSplitterInput(files=list(files), **properties), services, state)
 
 
 def test_a_bucket_is_scanned_as_a_directory_is(s3_root: str) -> None:
@@ -67,7 +69,7 @@ def test_an_index_in_a_bucket_survives_a_restart(s3_root: str) -> None:
     """Runs are objects, and a driver anywhere goes on with them."""
     for number in range(520):
         put(f"{s3_root}/in/{number:03}", b"")
-    services = Services(state_url=f"{s3_root}/checkpoint/index", budget=WindowBudget(510, 100))
+    services = InProcessServices(state_url=f"{s3_root}/checkpoint/index", budget=WindowBudget(510, 100))
     first = split(f"{s3_root}/in", services=services).window()
     assert [run.level for run in first.state.taken.index.runs] == [0]
     rest = split(f"{s3_root}/in", services=services, state=first.state).everything()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from backports import zstd
 
-from tests.runs.lab import GOOD, Lab, refusal
+from tests.runs.remedy_app import GOOD, RemedyApp, refusal
 
 REJECTS = "\n  rejects: {class: RecordWriter, properties: {path: rejects}, partition: parallel}"
 REFUSED = "\n  refused: {from: reader.errors, to: rejects.input}"
@@ -27,21 +27,21 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_change_that_fails_a_run_is_read_as_the_error_says(lab: Lab, change: str) -> None:
+def test_a_change_that_fails_a_run_is_read_as_the_error_says(app: RemedyApp, change: str) -> None:
     """What is there now is read, what was published stays, and no record comes twice."""
     old, new, expected = CHANGES[change]
-    lab.parts["splitter"] = f", on_change: {{{change}: fail}}"
-    path = lab.put("log", old)
-    lab.run()
+    app.parts["splitter"] = f", on_change: {{{change}: fail}}"
+    path = app.put("log", old)
+    app.run()
     if change == "replaced":
         path.unlink()
     path.write_text(new)
-    text = refusal(lab.run, rf"it was {change} after it was read")
-    lab.parts["splitter"] = ""
-    lab.set_as_told(text)
-    assert lab.records() == sorted([*GOOD, *expected])
-    lab.run()
-    assert lab.records() == sorted([*GOOD, *expected])
+    text = refusal(app.run, rf"it was {change} after it was read")
+    app.parts["splitter"] = ""
+    app.set_as_told(text)
+    assert app.records() == sorted([*GOOD, *expected])
+    app.run()
+    assert app.records() == sorted([*GOOD, *expected])
 
 
 PACKED = gzip.compress(b"bad 1\nbad 2\n")
@@ -53,127 +53,129 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize("case", UNREADABLE)
-def test_a_file_that_is_left_out_stays_listed_until_it_is_read(lab: Lab, case: str) -> None:
+def test_a_file_that_is_left_out_stays_listed_until_it_is_read(app: RemedyApp, case: str) -> None:
     """The others are published; in every later status it is listed, and when it can be read it is not missing."""
     name, content, mended = UNREADABLE[case]
-    path = lab.put(name, content)
-    text = refusal(lab.run, r"on_error: skip on the reader leaves such files out, and lists them")
-    lab.set_as_told(text)
+    path = app.put(name, content)
+    text = refusal(app.run, r"on_error: skip on the reader leaves such files out, and lists them")
+    app.set_as_told(text)
     for _ in range(2):
-        assert (lab.records(), lab.left_out()) == (GOOD, {name})
-        lab.run()
+        assert (app.records(), app.left_out()) == (GOOD, {name})
+        app.run()
     path.unlink()
-    lab.put(name, mended)
-    lab.run()
-    assert (lab.records(), lab.left_out()) == (sorted([*GOOD, "bad 1", "bad 2"]), set())
+    app.put(name, mended)
+    app.run()
+    assert (app.records(), app.left_out()) == (sorted([*GOOD, "bad 1", "bad 2"]), set())
 
 
 @pytest.mark.parametrize("splitter", ["", ", block_size: 4096"])
-def test_a_cut_archive_that_grows_to_its_end_comes_once_and_whole(lab: Lab, splitter: str) -> None:
+def test_a_cut_archive_that_grows_to_its_end_comes_once_and_whole(app: RemedyApp, splitter: str) -> None:
     """Until then each version that was cut is listed; then none of them."""
     lines = [f"{number} {random.Random(number).getrandbits(64)}" for number in range(2000)]
     packed = gzip.compress("\n".join(lines).encode())
-    lab.parts |= {"splitter": splitter, "reader": ", on_error: skip"}
-    path = lab.put("a.gz", packed[:9000])
-    lab.run()
-    assert lab.left_out_ends() == [9000]
+    app.parts |= {"splitter": splitter, "reader": ", on_error: skip"}
+    path = app.put("a.gz", packed[:9000])
+    app.run()
+    assert app.left_out_ends() == [9000]
     path.write_bytes(packed[:19_000])
-    lab.run()
-    assert (lab.left_out_ends(), lab.records()) == ([9000, 19_000], GOOD)
-    lab.parts["reader"] = ""
+    app.run()
+    assert (app.left_out_ends(), app.records()) == ([9000, 19_000], GOOD)
+    app.parts["reader"] = ""
     path.write_bytes(packed)
-    lab.run()
-    assert (lab.left_out_ends(), lab.records()) == ([], sorted([*GOOD, *lines]))
+    app.run()
+    assert (app.left_out_ends(), app.records()) == ([], sorted([*GOOD, *lines]))
 
 
 @pytest.mark.parametrize("splitter", ["", ", block_size: 4096"])
-def test_a_cut_archive_that_failed_a_run_is_read_when_it_has_grown(lab: Lab, splitter: str) -> None:
+def test_a_cut_archive_that_failed_a_run_is_read_when_it_has_grown(app: RemedyApp, splitter: str) -> None:
     """The window that failed runs again, with the file as it is by then."""
     lines = [f"{number} {random.Random(number).getrandbits(64)}" for number in range(2000)]
     packed = gzip.compress("\n".join(lines).encode())
-    lab.parts["splitter"] = splitter
-    path = lab.put("a.gz", packed[:9000])
+    app.parts["splitter"] = splitter
+    path = app.put("a.gz", packed[:9000])
     for size in (19_000, len(packed)):
-        refusal(lab.run, r"it ends in the middle of what is compressed")
+        refusal(app.run, r"it ends in the middle of what is compressed")
         path.write_bytes(packed[:size])
     for _ in range(2):
-        lab.run()
-        assert (lab.left_out(), lab.records()) == (set(), sorted([*GOOD, *lines]))
+        app.run()
+        assert (app.left_out(), app.records()) == (set(), sorted([*GOOD, *lines]))
 
 
-def test_a_file_with_a_wrong_name_is_read_as_the_error_says(lab: Lab) -> None:
+def test_a_file_with_a_wrong_name_is_read_as_the_error_says(app: RemedyApp) -> None:
     """It is left out, and what it holds is not missing when it has a name that says so."""
-    path = lab.put("bad.gz", "bad 1\nbad 2\n")
-    text = refusal(lab.run, r"its name ends in \.gz, .* compression: none reads the bytes of all files as they are")
-    lab.set_as_told(text)
+    path = app.put("bad.gz", "bad 1\nbad 2\n")
+    text = refusal(app.run, r"its name ends in \.gz, .* compression: none reads the bytes of all files as they are")
+    app.set_as_told(text)
     path.rename(path.with_suffix(".txt"))
     for _ in range(2):
-        lab.run()
-        assert lab.records() == sorted([*GOOD, "bad 1", "bad 2"])
+        app.run()
+        assert app.records() == sorted([*GOOD, "bad 1", "bad 2"])
 
 
-def test_a_file_that_is_no_archive_is_read_as_it_is(lab: Lab) -> None:
+def test_a_file_that_is_no_archive_is_read_as_it_is(app: RemedyApp) -> None:
     """The other remedy that the error names."""
-    lab.put("bad.gz", "bad 1\nbad 2\n")
-    refusal(lab.run, r"compression: none reads the bytes of all files as they are")
-    lab.parts["reader"] = ", compression: none"
-    lab.run()
-    assert lab.records() == sorted([*GOOD, "bad 1", "bad 2"])
+    app.put("bad.gz", "bad 1\nbad 2\n")
+    refusal(app.run, r"compression: none reads the bytes of all files as they are")
+    app.parts["reader"] = ", compression: none"
+    app.run()
+    assert app.records() == sorted([*GOOD, "bad 1", "bad 2"])
 
 
-def test_a_record_that_is_too_long_comes_with_a_larger_limit(lab: Lab) -> None:
+def test_a_record_that_is_too_long_comes_with_a_larger_limit(app: RemedyApp) -> None:
     """The error names the limit; the window that failed runs again with it."""
-    lab.put("long", "a long record\n")
-    lab.parts["reader"] = ", format: {type: lines, max_record: 8}"
-    refusal(lab.run, r"raise max_record")
-    lab.parts["reader"] = ", format: {type: lines, max_record: 80}"
-    lab.run()
-    assert lab.records() == sorted([*GOOD, "a long record"])
+    app.put("long", "a long record\n")
+    app.parts["reader"] = ", format: {type: lines, max_record: 8}"
+    refusal(app.run, r"raise max_record")
+    app.parts["reader"] = ", format: {type: lines, max_record: 80}"
+    app.run()
+    assert app.records() == sorted([*GOOD, "a long record"])
 
 
-def test_records_that_are_refused_are_taken_aside(lab: Lab) -> None:
+def test_records_that_are_refused_are_taken_aside(app: RemedyApp) -> None:
     """First the port errors, as the error says, then a limit of them that is too low: each line is in one place."""
-    (lab.folder / "in" / "good").unlink()
-    lab.put("table", "n\n1\nx\n2\ny\n")
+    (app.folder / "in" / "good").unlink()
+    app.put("table", "n\n1\nx\n2\ny\n")
     csv = ", format: {type: csv, columns: {n: int64}}"
-    lab.parts["reader"] = csv
-    refusal(lab.run, r"connect the reader's port errors, and run again")
-    lab.parts |= {"operators": REJECTS, "streams": REFUSED, "reader": f"{csv}, max_rejects: 1"}
-    refusal(lab.run, r"2 of 4 records were refused, and max_rejects is 1.* set it to null")
-    assert lab.records() == []
-    lab.parts["reader"] = f"{csv}, max_rejects: null"
-    lab.run()
-    assert lab.records() == ['{"n":1}', '{"n":2}']
-    assert len(lab.records("rejects")) == 2
+    app.parts["reader"] = csv
+    refusal(app.run, r"connect the reader's port errors, and run again")
+    app.parts |= {"operators": REJECTS, "streams": REFUSED, "reader": f"{csv}, max_rejects: 1"}
+    refusal(app.run, r"2 of 4 records were refused, and max_rejects is 1.* set it to null")
+    assert app.records() == []
+    app.parts["reader"] = f"{csv}, max_rejects: null"
+    app.run()
+    assert app.records() == ['{"n":1}', '{"n":2}']
+    assert len(app.records("rejects")) == 2
 
 
-def test_files_of_others_are_moved_away_and_not_removed(lab: Lab) -> None:
+def test_files_of_others_are_moved_away_and_not_removed(app: RemedyApp) -> None:
     """The error says where they are in the way."""
-    (lab.folder / "out").mkdir()
-    (lab.folder / "out" / "part-00000001-00000-0000.txt").write_text("mine")
-    for path in (lab.folder / "out").iterdir():
-        text = refusal(lab.run, r"files that this checkpoint did not publish.*or move them away")
+    (app.folder / "out").mkdir()
+    (app.folder / "out" / "part-00000001-00000-0000.txt").write_text("mine")
+    for path in (app.folder / "out").iterdir():
+        text = refusal(app.run, r"files that this checkpoint did not publish.*or move them away")
         assert "remove" not in text
-        path.rename(lab.folder / "mine")
-    lab.run()
-    assert (lab.records(), Path("mine").read_text()) == (GOOD, "mine")
+        path.rename(app.folder / "mine")
+    app.run()
+    assert (app.records(), Path("mine").read_text()) == (GOOD, "mine")
 
 
-def test_a_project_that_was_moved_goes_on_where_it_was(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_project_that_was_moved_goes_on_where_it_was(
+    app: RemedyApp, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """A copy elsewhere would read its input again: the error says where everything must be."""
-    lab.run()
-    elsewhere = Lab(Path(shutil.copytree(lab.folder, tmp_path_factory.mktemp("moved") / "project")))
-    was = re.escape(str(lab.folder / "out"))
+    app.run()
+    elsewhere = RemedyApp(Path(shutil.copytree(app.folder, tmp_path_factory.mktemp("moved") / "project")))
+    was = re.escape(str(app.folder / "out"))
     with contextlib.chdir(elsewhere.folder):
         refusal(elsewhere.run, rf"its own part-[-.\w]+ is in {was}\n.*move them away. If all was moved .*, put it back")
-        shutil.rmtree(lab.folder)
-        elsewhere.folder.rename(lab.folder)
-    lab.put("more", "more\n")
-    lab.run()
-    assert lab.records() == [*GOOD, "more"]
+        shutil.rmtree(app.folder)
+        elsewhere.folder.rename(app.folder)
+    app.put("more", "more\n")
+    app.run()
+    assert app.records() == [*GOOD, "more"]
 
 
-def damaged(lab: Lab) -> None:
+def damaged(app: RemedyApp) -> None:
     """Damage every object of the log and the snapshots."""
     for path in [*Path("journal/log").iterdir(), *Path("journal").glob("snap/*")]:
         data = bytearray(path.read_bytes())
@@ -181,117 +183,117 @@ def damaged(lab: Lab) -> None:
         path.write_bytes(data)
 
 
-def test_a_damaged_journal_is_replaced_and_what_it_published_stays(lab: Lab) -> None:
+def test_a_damaged_journal_is_replaced_and_what_it_published_stays(app: RemedyApp) -> None:
     """With another checkpoint and another output everything is made anew."""
-    lab.run()
-    damaged(lab)
-    refusal(lab.run, r"start over with another checkpoint")
-    text = refusal(lab.run_fresh, r"start over with another checkpoint")
+    app.run()
+    damaged(app)
+    refusal(app.run, r"start over with another checkpoint")
+    text = refusal(app.run_fresh, r"start over with another checkpoint")
     assert "other outputs; what was published stays" in text
-    lab.parts["checkpoint"] = "other"
-    refusal(lab.run, r"publish into another directory")
-    lab.parts["out"] = "new"
-    lab.run()
-    assert (lab.records(), lab.records("new")) == (GOOD, GOOD)
+    app.parts["checkpoint"] = "other"
+    refusal(app.run, r"publish into another directory")
+    app.parts["out"] = "new"
+    app.run()
+    assert (app.records(), app.records("new")) == (GOOD, GOOD)
 
 
-def lost_state(lab: Lab) -> Callable[[], object]:
+def lost_state(app: RemedyApp) -> Callable[[], object]:
     for path in Path("journal/segments").iterdir():
         path.unlink()
-    lab.put("more", "more\n")
-    return lab.run
+    app.put("more", "more\n")
+    return app.run
 
 
-def replayed(lab: Lab) -> Callable[[], object]:
-    return lambda: lab.replay(1)
+def replayed(app: RemedyApp) -> Callable[[], object]:
+    return lambda: app.replay(1)
 
 
 @pytest.mark.parametrize("need", [lost_state, replayed])
 def test_starting_over_makes_all_output_anew_or_is_refused(
-    lab: Lab, need: Callable[[Lab], Callable[[], object]]
+    app: RemedyApp, need: Callable[[RemedyApp], Callable[[], object]]
 ) -> None:
     """Refused where a source is gone, or is shorter than what was read; then all stays."""
-    lab.remember()
-    lab.run()
-    refusal(need(lab), r"start over with --fresh, which removes what was published")
-    away, path = lab.folder / "away", lab.folder / "in" / "good"
+    app.remember()
+    app.run()
+    refusal(need(app), r"start over with --fresh, which removes what was published")
+    away, path = app.folder / "away", app.folder / "in" / "good"
     path.rename(away)
     for content in (None, "good 1\n"):
         if content is not None:
             path.write_text(content)
-        text = refusal(lab.run_fresh, rf"window 1 has published of {path}, .* it may be the only copy")
-        assert lab.records() == GOOD
+        text = refusal(app.run_fresh, rf"window 1 has published of {path}, .* it may be the only copy")
+        assert app.records() == GOOD
     assert "use another checkpoint and another output" in text
-    lab.parts |= {"checkpoint": "other", "out": "new"}
-    lab.run()
-    assert (lab.records(), "good 1" in lab.records("new")) == (GOOD, True)
-    lab.parts |= {"checkpoint": "journal", "out": "out"}
+    app.parts |= {"checkpoint": "other", "out": "new"}
+    app.run()
+    assert (app.records(), "good 1" in app.records("new")) == (GOOD, True)
+    app.parts |= {"checkpoint": "journal", "out": "out"}
     away.rename(path)
-    lab.run(fresh=True)
-    assert lab.records() == sorted([*GOOD, *(["more"] if need is lost_state else [])])
+    app.run(fresh=True)
+    assert app.records() == sorted([*GOOD, *(["more"] if need is lost_state else [])])
 
 
-def test_starting_over_needs_no_file_of_which_nothing_was_read(lab: Lab) -> None:
+def test_starting_over_needs_no_file_of_which_nothing_was_read(app: RemedyApp) -> None:
     """A file that was left out may be gone."""
-    path = lab.put("bad.gz", PACKED[:-9])
-    lab.parts["reader"] = ", on_error: skip"
-    lab.run()
+    path = app.put("bad.gz", PACKED[:-9])
+    app.parts["reader"] = ", on_error: skip"
+    app.run()
     path.unlink()
-    lab.run(fresh=True)
-    assert lab.records() == GOOD
+    app.run(fresh=True)
+    assert app.records() == GOOD
 
 
-def test_a_replay_goes_on_when_its_input_is_put_back(lab: Lab) -> None:
+def test_a_replay_goes_on_when_its_input_is_put_back(app: RemedyApp) -> None:
     """Until then nothing is replaced."""
-    lab.run()
-    path, away = lab.folder / "in" / "good", lab.folder / "away"
+    app.run()
+    path, away = app.folder / "in" / "good", app.folder / "away"
     path.rename(away)
     path.write_text("another\n")
-    refusal(lambda: lab.replay(1), r"put the version back that was read; nothing was replaced")
-    assert lab.records() == GOOD
+    refusal(lambda: app.replay(1), r"put the version back that was read; nothing was replaced")
+    assert app.records() == GOOD
     path.unlink()
     away.rename(path)
-    lab.replay(1)
-    assert lab.records() == GOOD
+    app.replay(1)
+    assert app.records() == GOOD
 
 
-def test_a_checkpoint_goes_on_when_it_is_put_back(lab: Lab) -> None:
+def test_a_checkpoint_goes_on_when_it_is_put_back(app: RemedyApp) -> None:
     """The state of an operator is as it was, so that a record that it has seen is not published again."""
-    lab.remember()
-    lab.run()
+    app.remember()
+    app.run()
     shutil.copytree("journal", "copy")
-    text = refusal(lost_state(lab), r"put the checkpoint back as it was, with its segments")
+    text = refusal(lost_state(app), r"put the checkpoint back as it was, with its segments")
     assert "--fresh" in text
     shutil.rmtree("journal")
     shutil.copytree("copy", "journal")
-    lab.put("again", "good 2\nnew\n")
-    lab.run()
-    assert lab.records() == sorted([*GOOD, "more", "new"])
+    app.put("again", "good 2\nnew\n")
+    app.run()
+    assert app.records() == sorted([*GOOD, "more", "new"])
 
 
-def test_a_damaged_journal_goes_on_when_it_is_put_back(lab: Lab) -> None:
+def test_a_damaged_journal_goes_on_when_it_is_put_back(app: RemedyApp) -> None:
     """The error names a copy before it names another checkpoint."""
-    lab.run()
+    app.run()
     shutil.copytree("journal", "copy")
-    damaged(lab)
-    refusal(lab.run, r"restore the checkpoint from a copy")
+    damaged(app)
+    refusal(app.run, r"restore the checkpoint from a copy")
     shutil.rmtree("journal")
     shutil.copytree("copy", "journal")
-    lab.put("more", "more\n")
-    lab.run()
-    assert lab.records() == sorted([*GOOD, "more"])
+    app.put("more", "more\n")
+    app.run()
+    assert app.records() == sorted([*GOOD, "more"])
 
 
-def test_a_stray_file_in_a_journal_is_moved_elsewhere(lab: Lab) -> None:
+def test_a_stray_file_in_a_journal_is_moved_elsewhere(app: RemedyApp) -> None:
     """It stops a run before anything is read, and the run goes on without it."""
-    lab.run()
-    stray = lab.folder / "journal" / "log" / "notes.txt"
+    app.run()
+    stray = app.folder / "journal" / "log" / "notes.txt"
     stray.write_text("mine")
-    lab.put("more", "more\n")
-    refusal(lab.run, r"does not belong into a journal.*move the file elsewhere")
-    stray.rename(lab.folder / "notes.txt")
-    lab.run()
-    assert lab.records() == sorted([*GOOD, "more"])
+    app.put("more", "more\n")
+    refusal(app.run, r"does not belong into a journal.*move the file elsewhere")
+    stray.rename(app.folder / "notes.txt")
+    app.run()
+    assert app.records() == sorted([*GOOD, "more"])
 
 
 LINES = [f"{number:05} {random.Random(number).getrandbits(64)}" for number in range(2000)]
@@ -308,40 +310,40 @@ IN_PARTS = {
 
 @pytest.mark.parametrize("kind", IN_PARTS)
 @pytest.mark.parametrize("is_first", [False, True])
-def test_a_file_of_several_windows_that_is_mended_is_read_anew(lab: Lab, kind: str, is_first: bool) -> None:
+def test_a_file_of_several_windows_that_is_mended_is_read_anew(app: RemedyApp, kind: str, is_first: bool) -> None:
     """The error says that a part would come twice, where windows have published one; with --fresh none does."""
     name, content, mended = IN_PARTS[kind]
-    lab.parts["splitter"] = ", block_size: 4096" + ("" if is_first else ", blocks_threshold: 2")
-    lab.parts["reader"] = ", format: {type: lines, encoding: utf-8}"
-    path = lab.put(name, content)
-    text = refusal(lab.run, "")
+    app.parts["splitter"] = ", block_size: 4096" + ("" if is_first else ", blocks_threshold: 2")
+    app.parts["reader"] = ", format: {type: lines, encoding: utf-8}"
+    path = app.put(name, content)
+    text = refusal(app.run, "")
     assert ("what earlier windows have published of it is there twice" in text) == (not is_first)
-    assert ("start over with --fresh" in text) == bool(set(lab.records()) - set(GOOD)) == (not is_first)
+    assert ("start over with --fresh" in text) == bool(set(app.records()) - set(GOOD)) == (not is_first)
     path.write_bytes(mended)
-    lab.run(fresh=not is_first)
-    assert lab.records() == sorted([*GOOD, *LINES])
+    app.run(fresh=not is_first)
+    assert app.records() == sorted([*GOOD, *LINES])
 
 
 @pytest.mark.parametrize(("remedy", "published"), [("replace", ["1", "2", "\ufffd"]), ("reject", ["1", "2"])])
-def test_bytes_that_are_no_text_are_replaced_or_taken_aside(lab: Lab, remedy: str, published: list[str]) -> None:
+def test_bytes_that_are_no_text_are_replaced_or_taken_aside(app: RemedyApp, remedy: str, published: list[str]) -> None:
     """Both values that the error names; the others of the file are published either way."""
-    (lab.folder / "in" / "good").unlink()
-    lab.put("table", b"1\n\xff\n2\n")
-    lab.parts["reader"] = ", format: {type: lines, encoding: utf-8}"
-    refusal(lab.run, r"on_bad_bytes: replace or reject")
-    lab.parts["reader"] = f", format: {{type: lines, encoding: utf-8, on_bad_bytes: {remedy}}}"
+    (app.folder / "in" / "good").unlink()
+    app.put("table", b"1\n\xff\n2\n")
+    app.parts["reader"] = ", format: {type: lines, encoding: utf-8}"
+    refusal(app.run, r"on_bad_bytes: replace or reject")
+    app.parts["reader"] = f", format: {{type: lines, encoding: utf-8, on_bad_bytes: {remedy}}}"
     if remedy == "reject":
-        lab.parts |= {"operators": REJECTS, "streams": REFUSED}
-    lab.run()
-    assert lab.records() == published
-    assert ['"raw": "/w=="' in line for line in lab.records("rejects")] == ([True] if remedy == "reject" else [])
+        app.parts |= {"operators": REJECTS, "streams": REFUSED}
+    app.run()
+    assert app.records() == published
+    assert ['"raw": "/w=="' in line for line in app.records("rejects")] == ([True] if remedy == "reject" else [])
 
 
-def test_a_writer_of_raw_records_goes_on_in_another_format(lab: Lab) -> None:
+def test_a_writer_of_raw_records_goes_on_in_another_format(app: RemedyApp) -> None:
     """What was planned is written in the format that the error names, each record once."""
-    lab.parts |= {"reader": ", format: {type: csv, header: false, columns: [a]}", "out": "out, format: raw"}
-    text = refusal(lab.run, r"format: raw writes raw records, not columns \(a\); say format: json_lines")
-    lab.parts["out"] = f"out, {text[text.index('format: json_lines') :].split()[0]} json_lines"
+    app.parts |= {"reader": ", format: {type: csv, header: false, columns: [a]}", "out": "out, format: raw"}
+    text = refusal(app.run, r"format: raw writes raw records, not columns \(a\); say format: json_lines")
+    app.parts["out"] = f"out, {text[text.index('format: json_lines') :].split()[0]} json_lines"
     for _ in range(2):
-        lab.run()
-        assert lab.records() == [f'{{"a":"{record}"}}' for record in GOOD]
+        app.run()
+        assert app.records() == [f'{{"a":"{record}"}}' for record in GOOD]

@@ -15,7 +15,7 @@ from dagflow.journal.reader import read_state
 from dagflow.journal.windows import WindowPlan
 from dagflow.storage.context import StorageContext
 from dagflow.web.app_process import look
-from tests.runs.lab import FIRST, GOOD, UNIQUE, Lab, refusal
+from tests.runs.remedy_app import FIRST, GOOD, UNIQUE, RemedyApp, refusal
 
 CLEANER = "\n  cleaner: {class: SourceCleaner, properties: {action: remove}}"
 READ = "\n  read: {from: reader.blocks_metadata_output, to: cleaner.input}"
@@ -24,20 +24,20 @@ ALL = sorted([*GOOD, "more"])
 
 
 @pytest.fixture
-def cleaned(lab: Lab) -> Lab:
+def cleaned(app: RemedyApp) -> RemedyApp:
     """An app with the cleaner, after two runs; copies of its source files are in `away`."""
-    lab.parts |= {"operators": lab.parts["operators"] + CLEANER, "streams": lab.parts["streams"] + READ}
-    (lab.folder / "away").mkdir()
+    app.parts |= {"operators": app.parts["operators"] + CLEANER, "streams": app.parts["streams"] + READ}
+    (app.folder / "away").mkdir()
     for _ in range(2):
         shutil.copytree("in", "away", dirs_exist_ok=True)
-        lab.run()
-        lab.put("more", "more\n")
-    (lab.folder / "in" / "more").unlink()
-    assert (lab.records(), list(Path("in").iterdir())) == (ALL, [])
-    return lab
+        app.run()
+        app.put("more", "more\n")
+    (app.folder / "in" / "more").unlink()
+    assert (app.records(), list(Path("in").iterdir())) == (ALL, [])
+    return app
 
 
-def test_a_window_without_source_files_is_replayed_when_they_are_back(cleaned: Lab) -> None:
+def test_a_window_without_source_files_is_replayed_when_they_are_back(cleaned: RemedyApp) -> None:
     """With an app that does not remove them again; the one that does goes on behind it, and reads nothing twice."""
     advice = "put the source files back as they were, and let an app without operator 'cleaner' read them again: "
     assert f"{advice}dagflow replay CHECKPOINT --app APP --window N" in refusal(lambda: cleaned.replay(1), "removed")
@@ -61,7 +61,7 @@ def test_a_window_without_source_files_is_replayed_when_they_are_back(cleaned: L
     assert cleaned.records() == sorted([*ALL, "last"])
 
 
-def test_an_app_that_cannot_replay_starts_anew_when_they_are_back(cleaned: Lab) -> None:
+def test_an_app_that_cannot_replay_starts_anew_when_they_are_back(cleaned: RemedyApp) -> None:
     """It has state as well: in another checkpoint everything is made again, and what was published stays."""
     advice = "put the source files back, and start over with another checkpoint and other outputs"
     cleaned.parts |= {"operators": UNIQUE + CLEANER, "to": "unique.input", "streams": FIRST + READ}
@@ -77,7 +77,7 @@ def test_an_app_that_cannot_replay_starts_anew_when_they_are_back(cleaned: Lab) 
     assert (cleaned.records("new"), cleaned.records()) == (ALL, ALL)
 
 
-def test_a_page_says_that_nothing_makes_output_of_removed_files_again(cleaned: Lab) -> None:
+def test_a_page_says_that_nothing_makes_output_of_removed_files_again(cleaned: RemedyApp) -> None:
     """Neither a replay does with the app as it is, nor --fresh, which is refused."""
     text = Path("app.yaml").read_text()
     Path("app.yaml").write_text(text.replace("path: out", "path: new"))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.runs.lab import Lab, refusal
+from tests.runs.remedy_app import RemedyApp, refusal
 
 COUNTING = """\
 from dagflow import InputPort, KeyedOperator, Operator, OutputPort
@@ -65,13 +65,13 @@ def write_module(name: str, text: str) -> None:
 
 
 @pytest.fixture
-def kept_by(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], None]]:
+def kept_by(app: RemedyApp, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], None]]:
     """Lets the app count with one of the operators, in partitions."""
-    monkeypatch.setenv("DAGFLOW_KEY_FILE", str(lab.folder / "key"))
-    monkeypatch.syspath_prepend(lab.folder)
+    monkeypatch.setenv("DAGFLOW_KEY_FILE", str(app.folder / "key"))
+    monkeypatch.syspath_prepend(app.folder)
 
     def count(operator: str, partition: str) -> None:
-        lab.parts |= {
+        app.parts |= {
             "operators": f"\n  unique: {{class: advised_counting.{operator}, partition: {partition}}}",
             "to": "unique.input",
             "streams": "\n  first: {from: unique.output, to: writer.input}",
@@ -93,15 +93,15 @@ KINDS = [
 @pytest.mark.parametrize(("operator", "before", "now"), KINDS)
 @pytest.mark.parametrize("remedy", ["renamed", "moved", "fresh"])
 def test_pickled_state_goes_on_when_its_class_keeps_its_name(
-    lab: Lab, kept_by: Callable[[str, str], None], operator: str, before: str, now: str, remedy: str
+    app: RemedyApp, kept_by: Callable[[str, str], None], operator: str, before: str, now: str, remedy: str
 ) -> None:
     """As another name of what it is now, in the module where it was; or all is counted anew."""
     write_module("advised_shapes", KEPT.format("Seen"))
     write_module("advised_counting", COUNTING.format(imports="from advised_shapes import Seen as Kept"))
     kept_by(operator, before)
-    lab.run()
-    first = lab.records()
-    lab.put("more", "good 1\n")
+    app.run()
+    first = app.records()
+    app.put("more", "good 1\n")
     kept_by(operator, now)
     if remedy == "moved":
         write_module("advised_forms", KEPT.format("Seen"))
@@ -113,20 +113,20 @@ def test_pickled_state_goes_on_when_its_class_keeps_its_name(
         imports = "from advised_shapes import Noted as Kept"
     write_module("advised_counting", COUNTING.format(imports=imports))
     refusal(
-        lab.run,
+        app.run,
         r"(the state of operator 'unique'|operator 'unique': the state by key) needs advised_shapes\.Seen, "
         r"which is not there any more: .*\n"
         "    keep 'Seen' in module 'advised_shapes' as another name .*, and import that module in the operator's; or",
     )
-    assert lab.records() == first
+    assert app.records() == first
     if remedy == "fresh":
-        lab.run_fresh()
+        app.run_fresh()
     elif remedy == "moved":
         write_module("advised_shapes", "from advised_forms import Seen as Seen\n")
         write_module("advised_counting", COUNTING.format(imports=f"import advised_shapes\n{imports}"))
-        lab.run()
+        app.run()
     else:
         write_module("advised_shapes", KEPT.format("Noted") + "\n\nSeen = Noted\n")
         write_module("advised_counting", COUNTING.format(imports=imports))
-        lab.run()
-    assert lab.records() == sorted([*first, "3 good 1" if operator == "Plain" else "2 good 1"])
+        app.run()
+    assert app.records() == sorted([*first, "3 good 1" if operator == "Plain" else "2 good 1"])

@@ -19,7 +19,7 @@ from tests.engine.test_operator_state import WORDS, keyed_app, until
 from tests.execution.sample_operators import Total
 
 
-class Wrapped(Deduplicator):
+class KeepsMoreThanKeys(Deduplicator):
     """Keeps more than its state by key."""
 
     def snapshot(self) -> Any:
@@ -35,7 +35,7 @@ class Wrapped(Deduplicator):
     ("before", "now", "told"),
     [
         (Total, KeyCounter, r"left state that is not by key, and is a KeyedOperator now\n    let its class be what it"),
-        (Wrapped, Deduplicator, r"left state that is not by key, and is a KeyedOperator now"),
+        (KeepsMoreThanKeys, Deduplicator, r"left state that is not by key, and is a KeyedOperator now"),
     ],
 )
 def test_state_of_another_kind_is_refused_until_the_class_is_what_it_was(
@@ -107,7 +107,7 @@ class GivesByKey(Total):
         self.count = state.values()["total"]
 
 
-class Fails(GivesByKey):
+class FailsToRestore(GivesByKey):
     """Takes nothing back."""
 
     def restore(self, state: Any) -> None:
@@ -120,7 +120,7 @@ def test_a_plain_operator_goes_on_with_state_by_key_of_its_own(tmp_path: Path) -
     with pytest.raises(DagflowError, match="the lights went out"):
         run(keyed_app(tmp_path, GivesByKey(), 1), runtime=until(3))
     with pytest.raises(OperatorError, match="raised ValueError") as failed:
-        run(keyed_app(tmp_path, Fails(), 1), runtime=InlineRuntime)
+        run(keyed_app(tmp_path, FailsToRestore(), 1), runtime=InlineRuntime)
     assert "KeyedOperator" not in str(failed.value)
     run(keyed_app(tmp_path, GivesByKey(), 1), runtime=InlineRuntime)
     assert published(tmp_path) == TOTALS

@@ -16,7 +16,7 @@ from dagflow.plan.load import load_app
 from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.inline import InlineRuntime
-from tests.operators.splitter.driving import write
+from tests.operators.splitter.splitter_driver import write
 from tests.properties.test_growing_files import append
 
 APP = """\
@@ -51,23 +51,23 @@ WAYS = pytest.mark.parametrize(
 )
 
 
-class Counting(InlineRuntime):
+class FingerprintCountingRuntime(InlineRuntime):
     """Counts the files that tasks look at for the splitter."""
 
     looked = 0
 
     def map(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
         """Apply it at once."""
-        Counting.looked += sum(map(len, items))
+        FingerprintCountingRuntime.looked += sum(map(len, items))
         return super().map(function, items)
 
 
 def once(folder: Path, batch: str = "16MiB", block: int = 1 << 20, appended: str = "tail") -> tuple[RunSnapshot, int]:
     """Run the app to completion; how it went, and at how many files tasks looked for the splitter."""
     write(folder / "app.yaml", APP.format(folder=folder, batch=batch, block=block, appended=appended))
-    Counting.looked = 0
-    summary = run(load_app(str(folder / "app.yaml")), RunOptions(), runtime=Counting)
-    return summary, Counting.looked
+    FingerprintCountingRuntime.looked = 0
+    summary = run(load_app(str(folder / "app.yaml")), RunOptions(), runtime=FingerprintCountingRuntime)
+    return summary, FingerprintCountingRuntime.looked
 
 
 def published(folder: Path) -> list[bytes]:
@@ -98,7 +98,7 @@ def test_a_file_without_a_fingerprint_is_opened_once(tmp_path: Path, batch: str,
         write(tmp_path / "in" / str(number), b"%d\n" % number)
     write(tmp_path / "in" / "empty", b"")
     write(tmp_path / "app.yaml", WITHOUT_READER.format(folder=tmp_path, batch=batch, block=block))
-    assert run(load_app(str(tmp_path / "app.yaml")), RunOptions(), runtime=Counting).files == 7
+    assert run(load_app(str(tmp_path / "app.yaml")), RunOptions(), runtime=FingerprintCountingRuntime).files == 7
     summary, looked = once(tmp_path, batch, block)
     assert (looked, summary.files, summary.windows) == (6, 0, 1)
     assert once(tmp_path, batch, block)[1] == 0

@@ -14,7 +14,7 @@ from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
-from tests.operators.splitter.driving import write
+from tests.operators.splitter.splitter_driver import write
 from tests.properties.test_grown_files import app_over, appending, at_window, published
 
 OTHERS = {

@@ -12,7 +12,6 @@ from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError
 from dagflow.runtime.inline import InlineRuntime
-from tests.operators.splitter.driving import write
 from tests.operators.splitter.renames.rotations import (
     compress_at_once,
     compress_later,
@@ -21,6 +20,7 @@ from tests.operators.splitter.renames.rotations import (
     move_to_another_file_system,
     rename_into_directory,
 )
+from tests.operators.splitter.splitter_driver import write
 from tests.properties.test_grown_files import app_over, appending, at_window, published
 
 ROTATIONS = [compress_at_once, copy_and_truncate, rename_into_directory, move_to_another_file_system, mirror]

@@ -10,7 +10,7 @@ from dagflow.engine.run import run
 from dagflow.execution.messages import TaskResult, WindowJob
 from dagflow.plan.load import load_app
 from dagflow.runtime.spark import SparkRuntime
-from tests.operators.splitter.driving import write
+from tests.operators.splitter.splitter_driver import write
 
 APP = """
 name: short
@@ -25,7 +25,7 @@ streams:
 """
 
 
-class Watched(SparkRuntime):
+class WindowRecordingRuntime(SparkRuntime):
     """Remembers the windows that it ran."""
 
     windows: list[WindowJob]
@@ -41,10 +41,10 @@ def test_eight_short_partitions_are_two_tasks_of_spark(tmp_path: Path, spark_con
     for number in range(8):
         write(tmp_path / "in" / f"{number}.log", b"%d\n" % number)
     write(tmp_path / "app.yaml", APP.format(folder=tmp_path))
-    runtimes: list[Watched] = []
+    runtimes: list[WindowRecordingRuntime] = []
 
-    def start(program: Any) -> Watched:
-        runtimes.append(Watched(program, spark_context))
+    def start(program: Any) -> WindowRecordingRuntime:
+        runtimes.append(WindowRecordingRuntime(program, spark_context))
         runtimes[0].windows = []
         return runtimes[0]
 

@@ -20,7 +20,7 @@ from tests.engine.sample_app import edge, published
 from tests.engine.test_operator_state import COUNTS, WORDS, by_record, keyed_app, run_through
 
 
-class CountTold(KeyedOperator):
+class CountsDeliveries(KeyedOperator):
     """Counts for each key of its records how often it was told, to all partitions at once."""
 
     is_careful: bool = True
@@ -53,7 +53,7 @@ class CountTold(KeyedOperator):
             self.output.emit(b"%s=%d" % (key, self.state[key]))
 
 
-class PassOn(Operator):
+class PassesBroadcasts(Operator):
     """Passes on its records, and perhaps what is told to all partitions."""
 
     is_careful: bool = True
@@ -91,7 +91,7 @@ def told_app(root: Path, operator: Operator, count: int, behind: Operator | None
 def test_state_by_key_may_be_beside_a_broadcast(counts: list[int]) -> None:
     """Each partition counts what it is told of its own keys, whatever the number of partitions."""
     with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
-        run_through(Path(folder), CountTold, counts, told_app)
+        run_through(Path(folder), CountsDeliveries, counts, told_app)
         pairs = [text.split(b"=") for text in published(Path(folder))]
         assert {word: max(int(n) for other, n in pairs if other == word) for word, _ in pairs} == Counter(WORDS)
 
@@ -105,13 +105,16 @@ def test_state_by_key_may_be_behind_an_operator_with_a_broadcast(counts: list[in
         return told_app(root, operator, count, Deduplicator())
 
     with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
-        run_through(Path(folder), PassOn, counts, app)
+        run_through(Path(folder), PassesBroadcasts, counts, app)
         assert published(Path(folder)) == sorted(set(WORDS))
 
 
 @pytest.mark.parametrize(
     ("operator", "behind", "name"),
-    [(CountTold(is_careful=False), None, "keyed"), (PassOn(is_careful=False), Deduplicator(), "behind")],
+    [
+        (CountsDeliveries(is_careful=False), None, "keyed"),
+        (PassesBroadcasts(is_careful=False), Deduplicator(), "behind"),
+    ],
 )
 def test_a_broadcast_sets_no_state_of_the_keys_of_other_partitions(
     tmp_path: Path, operator: Operator, behind: Operator | None, name: str

@@ -24,7 +24,7 @@ from dagflow.runtime.inline import InlineRuntime
 from dagflow.testing.faults import Faults, InjectedCrash
 from operators.sink.table_writer import TableWriter
 from tests.engine.dags import dag
-from tests.engine.sample_app import Source, words
+from tests.engine.sample_app import TextSource, words
 from tests.engine.table_app import (
     TEXTS,
     FaultyWriter,
@@ -37,8 +37,8 @@ from tests.engine.table_app import (
     work,
 )
 from tests.engine.table_app import app as words_app
-from tests.operators.sink.test_table_writer import BATCHES, Typed, columns
-from tests.runs.lab import refusal
+from tests.operators.sink.test_table_writer import BATCHES, EmitsNamedBatch, columns
+from tests.runs.remedy_app import refusal
 
 UPSERTS = """
 name: upserts
@@ -76,8 +76,8 @@ def write(
     if table.startswith("iceberg:"):
         properties["catalog"] = catalog_in(root)
     operators: dict[str, Any] = {
-        "source": Source(texts=texts, per_window=1),
-        "typed": (Typed(), 1),
+        "source": TextSource(texts=texts, per_window=1),
+        "typed": (EmitsNamedBatch(), 1),
         "table": (TableWriter(table=table, **properties), "parallel"),
     }
     run(dag(root, operators, ["source.out typed.samples", "typed.output table.input"]), runtime=runtime)

@@ -17,13 +17,13 @@ from operators.aggregate.count_by import CountBy
 from operators.aggregate.top_n import TopN
 from operators.sink.record_writer import RecordWriter
 from tests.engine.dags import dag, files
-from tests.engine.sample_app import Source
-from tests.execution.sample_operators import Lines
+from tests.engine.sample_app import TextSource
+from tests.execution.sample_operators import SampleWords
 
 TEXTS = [b"a b a", b"c a", b"", b"b b b", b"c d", b"e " * 40, b"a"]
 
 
-class Rows(Operator):
+class RowsAsText(Operator):
     """Writes rows as text."""
 
     input = InputPort()
@@ -42,11 +42,11 @@ def app_of(tmp_path: Path, partitions: int, over: Any) -> LogicalPlan:
         dag(
             tmp_path,
             {
-                "source": Source(texts=TEXTS, per_window=4),
-                "lines": (Lines(), partitions),
+                "source": TextSource(texts=TEXTS, per_window=4),
+                "lines": (SampleWords(), partitions),
                 "counts": (CountBy(by="record", over=over), "parallel"),
                 "top": (TopN(by="count", n=2, over=over), None),
-                "rows": (Rows(), "parallel"),
+                "rows": (RowsAsText(), "parallel"),
                 "writer": (RecordWriter(path=str(tmp_path / "out")), "parallel"),
             },
             [

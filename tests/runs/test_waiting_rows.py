@@ -23,7 +23,7 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import InjectedCrash
-from tests.runs.lab import refusal
+from tests.runs.remedy_app import refusal
 from tests.runs.test_table_remedies import catalog_in
 
 APP = """

@@ -19,8 +19,8 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
 from operators.sink.tables.type_widening import common_type
 from tests.engine.dags import Given, dag
-from tests.engine.sample_app import Source
-from tests.execution.sample_operators import Lines
+from tests.engine.sample_app import TextSource
+from tests.execution.sample_operators import SampleWords
 from tests.runs.table_kinds import KINDS, rows_of, writer
 
 D = decimal.Decimal
@@ -70,8 +70,8 @@ def app(root: Path, kind: str, case: str, arrays: str, **properties: Any) -> Log
     number = [*CHANGES].index(case)
     texts = [f'{{"id":{n},"case":{number},"array":{each}}}' for n, each in enumerate(arrays)]
     operators: dict[str, Given] = {
-        "source": Source(texts=[text.encode() for text in texts]),
-        "lines": (Lines(), 2),
+        "source": TextSource(texts=[text.encode() for text in texts]),
+        "lines": (SampleWords(), 2),
         "rows": (Arrays(), "parallel"),
         "table": (writer(root, kind, **properties), "parallel"),
     }

@@ -11,10 +11,10 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator
 
-from tests.execution.sample_operators import Lines, Sample
+from tests.execution.sample_operators import SampleWords, TextSample
 
 
-class Odd(BaseException):
+class UnpicklableError(BaseException):
     """No Exception, and it cannot be pickled."""
 
     def __init__(self, text: str, lock: object) -> None:
@@ -22,7 +22,7 @@ class Odd(BaseException):
         self.lock = lock
 
 
-class Mute(Exception):
+class ErrorWithoutText(Exception):
     """Has no text."""
 
     def __str__(self) -> str:
@@ -48,12 +48,12 @@ def leave_a_child_and_die() -> None:
 
 def raise_odd() -> None:
     """Raise what is no Exception."""
-    raise Odd("odd", threading.Lock())
+    raise UnpicklableError("odd", threading.Lock())
 
 
 def raise_mute() -> None:
     """Raise what cannot be shown."""
-    raise Mute
+    raise ErrorWithoutText
 
 
 def raise_long() -> None:
@@ -111,8 +111,8 @@ def chat() -> None:
 
 FAILING: dict[str, tuple[Callable[[], object], str]] = {
     "exit": (lambda: sys.exit(4), "raised SystemExit(4)"),
-    "odd": (raise_odd, "raised Odd("),
-    "mute": (raise_mute, "raised Mute(its text cannot be shown: __str__ raised LookupError)"),
+    "odd": (raise_odd, "raised UnpicklableError("),
+    "mute": (raise_mute, "raised ErrorWithoutText(its text cannot be shown: __str__ raised LookupError)"),
     "long": (raise_long, "xxx … 50 MB left out … xxx"),
     "generator": (leave_a_generator, "raised GeneratorExit(left)"),
     "memory": (lack_memory, "raised MemoryError()"),
@@ -161,13 +161,13 @@ OTHERS: dict[str, Callable[[], object]] = {"native": hold_python, "beside anothe
 """What only some runtimes are tried with."""
 
 
-class Misbehaving(Lines):
+class Misbehaving(SampleWords):
     """Reads, and does one of the above first."""
 
     how: str
 
-    @Lines.samples.each
-    def read(self, sample: Sample) -> Iterator[None]:
+    @SampleWords.samples.each
+    def read(self, sample: TextSample) -> Iterator[None]:
         """Misbehave, and go on."""
         failing = {**FAILING, **INTERRUPTING, **DYING}.get(self.how)
         (failing[0] if failing else {**HARMLESS, **OTHERS}[self.how])()

@@ -15,11 +15,11 @@ from dagflow.api.context import OperatorContext
 from dagflow.execution.program import Program
 from dagflow.runtime.spark import SparkRuntime
 from dagflow.runtime.spark_context import start_context, stop_context
-from tests.execution.sample_operators import DropComments, Lines
+from tests.execution.sample_operators import DropPrefixed, SampleWords
 from tests.runtime.runtime_contract import exchanging_plan, operators_of, published, window
 
 
-class FailingOnce(Lines):
+class FailingOnce(SampleWords):
     """The second attempt of each task fails, as a service that does not answer for a while."""
 
     folder: str
@@ -35,7 +35,7 @@ class FailingOnce(Lines):
                 return
 
 
-class Losing(DropComments):
+class RemovesShuffleFiles(DropPrefixed):
     """The first task removes what was sent to the later ones, as if an executor had died."""
 
     folder: str
@@ -57,7 +57,10 @@ def main(folder: Path) -> None:
     plan = exchanging_plan()
     lines, filtered, _ = plan.stages
     plan = replace(plan, stages=(lines, replace(filtered, outputs=())))
-    operators = {"lines": FailingOnce(folder=str(folder)), "filter": Losing(prefix="#", folder=str(folder))}
+    operators = {
+        "lines": FailingOnce(folder=str(folder)),
+        "filter": RemovesShuffleFiles(prefix="#", folder=str(folder)),
+    }
     runtime = SparkRuntime(Program.of("app", plan, {**operators_of(folder), **operators}), context)
     texts = [b"%d" % number for number in range(20)]
     results = runtime.submit(replace(window(texts), partitions={"lines": 2, "filter": 6})).result()

@@ -28,13 +28,13 @@ from dagflow.runtime.progress_board import WindowProgress
 from dagflow.storage.context import StorageContext
 from operators.sink.record_writer import RecordWriter
 from tests.cli.processes import PATIENCE_S
-from tests.execution.sample_operators import Broken, DropComments, Lines, Sample, Total
+from tests.execution.sample_operators import DropPrefixed, FailsAtBadRecords, SampleWords, TextSample, Total
 from tests.runtime.bad_operators import FAILING, Misbehaving
 
 Start = Callable[[Program], Runtime]
 
 
-class Reading(Lines):
+class WaitsUntilProgressIsSeen(SampleWords):
     """Counts bytes as read until its progress was seen."""
 
     folder: str
@@ -45,24 +45,24 @@ class Reading(Lines):
             context.progress.add(1)
 
 
-class Locking(Lines):
+class ReportsLock(SampleWords):
     """Reports what no other process can be sent."""
 
-    @Lines.samples.each
-    def read(self, sample: Sample) -> Iterator[None]:
+    @SampleWords.samples.each
+    def read(self, sample: TextSample) -> Iterator[None]:
         """Report a lock."""
         lock: Any = threading.Lock()
-        self.done.emit(Sample(sample.url, lock))
+        self.done.emit(TextSample(sample.url, lock))
         yield
 
 
-class Standing(Lines):
+class WaitsAtPipe(SampleWords):
     """Waits at its first word until a pipe is opened."""
 
     folder: str
 
-    @Lines.samples.each
-    def read(self, sample: Sample) -> Iterator[None]:
+    @SampleWords.samples.each
+    def read(self, sample: TextSample) -> Iterator[None]:
         """Wait, and go on."""
         os.close(os.open(f"{self.folder}/seen", os.O_RDONLY))
         yield from super().read(sample)
@@ -106,8 +106,8 @@ def exchanging_plan() -> PhysicalPlan:
 def operators_of(tmp_path: Path, middle: Operator | None = None) -> dict[str, Operator]:
     """The partitioned operators of the plan above."""
     return {
-        "lines": Lines(),
-        "filter": middle or DropComments(prefix="#"),
+        "lines": SampleWords(),
+        "filter": middle or DropPrefixed(prefix="#"),
         "writer": RecordWriter(path=str(tmp_path / "out")),
         "total": Total(),
         "last": RecordWriter(path=str(tmp_path / "totals")),
@@ -117,7 +117,7 @@ def operators_of(tmp_path: Path, middle: Operator | None = None) -> dict[str, Op
 def window(texts: list[bytes]) -> WindowJob:
     """One window with a sample for each text, distributed over two partitions."""
     target = PortRef("lines", "samples")
-    samples = [Sample(f"s{index}", text) for index, text in enumerate(texts)]
+    samples = [TextSample(f"s{index}", text) for index, text in enumerate(texts)]
     shares: list[list[tuple[PortRef, list[Any]]]] = [[(target, samples[0::2])], [(target, samples[1::2])]]
     return WindowJob(7, "tag", {"lines": 2, "filter": 3, "total": 1}, {"lines": shares})
 
@@ -191,7 +191,7 @@ class RuntimeContract:
     def test_an_operators_failure_arrives_with_its_place(self, start: Start, tmp_path: Path) -> None:
         """The driver raises what the task reported, fields and all, and no file of that task waits to be published."""
         results = (
-            start(Program.of("app", exchanging_plan(), operators_of(tmp_path, Broken())))
+            start(Program.of("app", exchanging_plan(), operators_of(tmp_path, FailsAtBadRecords())))
             .submit(window([b"a", b"bad"]))
             .result()
         )
@@ -203,7 +203,7 @@ class RuntimeContract:
 
     def test_a_report_that_cannot_be_pickled_is_its_operators_failure(self, start: Start, tmp_path: Path) -> None:
         """It ends no process of the runtime, and is the same everywhere."""
-        runtime = start(Program.of("app", exchanging_plan(), {**operators_of(tmp_path), "lines": Locking()}))
+        runtime = start(Program.of("app", exchanging_plan(), {**operators_of(tmp_path), "lines": ReportsLock()}))
         failures = [result.error for result in runtime.submit(window([b"a"])).result() if result.error is not None]
         assert re.search(
             r"operator 'lines' partition 0: read\(\) emitted a tuple that cannot be pickled.*'_thread.lock'",
@@ -227,7 +227,7 @@ class RuntimeContract:
 
     def test_a_running_window_shows_what_its_tasks_have_read(self, start: Start, tmp_path: Path) -> None:
         """While a task is still at work, for a display that looks on."""
-        operators = {**operators_of(tmp_path), "lines": Reading(folder=str(tmp_path))}
+        operators = {**operators_of(tmp_path), "lines": WaitsUntilProgressIsSeen(folder=str(tmp_path))}
         runtime = start(Program.of("app", exchanging_plan(), operators))
         seen: list[WindowProgress] = []
         with ThreadPoolExecutor() as pool:
@@ -246,7 +246,7 @@ class RuntimeContract:
     ) -> None:
         """Once with operator, input and stack, in the log and in the display; and once when it has gone on."""
         os.mkfifo(tmp_path / "seen")
-        operators = {**operators_of(tmp_path), "lines": Standing(folder=str(tmp_path))}
+        operators = {**operators_of(tmp_path), "lines": WaitsAtPipe(folder=str(tmp_path))}
         limits = StallLimits(warning_s=0.2)
         runtime = start(Program.of("app", exchanging_plan(), operators, stall_limits=limits))
         with ThreadPoolExecutor() as pool:

@@ -11,15 +11,15 @@ from dagflow.api.records import RecordBatch
 from dagflow.execution.program import Program
 from dagflow.execution.stalls import StallLimits
 from dagflow.runtime.inline import InlineRuntime
-from tests.execution.sample_operators import Lines, Sample
+from tests.execution.sample_operators import SampleWords, TextSample
 from tests.runtime.runtime_contract import RuntimeContract, Start, exchanging_plan, operators_of, window
 
 
-class Endless(Lines):
+class EmitsForever(SampleWords):
     """Emits for ever."""
 
-    @Lines.samples.each
-    def read(self, sample: Sample) -> Iterator[None]:
+    @SampleWords.samples.each
+    def read(self, sample: TextSample) -> Iterator[None]:
         """Emit, and never end."""
         while True:
             self.records.emit(RecordBatch.from_records([b"again"] * 50_000))
@@ -37,7 +37,7 @@ class TestInlineRuntime(RuntimeContract):
 
 def test_an_operator_that_emits_for_ever_is_told_and_ended(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Operator, file and the number of records are told, and the limit of time ends it."""
-    operators = {**operators_of(tmp_path), "lines": Endless()}
+    operators = {**operators_of(tmp_path), "lines": EmitsForever()}
     program = Program.of("app", exchanging_plan(), operators, stall_limits=StallLimits(warning_s=0.1, timeout_s=0.3))
     results = InlineRuntime(program).submit(window([b"a"])).result()
     (error,) = {str(result.error) for result in results if result.error is not None}

@@ -18,7 +18,7 @@ from dagflow.metrics.operator_report import OperatorReport
 from dagflow.runtime.progress_board import LastReport, ProgressBoard, ProgressReceiver, WindowProgress
 
 
-class Noticing(ProgressBoard):
+class SignallingBoard(ProgressBoard):
     """A board that says when a report has come."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ def test_reports_of_windows_that_do_not_run_are_ignored() -> None:
 
 def test_reports_of_other_processes_reach_the_board() -> None:
     """Over loopback, with nothing to connect."""
-    board = Noticing()
+    board = SignallingBoard()
     board.open(4)
     receiver = ProgressReceiver(board, "127.0.0.1")
     with ProgressSender(receiver.address) as sender:

@@ -12,7 +12,7 @@ from dagflow.errors import TransientStorageError
 from dagflow.execution.program import Program
 from dagflow.runtime.base import MAX_ATTEMPTS
 from dagflow.runtime.single_process import SingleProcessRuntime
-from tests.execution.sample_operators import Lines, Sample
+from tests.execution.sample_operators import SampleWords, TextSample
 from tests.runtime.bad_operators import INTERRUPTING
 from tests.runtime.runtime_contract import (
     RuntimeContract,
@@ -23,14 +23,14 @@ from tests.runtime.runtime_contract import (
     window,
 )
 
-tries: list[Sample] = []
+tries: list[TextSample] = []
 
 
-class Unlucky(Lines):
+class FailsAtFirstRead(SampleWords):
     """Meets a store that fails the first time."""
 
-    @Lines.samples.each
-    def read(self, sample: Sample) -> Iterator[None]:
+    @SampleWords.samples.each
+    def read(self, sample: TextSample) -> Iterator[None]:
         """Fail once."""
         tries.append(sample)
         if len(tries) == 1:
@@ -57,7 +57,9 @@ class TestSingleProcessRuntime(RuntimeContract):
 def test_a_task_whose_store_fails_once_is_run_again(tmp_path: Path) -> None:
     """As on Spark, a store that may do better next time does not end the run."""
     tries.clear()
-    runtime = SingleProcessRuntime(Program.of("app", exchanging_plan(), {**operators_of(tmp_path), "lines": Unlucky()}))
+    runtime = SingleProcessRuntime(
+        Program.of("app", exchanging_plan(), {**operators_of(tmp_path), "lines": FailsAtFirstRead()})
+    )
     results = runtime.submit(window([b"a"])).result()
     assert [result.error for result in results] == [None] * 6
     assert 1 < len(tries) <= MAX_ATTEMPTS

@@ -19,7 +19,7 @@ from dagflow.execution.stalls import StallLimits
 from dagflow.runtime.attempts import Attempt
 from dagflow.runtime.spark import SparkRuntime
 from tests.cli.processes import PATIENCE_S, environment
-from tests.execution.sample_operators import Lines, Sample
+from tests.execution.sample_operators import SampleWords, TextSample
 from tests.runtime.bad_operators import DYING, Misbehaving
 from tests.runtime.runtime_contract import (
     TEXTS,
@@ -42,16 +42,16 @@ class TestSparkRuntime(RuntimeContract):
         return lambda program: SparkRuntime(program, spark_context)
 
 
-class CutOff(SparkRuntime):
+class LosesLastResult(SparkRuntime):
     """Gets all but the last of what Spark sends, as from a connection that ends between two results."""
 
     def _receive(self, rdd: Any) -> list[Any]:
         return super()._receive(rdd)[:-1]
 
 
-def runtime(tmp_path: Path, context: Any) -> CutOff:
+def runtime(tmp_path: Path, context: Any) -> LosesLastResult:
     """A runtime that loses results."""
-    return CutOff(Program.of("lossy", exchanging_plan(), operators_of(tmp_path)), context)
+    return LosesLastResult(Program.of("lossy", exchanging_plan(), operators_of(tmp_path)), context)
 
 
 def test_a_window_of_which_a_result_is_missing_fails(tmp_path: Path, spark_context: Any) -> None:
@@ -84,13 +84,13 @@ def test_a_python_that_cannot_be_started_is_named(
         SparkRuntime(program, spark_context).submit(window(TEXTS)).result()
 
 
-class Stopping(Lines):
+class FirstTaskHangs(SampleWords):
     """The first task that reads stands still for ever, and each later one works."""
 
     folder: str
 
-    @Lines.samples.each
-    def read(self, sample: Sample) -> Iterator[None]:
+    @SampleWords.samples.each
+    def read(self, sample: TextSample) -> Iterator[None]:
         """Leave a trace and wait, or read."""
         trace = Path(self.folder, "was here")
         if not trace.exists():
@@ -103,7 +103,7 @@ def test_a_task_that_stands_still_too_long_is_ended_and_runs_again(
     tmp_path: Path, spark_context: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its process ends with it, which counts as a failed attempt; the next one does the work, and all of it."""
-    operators = {**operators_of(tmp_path), "lines": Stopping(folder=str(tmp_path))}
+    operators = {**operators_of(tmp_path), "lines": FirstTaskHangs(folder=str(tmp_path))}
     limits = StallLimits(warning_s=30.0, timeout_s=0.5)
     runtime = SparkRuntime(Program.of("app", exchanging_plan(), operators, stall_limits=limits), spark_context)
     results = runtime.submit(window([b"a b"])).result()
@@ -128,7 +128,7 @@ def test_tasks_that_spark_runs_again_neither_lose_nor_double_records(tmp_path: P
     assert "window 7 runs again: an executor was lost" in done.stderr
 
 
-class Torn(SparkRuntime):
+class ReportsOtherAttempts(SparkRuntime):
     """Gets each time what tells that a task has used another attempt."""
 
     def _receive(self, rdd: Any) -> list[Any]:
@@ -137,7 +137,7 @@ class Torn(SparkRuntime):
 
 def test_a_window_whose_tasks_never_fit_fails_and_leaves_no_files(tmp_path: Path, spark_context: Any) -> None:
     """It is not tried for ever, and nothing of it may be published."""
-    runtime = Torn(Program.of("app", exchanging_plan(), operators_of(tmp_path)), spark_context)
+    runtime = ReportsOtherAttempts(Program.of("app", exchanging_plan(), operators_of(tmp_path)), spark_context)
     with pytest.raises(DagflowError, match="window 7: in each of 4 attempts an executor was lost"):
         runtime.submit(window(TEXTS)).result()
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
@@ -169,7 +169,7 @@ def test_a_task_that_leaves_something_behind_counts_once(tmp_path: Path, spark_c
     runtime.close()
 
 
-class Silent:
+class UnansweringContext:
     """A context whose Java answers nothing, and that of its own process."""
 
     def __init__(self, context: Any) -> None:
@@ -195,6 +195,6 @@ def test_a_java_that_does_not_answer_is_killed(
     """The run goes on to its end; without that it would wait for ever."""
     monkeypatch.setattr("dagflow.runtime.spark.CANCEL_S", 0.05)
     program = Program.of("app", exchanging_plan(), operators_of(tmp_path))
-    silent: Any = Silent(spark_context)
+    silent: Any = UnansweringContext(spark_context)
     SparkRuntime(program, silent, owns_context=True).cancel()
     assert silent._is_killed.is_set()

@@ -41,7 +41,7 @@ sys.stdin.read()
 
 
 @dataclass(frozen=True)
-class Run:
+class BroadcastingProcess:
     """A process with a Spark context that has broadcast a secret.
 
     Attributes:
@@ -81,7 +81,7 @@ class Run:
 
 
 @contextlib.contextmanager
-def started(folder: Path, *off: str) -> Iterator[Run]:
+def started(folder: Path, *off: str) -> Iterator[BroadcastingProcess]:
     """Start such a process, with settings that are turned off, and end its whole group afterwards."""
     temporary = folder / ("temporary" + "-" * 60)
     temporary.mkdir(parents=True)
@@ -100,7 +100,7 @@ def started(folder: Path, *off: str) -> Iterator[Run]:
             process.stdin.write(SECRET + "\n")
             process.stdin.flush()
             java, _, sockets = process.stdout.readline().strip().partition(" ")
-            yield Run(process, int(java), Path(sockets), temporary)
+            yield BroadcastingProcess(process, int(java), Path(sockets), temporary)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)

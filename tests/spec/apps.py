@@ -14,7 +14,7 @@ VALID = f"""\
 name: sample
 operators:
   source:
-    class: {SAMPLES}.Source
+    class: {SAMPLES}.PieceInput
     properties: {{files: [data], size: 1MiB}}
   reader:
     class: {SAMPLES}.Reader
@@ -67,7 +67,7 @@ def wired(operators: str, streams: str) -> str:
     """An app with a source and a reader, and more operators and streams, each on a line of its own."""
     return (
         "name: a\noperators:\n"
-        f"  source: {{class: {SAMPLES}.Source}}\n"
+        f"  source: {{class: {SAMPLES}.PieceInput}}\n"
         f"  reader: {{class: {SAMPLES}.Reader}}\n"
         + "".join(f"  {line.replace('class: ', f'class: {SAMPLES}.')}\n" for line in operators.splitlines())
         + "streams:\n"

@@ -18,7 +18,7 @@ from tests.plan import sample_operators
 
 def test_a_class_tells_its_ports_and_properties() -> None:
     """Type, default and meaning of each, the nested names included."""
-    info = describe(sample_operators.Source)
+    info = describe(sample_operators.PieceInput)
     assert (info.kind, info.summary) == ("input", "Makes pieces.")
     assert [(port.name, port.type, port.meaning) for port in info.outputs] == [
         ("pieces", "SmallPiece", "Every piece of the files."),
@@ -68,10 +68,10 @@ def test_a_partitioner_tells_its_properties() -> None:
     info = describe_named("DeadlinePartitioner")
     assert (info.kind, info.inputs, info.outputs) == ("partitioner", (), ())
     assert [item.default for item in info.properties if item.name == "target_millis"] == ["60000"]
-    assert describe(Steady).properties == (PropertyInfo("count", "whole number", "3", "how many"),)
+    assert describe(PolicyWithoutBase).properties == (PropertyInfo("count", "whole number", "3", "how many"),)
 
 
-class Steady:
+class PolicyWithoutBase:
     """A policy that derives from nothing.
 
     Attributes:

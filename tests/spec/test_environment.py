@@ -65,7 +65,9 @@ def test_variables_may_stand_unquoted_inside_of_braces(tmp_path: Path) -> None:
     plan = load_app(tmp_path / "app.yaml", environ={"SIZE": "3MiB"})
     assert plan.operators["source"].operator.size == 3 << 20  # type: ignore[attr-defined]  # a property of the sample
     bad = changed("size: 1MiB", "size: ${SIZE}, bogus: 1")
-    assert any(problem.startswith("5:48: operator 'source' (Source) has no") for problem in problems_of(tmp_path, bad))
+    assert any(
+        problem.startswith("5:48: operator 'source' (PieceInput) has no") for problem in problems_of(tmp_path, bad)
+    )
 
 
 SECRET = "hunter2-Tr0ub4dor"

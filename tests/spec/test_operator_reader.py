@@ -28,7 +28,7 @@ class Nightly(PartitionPolicy):
         return self.size
 
 
-class Plain(PartitionPolicy):
+class PlainPolicy(PartitionPolicy):
     """An author's own that has no properties."""
 
     def define_partitions(self, stats: BacklogStats) -> int:
@@ -36,7 +36,7 @@ class Plain(PartitionPolicy):
         return 2
 
 
-class Hasty(PartitionPolicy):
+class MistakenPolicy(PartitionPolicy):
     """An author's own, which has a mistake."""
 
     mistake: str
@@ -106,7 +106,7 @@ def test_a_run_asks_the_policy_and_its_journal_tells(tmp_path: Path) -> None:
             "RecordFilter",
             "7:26: partitioner of operator 'reader': there is no built-in partitioner",
         ),
-        ("DeadlinePartitioner", f"{HERE}.Plane", "has no class 'Plane'; did you mean 'Plain'?"),
+        ("DeadlinePartitioner", f"{HERE}.PlanePolicy", "has no class 'PlanePolicy'; did you mean 'PlainPolicy'?"),
         ("DeadlinePartitioner", f"{HERE}.BacklogStats", "is not a partitioner; derive it from dagflow.PartitionPolicy"),
         (
             "max_partitions: 4",
@@ -139,22 +139,24 @@ def test_a_wrong_partitioner_is_named_at_its_place(tmp_path: Path, old: str, new
 def test_a_key_leaves_the_count_to_a_policy(tmp_path: Path) -> None:
     """`by` without a count, together with a partitioner, is an app that is right; any policy will do."""
     text = APP.replace("    partitioner:", "    partition: {by: url}\n    partitioner:").replace("ROOT", str(tmp_path))
-    text = text.replace("DeadlinePartitioner, properties: {target_millis: 5000, max_partitions: 4}", f"{HERE}.Plain")
+    text = text.replace(
+        "DeadlinePartitioner, properties: {target_millis: 5000, max_partitions: 4}", f"{HERE}.PlainPolicy"
+    )
     assert problems_of(tmp_path, text) == []
 
 
 @pytest.mark.parametrize(
     ("mistake", "said"),
     [
-        ("silent", r"Hasty.process_stats\(\) raised AttributeError"),
-        ("half", r"Hasty.define_partitions\(\) raised TypeError"),
+        ("silent", r"MistakenPolicy.process_stats\(\) raised AttributeError"),
+        ("half", r"MistakenPolicy.define_partitions\(\) raised TypeError"),
     ],
 )
 def test_a_policy_that_fails_is_named(tmp_path: Path, mistake: str, said: str) -> None:
     """A mistake in an author's own policy is theirs, not one of dagflow."""
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "a.txt").write_text("one\n")
-    policy = f"partitioner: {{class: {HERE}.Hasty, properties: {{mistake: {mistake}}}}}"
+    policy = f"partitioner: {{class: {HERE}.MistakenPolicy, properties: {{mistake: {mistake}}}}}"
     app = re.sub(r"partitioner: .*", policy, APP).replace("ROOT", str(tmp_path))
     (tmp_path / "app.yaml").write_text(app)
     with pytest.raises(OperatorError, match=f"operator 'reader': {said}"):

@@ -46,7 +46,7 @@ from tests.spec.apps import changed, problems_of
         (
             "size: 1MiB",
             "size: 5 parsecs",
-            "5:39: operator 'source' (Source), property 'size': '5 parsecs' is not a size",
+            "5:39: operator 'source' (PieceInput), property 'size': '5 parsecs' is not a size",
         ),
         (
             "files: [data]",

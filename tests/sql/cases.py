@@ -84,7 +84,7 @@ EXPRESSIONS = [
 ]
 
 
-class Refused(str):
+class RefusedRecord(str):
     """Stands for a record that has no value, with the reason."""
 
 
@@ -99,7 +99,7 @@ def computed(text: str, table: pa.RecordBatch = TABLE) -> list[Any]:
     if vector.failures is None:
         return values
     codes = vector.failures.tolist()
-    return [Refused(rows.reason(codes[row], row)) if codes[row] else value for row, value in enumerate(values)]
+    return [RefusedRecord(rows.reason(codes[row], row)) if codes[row] else value for row, value in enumerate(values)]
 
 
 def is_same(one: Any, other: Any) -> bool:

@@ -9,7 +9,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from tests.sql.cases import EXPRESSIONS, TABLE, Refused, computed, is_same
+from tests.sql.cases import EXPRESSIONS, TABLE, RefusedRecord, computed, is_same
 
 DIFFERENCES = {
     "a division by zero is refused; DuckDB gives infinity or NaN": [
@@ -101,7 +101,7 @@ def _value_of(database: Any, text: str, row: int) -> Any:
     except (duckdb.ParserException, duckdb.CatalogException, duckdb.BinderException):
         raise
     except duckdb.Error as error:
-        return Refused(error)
+        return RefusedRecord(error)
 
 
 @pytest.mark.parametrize("text", EXPRESSIONS)
@@ -109,8 +109,8 @@ def test_an_expression_gives_what_duckdb_gives(database: Any, text: str) -> None
     """Each value agrees, and what one engine refuses, so does the other, but for what is listed."""
     ours, theirs = computed(text), values_of(database, in_duckdb(text))
     agree = [
-        isinstance(one, Refused) and isinstance(other, Refused)
-        if isinstance(one, Refused) or isinstance(other, Refused)
+        isinstance(one, RefusedRecord) and isinstance(other, RefusedRecord)
+        if isinstance(one, RefusedRecord) or isinstance(other, RefusedRecord)
         else is_same(one, other)
         for one, other in zip(ours, theirs, strict=True)
     ]

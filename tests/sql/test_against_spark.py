@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.sql.cases import EXPRESSIONS, TABLE, Refused, computed, is_same
+from tests.sql.cases import EXPRESSIONS, TABLE, RefusedRecord, computed, is_same
 
 pytestmark = pytest.mark.spark
 
@@ -72,7 +72,7 @@ def test_expressions_give_what_spark_gives_and_have_its_types(session: Any) -> N
     columns = []
     for number, (text, values) in enumerate(ours.items()):
         # A record that is refused here would end Spark's job.
-        kept = [row for row, value in enumerate(values) if not isinstance(value, Refused)]
+        kept = [row for row, value in enumerate(values) if not isinstance(value, RefusedRecord)]
         whole = len(kept) == len(values)
         condition = f"id IN ({', '.join(map(str, kept))})" if kept else "false"
         theirs = in_spark(text)
@@ -82,7 +82,7 @@ def test_expressions_give_what_spark_gives_and_have_its_types(session: Any) -> N
     wrong = []
     for number, (text, values) in enumerate(ours.items()):
         for row, (one, other) in enumerate(zip(values, found.column(number + 1).to_pylist(), strict=True)):
-            if not isinstance(one, Refused) and text not in _listed(OTHER_TYPES) and not is_same(one, other):
+            if not isinstance(one, RefusedRecord) and text not in _listed(OTHER_TYPES) and not is_same(one, other):
                 wrong.append((text, row, one, other))
     assert wrong == []
 
@@ -132,7 +132,7 @@ def test_what_is_refused_spark_refuses_as_well(session: Any) -> None:
 
     given = set()
     for text in EXPRESSIONS:
-        refused = [row for row, value in enumerate(computed(text)) if isinstance(value, Refused)]
+        refused = [row for row, value in enumerate(computed(text)) if isinstance(value, RefusedRecord)]
         if refused:
             try:
                 session.sql(f"SELECT {in_spark(text)} FROM records WHERE id = {refused[0]}").collect()

@@ -9,7 +9,7 @@ from dagflow.storage.file_stat import FileStat
 from dagflow.storage.files import RangedFile
 
 
-class Answer(RangedFile):
+class FixedAnswerFile(RangedFile):
     """A file of 10 bytes whose client always answers the same."""
 
     def __init__(self, data: bytes) -> None:
@@ -24,7 +24,7 @@ class Answer(RangedFile):
 def test_a_client_that_cannot_read_a_part_is_not_a_file_that_changed() -> None:
     """More than was asked for is the client's fault, less is the file's."""
     with pytest.raises(StorageError, match="was asked for 3 bytes, and gave 10") as raised:
-        Answer(b"0123456789").fetch(2, 5)
+        FixedAnswerFile(b"0123456789").fetch(2, 5)
     assert not isinstance(raised.value, SourceChangedError)
     with pytest.raises(SourceChangedError, match="it had 10 bytes, now it ends at 4"):
-        Answer(b"23").fetch(2, 5)
+        FixedAnswerFile(b"23").fetch(2, 5)

@@ -25,7 +25,7 @@ from tests.storage.shared import STORAGE
 SIZES = st.sampled_from([0, 1, MARGIN_BYTES, 3 * MARGIN_BYTES + 1, PART_BYTES, 2 * PART_BYTES + 7])
 
 
-class Watched(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
+class GatedFileSystem(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
     """Memory that notes the requests for ranges, and holds them up while its gate is closed."""
 
     cachable = False
@@ -35,10 +35,10 @@ class Watched(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **others: Any) -> Any:
         """Note the range, and wait at the gate."""
-        with Watched.changed:
-            Watched.ranges.append((start or 0, end or 0))
-            Watched.changed.notify_all()
-        Watched.gate.wait(30)
+        with GatedFileSystem.changed:
+            GatedFileSystem.ranges.append((start or 0, end or 0))
+            GatedFileSystem.changed.notify_all()
+        GatedFileSystem.gate.wait(30)
         return super().cat_file(path, start, end, **others)
 
     @classmethod
@@ -49,13 +49,13 @@ class Watched(MemoryFileSystem):  # type: ignore[misc]  # fsspec has no types
 
 
 @pytest.fixture
-def watched() -> Iterator[type[Watched]]:
+def watched() -> Iterator[type[GatedFileSystem]]:
     """memory:// with requests that are noted; the gate is open."""
-    fsspec.register_implementation("memory", Watched, clobber=True)
-    Watched.ranges.clear()
-    Watched.gate.set()
-    yield Watched
-    Watched.gate.set()
+    fsspec.register_implementation("memory", GatedFileSystem, clobber=True)
+    GatedFileSystem.ranges.clear()
+    GatedFileSystem.gate.set()
+    yield GatedFileSystem
+    GatedFileSystem.gate.set()
     fsspec.register_implementation("memory", MemoryFileSystem, clobber=True)
 
 
@@ -104,7 +104,7 @@ def _ranges(size: int) -> st.SearchStrategy[tuple[int, int]]:
     return st.tuples(st.integers(0, size), lengths).map(lambda pair: (pair[0], pair[0] + pair[1]))
 
 
-def test_what_comes_next_is_under_way_before_it_is_asked_for(watched: type[Watched]) -> None:
+def test_what_comes_next_is_under_way_before_it_is_asked_for(watched: type[GatedFileSystem]) -> None:
     """All requests of a stretch are sent at once, before anything is read."""
     file = put("memory://coming/a", 5 * PART_BYTES)
     content = content_of(file)
@@ -119,7 +119,7 @@ def test_what_comes_next_is_under_way_before_it_is_asked_for(watched: type[Watch
     assert sorted(watched.ranges) == [(n * PART_BYTES, (n + 1) * PART_BYTES) for n in range(5)]
 
 
-def test_neighbouring_blocks_are_fetched_as_one_stretch(watched: type[Watched]) -> None:
+def test_neighbouring_blocks_are_fetched_as_one_stretch(watched: type[GatedFileSystem]) -> None:
     """Small blocks cost no more requests than the file has parts, and no byte is fetched twice."""
     file = put("memory://blocks/a", 2 * PART_BYTES)
     step = PART_BYTES // 16
@@ -131,7 +131,7 @@ def test_neighbouring_blocks_are_fetched_as_one_stretch(watched: type[Watched]) 
     assert sorted(watched.ranges) == [(0, PART_BYTES), (PART_BYTES, 2 * PART_BYTES)]
 
 
-def test_a_reader_never_holds_more_than_its_budget(watched: type[Watched]) -> None:
+def test_a_reader_never_holds_more_than_its_budget(watched: type[GatedFileSystem]) -> None:
     """Of a large file only so much is requested as may be held, however long nothing is read."""
     file = put("memory://budget/a", 12 * PART_BYTES)
     ahead = ReadAhead(STORAGE, 4 * PART_BYTES)
@@ -143,7 +143,7 @@ def test_a_reader_never_holds_more_than_its_budget(watched: type[Watched]) -> No
     assert len(watched.ranges) == 12
 
 
-def test_many_small_files_are_under_way_together(watched: type[Watched]) -> None:
+def test_many_small_files_are_under_way_together(watched: type[GatedFileSystem]) -> None:
     """Their number is bounded too, because each is a request."""
     files = [put(f"memory://small/{number:03}", 10 * number) for number in range(3 * REQUESTS)]
     ahead = ReadAhead(STORAGE)
@@ -153,7 +153,7 @@ def test_many_small_files_are_under_way_together(watched: type[Watched]) -> None
             assert bytes_from(opened, 0, 5000) == content_of(file)
 
 
-def test_files_that_are_left_out_are_given_up(watched: type[Watched]) -> None:
+def test_files_that_are_left_out_are_given_up(watched: type[GatedFileSystem]) -> None:
     """A reader may skip what it announced, and finds what comes behind it."""
     files = [put(f"memory://skip/{number}", PART_BYTES) for number in range(6)]
     ahead = ReadAhead(STORAGE, PART_BYTES)

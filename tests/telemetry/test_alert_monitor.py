@@ -20,7 +20,7 @@ from dagflow.telemetry.alert_monitor import AlertMonitor
 from tests.telemetry.http_receiver import HttpReceiver, closed_address, receiving
 
 
-class Checkpoint:
+class SimulatedCheckpoint:
     """A checkpoint whose figures a test sets."""
 
     def __init__(self, path: Path, url: str) -> None:
@@ -47,7 +47,7 @@ def told(server: HttpReceiver) -> list[tuple[str, str]]:
 def test_a_cause_is_told_once_and_once_when_it_is_over(tmp_path: Path) -> None:
     """However often it is seen, and whichever run sees it; later it may come back."""
     with receiving() as server:
-        checkpoint = Checkpoint(tmp_path, server.url)
+        checkpoint = SimulatedCheckpoint(tmp_path, server.url)
         first = checkpoint.monitor()
         first.look()
         checkpoint.backlog_bytes = 101
@@ -69,7 +69,7 @@ def test_a_cause_is_told_once_and_once_when_it_is_over(tmp_path: Path) -> None:
 
 def test_an_alert_that_was_not_told_is_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """With the next look; meanwhile one warning says why."""
-    checkpoint = Checkpoint(tmp_path, closed_address())
+    checkpoint = SimulatedCheckpoint(tmp_path, closed_address())
     checkpoint.backlog_bytes = 101
     monitor = checkpoint.monitor()
     monitor.look()
@@ -85,7 +85,7 @@ def test_an_alert_that_was_not_told_is_tried_again(tmp_path: Path, caplog: pytes
 def test_a_failed_run_is_told_and_over_when_a_run_works_again(tmp_path: Path) -> None:
     """The end of a run waits until that is told; a new run that has done nothing yet is no news."""
     with receiving() as server:
-        checkpoint = Checkpoint(tmp_path, server.url)
+        checkpoint = SimulatedCheckpoint(tmp_path, server.url)
         failed = checkpoint.monitor()
         failed.start()
         failed.close("the disk is full\n    make room")
@@ -102,7 +102,7 @@ def test_a_failed_run_is_told_and_over_when_a_run_works_again(tmp_path: Path) ->
 def test_a_run_without_figures_tells_only_that_it_failed(tmp_path: Path) -> None:
     """Whatever was told before it, it does not show that this is over: also where it was stopped."""
     with receiving() as server:
-        checkpoint = Checkpoint(tmp_path, server.url)
+        checkpoint = SimulatedCheckpoint(tmp_path, server.url)
         checkpoint.backlog_bytes = 101
         checkpoint.monitor().look()
         checkpoint.has_figures = False
@@ -122,7 +122,7 @@ def test_a_command_gets_the_alert_in_its_environment(tmp_path: Path) -> None:
         "known = {name: value for name, value in os.environ.items() if name.startswith('DAGFLOW_')}\n"
         "json.dump([sys.argv[1:], known], open(sys.argv[1], 'w'))\n"
     )
-    checkpoint = Checkpoint(tmp_path, "")
+    checkpoint = SimulatedCheckpoint(tmp_path, "")
     file = tmp_path / "a b; $(x)"
     checkpoint.settings = AlertSettings(backlog_bytes=100, command=(sys.executable, str(script), str(file)))
     checkpoint.backlog_bytes = 101
@@ -145,7 +145,7 @@ def test_a_command_that_fails_is_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, command: tuple[str, ...], reason: str
 ) -> None:
     """With what it said; the run goes on."""
-    checkpoint = Checkpoint(tmp_path, "")
+    checkpoint = SimulatedCheckpoint(tmp_path, "")
     checkpoint.settings = AlertSettings(backlog_bytes=100, command=command)
     checkpoint.backlog_bytes = 101
     checkpoint.monitor().look()

@@ -29,7 +29,7 @@ def asked(port: int, path: str, method: str = "GET") -> tuple[int, str, str]:
     return found
 
 
-class PortOf(SilentObserver):
+class PortObserver(SilentObserver):
     """Learns where a run serves its metrics."""
 
     port = 0
@@ -69,7 +69,7 @@ def test_a_port_that_is_taken_is_told_before_anything_runs(tmp_path: Path) -> No
 
 def test_a_run_serves_its_metrics_until_its_end(tmp_path: Path) -> None:
     """A scrape while a window runs, and one after it was committed; then the port is free again."""
-    told = PortOf()
+    told = PortObserver()
     seen: list[float] = []
 
     def scrape(_: object) -> None:

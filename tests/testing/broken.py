@@ -6,7 +6,7 @@ from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort, OutputPort
 
 
-class Broken(Operator):
+class FailsAtFirstRecord(Operator):
     """Raises at the first record."""
 
     input = InputPort()

@@ -46,7 +46,7 @@ def test_nothing_is_published_outside(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-class Unclaimed(Operator):
+class UndeclaredPublisher(Operator):
     """Publishes what arrives, and says of no location that it does."""
 
     path: str
@@ -70,13 +70,13 @@ def test_nothing_is_published_outside_by_what_claims_nothing(tmp_path: Path) -> 
     """Its file is refused when it is opened; with the relative path that the error advises it is there."""
     for path in (tmp_path / "out", "../out"):
         app = App("copy", checkpoint="journal")
-        app.add(FileSplitterInput(files="in")).to(BlockReader(format="lines")).to(Unclaimed(path=str(path)))
+        app.add(FileSplitterInput(files="in")).to(BlockReader(format="lines")).to(UndeclaredPublisher(path=str(path)))
         with pytest.raises(OperatorError, match=r"opens .*out/\d \(a test publishes into .* alone\)") as caught:
             run_app(app, {"in/x.txt": "a\n"})
         assert caught.value.hint == "give the operator a relative path with set"
     assert list(tmp_path.iterdir()) == []
     app = App("copy", checkpoint="journal")
-    app.add(FileSplitterInput(files="in")).to(BlockReader(format="lines")).to(Unclaimed(path="out"))
+    app.add(FileSplitterInput(files="in")).to(BlockReader(format="lines")).to(UndeclaredPublisher(path="out"))
     assert run_app(app, {"in/x.txt": "a\n"}).lines("out") == [b"a"]
 
 

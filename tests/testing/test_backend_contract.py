@@ -66,7 +66,7 @@ class AppsOfEveryShape(BackendContract):
     def failing_app(self) -> str:
         """An operator raises in a task."""
         return app_of(
-            f"  broken: {{class: tests.testing.broken.Broken, partition: parallel}}\n{WRITER}parallel}}",
+            f"  broken: {{class: tests.testing.broken.FailsAtFirstRecord, partition: parallel}}\n{WRITER}parallel}}",
             "  records: {from: reader.messages, to: broken.input}\n  kept: {from: broken.output, to: writer.input}",
         )
 

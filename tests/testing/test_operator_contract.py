@@ -46,7 +46,7 @@ class WithoutFirst(LastBatch):
         self.output.emit(batch.slice(1, len(batch)))
 
 
-class Silent(LastBatch):
+class EmitsNothing(LastBatch):
     """Emits nothing."""
 
     def end_window(self) -> None:
@@ -75,7 +75,7 @@ def suite_of(kind: type[Operator]) -> OperatorContract:
     [
         (LastBatch, "other records when each of them arrives by itself"),
         (WithoutFirst, "other records when each of them arrives by itself"),
-        (Silent, "emits nothing, writes nothing and counts nothing"),
+        (EmitsNothing, "emits nothing, writes nothing and counts nothing"),
     ],
 )
 def test_an_operator_that_depends_on_batches_is_found(kind: type[Operator], problem: str) -> None:
@@ -84,7 +84,7 @@ def test_an_operator_that_depends_on_batches_is_found(kind: type[Operator], prob
         suite_of(kind).test_the_cut_into_batches_changes_nothing()
 
 
-class Sink(LastBatch):
+class UndeclaredWriter(LastBatch):
     """Writes a file, and says of no location that it does."""
 
     def setup(self, context: OperatorContext) -> None:
@@ -99,7 +99,7 @@ class Sink(LastBatch):
             file.close(records=0)
 
 
-class Claiming(Sink):
+class ClaimsLocation(UndeclaredWriter):
     """Says of a location that it does."""
 
     place = f"{PLACE}/"
@@ -109,18 +109,18 @@ class Claiming(Sink):
         run.claim(self.place)
 
 
-class ClaimingAnother(Claiming):
+class ClaimsAnotherLocation(ClaimsLocation):
     """Says so of another location, whose name begins with the same letters."""
 
     place = "out/re"
 
 
-@pytest.mark.parametrize("kind", [Sink, ClaimingAnother])
+@pytest.mark.parametrize("kind", [UndeclaredWriter, ClaimsAnotherLocation])
 def test_an_operator_that_publishes_where_it_does_not_claim_is_found(kind: type[Operator]) -> None:
     """One that claims nothing, or another place; one that claims where it publishes keeps the law."""
     with pytest.raises(AssertionError, match=r"not below a location that prepare\(\) claims"):
         suite_of(kind).test_files_are_written_where_the_operator_claims()
-    suite_of(Claiming).test_files_are_written_where_the_operator_claims()
+    suite_of(ClaimsLocation).test_files_are_written_where_the_operator_claims()
 
 
 class Latest(KeyedOperator):
@@ -170,7 +170,7 @@ def test_what_a_window_has_changed_is_not_changed_in_the_next_one() -> None:
     assert other.emitted == {"output": [{"user": "a", "n": 3}]}
 
 
-class Handing(LastBatch):
+class LosesStateAtSnapshot(LastBatch):
     """Gives its state away with the snapshot, which a run takes once for each window."""
 
     def setup(self, context: OperatorContext) -> None:
@@ -193,6 +193,6 @@ class Handing(LastBatch):
 
 def test_the_snapshot_of_a_window_is_taken_once() -> None:
     """However often a test asks for it."""
-    harness = OperatorHarness(Handing())
+    harness = OperatorHarness(LosesStateAtSnapshot())
     harness.window({})
     assert [pickle.loads(state.pickled) for _ in range(2) if (state := harness.saved_state())] == [1, 1]

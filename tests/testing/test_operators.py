@@ -11,7 +11,7 @@ from dagflow import InputPort, Operator, OutputPort, RecordBatch
 from dagflow.testing.operators import run_operator
 
 
-class Times(Operator):
+class EmitsImpossibleTime(Operator):
     """Emits a time that Python has not."""
 
     input = InputPort()
@@ -25,10 +25,10 @@ class Times(Operator):
 
 def test_a_time_with_nanoseconds_is_shown_as_text() -> None:
     """Beside the batches, which have it as it is."""
-    assert run_operator(Times(), [b"1"])["output"] == [{"at": "1970-01-01T00:00:00.000000001"}]
+    assert run_operator(EmitsImpossibleTime(), [b"1"])["output"] == [{"at": "1970-01-01T00:00:00.000000001"}]
 
 
-class Unmarked(Operator):
+class MissesPortMethod(Operator):
     """Has a port, and no method that takes in what arrives there."""
 
     input = InputPort()
@@ -37,12 +37,16 @@ class Unmarked(Operator):
 @pytest.mark.parametrize(
     ("operator", "port", "told"),
     [
-        (Times(), "inputs", "Times has no input port 'inputs'; did you mean 'input'? it has 'input'"),
-        (Times(), "x", "Times has no input port 'x'; it has 'input'"),
         (
-            Unmarked(),
+            EmitsImpossibleTime(),
+            "inputs",
+            "EmitsImpossibleTime has no input port 'inputs'; did you mean 'input'? it has 'input'",
+        ),
+        (EmitsImpossibleTime(), "x", "EmitsImpossibleTime has no input port 'x'; it has 'input'"),
+        (
+            MissesPortMethod(),
             "input",
-            "Unmarked has no method for its input port 'input'; mark one with @input.each or @input.b",
+            "MissesPortMethod has no method for its input port 'input'; mark one with @input.each or @input.b",
         ),
     ],
 )

@@ -60,7 +60,7 @@ class TestHdfs(StorageContract):
         return f"{hdfs_root}/some/where"
 
 
-class WrongContract(StorageContract):
+class ContractWithoutStore(StorageContract):
     """The laws, without a store of their own."""
 
     __test__ = False
@@ -106,7 +106,7 @@ def test_the_suite_finds_a_store_that_takes_names_for_patterns(tmp_path: Path) -
 
 def refusal(context: StorageContext, root: str, law: str, given: dict[str, Any], finding: str) -> str:
     """What a law says of a store."""
-    suite = WrongContract()
+    suite = ContractWithoutStore()
     suite.context = context
     parameters = {"store": context.objects(root), **given} if law.startswith("a_listing_shows_what_other") else given
     with pytest.raises((AssertionError, pytest.fail.Exception), match=finding) as error:

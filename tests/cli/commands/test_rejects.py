@@ -17,9 +17,9 @@ from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from tests.engine.test_operator_state import until
-from tests.engine.test_reject_retry import Case, rows, write_app
+from tests.engine.test_reject_retry import RetryCase, rows, write_app
 
-CASE = Case(
+CASE = RetryCase(
     "{type: csv, columns: {n: int64}}",
     "{type: csv, columns: {}}",
     {"a": b"n,m\n1,\xc3\xa9\nx,\xc3\xa9\n", "b": b"n,m\ny,2\n\xff,3\n"},

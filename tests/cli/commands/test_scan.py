@@ -13,7 +13,7 @@ from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.stop_request import StopRequest
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
-from tests.engine.test_driver import Watcher
+from tests.engine.test_driver import RecordingObserver
 
 APP = """\
 name: sample
@@ -47,7 +47,7 @@ def test_a_run_that_waits_for_an_hour_scans_when_it_is_asked_to(tmp_path: Path) 
             event.set()
 
     app = load_app(str(tmp_path / "app.yaml"))
-    arguments = app, RunOptions(follow=True), Watcher(act), stop, InlineRuntime
+    arguments = app, RunOptions(follow=True), RecordingObserver(act), stop, InlineRuntime
     follower = threading.Thread(target=run, args=arguments)
     follower.start()
     try:

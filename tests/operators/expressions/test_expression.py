@@ -18,7 +18,7 @@ from operators.expressions.expression import Expression
 from operators.expressions.expression_error import ExpressionError
 from operators.expressions.sql_types import name_of
 from operators.transform.select import Select
-from tests.sql.cases import TABLE, Refused, computed
+from tests.sql.cases import TABLE, RefusedRecord, computed
 
 INTS = st.one_of(st.integers(-3, 3), st.integers(-(2**31), 2**31 - 1), st.none())
 
@@ -29,7 +29,7 @@ def over(text: str, **columns: pa.Array) -> list[Any]:
 
 
 def in_range(value: int) -> Any:
-    return value if -(2**31) <= value < 2**31 else Refused("")
+    return value if -(2**31) <= value < 2**31 else RefusedRecord("")
 
 
 @given(st.lists(st.tuples(INTS, INTS), min_size=1, max_size=20))
@@ -40,7 +40,7 @@ def test_whole_numbers_are_those_of_python_or_refused(pairs: list[tuple[int | No
         found = over(f"a {sign} b", a=a, b=b)
         for (one, other), value in zip(pairs, found, strict=True):
             wanted = None if one is None or other is None else in_range(exact(one, other))
-            assert isinstance(value, Refused) if isinstance(wanted, Refused) else value == wanted
+            assert isinstance(value, RefusedRecord) if isinstance(wanted, RefusedRecord) else value == wanted
 
 
 @given(st.lists(st.tuples(INTS, INTS), min_size=1, max_size=20))
@@ -54,7 +54,7 @@ def test_a_branch_that_is_not_taken_cannot_fail(pairs: list[tuple[int | None, in
         "b = 0 or b is null or a % b = 0",
         "coalesce(nullif(b, 0), 7) + 0 * if(b = 0, 0, 1 % b)",
     ):
-        assert not any(isinstance(value, Refused) for value in over(text, a=a, b=b)), text
+        assert not any(isinstance(value, RefusedRecord) for value in over(text, a=a, b=b)), text
 
 
 @given(
@@ -67,7 +67,7 @@ def test_time_zones_are_those_of_python(moments: list[datetime], zone: str) -> N
     for moment, value in zip(moments, found, strict=True):
         instant = moment.replace(tzinfo=zoneinfo.ZoneInfo(zone), fold=0).astimezone(UTC)
         if instant.astimezone(zoneinfo.ZoneInfo(zone)).replace(tzinfo=None) != moment:
-            assert isinstance(value, Refused)
+            assert isinstance(value, RefusedRecord)
             assert value.endswith(f"is skipped by the clocks of {zone}")
         else:
             assert value == instant
@@ -83,7 +83,7 @@ def test_days_are_those_of_python_or_refused(days: list[date], count: int) -> No
         try:
             assert value == day + timedelta(count)
         except OverflowError:
-            assert isinstance(value, Refused)
+            assert isinstance(value, RefusedRecord)
 
 
 @given(st.lists(st.text("aä本%_\\.( \n", max_size=6), min_size=1, max_size=8), st.integers(-7, 7), st.integers(0, 7))
@@ -99,11 +99,11 @@ def test_substrings_count_characters(texts: list[str], start: int, length: int) 
 
 def test_reasons_say_what_was_computed_of_what() -> None:
     """A reject is understood without the app."""
-    assert [value for value in computed("i + j") if isinstance(value, Refused)] == [
+    assert [value for value in computed("i + j") if isinstance(value, RefusedRecord)] == [
         "2147483647 + 1 does not fit int",
         "-2147483648 + -1 does not fit int",
     ]
-    assert [value for value in computed("cast(t as date)") if isinstance(value, Refused)][:2] == [
+    assert [value for value in computed("cast(t as date)") if isinstance(value, RefusedRecord)][:2] == [
         "'1' is no date as 2024-01-31",
         "' 42 ' is no date as 2024-01-31",
     ]

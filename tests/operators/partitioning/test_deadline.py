@@ -19,7 +19,7 @@ RATE = 10_000.0
 
 
 @dataclass
-class Plant:
+class SimulatedBacklog:
     """A backlog that partitions process at a steady speed, seen through a speed that trembles.
 
     Attributes:
@@ -65,7 +65,7 @@ def deadline(**properties: object) -> DeadlinePartitioner:
 @given(st.integers(1, 14), st.floats(0, 0.1), st.integers(0, 5))
 def test_a_backlog_is_worked_off_in_time(partitions: int, noise: float, seed: int) -> None:
     """A backlog that so many partitions can just process is processed within the target and the time to get going."""
-    plant = Plant(deadline(), noise)
+    plant = SimulatedBacklog(deadline(), noise)
     plant.run([partitions * RATE * 20], ticks=120, seed=seed)
     emptied_at = next(tick for tick, backlog in enumerate(plant.backlogs) if tick and not backlog) * TICK_MILLIS
     ramp_up = 1_000 * partitions.bit_length() + 1_000
@@ -76,7 +76,7 @@ def test_a_backlog_is_worked_off_in_time(partitions: int, noise: float, seed: in
 @given(st.integers(1, 12), st.integers(0, 20))
 def test_figures_that_tremble_make_no_count_tremble(partitions: int, seed: int) -> None:
     """With a steady inflow between two counts they take turns slowly, although measured speeds are off by a tenth."""
-    plant = Plant(deadline(), noise=0.1)
+    plant = SimulatedBacklog(deadline(), noise=0.1)
     plant.run([(partitions + 0.5) * RATE * TICK_MILLIS / 1000] * 400, ticks=400, seed=seed)
     changed = [(tick, after - before) for tick, (before, after) in enumerate(pairwise(plant.counts)) if after != before]
     back_and_forth = [later - tick for (tick, way), (later, back) in pairwise(changed) if way * back < 0]
@@ -111,7 +111,7 @@ def test_changes_are_bounded_whatever_comes(samples: list[tuple[int, float]], ma
 
 def test_what_trickles_in_does_not_put_off_what_waits() -> None:
     """A byte each tick has its own time; what waited before is processed in its own."""
-    plant = Plant(deadline())
+    plant = SimulatedBacklog(deadline())
     plant.run([8 * RATE * 20, *[1.0] * 60], ticks=60)
     assert max(plant.counts) >= 8
     assert plant.backlogs[2 * 25] <= 60

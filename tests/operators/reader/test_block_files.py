@@ -10,7 +10,7 @@ from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.block_files import BlockFiles
 from tests.operators.reader.test_block_reader import blocks_of
 from tests.storage.shared import STORAGE
-from tests.storage.test_read_ahead import Watched, put, watched
+from tests.storage.test_read_ahead import GatedFileSystem, put, watched
 
 __all__ = ["watched"]
 
@@ -39,7 +39,7 @@ def test_a_file_counts_the_bytes_that_are_read_from_it(tmp_path: Path) -> None:
     file.close()
 
 
-def test_what_is_prefetched_takes_the_place_of_what_was_before(watched: type[Watched]) -> None:
+def test_what_is_prefetched_takes_the_place_of_what_was_before(watched: type[GatedFileSystem]) -> None:
     """Requests for blocks that are no longer to be read are not sent, and nothing of them is held."""
     blocks = []
     for number in range(3 * REQUESTS):

@@ -106,7 +106,7 @@ class LosesTails(Lines):
         return iter(())
 
 
-class Doubles(Lines):
+class ReadsNextFirstByte(Lines):
     """Lines, but every block also has the first byte of the next."""
 
     name: ClassVar[str] = "doubles"
@@ -118,7 +118,7 @@ class Doubles(Lines):
             yield frame_one(b"x", b"", block, block.end)
 
 
-class Forgets(Lines):
+class DropsSilently(Lines):
     """Lines, but records that begin with an x are dropped without a word."""
 
     name: ClassVar[str] = "forgets"
@@ -202,7 +202,7 @@ def test_no_records_at_all_are_within_any_share() -> None:
     BlockReader().check_limits({"rejected": 10})
 
 
-@pytest.mark.parametrize("wrong", [LosesTails, Doubles, Forgets])
+@pytest.mark.parametrize("wrong", [LosesTails, ReadsNextFirstByte, DropsSilently])
 def test_a_format_that_loses_or_makes_up_bytes_fails_the_run(tmp_path: Path, wrong: type) -> None:
     """The byte accounting of the file does not add up, and the run does not call itself complete."""
     with pytest.raises(DagflowError, match=r"the byte accounting does not add up: .*x.txt of 19 bytes.* off by -?\d"):

@@ -50,7 +50,7 @@ class FirstByteTwice(OneByte):
         yield from list(super().read(source, block, accounting))[: None if block.start == 0 else -1]
 
 
-class WrongContract(TestOneByte):
+class FirstByteTwiceContract(TestOneByte):
     __test__ = False
     formats: ClassVar = [f"{FirstByteTwice.__module__}.{FirstByteTwice.__name__}"]
 
@@ -58,12 +58,12 @@ class WrongContract(TestOneByte):
 def test_the_suite_finds_a_format_that_is_wrong() -> None:
     """Both laws fail for a format that loses a record at a cut."""
     with pytest.raises(AssertionError):
-        WrongContract().test_every_range_of_every_short_content_gives_what_begins_in_it()
+        FirstByteTwiceContract().test_every_range_of_every_short_content_gives_what_begins_in_it()
     with pytest.raises(AssertionError):
-        WrongContract().test_the_blocks_of_any_file_give_its_records()
+        FirstByteTwiceContract().test_the_blocks_of_any_file_give_its_records()
 
 
-class Stepping(OneByte):
+class NeedsBlockZero(OneByte):
     """A format that gets it wrong: the first byte of a file says which bytes are records, and block 0 keeps it."""
 
     adds_up = False
@@ -83,9 +83,9 @@ def step_of(content: bytes | bytearray) -> int:
     return 1 if content[:1] == b"a" else 2
 
 
-class SteppingContract(TestOneByte):
+class NeedsBlockZeroContract(TestOneByte):
     __test__ = False
-    formats: ClassVar = [f"{Stepping.__module__}.{Stepping.__name__}"]
+    formats: ClassVar = [f"{NeedsBlockZero.__module__}.{NeedsBlockZero.__name__}"]
 
     def reference(self, content: bytes, format: RecordFormat) -> tuple[Records, Rejects]:
         return [(at, content[at : at + 1]) for at in range(0, len(content), step_of(content))], []
@@ -94,9 +94,9 @@ class SteppingContract(TestOneByte):
 def test_the_suite_finds_a_format_that_needs_an_earlier_block() -> None:
     """Another task reads the block, whose instance has not read the first one."""
     with pytest.raises(AssertionError, match="in an instance of its own"):
-        SteppingContract().test_every_range_of_every_short_content_gives_what_begins_in_it()
+        NeedsBlockZeroContract().test_every_range_of_every_short_content_gives_what_begins_in_it()
     with pytest.raises(AssertionError, match="with an instance of its own for each block"):
-        SteppingContract().test_the_blocks_of_any_file_give_its_records()
+        NeedsBlockZeroContract().test_the_blocks_of_any_file_give_its_records()
 
 
 @pytest.mark.parametrize(

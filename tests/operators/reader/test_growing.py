@@ -170,7 +170,7 @@ def test_a_format_that_has_no_place_to_go_on_from_begins_again() -> None:
     assert (accounting.due, accounting.covered, accounting.counters[RESUMED_BYTES]) == (8, 8, 0)
 
 
-class Threes(RecordFormat):
+class ThreeByteRecords(RecordFormat):
     """Every three bytes are a record; it does not say where a file can be gone on with."""
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
@@ -182,15 +182,15 @@ class Threes(RecordFormat):
 def test_a_format_without_a_complete_end_refuses_appended_files() -> None:
     """Its records would be there twice, or a part of one would be lost; a file that has not grown is read."""
     whole = BlockMetadata(0, URL, FileVersion(6), 0, 6, True)
-    reader = GrowingFileReader(Threes())
+    reader = GrowingFileReader(ThreeByteRecords())
     batches = reader.read(MemorySource(b"aaabbb"), whole, BlockAccounting(URL, Counter(), None))
     assert [record for batch in batches for record in batch.to_pylist()] == [b"aaa", b"bbb"]
-    with pytest.raises(RecordError, match=r"appended to, and Threes has no complete_end\(\)") as caught:
-        resumed_block(Threes(), MemorySource(b"aaabbbccc"), replace(whole, start=6, end=9, resumes=True))
+    with pytest.raises(RecordError, match=r"appended to, and ThreeByteRecords has no complete_end\(\)") as caught:
+        resumed_block(ThreeByteRecords(), MemorySource(b"aaabbbccc"), replace(whole, start=6, end=9, resumes=True))
     assert caught.value.offset == 6
 
 
-class GoingOn(Threes):
+class ContinuesGrownFiles(ThreeByteRecords):
     """The same, and says where a file can be gone on with."""
 
     def complete_end(self, source: ByteSource) -> int:
@@ -198,7 +198,7 @@ class GoingOn(Threes):
         return source.size_bytes // 3 * 3
 
 
-class Anew(Threes):
+class ReadsGrownFilesAnew(ThreeByteRecords):
     """The same, and has a longer file read as a new one."""
 
     def complete_end(self, source: ByteSource) -> None:
@@ -218,7 +218,9 @@ streams:
 """
 
 
-@pytest.mark.parametrize(("format", "published"), [("GoingOn", b"aaabbbccc"), ("Anew", b"aaabbbaaabbbccc")])
+@pytest.mark.parametrize(
+    ("format", "published"), [("ContinuesGrownFiles", b"aaabbbccc"), ("ReadsGrownFilesAnew", b"aaabbbaaabbbccc")]
+)
 def test_a_complete_end_lets_a_run_go_on_behind_what_was_read(tmp_path: Path, format: str, published: bytes) -> None:
     """As the error advises: with each record once, or with the longer file as a new one."""
     app, file = tmp_path / "app.yaml", tmp_path / "in" / "a"
@@ -229,11 +231,11 @@ def test_a_complete_end_lets_a_run_go_on_behind_what_was_read(tmp_path: Path, fo
         app.write_text(APP.format(root=tmp_path, module=__name__, format=format))
         run(load_app(app), runtime=InlineRuntime)
 
-    work("Threes")
+    work("ThreeByteRecords")
     with file.open("ab") as more:
         more.write(b"ccc")
-    with pytest.raises(RecordError, match=r"Threes has no complete_end\(\)"):
-        work("Threes")
+    with pytest.raises(RecordError, match=r"ThreeByteRecords has no complete_end\(\)"):
+        work("ThreeByteRecords")
     work(format)
     work(format)
     assert b"".join(path.read_bytes() for path in sorted((tmp_path / "out").glob("part-*"))) == published

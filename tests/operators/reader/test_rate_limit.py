@@ -28,7 +28,7 @@ from operators.reader.rate_limit import PIECE_S, RateLimitedFile, RateLimiter
 from tests.crash.apps import files_app, published
 
 
-class Watch:
+class ClockMovedByWaits:
     """A clock that waiting moves."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Watch:
 @given(taken=st.lists(st.integers(0, 10_000), min_size=1, max_size=30), rate=st.integers(1, 100_000))
 def test_a_read_waits_until_earlier_bytes_have_had_their_time(taken: list[int], rate: int) -> None:
     """After every piece size / rate has passed since the beginning when the next one begins, and no more than that."""
-    watch = Watch()
+    watch = ClockMovedByWaits()
     limiter = RateLimiter(rate, watch.now, watch.wait)
     total = 0
     for size in taken:
@@ -60,7 +60,7 @@ def test_a_read_waits_until_earlier_bytes_have_had_their_time(taken: list[int], 
 
 def test_time_in_which_nothing_was_read_is_not_saved_up() -> None:
     """After a pause the stream is as even as before, without a burst."""
-    watch = Watch()
+    watch = ClockMovedByWaits()
     limiter = RateLimiter(100, watch.now, watch.wait)
     watch.wait(60)
     limiter.begin()
@@ -75,7 +75,7 @@ def test_time_in_which_nothing_was_read_is_not_saved_up() -> None:
 )
 def test_no_stretch_of_time_sees_more_than_the_rate(steps: list[tuple[int, float, float]], rate: int) -> None:
     """The rate holds for any durations of reads and of the work between them, but for the last piece."""
-    watch = Watch()
+    watch = ClockMovedByWaits()
     limiter = RateLimiter(rate, watch.now, watch.wait)
     reads: list[tuple[float, int]] = []
     for size, read_s, work_s in steps:
@@ -93,7 +93,7 @@ def test_no_stretch_of_time_sees_more_than_the_rate(steps: list[tuple[int, float
 
 def test_the_time_of_reads_and_of_work_counts() -> None:
     """As long as both together are faster than the rate, the rate is used whole."""
-    watch = Watch()
+    watch = ClockMovedByWaits()
     limiter = RateLimiter(100, watch.now, watch.wait)
     for _ in range(50):
         limiter.begin()
@@ -113,7 +113,7 @@ def test_a_rate_limited_file_gives_the_bytes_of_the_file(
     """Wherever a read begins and however it is cut into pieces."""
     path = tmp_path_factory.getbasetemp() / "paced"
     path.write_bytes(content)
-    watch = Watch()
+    watch = ClockMovedByWaits()
     limiter = RateLimiter(rate, watch.now, watch.wait)
     with RateLimitedFile(StorageContext.default().open_file(str(path)), limiter) as file:
         buffer = bytearray(length)
@@ -126,7 +126,7 @@ def test_a_rate_limited_file_gives_the_bytes_of_the_file(
 
 def test_what_is_waited_for_a_rate_is_told_slice_by_slice() -> None:
     """However long a wait is, the task's watch gets to know often enough that it goes on."""
-    watch, slices, told = Watch(), list[float](), list[float]()
+    watch, slices, told = ClockMovedByWaits(), list[float](), list[float]()
 
     def wait(seconds: float) -> None:
         slices.append(seconds)
@@ -144,7 +144,7 @@ def test_what_is_waited_for_a_rate_is_told_slice_by_slice() -> None:
 def test_each_piece_that_is_read_is_told_and_no_empty_one(tmp_path: Path) -> None:
     """Also where there is nothing to wait for: a block may be read long before it gives records."""
     (tmp_path / "a").write_bytes(b"x" * 95)
-    watch, told = Watch(), list[float]()
+    watch, told = ClockMovedByWaits(), list[float]()
     limiter = RateLimiter(100, watch.now, watch.wait, lambda: told.append(watch.now_s))
     with RateLimitedFile(StorageContext.default().open_file(str(tmp_path / "a")), limiter) as file:
         for offset in range(0, 100, 10):
@@ -193,7 +193,7 @@ def test_what_is_read_twice_is_paid_for_twice(tmp_path: Path, on_error: OnError,
     """The store gives a compressed file twice: for the check that it is sound, and for its records."""
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(bytes(range(256)) * 40))
-    size, head_bytes, watch = path.stat().st_size, 10, Watch()
+    size, head_bytes, watch = path.stat().st_size, 10, ClockMovedByWaits()
     limiter = RateLimiter(1000, watch.now, watch.wait)
     context = OperatorContext()
     files = BlockFiles(context.storage, limiter)

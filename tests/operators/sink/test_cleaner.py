@@ -22,7 +22,7 @@ from dagflow.testing.operators import OperatorHarness
 from operators import BlockReader, FileSplitterInput, SourceCleaner
 from tests.operators.reader.test_small_file_batch_reader import written
 from tests.operators.sink.test_merger import app_in, source_files_of
-from tests.operators.splitter.driving import Driver, Follower, Services, write
+from tests.operators.splitter.splitter_driver import FollowingDriver, InProcessServices, SplitterDriver, write
 
 STORAGE = StorageContext.default()
 
@@ -215,7 +215,7 @@ def test_a_source_file_with_a_record_in_progress_stays(batch_bytes: int, tmp_pat
         write(tmp_path / "in" / name, content)
     cleaner = SourceCleaner(action="remove")
     harness = OperatorHarness(cleaner)
-    with Follower(files=str(tmp_path / "in"), batch_bytes=batch_bytes) as follower:
+    with FollowingDriver(files=str(tmp_path / "in"), batch_bytes=batch_bytes) as follower:
         harness.window({"input": reports_of(follower.scanned().blocks)})
     cleaner.committed(1)
     assert left(tmp_path) == {"a": b"1\ntw", "c": b"4"}
@@ -232,7 +232,7 @@ class Cleaning:
         self._properties = {"files": str(root / "in"), **properties}
 
     def __enter__(self) -> Cleaning:
-        self._follower = Follower(**self._properties)
+        self._follower = FollowingDriver(**self._properties)
         self.reports = reports_of(self._follower.scanned().blocks)
         return self
 
@@ -364,7 +364,7 @@ def test_a_source_file_that_two_splitters_find_stays_until_it_is_read(tmp_path: 
     blocks = []
     for at in (0, 1):
         splitter = FileSplitterInput(files=str(path), block_size=4, batch_bytes=0)
-        blocks.append(reports_of(Driver(splitter, Services(operator_index=at)).everything().blocks))
+        blocks.append(reports_of(SplitterDriver(splitter, InProcessServices(operator_index=at)).everything().blocks))
     for at in range(4):
         assert path.exists()
         harness.window({"input": [each[at] for each in blocks]})

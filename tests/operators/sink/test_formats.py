@@ -118,7 +118,7 @@ def test_the_suite_finds_an_output_format_that_is_wrong(wrong: type[SinkFormat],
         getattr(WrongContract(), f"test_{law}")()
 
 
-class Encoded(LogfmtSink):
+class GivenLines(LogfmtSink):
     """A format that gives what a test says in place of the lines of three records."""
 
     given: ClassVar[Any] = None
@@ -133,10 +133,10 @@ class Encoded(LogfmtSink):
     [
         (
             pa.array([b"1\n", b"2\n", b"3\n"], pa.large_binary()),
-            "Encoded.encode gave large_binary with 0 nulls",
+            "GivenLines.encode gave large_binary with 0 nulls",
         ),
-        (pa.array([b"1\n", None, b"3\n"], pa.binary()), "Encoded.encode gave binary with 1 nulls"),
-        ([b"1\n", b"2\n", b"3\n"], "Encoded.encode gave list; it must give one pa.BinaryArray without nulls"),
+        (pa.array([b"1\n", None, b"3\n"], pa.binary()), "GivenLines.encode gave binary with 1 nulls"),
+        ([b"1\n", b"2\n", b"3\n"], "GivenLines.encode gave list; it must give one pa.BinaryArray without nulls"),
         (
             pa.array([b"1\n"], pa.binary()),
             "format 'logfmt' made 1 rows of 3 records; rows_of, or encode, must",
@@ -148,15 +148,15 @@ def test_rows_that_are_not_those_of_the_records_are_refused(
     given: Any, problem: str, is_named: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Records would be lost, and the run would say that all went well."""
-    monkeypatch.setattr(Encoded, "given", given)
+    monkeypatch.setattr(GivenLines, "given", given)
     batch = RecordBatch(pa.RecordBatch.from_pydict({"n": [1, 2, 3]}))
     sink = FileSink(OperatorContext(outputs=MemoryOutputs()), "out")
     sink.begin_window(1)
     with pytest.raises(ValueError, match=problem):
         if is_named:
-            sink.write_named(batch, Encoded(), "one")
+            sink.write_named(batch, GivenLines(), "one")
         else:
-            sink.write(batch, Encoded())
+            sink.write(batch, GivenLines())
 
 
 @pytest.mark.parametrize("format", ["auto", "csv", "json_lines", "parquet", LOGFMT])

@@ -29,7 +29,7 @@ from dagflow.testing.operators import MemoryOutputs, OperatorHarness
 from operators import BlockReader, FileMerger
 from operators.sink.grouping import Grouping
 from tests.operators.reader.test_small_file_batch_reader import batch_of, written
-from tests.operators.splitter.driving import write
+from tests.operators.splitter.splitter_driver import write
 
 STORAGE = StorageContext.default()
 

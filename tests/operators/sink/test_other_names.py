@@ -8,7 +8,7 @@ import pytest
 
 from dagflow.metrics.names import CLEANED, CLEANED_NOT
 from tests.operators.sink.test_cleaner import Cleaning, left
-from tests.operators.splitter.driving import write
+from tests.operators.splitter.splitter_driver import write
 
 
 @pytest.mark.parametrize("is_restarted", [True, False])

@@ -186,7 +186,7 @@ def read_table(name: str, data: bytes) -> pa.Table:
     return pq.read_table(pa.BufferReader(data)) if name.endswith("parquet") else arrow_csv.read_csv(io.BytesIO(data))
 
 
-class Failing(InlineRuntime):
+class LosesSecondWindow(InlineRuntime):
     """Runs the tasks of the second window, and loses what they did."""
 
     def _run(self, window: WindowJob) -> Any:
@@ -203,7 +203,7 @@ def test_a_window_that_is_run_again_publishes_the_same_bytes(format: str, file_n
     (tmp_path / "in.csv").write_text("n,t\n" + "".join(f"{n},text {n * n}\n" for n in range(200)))
     expected = published(tmp_path / "calm", format, file_name, InlineRuntime)
     with pytest.raises(DagflowError, match="the lights went out"):
-        published(tmp_path / "broken", format, file_name, Failing)
+        published(tmp_path / "broken", format, file_name, LosesSecondWindow)
     assert published(tmp_path / "broken", format, file_name, InlineRuntime) == expected
     assert len(expected) > 4
 

@@ -25,21 +25,21 @@ from dagflow.runtime.inline import InlineRuntime
 from operators import BlockReader, FileSplitterInput
 from operators.sink.table_writer import TableWriter
 from tests.engine.dags import Given, dag
-from tests.engine.sample_app import Source
-from tests.execution.sample_operators import Sample
+from tests.engine.sample_app import TextSource
+from tests.execution.sample_operators import TextSample
 
 BATCHES: dict[str, pa.RecordBatch] = {}
 UTC = dt.UTC
 
 
-class Typed(Operator):
+class EmitsNamedBatch(Operator):
     """Emits the batch that a sample's text names."""
 
-    samples = InputPort(Sample)
+    samples = InputPort(TextSample)
     output = OutputPort()
 
     @samples.each
-    def take(self, sample: Sample) -> None:
+    def take(self, sample: TextSample) -> None:
         """Emit it."""
         self.output.emit(RecordBatch(BATCHES[sample.text.decode()]))
 
@@ -50,8 +50,8 @@ def app(root: Path, batches: Sequence[pa.RecordBatch], **properties: Any) -> Log
     BATCHES.update(zip(names, batches, strict=True))
     writer = TableWriter(**{"table": f"delta:{root / 'table'}", **properties})
     operators: dict[str, Given] = {
-        "source": Source(texts=[name.encode() for name in names], per_window=1),
-        "typed": (Typed(), 1),
+        "source": TextSource(texts=[name.encode() for name in names], per_window=1),
+        "typed": (EmitsNamedBatch(), 1),
         "table": (writer, "parallel"),
     }
     return dag(root, operators, ["source.out typed.samples", "typed.output table.input"])

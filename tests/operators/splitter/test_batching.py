@@ -20,10 +20,10 @@ from operators.files.small_file_batch import SmallFileBatch
 from operators.splitter.batching import BatchRules, SmallFileBatcher
 from operators.splitter.index.entries import decoded
 from operators.splitter.scan.listed_files import ListedFiles
-from tests.operators.splitter.driving import Driver, Follower, Services, write
+from tests.operators.splitter.splitter_driver import FollowingDriver, InProcessServices, SplitterDriver, write
 
 
-def emitted(driver: Driver) -> list[list[BlockMetadata | SmallFileBatch]]:
+def emitted(driver: SplitterDriver) -> list[list[BlockMetadata | SmallFileBatch]]:
     """What each window emits, batches as they are."""
     items: list[BlockMetadata | SmallFileBatch] = []
     emitter: Emitter[Any] = driver.splitter.blocks_metadata_output
@@ -51,7 +51,7 @@ def tree(tmp_path: Path, sizes: list[int]) -> Path:
 def test_large_and_small_files_mix_in_one_listing(tmp_path: Path) -> None:
     """Ids ascend in order of the listing, whether files travel in batches or as blocks."""
     root = tree(tmp_path, [1, 1, 50, 0, 1])
-    windows = emitted(Driver(FileSplitterInput(files=str(root), block_size=30, batch_bytes=160)))
+    windows = emitted(SplitterDriver(FileSplitterInput(files=str(root), block_size=30, batch_bytes=160)))
     assert shapes(windows) == [[2, -1, -1, 2]]
     ids = [item.first_id if isinstance(item, SmallFileBatch) else item.block_id for item in windows[0]]
     assert ids == [1, 3, 4, 5]
@@ -60,19 +60,19 @@ def test_large_and_small_files_mix_in_one_listing(tmp_path: Path) -> None:
 def test_batches_are_bounded_by_bytes_and_by_files(tmp_path: Path) -> None:
     """A batch ends before the file that would exceed its bytes or its files."""
     root = tree(tmp_path, [3] * 12)
-    by_bytes = emitted(Driver(FileSplitterInput(files=str(root), batch_bytes=49)))
+    by_bytes = emitted(SplitterDriver(FileSplitterInput(files=str(root), batch_bytes=49)))
     assert shapes(by_bytes) == [[12]]
-    small = emitted(Driver(FileSplitterInput(files=str(tree(tmp_path / "more", [4] * 40)), batch_bytes=64)))
+    small = emitted(SplitterDriver(FileSplitterInput(files=str(tree(tmp_path / "more", [4] * 40)), batch_bytes=64)))
     assert shapes(small) == [[16, 16, 8]]
-    by_files = emitted(Driver(FileSplitterInput(files=str(root), recursive=False, batch_files=5)))
+    by_files = emitted(SplitterDriver(FileSplitterInput(files=str(root), recursive=False, batch_files=5)))
     assert shapes(by_files) == [[5, 5, 2]]
 
 
 def test_a_file_is_small_up_to_a_sixteenth_of_a_batch(tmp_path: Path) -> None:
     """So that batches are filled evenly; batch_bytes: 0 leaves only empty files in batches."""
     root = tree(tmp_path, [4, 5, 0])
-    assert shapes(emitted(Driver(FileSplitterInput(files=str(root), batch_bytes=64)))) == [[1, -1, 1]]
-    assert shapes(emitted(Driver(FileSplitterInput(files=str(root), batch_bytes=0)))) == [[-1, -1, 1]]
+    assert shapes(emitted(SplitterDriver(FileSplitterInput(files=str(root), batch_bytes=64)))) == [[1, -1, 1]]
+    assert shapes(emitted(SplitterDriver(FileSplitterInput(files=str(root), batch_bytes=0)))) == [[-1, -1, 1]]
 
 
 @given(st.lists(st.integers(0, 40), max_size=30), st.integers(1, 9), st.integers(0, 320), st.integers(1, 200))
@@ -108,25 +108,25 @@ def _urls(batch: SmallFileBatch) -> list[str]:
 def test_whole_batches_end_where_they_are_full(tmp_path: Path) -> None:
     """A window that is full goes on to the end of its batch, so that batches do not depend on windows."""
     root = tree(tmp_path, [1] * 20)
-    services = Services(budget=WindowBudget(tuples=3, size_bytes=1 << 40))
+    services = InProcessServices(budget=WindowBudget(tuples=3, size_bytes=1 << 40))
     whole = FileSplitterInput(files=str(root), batch_files=8, batches="whole")
-    windows = emitted(Driver(whole, services))
+    windows = emitted(SplitterDriver(whole, services))
     assert shapes(windows) == [[8], [8], [4]]
     assert all(isinstance(item, SmallFileBatch) and item.is_whole for window in windows for item in window)
-    divided = emitted(Driver(FileSplitterInput(files=str(root), batch_files=8), services))
+    divided = emitted(SplitterDriver(FileSplitterInput(files=str(root), batch_files=8), services))
     assert shapes(divided) == [[3]] * 6 + [[2]]
 
 
 def test_small_files_may_wait_for_their_batch_to_be_filled(tmp_path: Path) -> None:
     """While following, a batch that is neither full nor old is held, across restarts, and nothing is lost."""
     write(tmp_path / "a", b"x")
-    with Follower(files=str(tmp_path), batch_millis=3500, batch_files=3) as follower:
+    with FollowingDriver(files=str(tmp_path), batch_millis=3500, batch_files=3) as follower:
         assert follower.scanned().blocks == []
         write(tmp_path / "b", b"x")
         window = follower.next_scan()
         assert window.blocks == []
         state = window.state
-    with Follower(files=str(tmp_path), batch_millis=3500, batch_files=3, state=state) as follower:
+    with FollowingDriver(files=str(tmp_path), batch_millis=3500, batch_files=3, state=state) as follower:
         assert follower.scanned().blocks == []
         for name in "cd":
             write(tmp_path / name, b"x")
@@ -147,7 +147,7 @@ class OneByOne(FileSplitterInput):
         return count
 
 
-def unheard(splitter: FileSplitterInput, services: Services) -> tuple[list[list[Any]], Any]:
+def unheard(splitter: FileSplitterInput, services: InProcessServices) -> tuple[list[list[Any]], Any]:
     """What each window emits, and the state at the end, where no operator takes files in."""
     items: list[Any] = []
     splitter.use_clock(ManualClock())
@@ -192,7 +192,7 @@ def test_batches_are_the_same_in_columns_as_one_by_one(
     root = tmp_path_factory.mktemp("tree")
     for number, (folder, size) in enumerate(files):
         write(root / f"{folder}{number:02}", b"x" * size)
-    services = Services(budget=WindowBudget(tuples, size_bytes))
+    services = InProcessServices(budget=WindowBudget(tuples, size_bytes))
     rules: dict[str, Any] = {"batches": batches, "batch_files": batch_files, "batch_bytes": batch_bytes, **limits}
     in_columns, one_by_one = (
         unheard(kind(files=str(root), **rules), services) for kind in (FileSplitterInput, OneByOne)

@@ -21,8 +21,8 @@ from operators.splitter.renames.rename_detector import RenameDetector
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
-from tests.operators.splitter.driving import Follower, each, write
 from tests.operators.splitter.renames.rotations import compress_at_once, rename
+from tests.operators.splitter.splitter_driver import FollowingDriver, each, write
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def test_the_newest_come_first_and_once_while_following(tmp_path: Path) -> None:
     """A scan for the rest begins when what was found before is taken, however long that takes, and without delay."""
     for number in range(10):
         write(tmp_path / str(number), mtime_s=1000 + number)
-    with Follower(
+    with FollowingDriver(
         files=str(tmp_path), latest_first=True, max_files_per_window=2, scan_interval_millis=10**9
     ) as follower:
         found = [path for _ in range(4) for window in (follower.scanned(), follower.window()) for path in window.paths]
@@ -132,7 +132,7 @@ def test_a_scan_of_known_files_gives_nothing(tmp_path: Path) -> None:
 def test_a_rotated_file_that_waits_for_a_report_is_counted(tmp_path: Path, rotate: Callable[[Path], None]) -> None:
     """In each scan that leaves it, and in none after it was found."""
     log = write(tmp_path / "in" / "app.log", b"1\n")
-    with Follower(files=str(tmp_path / "in")) as follower:
+    with FollowingDriver(files=str(tmp_path / "in")) as follower:
         follower.scanned()
         rotate(log)
         counts = [follower.counters["files_deferred"] for _ in range(2) if not follower.next_scan(commits=False).blocks]
@@ -144,7 +144,7 @@ def test_a_rotated_file_that_waits_for_a_report_is_counted(tmp_path: Path, rotat
 def test_a_copy_is_counted_by_the_scan_that_leaves_it(tmp_path: Path) -> None:
     """While following it is left until it has not changed for a second."""
     log = write(tmp_path / "app.log", b"1\n")
-    with Follower(files=str(tmp_path)) as follower:
+    with FollowingDriver(files=str(tmp_path)) as follower:
         follower.scanned()
         follower.next_scan()
         write(log.with_name("app.log.1"), log.read_bytes())

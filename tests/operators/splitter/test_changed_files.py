@@ -12,9 +12,9 @@ from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import SourceChangedError
 from dagflow.runtime.inline import InlineRuntime
-from tests.operators.splitter.driving import write
-from tests.operators.splitter.renames.lives import Lives
+from tests.operators.splitter.renames.restartable_splitter import RestartableSplitter
 from tests.operators.splitter.renames.rotations import compress_at_once
+from tests.operators.splitter.splitter_driver import write
 from tests.operators.splitter.test_detection_rules import app_over
 from tests.properties.test_growing_files import append
 
@@ -22,13 +22,13 @@ from tests.properties.test_growing_files import append
 def test_what_is_added_before_a_compression_has_no_size(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The place in the content says nothing of the size of the compressed file, which is smaller."""
     log = write(tmp_path / "in" / "app.log", b"first\n" * 1000)
-    lives = Lives(tmp_path)
-    lives.scan()
+    splitter = RestartableSplitter(tmp_path)
+    splitter.scan()
     append(log, b"last\n")
     compress_at_once(log)
     with caplog.at_level(logging.INFO, OPERATOR_LOGGER):
-        assert lives.scan(2) == [b"last"]
-    lives.close()
+        assert splitter.scan(2) == [b"last"]
+    splitter.close()
     assert [text for text in caplog.messages if text.startswith("app.log.1.gz")] == ["app.log.1.gz grown"]
 
 

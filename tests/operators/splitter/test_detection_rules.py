@@ -19,7 +19,7 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
-from tests.operators.splitter.driving import Follower, write
+from tests.operators.splitter.splitter_driver import FollowingDriver, write
 from tests.properties.test_growing_files import append, read
 
 STORAGE = StorageContext.default()
@@ -69,7 +69,7 @@ def test_a_change_is_named_counted_and_treated_as_the_policy_says(
     kind, change, tail, anew = CHANGES[name]
     caplog.set_level("INFO")  # of a file that has grown, and is read on
     path = write(tmp_path / "a", BEFORE, mtime_s=1000)
-    with Follower(files=str(tmp_path), on_change={kind: action}) as follower:
+    with FollowingDriver(files=str(tmp_path), on_change={kind: action}) as follower:
         assert read(follower.scanned()) == [b"1", b"2", b"3"]
         follower.following.handle_source_events(1, [])
         change(path)
@@ -88,7 +88,7 @@ def test_the_safe_choices_are_the_defaults(tmp_path: Path) -> None:
     """What other engines pass over in silence is read: appends by their tail, everything else as a new file."""
     for number, name in enumerate(CHANGES):
         write(tmp_path / str(number) / "a", BEFORE, mtime_s=1000)
-        with Follower(files=str(tmp_path / str(number))) as follower:
+        with FollowingDriver(files=str(tmp_path / str(number))) as follower:
             follower.scanned()
             kind, change, tail, anew = CHANGES[name]
             change(tmp_path / str(number) / "a")
@@ -98,7 +98,7 @@ def test_the_safe_choices_are_the_defaults(tmp_path: Path) -> None:
 def test_a_file_that_is_far_older_than_the_newest_is_read(tmp_path: Path) -> None:
     """Age is no reason to leave a file out."""
     write(tmp_path / "new", b"new\n", mtime_s=2_000_000_000)
-    with Follower(files=str(tmp_path)) as follower:
+    with FollowingDriver(files=str(tmp_path)) as follower:
         follower.scanned()
         write(tmp_path / "old", b"old\n", mtime_s=2_000_000_000 - 8 * 24 * 3600)
         assert read(follower.next_scan()) == [b"old"]
@@ -107,7 +107,7 @@ def test_a_file_that_is_far_older_than_the_newest_is_read(tmp_path: Path) -> Non
 def test_bytes_that_are_no_text_come_through_as_they_are(tmp_path: Path) -> None:
     """No U+FFFD takes their place."""
     write(tmp_path / "a", b"good\n\xff\xfe bad \x80\n")
-    with Follower(files=str(tmp_path)) as follower:
+    with FollowingDriver(files=str(tmp_path)) as follower:
         assert read(follower.scanned()) == [b"good", b"\xff\xfe bad \x80"]
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dagflow.errors import MissingError
 from dagflow.storage.context import StorageContext
 from operators import FileSplitterInput
-from tests.operators.splitter.driving import Driver
+from tests.operators.splitter.splitter_driver import SplitterDriver
 from tests.storage.shared import put
 
 STORAGE = StorageContext.default()
@@ -60,7 +60,7 @@ def taken(files: str, properties: Mapping[str, Any]) -> set[str]:
     try:
         return {
             each.url
-            for each in Driver(FileSplitterInput(files=files, **properties)).window().files
+            for each in SplitterDriver(FileSplitterInput(files=files, **properties)).window().files
             if not each.is_directory
         }
     except MissingError:

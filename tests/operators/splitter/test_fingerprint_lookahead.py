@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.operators.splitter.driving import Follower, write
 from tests.operators.splitter.renames.rotations import copy_and_truncate
 from tests.operators.splitter.renames.test_verdicts import BusyServices
+from tests.operators.splitter.splitter_driver import FollowingDriver, write
 from tests.properties.test_growing_files import append, read
 
 
@@ -21,7 +21,7 @@ def test_a_file_that_is_cut_is_recognised_before_its_reader_reports(
 ) -> None:
     """Its blocks are read at different times, so that its fingerprint was taken when it was planned."""
     path = write(tmp_path / "in" / "a", b"1\n2\n3\n", mtime_s=1000)
-    with Follower(files=str(tmp_path / "in"), unterminated="keep", block_size=2) as follower:
+    with FollowingDriver(files=str(tmp_path / "in"), unterminated="keep", block_size=2) as follower:
         assert read(follower.scanned()) == [b"1", b"2", b"3"]
         write(path, content, mtime_s=2000)
         assert read(follower.next_scan()) == records
@@ -38,7 +38,7 @@ def test_a_log_that_is_truncated_while_it_is_looked_at_is_left_for_a_scan(tmp_pa
         append(log, b"4\n")
 
     services.act = rotate
-    with Follower(services, files=str(tmp_path / "in"), batch_bytes=0) as follower:
+    with FollowingDriver(services, files=str(tmp_path / "in"), batch_bytes=0) as follower:
         windows = [follower.scanned(), *(follower.next_scan() for _ in range(4))]
         planned = [block for window in windows for block in window.blocks]
         assert {block.url.rpartition("/")[2]: block.end for block in planned} == {"app.log": 2, "app.log.1": 6}

@@ -7,7 +7,7 @@ import pytest
 from dagflow.errors import MissingError
 from operators.files.metadata import FileInfo
 from operators.splitter import FileSplitterBase
-from tests.operators.splitter.driving import Driver, twelve_files, write
+from tests.operators.splitter.splitter_driver import SplitterDriver, twelve_files, write
 
 
 def test_named_files_are_cut_as_they_come(tmp_path: Path) -> None:
@@ -16,7 +16,7 @@ def test_named_files_are_cut_as_they_come(tmp_path: Path) -> None:
     write(tmp_path / "dir" / "inner.txt", b"x" * 13)
     write(tmp_path / "file2.txt", b"x" * 52)
     names = ["file1.txt", "dir", "dir/inner.txt", "file2.txt"]
-    driver = Driver(FileSplitterBase(block_size=10, blocks_threshold=4))
+    driver = SplitterDriver(FileSplitterBase(block_size=10, blocks_threshold=4))
     windows = [driver.window(*(FileInfo(str(tmp_path / name), f"input/{name}") for name in names)), *driver.windows()]
     assert [path for window in windows for path in window.paths] == [f"input/{name}" for name in names]
     assert [len(window.blocks) for window in windows] == [4, 4, 2]
@@ -27,10 +27,10 @@ def test_named_files_that_wait_survive_a_restart(tmp_path: Path) -> None:
     """Restored to any window, FileSplitterBase emits exactly what was still to come."""
     infos = [FileInfo(str(path)) for path in twelve_files(tmp_path)]
     properties = {"block_size": 2, "blocks_threshold": 10}
-    driver = Driver(FileSplitterBase(**properties))
+    driver = SplitterDriver(FileSplitterBase(**properties))
     first = driver.window(*infos)
     rest = driver.windows()
-    resumed = Driver(FileSplitterBase(**properties), state=first.state).windows()
+    resumed = SplitterDriver(FileSplitterBase(**properties), state=first.state).windows()
     assert [(w.files, w.blocks) for w in resumed] == [(w.files, w.blocks) for w in rest]
     assert len(first.blocks) + sum(len(window.blocks) for window in rest) == 72
 
@@ -39,7 +39,7 @@ def test_a_named_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     """What an operator names is taken literally, and must exist."""
     write(tmp_path / "a")
     with pytest.raises(MissingError, match=r"\*: no such file"):
-        Driver(FileSplitterBase()).window(FileInfo(str(tmp_path / "*")))
+        SplitterDriver(FileSplitterBase()).window(FileInfo(str(tmp_path / "*")))
 
 
 def test_a_preview_of_a_named_file_cuts_it_alone(tmp_path: Path) -> None:
@@ -49,5 +49,5 @@ def test_a_preview_of_a_named_file_cuts_it_alone(tmp_path: Path) -> None:
     for file, block_size, expected in ((str(tmp_path / "a"), 64 << 20, 3), (str(tmp_path / "a"), 1 << 19, 6)):
         splitter = FileSplitterBase(block_size=block_size)
         splitter.begin_preview(file)
-        blocks = Driver(splitter).window(FileInfo(str(tmp_path / "b"))).blocks
+        blocks = SplitterDriver(splitter).window(FileInfo(str(tmp_path / "b"))).blocks
         assert [block.url for block in blocks] == [file] * expected

@@ -16,12 +16,14 @@ from dagflow.api.control import Estimator, InputEstimate
 from dagflow.errors import JournalError, MissingError, SourceChangedError
 from operators.files.metadata import BlockMetadata, FileMetadata, FileVersion
 from operators.splitter import FileSplitterInput
-from tests.operators.splitter.driving import Driver, Services, twelve_files, write
+from tests.operators.splitter.splitter_driver import InProcessServices, SplitterDriver, twelve_files, write
 
 
-def split(*files: Path, services: Services | None = None, state: Any = None, **properties: Any) -> Driver:
+def split(
+    *files: Path, services: InProcessServices | None = None, state: Any = None, **properties: Any
+) -> SplitterDriver:
     """A run to completion over files and directories."""
-    return Driver(FileSplitterInput(files=[str(file) for file in files], **properties), services, state)
+    return SplitterDriver(FileSplitterInput(files=[str(file) for file in files], **properties), services, state)
 
 
 def test_every_file_of_a_directory_is_announced_once(tmp_path: Path) -> None:
@@ -62,7 +64,7 @@ def test_a_file_is_announced_before_its_blocks(tmp_path: Path) -> None:
     order: list[FileMetadata | BlockMetadata] = []
     splitter.files_metadata_output.connect(order.append)
     splitter.blocks_metadata_output.connect(order.append)
-    Driver(splitter).window()
+    SplitterDriver(splitter).window()
     urls = [item.url for item in order if isinstance(item, FileMetadata)]
     expected = [(kind, url) for url in urls for kind in ["FileMetadata"] + 3 * ["BlockMetadata"]]
     assert [(type(item).__name__, item.url) for item in order] == expected
@@ -90,13 +92,13 @@ def test_a_window_keeps_to_the_engines_budget(tmp_path: Path) -> None:
     """Blocks beyond the budget's bytes or tuples wait; the first always goes, however large; small files count once."""
     for name in "abcd":
         write(tmp_path / name, b"0123456789")
-    by_bytes = split(tmp_path, block_size=4, services=Services(budget=WindowBudget(100, 8))).windows()
+    by_bytes = split(tmp_path, block_size=4, services=InProcessServices(budget=WindowBudget(100, 8))).windows()
     assert [sum(block.size_bytes for block in window.blocks) for window in by_bytes] == [8, 6, 6, 8, 6, 6]
-    tiny = split(tmp_path, block_size=4, services=Services(budget=WindowBudget(100, 1))).windows()
+    tiny = split(tmp_path, block_size=4, services=InProcessServices(budget=WindowBudget(100, 1))).windows()
     assert [len(window.blocks) for window in tiny] == [1] * 12
-    by_tuples = split(tmp_path, services=Services(budget=WindowBudget(4, 100))).windows()
+    by_tuples = split(tmp_path, services=InProcessServices(budget=WindowBudget(4, 100))).windows()
     assert [(len(window.files), len(window.blocks)) for window in by_tuples] == [(4, 4)]
-    cut = split(tmp_path, block_size=5, services=Services(budget=WindowBudget(3, 100))).windows()
+    cut = split(tmp_path, block_size=5, services=InProcessServices(budget=WindowBudget(3, 100))).windows()
     assert [(len(window.files), len(window.blocks)) for window in cut] == [(1, 2), (1, 2), (1, 2), (1, 2)]
 
 
@@ -112,7 +114,7 @@ def test_windows_of_empty_files_are_bounded_too(tmp_path: Path) -> None:
     """A threshold for blocks does not let a window announce any number of files."""
     for number in range(25):
         write(tmp_path / str(number), b"")
-    services = Services(budget=WindowBudget(10, 100))
+    services = InProcessServices(budget=WindowBudget(10, 100))
     assert [len(w.files) for w in split(tmp_path, blocks_threshold=5, services=services).windows()] == [10, 10, 5]
 
 
@@ -120,7 +122,7 @@ def test_a_huge_sparse_file_is_planned_in_flat_memory(tmp_path: Path) -> None:
     """10 TiB in blocks of 1 MiB are ten million blocks; what is held does not grow with what was emitted."""
     path = write(tmp_path / "sparse", b"")
     os.truncate(path, 10 << 40)
-    driver = split(path, block_size="1MiB", services=Services(budget=WindowBudget(10_000, 1 << 62)))
+    driver = split(path, block_size="1MiB", services=InProcessServices(budget=WindowBudget(10_000, 1 << 62)))
     driver.window()
     tracemalloc.start()
     for _ in range(3):
@@ -340,7 +342,7 @@ def test_a_lost_index_is_an_error(tmp_path: Path) -> None:
     """Going on without it would read every file again."""
     for number in range(600):
         write(tmp_path / "in" / str(number), b"")
-    services = Services(state_url=str(tmp_path / "index"))
+    services = InProcessServices(state_url=str(tmp_path / "index"))
     state = split(tmp_path / "in", services=services).everything().state
     [run] = (tmp_path / "index").glob("*.parquet")
     run.unlink()
@@ -352,7 +354,7 @@ def test_the_state_stays_small_however_many_files_were_taken(tmp_path: Path) -> 
     """Files that were taken lie in the index; the state names its parts."""
     for number in range(3000):
         write(tmp_path / "in" / f"{number:05}", b"")
-    services = Services(state_url=str(tmp_path / "index"), budget=WindowBudget(1000, 100))
+    services = InProcessServices(state_url=str(tmp_path / "index"), budget=WindowBudget(1000, 100))
     state = split(tmp_path / "in", services=services).everything().state
     assert len(pickle.dumps(state)) < 2000
     assert split(tmp_path / "in", services=services, state=state).windows() == []
@@ -366,7 +368,7 @@ def test_an_estimate_counts_what_a_run_would_read(tmp_path: Path) -> None:
     assert isinstance(splitter, Estimator)
     assert splitter.estimate(60.0) == InputEstimate(13, 72, 132)
     assert splitter.estimate(-1.0) == InputEstimate(is_partial=True)
-    assert len(Driver(splitter).everything().blocks) == 72
+    assert len(SplitterDriver(splitter).everything().blocks) == 72
 
 
 @given(size=st.integers(0, 60), block_size=st.integers(1, 25), threshold=st.integers(1, 5))
@@ -403,7 +405,7 @@ def test_a_file_whose_name_says_that_it_is_compressed_is_one_block(tmp_path: Pat
         (tmp_path / name).write_bytes(b"x" * 25)
     splitter = FileSplitterInput(files=str(tmp_path), block_size=10)
     assert splitter.estimate(60.0) == InputEstimate(files=3, blocks=5, bytes=75, uncut=2)
-    assert Driver(splitter).everything().ranges == [(0, 25), (0, 10), (10, 20), (20, 25), (0, 25)]
+    assert SplitterDriver(splitter).everything().ranges == [(0, 25), (0, 10), (10, 20), (20, 25), (0, 25)]
 
 
 def test_what_is_known_to_come_is_told(tmp_path: Path) -> None:
@@ -411,7 +413,7 @@ def test_what_is_known_to_come_is_told(tmp_path: Path) -> None:
     for name in "abc":
         (tmp_path / name).write_bytes(b"x" * 10)
     (tmp_path / "d").mkdir()
-    driver = Driver(FileSplitterInput(files=str(tmp_path), block_size=4, blocks_threshold=2))
+    driver = SplitterDriver(FileSplitterInput(files=str(tmp_path), block_size=4, blocks_threshold=2))
     assert driver.splitter.unemitted_bytes() == 0
     unemitted = []
     while driver.window().blocks:
@@ -427,6 +429,6 @@ def test_a_preview_looks_once_at_what_is_there(tmp_path: Path) -> None:
     for file, waiting, expected in ((None, {}, "in/a"), (str(tmp_path / "b"), {"done_marker": "{name}.done"}, "b")):
         splitter = FileSplitterInput(**properties, **waiting)
         splitter.begin_preview(file)
-        (window,) = Driver(splitter).windows()
+        (window,) = SplitterDriver(splitter).windows()
         assert [block.url for block in window.blocks] == [str(tmp_path / expected)]
         assert not window.blocks[0].is_open

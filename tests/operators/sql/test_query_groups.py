@@ -31,11 +31,11 @@ TABLE = pa.table(
 NAMED_TWICE = "is a column, which group by means, and an entry of the select list is called so as well"
 
 
-class Refused(str):
+class RefusedQuery(str):
     """Stands for the rows of a query that is not computed."""
 
 
-def rows_of(query: str) -> list[tuple[Any, ...]] | Refused:
+def rows_of(query: str) -> list[tuple[Any, ...]] | RefusedQuery:
     """What the operators of a query make of the table; why they do not."""
     try:
         (batch,) = TABLE.to_batches()
@@ -45,18 +45,18 @@ def rows_of(query: str) -> list[tuple[Any, ...]] | Refused:
             batches = [found.to_arrow() for found in harness.batches["output"]]
             batch = pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
     except (ExpressionError, OperatorError) as error:
-        return Refused(error)
+        return RefusedQuery(error)
     return list(zip(*(column.to_pylist() for column in batch.columns), strict=True))
 
 
-def in_duckdb(query: str) -> list[tuple[Any, ...]] | Refused:
+def in_duckdb(query: str) -> list[tuple[Any, ...]] | RefusedQuery:
     """What DuckDB makes of the table."""
     with duckdb.connect(config={"threads": 1}) as connection:
         connection.register("input", TABLE)
         try:
             return connection.sql(query).fetchall()
         except duckdb.Error as error:
-            return Refused(error)
+            return RefusedQuery(error)
 
 
 ENTRIES = ["a", "b", "a + 1", "a + b", "2"]
@@ -91,10 +91,10 @@ def queries(draw: st.DrawFn) -> str:
 def test_groups_are_those_that_duckdb_gives(query: str) -> None:
     """Also refused is what it refuses, and nothing else but what would depend on columns that may come or not."""
     ours, theirs = rows_of(query), in_duckdb(query)
-    if isinstance(ours, Refused) and not isinstance(theirs, Refused):
+    if isinstance(ours, RefusedQuery) and not isinstance(theirs, RefusedQuery):
         assert NAMED_TWICE in ours, (ours, theirs)
-    elif isinstance(ours, Refused) or isinstance(theirs, Refused):
-        assert isinstance(ours, Refused) and isinstance(theirs, Refused), (ours, theirs)
+    elif isinstance(ours, RefusedQuery) or isinstance(theirs, RefusedQuery):
+        assert isinstance(ours, RefusedQuery) and isinstance(theirs, RefusedQuery), (ours, theirs)
     elif "order by" in query:
         assert ours == theirs
     else:
@@ -128,12 +128,12 @@ def test_a_name_in_group_by_is_that_of_a_column_first(query: str, rows: str | No
     ours = rows_of(query)
     if rows is None:
         theirs = in_duckdb(query)
-        assert not isinstance(theirs, Refused)
+        assert not isinstance(theirs, RefusedQuery)
         assert (ours if "order by" in query else sorted(ours, key=str)) == (
             theirs if "order by" in query else sorted(theirs, key=str)
         )
     else:
-        assert isinstance(ours, Refused)
+        assert isinstance(ours, RefusedQuery)
         assert rows in ours
 
 

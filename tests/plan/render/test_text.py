@@ -29,7 +29,7 @@ def test_the_text_names_stages_partitions_exchanges_and_estimate(tmp_path: Path)
         "app 'sample'\n"
         "\n"
         "     driver\n"
-        "  ●    source (Source)\n"
+        "  ●    source (PieceInput)\n"
         "  ┆      pieces: pieces -> reader.pieces, SmallPiece, assigned by the driver\n"
         "  ┆\n"
         "  ┆  stage 0: 1 to 16 partitions\n"

@@ -10,7 +10,7 @@ import pytest
 
 from operators.expressions.expression import Expression
 from operators.expressions.expression_error import ExpressionError
-from tests.sql.cases import Refused, computed
+from tests.sql.cases import RefusedRecord, computed
 
 ONE = pa.RecordBatch.from_pydict(
     {
@@ -60,7 +60,7 @@ def test_a_decimal_rounded_to_tens_has_room_for_their_zeros(places: int, digits:
 
 def test_a_whole_number_that_is_rounded_out_of_its_type_is_refused() -> None:
     """As what else does not fit is."""
-    assert computed("round(big, -19)", ONE) == [Refused("9223372036854775807 does not fit bigint")]
+    assert computed("round(big, -19)", ONE) == [RefusedRecord("9223372036854775807 does not fit bigint")]
 
 
 @pytest.mark.parametrize("text", ["half + long", "long - half", "half * long", "long / half"])

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.sql.cases import Refused, computed
+from tests.sql.cases import RefusedRecord, computed
 
 UNITS = {
     "year": lambda clock: clock.replace(month=1, day=1, hour=0, minute=0, second=0, microsecond=0),
@@ -97,7 +97,7 @@ def test_what_python_has_not_is_refused(text: str, moment: datetime, zone: str |
     usual = datetime(2024, 1, 1)
     columns = pa.RecordBatch.from_pydict({"at": pa.array([moment, usual, None], pa.timestamp("us", zone))})
     refused, found, none = computed(text, columns)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RefusedRecord)
     assert re.search(reason, refused)
     assert isinstance(found, datetime)
     assert none is None

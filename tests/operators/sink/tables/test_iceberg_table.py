@@ -155,7 +155,7 @@ class LossyCatalog(SqlCatalog):
         return found
 
 
-class UnheardCatalog(LossyCatalog):
+class ConflictingCatalog(LossyCatalog):
     """One whose lost answers look like conflicts, as where a proxy has sent a request twice."""
 
     def commit_table(self, *arguments: Any, **options: Any) -> Any:
@@ -166,7 +166,7 @@ class UnheardCatalog(LossyCatalog):
             raise CommitFailedException("the table has changed") from error
 
 
-@pytest.mark.parametrize("catalog", [LossyCatalog, UnheardCatalog])
+@pytest.mark.parametrize("catalog", [LossyCatalog, ConflictingCatalog])
 def test_lost_answers_of_a_catalog_add_nothing_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, catalog: type[SqlCatalog]
 ) -> None:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from operators.sink.tables.nested_types import either_type, exact_type, nullable_type, nulls_of, with_required
-from tests.operators.sink.tables.test_upserted_rows import KINDS, Kind
+from tests.operators.sink.tables.test_upserted_rows import KINDS, UpsertedTable
 from tests.operators.sink.test_table_writer import columns
 
 TEXT = pa.field("c", pa.string(), nullable=False)
@@ -36,7 +36,7 @@ REFUSED: list[tuple[pa.DataType, Any, str]] = [
 
 
 @pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> Kind:
+def kind(request: pytest.FixtureRequest) -> UpsertedTable:
     """Each kind whose tables can require members."""
     return KINDS[request.param]
 
@@ -74,7 +74,9 @@ def test_what_is_required_is_part_of_a_type(exact: pa.DataType) -> None:
 
 
 @pytest.mark.parametrize("properties", [{}, {"upsert_by": "k"}, {"commit": {"every_millis": 0}}])
-def test_tables_that_require_members_take_records(tmp_path: Path, kind: Kind, properties: dict[str, Any]) -> None:
+def test_tables_that_require_members_take_records(
+    tmp_path: Path, kind: UpsertedTable, properties: dict[str, Any]
+) -> None:
     """Null structs as well, added and in the place of others; in the types of the table, which its readers expect."""
     schema = pa.schema([("k", pa.string()), ("n", STRUCT), ("m", pa.list_(STRUCT))])
     kind.make(tmp_path, pa.Table.from_pylist([{"k": "a"}, {"k": "b", "n": {"a": 1, "b": {"c": "x"}}, "m": []}], schema))
@@ -89,7 +91,7 @@ def test_tables_that_require_members_take_records(tmp_path: Path, kind: Kind, pr
 
 @pytest.mark.parametrize("properties", [{}, {"upsert_by": "k"}])
 def test_records_that_lack_a_required_member_end_the_run(
-    tmp_path: Path, kind: Kind, properties: dict[str, Any]
+    tmp_path: Path, kind: UpsertedTable, properties: dict[str, Any]
 ) -> None:
     """Nothing of their window is in the table."""
     kind.make(tmp_path, pa.Table.from_pylist([{"k": "a"}], pa.schema([("k", pa.string()), ("n", STRUCT)])))

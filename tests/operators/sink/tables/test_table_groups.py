@@ -21,7 +21,7 @@ MIB = 1 << 20
 
 
 @dataclass
-class Services:
+class GrouperServices:
     """What a driver offers to a grouper."""
 
     follow: bool = True
@@ -84,7 +84,7 @@ def test_files_have_the_columns_of_all_fragments() -> None:
     assert schema_of_text(job.schema).names == ["n", "m", "x"]
 
 
-def grouper(monkeypatch: pytest.MonkeyPatch, now_s: float, services: Services, **limits: Any) -> TableGroups:
+def grouper(monkeypatch: pytest.MonkeyPatch, now_s: float, services: GrouperServices, **limits: Any) -> TableGroups:
     """A grouper at a time."""
     monkeypatch.setattr(TableGroups, "clock", lambda: now_s)
     groups = TableGroups(**limits)
@@ -110,13 +110,13 @@ def test_a_group_is_due_by_time_or_by_bytes(
     monkeypatch: pytest.MonkeyPatch, follow: bool, limits: dict[str, int], now_s: float, length: int, is_due: bool
 ) -> None:
     """As the app says; otherwise a minute or 512 MiB while following, and 2 GiB in a run that has an end."""
-    groups = grouper(monkeypatch, now_s, Services(follow, [held(1, ("a", length))]), **limits)
+    groups = grouper(monkeypatch, now_s, GrouperServices(follow, [held(1, ("a", length))]), **limits)
     assert groups._is_due(groups._waiting()) == is_due
 
 
 def test_what_was_emitted_is_not_emitted_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as the window is not planned, the journal still says that the files are held."""
-    services = Services(held_files=[held(1, ("a", 1)), held(2, ("a", 1))])
+    services = GrouperServices(held_files=[held(1, ("a", 1)), held(2, ("a", 1))])
     groups = grouper(monkeypatch, 60.0, services)
     groups._taken_through = 1
     assert [each.window_id for each in groups._waiting()] == [2]

@@ -12,7 +12,7 @@ import pytest
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_partitions import partitions_of
 from tests.operators.sink.test_table_writer import columns
-from tests.runs.lab import refusal
+from tests.runs.remedy_app import refusal
 from tests.runs.table_kinds import KINDS, rows_of
 from tests.runs.test_table_remedies import numbers, write
 

@@ -44,7 +44,7 @@ NAME = "shop.newest"
 
 
 @dataclass(frozen=True)
-class Kind:
+class UpsertedTable:
     """A kind of table, as other programs make and read it."""
 
     properties: Callable[[Path], dict[str, Any]]
@@ -91,12 +91,12 @@ def _delta_rows(root: Path) -> pa.Table | None:
 
 
 KINDS = {
-    "delta": Kind(
+    "delta": UpsertedTable(
         lambda root: {"table": f"delta:{root}/table"},
         _delta_rows,
         lambda root, rows: write_deltalake(str(root / "table"), rows),
     ),
-    "iceberg": Kind(
+    "iceberg": UpsertedTable(
         lambda root: {"table": f"iceberg:{NAME}", "catalog": _options(root)},
         _iceberg_rows,
         _make_iceberg,
@@ -105,12 +105,12 @@ KINDS = {
 
 
 @pytest.fixture(params=KINDS)
-def kind(request: pytest.FixtureRequest) -> Kind:
+def kind(request: pytest.FixtureRequest) -> UpsertedTable:
     """Each kind that takes upserts."""
     return KINDS[request.param]
 
 
-def test_a_row_takes_the_place_of_the_one_with_its_key(tmp_path: Path, kind: Kind) -> None:
+def test_a_row_takes_the_place_of_the_one_with_its_key(tmp_path: Path, kind: UpsertedTable) -> None:
     """Of a window the last one counts; keys that come no more stay."""
     first = columns(shop=["a", "b", "a"], n=[1, 2, 3])
     found = kind.write(tmp_path, first, columns(shop=["b", "c"], n=[20, 4]), upsert_by="shop")
@@ -118,7 +118,7 @@ def test_a_row_takes_the_place_of_the_one_with_its_key(tmp_path: Path, kind: Kin
 
 
 @pytest.mark.parametrize("partition_by", [[], ["when"], ['Größe "1"', "when"]])
-def test_any_names_and_missing_values_are_keys(tmp_path: Path, kind: Kind, partition_by: list[str]) -> None:
+def test_any_names_and_missing_values_are_keys(tmp_path: Path, kind: UpsertedTable, partition_by: list[str]) -> None:
     """Names are taken as they are; a null equals a null."""
     name = 'Größe "1"'
     first = columns(**{name: ["a", None, "a"], "when": pa.array([1, 1, None], pa.date32()), "n": [1, 2, 3]})
@@ -129,7 +129,7 @@ def test_any_names_and_missing_values_are_keys(tmp_path: Path, kind: Kind, parti
 
 
 @pytest.mark.parametrize("names", [["_max"], ["_min", "_list"], ["row", "row_max"], ["key 1", "key 0"]])
-def test_keys_may_be_called_as_anything(tmp_path: Path, kind: Kind, names: list[str]) -> None:
+def test_keys_may_be_called_as_anything(tmp_path: Path, kind: UpsertedTable, names: list[str]) -> None:
     """Also as columns of what finds the newest row of each."""
     first, second = (
         columns(**dict.fromkeys(names, pa.array(keys)), n=numbers) for keys, numbers in (([1, 2], [1, 2]), ([2], [3]))
@@ -139,7 +139,7 @@ def test_keys_may_be_called_as_anything(tmp_path: Path, kind: Kind, names: list[
 
 @pytest.mark.parametrize(("partition_by", "numbers"), [((), [1, 3, 4]), ("k", [3, 4])])
 def test_an_empty_text_is_null_where_the_table_keeps_it_so(
-    tmp_path: Path, kind: Kind, partition_by: str, numbers: list[int]
+    tmp_path: Path, kind: UpsertedTable, partition_by: str, numbers: list[int]
 ) -> None:
     """In partition columns of Delta; elsewhere it is another key."""
     first, second = columns(k=["", None, "x"], n=[1, 2, 3]), columns(k=pa.array([None], pa.string()), n=[4])
@@ -150,7 +150,7 @@ def test_an_empty_text_is_null_where_the_table_keeps_it_so(
 
 
 @pytest.mark.parametrize("partition_by", [(), "k"])
-def test_the_last_record_of_a_key_in_a_group_counts(tmp_path: Path, kind: Kind, partition_by: str) -> None:
+def test_the_last_record_of_a_key_in_a_group_counts(tmp_path: Path, kind: UpsertedTable, partition_by: str) -> None:
     """Of those of one window as well, and where the table takes two texts for one."""
     texts = [("", 1), (None, 2), ("a", 3)], [(None, 4), ("", 5), ("b", 6), ("a", 7)], [("", 8), (None, 9)]
     batches = [columns(k=pa.array([k for k, _ in rows], pa.string()), n=[n for _, n in rows]) for rows in texts]
@@ -170,7 +170,7 @@ def test_the_last_record_of_a_key_in_a_group_counts(tmp_path: Path, kind: Kind, 
     ],
 )
 def test_what_waits_is_merged_by_the_keys_that_it_was_written_with(
-    tmp_path: Path, kind: Kind, before: Any, after: Any, wanted: list[tuple[str, int]]
+    tmp_path: Path, kind: UpsertedTable, before: Any, after: Any, wanted: list[tuple[str, int]]
 ) -> None:
     """A run died before it merged, and the app has got other keys."""
     batches = [columns(k=[k], n=[n]) for k, n in (("a", 1), ("a", 2), ("b", 3), ("b", 4))]
@@ -190,20 +190,20 @@ def test_what_waits_is_merged_by_the_keys_that_it_was_written_with(
     assert kind.sorted_rows(tmp_path) == wanted
 
 
-def test_a_row_is_replaced_as_a_whole(tmp_path: Path, kind: Kind) -> None:
+def test_a_row_is_replaced_as_a_whole(tmp_path: Path, kind: UpsertedTable) -> None:
     """A column that comes later is added, and is null elsewhere; one that a record lacks is null in its row."""
     found = kind.write(tmp_path, columns(k=[1, 2], a=["x", "y"]), columns(k=[2, 3], b=[True, False]), upsert_by="k")
     assert found == [(1, "x", None), (2, None, True), (3, None, False)]
 
 
-def test_rows_of_others_are_replaced_and_kept_as_well(tmp_path: Path, kind: Kind) -> None:
+def test_rows_of_others_are_replaced_and_kept_as_well(tmp_path: Path, kind: UpsertedTable) -> None:
     """A table that another program made is joined."""
     kind.make(tmp_path, pa.table({"k": [1, 2], "n": [10, 20]}))
     found = kind.write(tmp_path, columns(k=pa.array([2, 3], pa.int16()), n=[21, 31]), upsert_by="k")
     assert found == [(1, 10), (2, 21), (3, 31)]
 
 
-def test_one_row_takes_the_place_of_all_with_its_key(tmp_path: Path, kind: Kind) -> None:
+def test_one_row_takes_the_place_of_all_with_its_key(tmp_path: Path, kind: UpsertedTable) -> None:
     """Another program, or the app before it had keys, may have added several."""
     kind.make(tmp_path, pa.table({"k": ["a", "a", None, None, "b"], "n": [1, 2, 3, 4, 5], "long name": [1] * 5}))
     found = kind.write(tmp_path, columns(k=["a", None, "c"], n=[10, 30, 60]), upsert_by="k")
@@ -225,7 +225,7 @@ def test_one_row_takes_the_place_of_all_with_its_key(tmp_path: Path, kind: Kind)
     ],
     ids=lambda values: str(values.type),
 )
-def test_keys_of_all_types_find_their_rows(tmp_path: Path, kind: Kind, values: pa.Array) -> None:
+def test_keys_of_all_types_find_their_rows(tmp_path: Path, kind: UpsertedTable, values: pa.Array) -> None:
     """Also values that Python lacks."""
     other = pa.array(["é" * 70], pa.string())
     first = columns(k=values[:2], n=[1, 2])
@@ -263,7 +263,9 @@ def test_what_cannot_be_upserted_is_told_before_a_run(properties: dict[str, Any]
         (columns(k=[[1]]), "'k' is list.*, which is no key"),
     ],
 )
-def test_records_without_a_key_end_the_run(tmp_path: Path, kind: Kind, batch: pa.RecordBatch, reason: str) -> None:
+def test_records_without_a_key_end_the_run(
+    tmp_path: Path, kind: UpsertedTable, batch: pa.RecordBatch, reason: str
+) -> None:
     """Nothing of their window is committed."""
     with pytest.raises(DagflowError, match=reason):
         kind.write(tmp_path, batch, upsert_by="k")
@@ -280,7 +282,7 @@ def test_records_without_a_key_end_the_run(tmp_path: Path, kind: Kind, batch: pa
     ids=["by the writer", "by the reader", "by the reader, named as the place"],
 )
 def test_a_record_whose_key_is_rescued_ends_the_run(
-    tmp_path: Path, kind: Kind, name: str, batch: pa.RecordBatch, value: str
+    tmp_path: Path, kind: UpsertedTable, name: str, batch: pa.RecordBatch, value: str
 ) -> None:
     """All such records would have one key, null, and take each other's place."""
     first = columns(**{name: [1, 2]})
@@ -290,7 +292,7 @@ def test_a_record_whose_key_is_rescued_ends_the_run(
     assert kind.sorted_rows(tmp_path) == [(1,), (2,)]
 
 
-def test_rescued_values_of_other_columns_are_upserted(tmp_path: Path, kind: Kind) -> None:
+def test_rescued_values_of_other_columns_are_upserted(tmp_path: Path, kind: UpsertedTable) -> None:
     """Also those of a record whose key is null."""
     first = columns(k=[1, 2], n=[1, 2])
     found = kind.write(tmp_path, first, columns(k=[2, None], n=["x", "y"]), upsert_by="k")
@@ -298,14 +300,14 @@ def test_rescued_values_of_other_columns_are_upserted(tmp_path: Path, kind: Kind
     assert found == [(1, 1, None), (2, None, rescued % "x"), (None, None, rescued % "y")]
 
 
-def test_keys_that_a_table_lacks_are_told_before_a_run(tmp_path: Path, kind: Kind) -> None:
+def test_keys_that_a_table_lacks_are_told_before_a_run(tmp_path: Path, kind: UpsertedTable) -> None:
     """With the columns that it has."""
     kind.make(tmp_path, pa.table({"k": ["a"], "day": ["x"]}))
     with pytest.raises(DagflowError, match="has no column 'other' for upsert_by; it has k, day"):
         kind.write(tmp_path, columns(other=["a"]), upsert_by="other")
 
 
-def test_a_key_without_any_value_is_refused_before_the_intent(tmp_path: Path, kind: Kind) -> None:
+def test_a_key_without_any_value_is_refused_before_the_intent(tmp_path: Path, kind: UpsertedTable) -> None:
     """The table could not have its column; where it has one, the key is null."""
     nothing = columns(k=pa.nulls(1), n=[1])
     with pytest.raises(DagflowError, match="no type is known yet of the column 'k' of upsert_by"):
@@ -317,7 +319,7 @@ def test_a_key_without_any_value_is_refused_before_the_intent(tmp_path: Path, ki
     assert found == [("a", 1), (None, 1)]
 
 
-def test_results_of_an_aggregate_are_kept_up_to_date(tmp_path: Path, kind: Kind) -> None:
+def test_results_of_an_aggregate_are_kept_up_to_date(tmp_path: Path, kind: UpsertedTable) -> None:
     """One row for each group, whose total is the newest, in a run and in the next one."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.csv").write_text("shop,n\na,1\nb,2\n")

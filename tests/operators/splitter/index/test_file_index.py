@@ -23,7 +23,7 @@ from operators.splitter.index import file_index, run_set
 from operators.splitter.index.entries import IndexEntry, entries_of
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.index_view import IndexView
-from tests.operators.splitter.driving import WAIT_S
+from tests.operators.splitter.splitter_driver import WAIT_S
 
 
 def version(number: int) -> IndexEntry:

@@ -11,7 +11,7 @@ import pytest
 
 from dagflow.storage.fingerprint import UNKNOWN, fingerprint
 from operators.splitter.index.fingerprinting import FILES_A_TASK, FilePrefix, fingerprints, take_fingerprints
-from tests.operators.splitter.driving import Follower, Services, write
+from tests.operators.splitter.splitter_driver import FollowingDriver, InProcessServices, write
 
 opened: list[str] | None = None
 in_a_task = threading.local()
@@ -38,7 +38,7 @@ def opened_by_the_driver() -> Iterator[list[str]]:
         opened = None
 
 
-class Tasks(Services):
+class CountingTasks(InProcessServices):
     """Does in this process what tasks do, and counts how often it is asked to."""
 
     asked = 0
@@ -56,8 +56,8 @@ class Tasks(Services):
 def test_the_driver_opens_no_file(tmp_path: Path) -> None:
     """Not when files are found, nor when they have changed; tasks return the fingerprints."""
     kept, grown, rewritten = (write(tmp_path / "in" / name, b"1\n2\n") for name in "abc")
-    tasks = Tasks(follow=True)
-    with opened_by_the_driver() as opened, Follower(tasks, files=str(tmp_path / "in")) as follower:
+    tasks = CountingTasks(follow=True)
+    with opened_by_the_driver() as opened, FollowingDriver(tasks, files=str(tmp_path / "in")) as follower:
         follower.scanned()
         with grown.open("ab") as file:
             file.write(b"3\n")
@@ -73,8 +73,8 @@ def test_the_driver_opens_no_file(tmp_path: Path) -> None:
 def test_many_files_are_examined_by_one_job(tmp_path: Path) -> None:
     """However many roots they lie in: a job takes as long as hundreds of files."""
     names = [str(write(tmp_path / f"{number:03}", b"1\n")) for number in range(300)]
-    tasks = Tasks(follow=True)
-    with Follower(tasks, files=names) as follower:
+    tasks = CountingTasks(follow=True)
+    with FollowingDriver(tasks, files=names) as follower:
         follower.scanned()
         first = tasks.asked
         assert first <= 4
@@ -86,7 +86,7 @@ def test_many_files_are_examined_by_one_job(tmp_path: Path) -> None:
         assert follower.counters["files_appended"] == 300
 
 
-class Blind(Services):
+class TasksThatOpenNothing(InProcessServices):
     """Its tasks can open nothing."""
 
     asked = 0
@@ -101,10 +101,10 @@ class Blind(Services):
 def test_a_file_that_cannot_be_opened_is_no_news(tmp_path: Path) -> None:
     """Each scan tries it, as it may be opened one day; a run that learns nothing else has nothing to commit."""
     write(tmp_path / "in" / "a", b"1\n")
-    with Follower(Blind(follow=True), files=str(tmp_path / "in")) as first:
+    with FollowingDriver(TasksThatOpenNothing(follow=True), files=str(tmp_path / "in")) as first:
         state = first.scanned().state
-    tasks = Blind(follow=True)
-    with Follower(tasks, state, files=str(tmp_path / "in")) as second:
+    tasks = TasksThatOpenNothing(follow=True)
+    with FollowingDriver(tasks, state, files=str(tmp_path / "in")) as second:
         second.scanned()
         assert tasks.asked == 1
         assert not second.following.has_news()
@@ -117,5 +117,5 @@ def test_fingerprints_come_in_the_order_of_the_files(tmp_path: Path, count: int)
         FilePrefix(bytes(write(tmp_path / str(number), b"x" * (number % 3))), number % 3) for number in range(count)
     ]
     files_and_others = [*files, FilePrefix(bytes(tmp_path), -1), FilePrefix(bytes(tmp_path / "gone"), 7)]
-    taken = take_fingerprints(files_and_others, Services().in_tasks)
+    taken = take_fingerprints(files_and_others, InProcessServices().in_tasks)
     assert taken == [fingerprint(*file) for file in files] + [UNKNOWN, UNKNOWN]

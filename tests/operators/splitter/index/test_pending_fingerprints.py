@@ -26,7 +26,7 @@ from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.pending_fingerprints import PendingFingerprints
 from operators.splitter.index.report_log import FingerprintState
 from tests.memory import in_own_process, peak_bytes
-from tests.operators.splitter.driving import Driver, Follower, write
+from tests.operators.splitter.splitter_driver import FollowingDriver, SplitterDriver, write
 from tests.properties.test_growing_files import append, read
 
 
@@ -363,7 +363,7 @@ def test_a_file_that_grows_before_its_commit_waits_for_the_report(
 ) -> None:
     """Until its reader reports, an append cannot be distinguished from a rewrite in place."""
     path = write(tmp_path / "in" / "a", b"1\n2\n3\n", mtime_s=1000)
-    with Follower(files=str(tmp_path / "in"), **properties, **emitted) as follower:
+    with FollowingDriver(files=str(tmp_path / "in"), **properties, **emitted) as follower:
         windows = [follower.scanned(), *(follower.next_scan(commits=False) for _ in range(4))]
         last = max(number for number, window in enumerate(windows, 1) if window.blocks)
         for window_id in range(1, last):
@@ -386,13 +386,13 @@ def test_a_file_rewritten_during_a_run_is_left_for_the_next_one(
     splitter, later = (
         FileSplitterInput(files=str(tmp_path / "in"), latest_first=True, max_files_per_window=2) for _ in range(2)
     )
-    driver = Driver(splitter)
+    driver = SplitterDriver(splitter)
     assert driver.window().paths == ["4", "3"]
     event = report_of(*paths)
     write(paths[4], b"7\n8\n", mtime_s=2000)
     rest = driver.everything()
     assert (rest.paths, driver.counters["files_deferred"]) == (["2", "1", "0"], 1)
     splitter.handle_source_events(1, [event])
-    next_run = Driver(later, state=rest.state)
+    next_run = SplitterDriver(later, state=rest.state)
     later.restore_event_state(splitter.event_state())
     assert read(next_run.window()) == [b"7", b"8"]

@@ -8,8 +8,8 @@ import pytest
 from dagflow.storage.fingerprint import fingerprint_of
 from operators.splitter.index.fingerprinting import FilePrefix
 from operators.splitter.renames.evidence import Content, ContentPrefix, Evidence
-from tests.operators.splitter.driving import Services, write
 from tests.operators.splitter.renames.rotations import COMPRESSORS
+from tests.operators.splitter.splitter_driver import InProcessServices, write
 
 
 @pytest.mark.parametrize("suffix", COMPRESSORS)
@@ -19,7 +19,7 @@ def test_what_is_compressed_has_the_fingerprint_of_the_file_before(tmp_path: Pat
     data = random.Random(size).randbytes(min(size, 5000)).ljust(size, b"x")
     path = bytes(write(tmp_path / f"a{suffix}", COMPRESSORS[suffix](data)))
     asked_sizes = {1, size - 1, size, size + 1} - {0, -1}
-    evidence = Evidence(Services().in_tasks)
+    evidence = Evidence(InProcessServices().in_tasks)
     evidence.fetch_contents(ContentPrefix(path, asked) for asked in asked_sizes)
     for asked in asked_sizes:
         there = min(asked, size)

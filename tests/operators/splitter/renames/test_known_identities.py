@@ -52,7 +52,7 @@ def test_identities_are_found_in_memory_and_in_runs(tmp_path: Path) -> None:
     index.close()
 
 
-class Asked(list[int]):
+class IterationCountingList(list[int]):
     """Numbers that count how often they are gone through."""
 
     times = 0
@@ -65,7 +65,7 @@ class Asked(list[int]):
 
 def test_many_identities_are_gone_through_once() -> None:
     """And not for each entry that is found, which may be as many."""
-    index, wanted = FileIndex(), Asked(range(100))
+    index, wanted = FileIndex(), IterationCountingList(range(100))
     for number in range(100):
         index.record(b"/%d" % number, IndexEntry(1, 1, number))
     assert len(index.with_identities(wanted)) == 100

@@ -13,9 +13,8 @@ import pytest
 from dagflow.storage.fingerprint import gone_from, left_out_from
 from operators.files.source_events import FileFingerprints
 from operators.splitter.renames.left_files import COPY_GRACE_S
-from tests.operators.splitter.driving import Follower, write
-from tests.operators.splitter.index.test_fingerprinting import Tasks
-from tests.operators.splitter.renames.lives import Lives
+from tests.operators.splitter.index.test_fingerprinting import CountingTasks
+from tests.operators.splitter.renames.restartable_splitter import RestartableSplitter
 from tests.operators.splitter.renames.rotations import (
     ROTATIONS,
     compress,
@@ -26,6 +25,7 @@ from tests.operators.splitter.renames.rotations import (
     rename,
     shift,
 )
+from tests.operators.splitter.splitter_driver import FollowingDriver, write
 from tests.properties.test_growing_files import append, read
 
 
@@ -38,7 +38,7 @@ def test_a_rotation_loses_and_doubles_nothing(
 ) -> None:
     """Whatever is appended before it, and to the file that has another name by then, and to the new one."""
     log = tmp_path / "in" / "app.log"
-    lives, logged, found = Lives(tmp_path, is_restarted=is_restarted), [], []
+    splitter, logged, found = RestartableSplitter(tmp_path, is_restarted=is_restarted), [], []
     try:
         for number in range(4):
             for turn in range(times if number else 1):
@@ -48,15 +48,15 @@ def test_a_rotation_loses_and_doubles_nothing(
                     append(log, line + b"\n")
                     logged.append(line)
                     if part == "before the scan" and not turn:
-                        found += lives.scan()
+                        found += splitter.scan()
                 rotate(log)
                 if begins == "new file":
                     write(log, b"first line %d %d\n" % (number, turn))
                     logged.append(b"first line %d %d" % (number, turn))
-        found += lives.scan(3)
+        found += splitter.scan(3)
         assert sorted(found) == sorted(logged)
     finally:
-        lives.close()
+        splitter.close()
 
 
 NUMBERED_LOGS = ["worker.1", "node-10.0.0.5", "server-8080.log", "web_01", "gc.log.0", "e-2026-11-23.old"]
@@ -72,57 +72,57 @@ def test_a_log_whose_own_name_ends_like_a_rotated_one_comes_once(
 ) -> None:
     """What a rotation adds is told from what the name had."""
     log = write(tmp_path / "in" / name, b"1\n")
-    lives = Lives(tmp_path)
-    found = lives.scan()
+    splitter = RestartableSplitter(tmp_path)
+    found = splitter.scan()
     for number in (2, 4, 6):
         append(log, b"%d\n" % number)
         rotate(log)
         write(log, b"%d\n" % (number + 1))
-        found += lives.scan(3)
-    lives.close()
+        found += splitter.scan(3)
+    splitter.close()
     assert sorted(found) == [b"%d" % number for number in range(1, 8)]
 
 
 def test_a_compressed_log_is_known_where_a_pattern_leaves_out_the_log(tmp_path: Path) -> None:
     """The lowest number is its first name then."""
     log = write(tmp_path / "in" / "app.log", b"1\n")
-    lives = Lives(tmp_path, file_pattern=r"app\.log\..+")
+    splitter = RestartableSplitter(tmp_path, file_pattern=r"app\.log\..+")
     found = []
     for number in range(2, 6):
         compress_later(log)
         write(log, b"%d\n" % number)
-        found += lives.scan(2)
-    lives.close()
+        found += splitter.scan(2)
+    splitter.close()
     assert found == [b"1", b"2", b"3", b"4"]
 
 
 def test_a_writer_that_goes_on_in_the_renamed_file_is_read_to_its_end(tmp_path: Path) -> None:
     """Its descriptor outlives the name."""
     log = write(tmp_path / "in" / "app.log", b"1\n")
-    lives = Lives(tmp_path)
+    splitter = RestartableSplitter(tmp_path)
     with log.open("ab", buffering=0) as writer:
-        assert lives.scan() == [b"1"]
+        assert splitter.scan() == [b"1"]
         rename(log)
         writer.write(b"2\n")
         write(log, b"3\n")
-        assert sorted(lives.scan(2)) == [b"2", b"3"]
+        assert sorted(splitter.scan(2)) == [b"2", b"3"]
         writer.write(b"4\n")
-        assert lives.scan() == [b"4"]
-    lives.close()
-    assert (lives.counts["files_renamed"], lives.counts.get("files_replaced", 0)) == (1, 0)
+        assert splitter.scan() == [b"4"]
+    splitter.close()
+    assert (splitter.counts["files_renamed"], splitter.counts.get("files_replaced", 0)) == (1, 0)
 
 
 def test_a_rotation_is_no_change_that_a_policy_refuses(tmp_path: Path) -> None:
     """What is under the old name is a new file, also where another content under a name ends the run."""
     on_change = {"replaced": "fail", "truncated": "fail"}
     log = write(tmp_path / "in" / "app.log", b"1\n")
-    lives = Lives(tmp_path, on_change=on_change)
-    found = lives.scan()
+    splitter = RestartableSplitter(tmp_path, on_change=on_change)
+    found = splitter.scan()
     for rotate, line in ((rename, b"2"), (copy_and_truncate, b"3"), (rename, b"4")):
         rotate(log)
         append(log, line + b"\n")
-        found += lives.scan()
-    lives.close()
+        found += splitter.scan()
+    splitter.close()
     assert found == [b"1", b"2", b"3", b"4"]
 
 
@@ -130,14 +130,14 @@ def test_a_rotation_is_no_change_that_a_policy_refuses(tmp_path: Path) -> None:
 def test_a_copy_that_a_person_makes_is_a_new_file(tmp_path: Path, suffix: str) -> None:
     """The original is still there; a name like that of a rotation only lets it wait for a second."""
     log = write(tmp_path / "in" / "app.log", b"1\n2\n")
-    lives = Lives(tmp_path)
-    assert lives.scan() == [b"1", b"2"]
+    splitter = RestartableSplitter(tmp_path)
+    assert splitter.scan() == [b"1", b"2"]
     copy = log.with_name(log.name + suffix)
     copy.write_bytes(gzip.compress(log.read_bytes()) if suffix == ".gz" else log.read_bytes())
-    assert lives.scan(3) == [b"1", b"2"]
+    assert splitter.scan(3) == [b"1", b"2"]
     append(log, b"3\n")
-    assert lives.scan() == [b"3"]
-    lives.close()
+    assert splitter.scan() == [b"3"]
+    splitter.close()
 
 
 @pytest.mark.parametrize("suffix", [".1", ".1.gz"])
@@ -145,16 +145,16 @@ def test_a_copy_in_the_making_waits_for_what_becomes_of_the_original(tmp_path: P
     """A scan may come while a log is copied, and before it is truncated or removed."""
     log = write(tmp_path / "in" / "app.log", b"%d\n" * 5000 % tuple(range(5000)))
     whole = gzip.compress(log.read_bytes()) if suffix.endswith("gz") else log.read_bytes()
-    lives = Lives(tmp_path)
-    assert len(lives.scan()) == 5000
+    splitter = RestartableSplitter(tmp_path)
+    assert len(splitter.scan()) == 5000
     for share in (0.0, 0.3, 0.9, 1.0):
         write(log.with_name(log.name + suffix), whole[: int(len(whole) * share)])
         # A program that compresses may start slowly, and pause.
-        assert lives.scan(3 if share < 1 else 1) == []
+        assert splitter.scan(3 if share < 1 else 1) == []
     os.truncate(log, 0)
     append(log, b"new\n")
-    assert lives.scan(2) == [b"new"]
-    lives.close()
+    assert splitter.scan(2) == [b"new"]
+    splitter.close()
 
 
 @pytest.mark.parametrize("share", [0.7, 1.0])
@@ -162,19 +162,19 @@ def test_a_compression_at_work_on_a_renamed_log_is_no_file_of_its_own(tmp_path: 
     """What was read before the last tail is no other version: the log has taken all of it to its new name."""
     lines = [b"%x\n" % (number**5) for number in range(1, 901)]
     log = write(tmp_path / "in" / "app.log", b"".join(lines[:300]))
-    lives = Lives(tmp_path)
-    found = lives.scan()
+    splitter = RestartableSplitter(tmp_path)
+    found = splitter.scan()
     append(log, b"".join(lines[300:600]))
-    found += lives.scan()
+    found += splitter.scan()
     append(log, b"".join(lines[600:]))
     renamed = log.rename(log.with_name("app.log.1"))
     whole = gzip.compress(renamed.read_bytes())
     compressed = write(log.with_name("app.log.1.gz"), whole[: int(len(whole) * share)])
-    found += lives.scan()
+    found += splitter.scan()
     compressed.write_bytes(whole)
     renamed.unlink()
-    found += lives.scan(3)
-    lives.close()
+    found += splitter.scan(3)
+    splitter.close()
     assert found == [line.strip() for line in lines]
 
 
@@ -182,19 +182,19 @@ def test_hard_links_are_two_files(tmp_path: Path) -> None:
     """Both names stay; neither is what became of the other."""
     log = write(tmp_path / "in" / "app.log", b"1\n")
     os.link(log, log.with_name("both-new"))
-    lives = Lives(tmp_path)
-    assert lives.scan(2) == [b"1", b"1"]
+    splitter = RestartableSplitter(tmp_path)
+    assert splitter.scan(2) == [b"1", b"1"]
     os.link(log, log.with_name("later"))
-    assert lives.scan(2) == [b"1"]
-    lives.close()
+    assert splitter.scan(2) == [b"1"]
+    splitter.close()
 
 
 def test_a_directory_that_is_renamed_is_not_read_again(tmp_path: Path) -> None:
     """Its files are found by their inodes, in few jobs."""
     for number in range(300):
         write(tmp_path / "in" / "a" / f"{number}.log", b"%d\n" % number)
-    tasks = Tasks(state_url=str(tmp_path / "state"), follow=True)
-    with Follower(tasks, files=str(tmp_path / "in")) as follower:
+    tasks = CountingTasks(state_url=str(tmp_path / "state"), follow=True)
+    with FollowingDriver(tasks, files=str(tmp_path / "in")) as follower:
         assert len(read(follower.scanned())) == 300
         before = tasks.asked
         (tmp_path / "in" / "a").rename(tmp_path / "in" / "b")
@@ -207,13 +207,13 @@ def test_a_directory_that_is_renamed_is_not_read_again(tmp_path: Path) -> None:
 def test_another_file_of_the_same_size_and_time_is_a_change(tmp_path: Path) -> None:
     """It has another inode, and other bytes."""
     log = write(tmp_path / "in" / "a", b"1\n2\n", mtime_s=1000)
-    lives = Lives(tmp_path)
-    assert lives.scan() == [b"1", b"2"]
+    splitter = RestartableSplitter(tmp_path)
+    assert splitter.scan() == [b"1", b"2"]
     write(tmp_path / "other", b"7\n8\n", mtime_s=1000).rename(log)
-    assert lives.scan() == [b"7", b"8"]
-    assert lives.counts["files_replaced"] == 1
-    assert lives.scan() == []
-    lives.close()
+    assert splitter.scan() == [b"7", b"8"]
+    assert splitter.counts["files_replaced"] == 1
+    assert splitter.scan() == []
+    splitter.close()
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
@@ -222,21 +222,21 @@ def test_a_restored_tree_is_looked_at_once_and_not_read_again(tmp_path: Path, is
     folder, kept = tmp_path / "in", tmp_path / "kept"
     for number in range(20):
         write(folder / f"{number}.log", b"%d\n" % number, mtime_s=1000 + number)
-    lives = Lives(tmp_path, is_restarted=is_restarted)
-    assert len(lives.scan()) == 20
+    splitter = RestartableSplitter(tmp_path, is_restarted=is_restarted)
+    assert len(splitter.scan()) == 20
     folder.rename(kept)
     shutil.copytree(kept, folder)
-    assert lives.scan(2) == []
+    assert splitter.scan(2) == []
     append(folder / "7.log", b"more\n")
-    assert lives.scan() == [b"more"]
-    lives.close()
+    assert splitter.scan() == [b"more"]
+    splitter.close()
 
 
 def test_a_restored_file_is_noted_with_its_new_inode(tmp_path: Path) -> None:
     """Each scan that follows has nothing to ask of tasks."""
     log = write(tmp_path / "in" / "a", b"1\n", mtime_s=1000)
-    tasks = Tasks(state_url=str(tmp_path / "state"), follow=True)
-    with Follower(tasks, files=str(tmp_path / "in")) as follower:
+    tasks = CountingTasks(state_url=str(tmp_path / "state"), follow=True)
+    with FollowingDriver(tasks, files=str(tmp_path / "in")) as follower:
         follower.scanned()
         write(tmp_path / "copy", b"1\n", mtime_s=1000).rename(log)
         assert read(follower.next_scan()) == []
@@ -253,14 +253,14 @@ def test_a_new_file_with_the_inode_of_a_deleted_one_is_read(
     """File systems give inodes again at once: what was taken must be there as well, and not before its time."""
     log = write(tmp_path / "in" / name, b"4\n5\n", mtime_s=1000)
     inode = log.stat().st_ino
-    lives = Lives(tmp_path)
-    assert lives.scan() == [b"4", b"5"]
+    splitter = RestartableSplitter(tmp_path)
+    assert splitter.scan() == [b"4", b"5"]
     # The same inode, as where it was given again.
     log.write_bytes(content)
     log.rename(tmp_path / "in" / other)
     assert (tmp_path / "in" / other).stat().st_ino == inode
-    assert lives.scan() == content.split()
-    lives.close()
+    assert splitter.scan() == content.split()
+    splitter.close()
 
 
 def test_two_names_that_are_swapped_are_not_read_again(tmp_path: Path) -> None:
@@ -268,28 +268,28 @@ def test_two_names_that_are_swapped_are_not_read_again(tmp_path: Path) -> None:
     folder = tmp_path / "in"
     write(folder / "a", b"1\n")
     write(folder / "b", b"2\n")
-    lives = Lives(tmp_path)
-    assert lives.scan() == [b"1", b"2"]
+    splitter = RestartableSplitter(tmp_path)
+    assert splitter.scan() == [b"1", b"2"]
     (folder / "a").rename(tmp_path / "x")
     (folder / "b").rename(folder / "a")
     (tmp_path / "x").rename(folder / "b")
     append(folder / "a", b"more of 2\n")
-    assert lives.scan(2) == [b"more of 2"]
-    lives.close()
+    assert splitter.scan(2) == [b"more of 2"]
+    splitter.close()
 
 
 def test_a_file_that_is_away_for_some_scans_is_known_when_it_comes_back(tmp_path: Path) -> None:
     """Also under another name, and although another file had its name by then."""
     log = write(tmp_path / "in" / "app.log", b"1\n")
-    lives = Lives(tmp_path)
-    assert lives.scan() == [b"1"]
+    splitter = RestartableSplitter(tmp_path)
+    assert splitter.scan() == [b"1"]
     log.rename(tmp_path / "away")
     write(log, b"2\n")
-    assert lives.scan(2) == [b"2"]
+    assert splitter.scan(2) == [b"2"]
     append(tmp_path / "away", b"3\n")
     (tmp_path / "away").rename(tmp_path / "in" / "app.log.1")
-    assert lives.scan(2) == [b"3"]
-    lives.close()
+    assert splitter.scan(2) == [b"3"]
+    splitter.close()
 
 
 def test_a_grace_is_shorter_than_what_people_wait_for() -> None:
@@ -300,51 +300,51 @@ def test_a_grace_is_shorter_than_what_people_wait_for() -> None:
 def test_what_was_renamed_and_compressed_later_keeps_its_place(tmp_path: Path) -> None:
     """From name to name: a rename, a shift, a compression, another shift."""
     log = write(tmp_path / "in" / "app.log", b"1\n")
-    lives = Lives(tmp_path, is_restarted=True)
-    found = lives.scan()
+    splitter = RestartableSplitter(tmp_path, is_restarted=True)
+    found = splitter.scan()
     rename(log)
-    found += lives.scan()
+    found += splitter.scan()
     append(log.with_name("app.log.1"), b"2\n")
     shift(log)
-    found += lives.scan()
+    found += splitter.scan()
     append(log.with_name("app.log.2"), b"3\n")
     compress(log.with_name("app.log.2"))
-    found += lives.scan()
+    found += splitter.scan()
     shift(log)
-    found += lives.scan(2)
+    found += splitter.scan(2)
     assert found == [b"1", b"2", b"3"]
 
 
 def test_a_log_that_is_compressed_is_known_after_many_rotations(tmp_path: Path) -> None:
     """Another file has had its number since, and it has grown before it was compressed."""
     log = write(tmp_path / "in" / "app.log", b"1\n", mtime_s=1000)
-    lives = Lives(tmp_path)
-    found = lives.scan()
+    splitter = RestartableSplitter(tmp_path)
+    found = splitter.scan()
     rename(log)
-    found += lives.scan()
+    found += splitter.scan()
     aside = log.with_name("app.log.1").rename(tmp_path / "aside")
     append(aside, b"2\n")
     write(log.with_name("app.log.1"), b"3\n")
     write(log, b"4\n")
-    found += lives.scan()
+    found += splitter.scan()
     compress(aside)
     aside.with_name("aside.gz").rename(log.with_name("app.log.7.gz"))
-    found += lives.scan(2)
-    lives.close()
+    found += splitter.scan(2)
+    splitter.close()
     assert sorted(found) == [b"1", b"2", b"3", b"4"]
 
 
 def test_a_log_that_is_compressed_is_known_without_a_newer_one(tmp_path: Path) -> None:
     """It has been rotated before, and no program logs any more."""
     log = write(tmp_path / "in" / "app.log", b"1\n")
-    lives = Lives(tmp_path)
-    found = lives.scan()
+    splitter = RestartableSplitter(tmp_path)
+    found = splitter.scan()
     rename(log)
-    found += lives.scan()
+    found += splitter.scan()
     shift(log)
     compress(log.with_name("app.log.2"))
-    found += lives.scan(2)
-    lives.close()
+    found += splitter.scan(2)
+    splitter.close()
     assert found == [b"1"]
 
 
@@ -354,7 +354,7 @@ def test_a_tail_that_was_gone_before_it_was_read_is_read_where_it_is_now(
 ) -> None:
     """Only what it had before the tail was read; that is known when the window of the tail is committed, not before."""
     log = write(tmp_path / "in" / "app.log", b"1\n")
-    with Follower(files=str(tmp_path / "in")) as follower:
+    with FollowingDriver(files=str(tmp_path / "in")) as follower:
         assert read(follower.scanned()) == [b"1"]
         append(log, b"2\n")
         assert len(follower.next_scan().blocks) == 1
@@ -372,7 +372,7 @@ def test_a_file_of_which_nothing_was_read_may_be_known(tmp_path: Path) -> None:
     """A later one may have got its inode as well."""
     log = write(tmp_path / "in" / "app.log", b"1\n")
     rotated = log.with_name("app.log.1")
-    with Follower(files=str(tmp_path / "in")) as follower:
+    with FollowingDriver(files=str(tmp_path / "in")) as follower:
         mtime_ns = log.stat().st_mtime_ns
         log.rename(rotated)
         assert len(follower.scanned().blocks) == 1
@@ -391,37 +391,37 @@ def test_a_file_that_was_empty_is_looked_at_when_it_has_content(tmp_path: Path, 
     """It may have been taken when a copy of a log was begun, and nothing was in it."""
     log = write(tmp_path / "in" / "app.log", b"1\n2\n")
     content = gzip.compress(log.read_bytes()) if suffix.endswith(".gz") else log.read_bytes()
-    lives = Lives(tmp_path)
-    assert lives.scan() == [b"1", b"2"]
+    splitter = RestartableSplitter(tmp_path)
+    assert splitter.scan() == [b"1", b"2"]
     os.truncate(log, 0)
     copy = write(tmp_path / "in" / f"app.log{suffix}", b"")
-    assert lives.scan(4) == []
+    assert splitter.scan(4) == []
     copy.write_bytes(content)
     append(log, b"3\n")
-    assert lives.scan(2) == [b"3"]
-    lives.close()
-    assert lives.counts.get("files_replaced", 0) == 0
+    assert splitter.scan(2) == [b"3"]
+    splitter.close()
+    assert splitter.counts.get("files_replaced", 0) == 0
 
 
 def test_a_hard_link_to_a_file_that_grew_is_a_file_of_its_own(tmp_path: Path) -> None:
     """What the file had before its last tail is no other file."""
     log = write(tmp_path / "in" / "app.log", b"1\n")
-    lives = Lives(tmp_path)
-    found = lives.scan()
+    splitter = RestartableSplitter(tmp_path)
+    found = splitter.scan()
     append(log, b"2\n")
-    found += lives.scan()
+    found += splitter.scan()
     os.link(log, log.with_name("b"))
-    assert found == lives.scan() == [b"1", b"2"]
-    lives.close()
+    assert found == splitter.scan() == [b"1", b"2"]
+    splitter.close()
 
 
 def test_of_two_links_to_a_renamed_file_one_is_the_file(tmp_path: Path) -> None:
     """The other one is a file of its own, as two links always are."""
     log = write(tmp_path / "in" / "app.log", b"1\n")
-    lives = Lives(tmp_path)
-    found = lives.scan()
+    splitter = RestartableSplitter(tmp_path)
+    found = splitter.scan()
     log.rename(log.with_name("b"))
     os.link(log.with_name("b"), log.with_name("c"))
-    assert found == lives.scan(2) == [b"1"]
-    assert lives.counts["files_renamed"] == 1
-    lives.close()
+    assert found == splitter.scan(2) == [b"1"]
+    assert splitter.counts["files_renamed"] == 1
+    splitter.close()

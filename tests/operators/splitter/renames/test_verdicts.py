@@ -13,13 +13,13 @@ import pytest
 
 from dagflow.storage.fingerprint import gone_from
 from operators.files.source_events import FileFingerprints
-from tests.operators.splitter.driving import Follower, Services, write
-from tests.operators.splitter.renames.lives import Lives
+from tests.operators.splitter.renames.restartable_splitter import RestartableSplitter
 from tests.operators.splitter.renames.rotations import copy_and_truncate
+from tests.operators.splitter.splitter_driver import FollowingDriver, InProcessServices, write
 from tests.properties.test_growing_files import append, read
 
 
-class BusyServices(Services):
+class BusyServices(InProcessServices):
     """Services in whose tasks something happens once, at one of their calls."""
 
     act: Callable[[], object] | None = None
@@ -40,7 +40,7 @@ def test_a_copy_that_is_finished_while_it_is_looked_at_is_one_file(tmp_path: Pat
     log = write(tmp_path / "in" / "app.log", b"1\n2\n", mtime_s=1000)
     content = gzip.compress(log.read_bytes()) if suffix.endswith(".gz") else log.read_bytes()
     services = BusyServices(follow=True)
-    with Follower(services, files=str(tmp_path / "in")) as follower:
+    with FollowingDriver(services, files=str(tmp_path / "in")) as follower:
         assert read(follower.scanned()) == [b"1", b"2"]
         copy = write(tmp_path / "in" / f"app.log{suffix}", content[:11])
         os.truncate(log, 0)
@@ -60,7 +60,7 @@ def test_a_copy_that_is_listed_before_it_is_finished_is_no_new_file(tmp_path: Pa
         copy.write_bytes(content)
         os.truncate(log, 0)
 
-    with Follower(services, files=str(tmp_path / "in")) as follower:
+    with FollowingDriver(services, files=str(tmp_path / "in")) as follower:
         assert len(read(follower.scanned())) == 5000
         copy = write(tmp_path / "in" / "app.log.1", content[: len(content) // 2])
         services.act = finish
@@ -72,7 +72,7 @@ def test_a_log_that_is_renamed_while_it_is_looked_at_is_read_once(tmp_path: Path
     """Also one that has just taken the name of a rotated log: without a fingerprint it would not be known again."""
     log = write(tmp_path / "in" / "app.log", b"1\n")
     services = BusyServices(follow=True)
-    with Follower(services, files=str(tmp_path / "in")) as follower:
+    with FollowingDriver(services, files=str(tmp_path / "in")) as follower:
         found = read(follower.scanned())
         log.rename(log.with_name("app.log-20261123"))
         append(log, b"2\n3\n")
@@ -89,7 +89,7 @@ def test_a_log_that_is_renamed_while_it_is_looked_at_is_read_once(tmp_path: Path
         assert sorted(found) == [b"%d" % number for number in range(1, 7)]
 
 
-def read_until_quiet(follower: Follower) -> list[bytes]:
+def read_until_quiet(follower: FollowingDriver) -> list[bytes]:
     """What some scans give."""
     return [record for _ in range(5) for record in read(follower.next_scan())]
 
@@ -98,7 +98,7 @@ def test_a_copy_that_is_known_late_goes_on_behind_what_was_read(tmp_path: Path) 
     """The tail that the log had when it was truncated was gone, and the log has had other tails since."""
     log = write(tmp_path / "in" / "app.log", b"1\n", mtime_s=1000)
     services = BusyServices(follow=True)
-    with Follower(services, files=str(tmp_path / "in")) as follower:
+    with FollowingDriver(services, files=str(tmp_path / "in")) as follower:
         found = read(follower.scanned())
         append(log, b"2\n")
         assert len(follower.next_scan().blocks) == 1
@@ -146,26 +146,26 @@ def test_a_file_that_leaves_a_link_to_its_new_name_is_read_once(
     (tmp_path / "link").symlink_to("place")
     write(folder / "in" / "app.log", b"1\n2\n")
     location = tmp_path / ("link" if is_linked else "place") / "in"
-    lives = Lives(tmp_path, is_restarted=is_restarted, files=str(location))
-    found = lives.scan()
+    splitter = RestartableSplitter(tmp_path, is_restarted=is_restarted, files=str(location))
+    found = splitter.scan()
     move(folder / "in")
-    found += lives.scan(3)
+    found += splitter.scan(3)
     append(folder / "in" / "app.log", b"3\n")
-    found += lives.scan(2)
-    lives.close()
+    found += splitter.scan(2)
+    splitter.close()
     assert found == [b"1", b"2", b"3"]
 
 
 def test_a_directory_that_leaves_a_link_to_its_new_name_is_read_once(tmp_path: Path) -> None:
     """The link is in the path of the old names of its files."""
     write(tmp_path / "in" / "logs" / "a.log", b"1\n")
-    lives = Lives(tmp_path)
-    found = lives.scan()
+    splitter = RestartableSplitter(tmp_path)
+    found = splitter.scan()
     (tmp_path / "in" / "archive").mkdir()
     (tmp_path / "in" / "logs").rename(tmp_path / "in" / "archive" / "logs")
     (tmp_path / "in" / "logs").symlink_to("archive/logs")
-    found += lives.scan(3)
-    lives.close()
+    found += splitter.scan(3)
+    splitter.close()
     assert found == [b"1"]
 
 
@@ -175,13 +175,13 @@ def test_a_file_that_was_read_through_a_link_may_be_moved_in(tmp_path: Path) -> 
     link = tmp_path / "in" / "current.log"
     link.parent.mkdir()
     link.symlink_to(file)
-    lives = Lives(tmp_path)
-    found = lives.scan()
+    splitter = RestartableSplitter(tmp_path)
+    found = splitter.scan()
     file.rename(link.with_name("x.log"))
     link.unlink()
     link.symlink_to("x.log")
-    found += lives.scan(3)
-    lives.close()
+    found += splitter.scan(3)
+    splitter.close()
     assert found == [b"1"]
 
 
@@ -190,21 +190,21 @@ def test_two_links_to_one_file_elsewhere_are_two_files(tmp_path: Path, target: s
     """Also where one of them comes later, and where both are of the directory above it."""
     write(tmp_path / "place" / "x.log", b"1\n")
     (tmp_path / "in").mkdir()
-    lives, found = Lives(tmp_path), []
+    splitter, found = RestartableSplitter(tmp_path), []
     for number in range(3):
         (tmp_path / "in" / f"link{number}").symlink_to(tmp_path / target)
-        found.append(lives.scan(5))
-    lives.close()
+        found.append(splitter.scan(5))
+    splitter.close()
     assert found == [[b"1"]] * 3
 
 
 def test_a_log_is_no_copy_of_a_link_to_it(tmp_path: Path) -> None:
     """A log that grows with each scan would wait for as long as a link leads to it that has a name before rotation."""
     log = write(tmp_path / "in" / "app.log", b"1\n")
-    lives = Lives(tmp_path)
-    assert lives.scan() == [b"1"]
+    splitter = RestartableSplitter(tmp_path)
+    assert splitter.scan() == [b"1"]
     log.unlink()
     dated = write(tmp_path / "in" / "app-2026-11-25.log", b"2\n")
     log.symlink_to(dated.name)
-    assert lives.scan() == [b"2"]
-    lives.close()
+    assert splitter.scan() == [b"2"]
+    splitter.close()

@@ -29,8 +29,8 @@ from operators.splitter.scan.stat_prefetch import StatPrefetcher
 from operators.splitter.scan.walk import Walk
 from operators.splitter.scan.worker_program import LEFT_TO_WALK, LIST, LISTED, NOT_REACHED, TO_BE_ENTERED, WALK
 from operators.splitter.scan.workers import WorkerProcess, WorkerProcesses, Workers
-from tests.operators.splitter.driving import each, write
 from tests.operators.splitter.index.test_fingerprinting import opened_by_the_driver
+from tests.operators.splitter.splitter_driver import each, write
 
 
 def directories_of(request: bytes) -> list[bytes]:
@@ -38,7 +38,7 @@ def directories_of(request: bytes) -> list[bytes]:
     return request.split(b"\0")[{LIST: 1, WALK: 2}[request[:1]] :] if request[:1] in (LIST, WALK) else []
 
 
-class Noting(WorkerProcesses):
+class RequestRecordingWorkers(WorkerProcesses):
     """Worker processes that begin with the first file and note their requests."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ def test_what_helpers_list_is_not_listed_again(tmp_path: Path) -> None:
         for name in range(40):
             write(tmp_path / f"{number % 5}" / f"{number:03}" / f"{name:02}", b"x" * (name % 3))
     expected = sorted(f"{path.relative_to(tmp_path)} {path.stat().st_size}" for path in tmp_path.rglob("*/*/*"))
-    helpers = Noting()
+    helpers = RequestRecordingWorkers()
     with opened_by_the_driver() as opened:
         found = scanned(str(tmp_path), Selection(), helpers)
     assert [each for each in found if not each.endswith(" -1")] == expected
@@ -74,7 +74,7 @@ def test_what_helpers_list_is_not_listed_again(tmp_path: Path) -> None:
     assert len([path for path in opened if path.startswith(str(tmp_path))]) < 2 * 61
 
 
-class Immediate(Workers[int]):
+class ImmediateWorkers(Workers[int]):
     """Two workers in this process, which answer at once."""
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ def test_a_helper_is_asked_for_about_as_much_as_it_answers(tmp_path: Path, first
     for number in range(60):
         for name in range(20 if number else first):
             write(tmp_path / f"{number:02}" / str(name))
-    helpers = Immediate()
+    helpers = ImmediateWorkers()
     lister = PrefetchingLister(helpers, max_files=80)
     directories = [bytes(tmp_path / f"{number:02}") for number in range(60)]
     lister.queue(directories)
@@ -134,16 +134,16 @@ def test_skipped_directories_are_not_requested(tmp_path: Path) -> None:
     """Hidden directories, ignored ones, and those that a glob does not lead into, may hold millions of files."""
     for name in ("a", "b", "c", ".git", "ignored"):
         write(tmp_path / "in" / name / "deep" / "x")
-    helpers = Noting()
+    helpers = RequestRecordingWorkers()
     found = scanned(str(tmp_path / "in"), Selection(ignore_pattern=re.compile("ign.*")), helpers)
     assert [each for each in found if each.endswith("/x 1")] == ["a/deep/x 1", "b/deep/x 1", "c/deep/x 1"]
     assert helpers.listed
     assert not any(b".git" in path or b"ignored" in path for path in helpers.listed)
-    helpers = Noting()
+    helpers = RequestRecordingWorkers()
     assert scanned(f"{tmp_path}/in/[bc]/deep/x", Selection(), helpers) == ["b/deep/x 1", "c/deep/x 1"]
     assert helpers.listed
     assert not any(path.startswith(bytes(tmp_path / "in" / "a")) for path in helpers.listed)
-    helpers = Noting()
+    helpers = RequestRecordingWorkers()
     assert scanned(str(tmp_path / "in"), Selection(recursive=False), helpers) == []
     assert helpers.listed == []
 
@@ -259,7 +259,7 @@ def test_going_down_at_once_finds_what_going_down_step_by_step_does(
     selection = Selection(file_pattern=taken, ignore_pattern=ignored)
     results = []
     for ahead in (False, True):
-        helpers, counters = Immediate(), Counter[str]()
+        helpers, counters = ImmediateWorkers(), Counter[str]()
         lister = PrefetchingLister(helpers, max_files, ignored) if ahead else LocalLister()
         walked = replace(find_root(os.fsdecode(root + glob), StorageContext.default()), lister=lister)
         own_names = OwnNames([walked], selection)
@@ -276,7 +276,7 @@ def test_a_tree_is_gone_down_without_a_look_at_each_directory(tmp_path: Path) ->
     for number in range(400):
         write(tmp_path / f"{number // 100}" / f"{number:03}" / "deep" / "x")
     (tmp_path / "1" / "150" / "deep" / "up").symlink_to("../..")
-    helpers = Immediate()
+    helpers = ImmediateWorkers()
     lister = PrefetchingLister(helpers, max_files=100)
     names = [b"0/", b"1/", b"2/", b"3/"]
     lister.queue([bytes(tmp_path) + b"/" + name for name in names], is_whole_tree=True)

@@ -6,7 +6,7 @@ import pytest
 
 from operators.splitter.scan.listed_stats import ListedStat
 from operators.splitter.scan.local_listing import LocalLister
-from tests.operators.splitter.driving import write
+from tests.operators.splitter.splitter_driver import write
 
 
 @pytest.mark.parametrize("held_names", [1, 2, 3, 7, 19, 20, 21, 1000])

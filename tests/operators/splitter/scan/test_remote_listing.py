@@ -9,7 +9,7 @@ import pytest
 
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
-from tests.operators.splitter.driving import each
+from tests.operators.splitter.splitter_driver import each
 from tests.storage.shared import put, s3_client
 
 

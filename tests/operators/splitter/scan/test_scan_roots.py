@@ -13,7 +13,7 @@ from dagflow.storage.context import StorageContext
 from operators.splitter.scan.scan_roots import find_root
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
-from tests.operators.splitter.driving import write
+from tests.operators.splitter.splitter_driver import write
 from tests.serving import serving
 from tests.web_server import WebServer
 

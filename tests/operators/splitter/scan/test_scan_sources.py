@@ -15,13 +15,13 @@ from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listed_stats import ListedStat
 from operators.splitter.scan.scan_roots import find_root
 from operators.splitter.scan.scan_sources import MAX_QUEUED_FILES, TimeBasedDirectoryScanner
-from tests.operators.splitter.driving import WAIT_S, Follower, Services, twelve_files, write
+from tests.operators.splitter.splitter_driver import WAIT_S, FollowingDriver, InProcessServices, twelve_files, write
 
 
 def test_a_new_file_is_found_by_the_next_scan(tmp_path: Path) -> None:
     """12 files first; then one more, and nothing else again."""
     twelve_files(tmp_path)
-    with Follower(files=str(tmp_path), block_size=2) as follower:
+    with FollowingDriver(files=str(tmp_path), block_size=2) as follower:
         assert len(follower.scanned().blocks) == 72
         write(tmp_path / "file13.txt", b"12345\n12345\n")
         window = follower.next_scan()
@@ -31,7 +31,7 @@ def test_a_new_file_is_found_by_the_next_scan(tmp_path: Path) -> None:
 
 def test_no_scan_begins_before_its_time(tmp_path: Path) -> None:
     """Nothing is scanned before the interval has passed; scan_now does not wait for it."""
-    with Follower(files=str(tmp_path), scan_interval_millis=60_000) as follower:
+    with FollowingDriver(files=str(tmp_path), scan_interval_millis=60_000) as follower:
         follower.scanned()
         write(tmp_path / "a")
         follower.clock.advance(59_000)
@@ -40,7 +40,7 @@ def test_no_scan_begins_before_its_time(tmp_path: Path) -> None:
         assert follower.scanned().paths == ["a"]
 
 
-class Dawdler(TimeBasedDirectoryScanner):
+class DelayedScanner(TimeBasedDirectoryScanner):
     """A scanner whose thread is held up behind a scan."""
 
     may_go_on = threading.Event()
@@ -53,7 +53,7 @@ class Dawdler(TimeBasedDirectoryScanner):
 def test_the_interval_begins_when_a_scan_is_complete() -> None:
     """However late the scanner's thread looks at the clock again."""
     clock = ManualClock()
-    scanner = Dawdler(lambda: iter(()), 1000, clock, Counter())
+    scanner = DelayedScanner(lambda: iter(()), 1000, clock, Counter())
     scanner.start()
     try:
         assert scanner.wait_for_scans(1, WAIT_S)
@@ -67,7 +67,7 @@ def test_the_interval_begins_when_a_scan_is_complete() -> None:
 def test_a_modified_file_is_emitted_once_more(tmp_path: Path) -> None:
     """What was appended is one file and one block; after that there is nothing new."""
     twelve_files(tmp_path)
-    with Follower(files=str(tmp_path)) as follower:
+    with FollowingDriver(files=str(tmp_path)) as follower:
         follower.scanned()
         with (tmp_path / "file11.txt").open("ab") as file:
             file.write(b"0123456789\n")
@@ -79,7 +79,7 @@ def test_a_modified_file_is_emitted_once_more(tmp_path: Path) -> None:
 
 def test_what_a_scan_has_found_is_told_until_it_is_emitted(tmp_path: Path) -> None:
     """Also the tail of a file that has grown."""
-    with Follower(files=str(tmp_path), block_size=8, blocks_threshold=1) as follower:
+    with FollowingDriver(files=str(tmp_path), block_size=8, blocks_threshold=1) as follower:
         follower.scanned()
         for name in "ab":
             (tmp_path / name).write_bytes(b"x" * 10)
@@ -93,7 +93,7 @@ def test_what_a_scan_has_found_is_told_until_it_is_emitted(tmp_path: Path) -> No
 def test_old_files_are_read_however_late_they_come(tmp_path: Path) -> None:
     """A file dated years before the newest is as new as any other."""
     write(tmp_path / "new", mtime_s=2_000_000_000)
-    with Follower(files=str(tmp_path)) as follower:
+    with FollowingDriver(files=str(tmp_path)) as follower:
         follower.scanned()
         write(tmp_path / "old", mtime_s=100)
         assert follower.next_scan().paths == ["old"]
@@ -101,7 +101,7 @@ def test_old_files_are_read_however_late_they_come(tmp_path: Path) -> None:
 
 def test_a_location_that_does_not_exist_is_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """It may be made later; that it is missing is said once."""
-    with Follower(files=[str(tmp_path / "later"), str(tmp_path / "*.txt")]) as follower:
+    with FollowingDriver(files=[str(tmp_path / "later"), str(tmp_path / "*.txt")]) as follower:
         follower.scanned()
         follower.next_scan()
         assert caplog.text.count("does not exist yet") == 1
@@ -113,7 +113,7 @@ def test_a_location_that_does_not_exist_is_waited_for(tmp_path: Path, caplog: py
 def test_a_directory_that_goes_away_ends_nothing(tmp_path: Path) -> None:
     """What was in it is known, also when it comes back."""
     path = write(tmp_path / "in" / "a", mtime_s=1000)
-    with Follower(files=str(tmp_path / "in")) as follower:
+    with FollowingDriver(files=str(tmp_path / "in")) as follower:
         assert follower.scanned().paths == ["a"]
         path.unlink()
         path.parent.rmdir()
@@ -126,19 +126,19 @@ def test_a_directory_that_goes_away_ends_nothing(tmp_path: Path) -> None:
 def test_existing_files_can_be_passed_over(tmp_path: Path) -> None:
     """Only what comes or changes after the first scan is read, also after a restart."""
     twelve_files(tmp_path)
-    with Follower(files=str(tmp_path), existing="ignore") as follower:
+    with FollowingDriver(files=str(tmp_path), existing="ignore") as follower:
         assert follower.scanned().files == []
         write(tmp_path / "new")
         window = follower.next_scan()
         assert window.paths == ["new"]
     write(tmp_path / "newer")
-    with Follower(files=str(tmp_path), existing="ignore", state=window.state) as follower:
+    with FollowingDriver(files=str(tmp_path), existing="ignore", state=window.state) as follower:
         assert follower.scanned().paths == ["newer"]
 
 
 def test_an_existing_file_is_passed_over_however_young_it_is(tmp_path: Path) -> None:
     """That it reaches its minimum age later is no change of it; what is added to it is."""
-    with Follower(files=str(tmp_path), existing="ignore", settle_millis=1500) as follower:
+    with FollowingDriver(files=str(tmp_path), existing="ignore", settle_millis=1500) as follower:
         path = write(tmp_path / "a", b"1\n", mtime_s=follower.clock.now_millis() // 1000)
         assert [follower.scanned().paths, follower.next_scan().paths, follower.next_scan().paths] == [[], [], []]
         write(path, b"1\n2\n", mtime_s=follower.clock.now_millis() // 1000)
@@ -151,7 +151,7 @@ def test_an_existing_file_without_its_marker_is_read_when_that_comes(tmp_path: P
     """Until then it does not count as there."""
     for name in ("a", "b", "b.done"):
         write(tmp_path / name)
-    with Follower(files=str(tmp_path), existing="ignore", done_marker="{name}.done") as follower:
+    with FollowingDriver(files=str(tmp_path), existing="ignore", done_marker="{name}.done") as follower:
         assert follower.scanned().paths == []
         write(tmp_path / "a.done")
         assert follower.next_scan().paths == ["a"]
@@ -160,21 +160,21 @@ def test_an_existing_file_without_its_marker_is_read_when_that_comes(tmp_path: P
 def test_what_is_passed_over_is_remembered_although_nothing_is_read(tmp_path: Path) -> None:
     """The first scan asks for a record in the journal when it is complete, and for no other; a restart keeps to it."""
     twelve_files(tmp_path)
-    with Follower(files=str(tmp_path), existing="ignore") as follower:
+    with FollowingDriver(files=str(tmp_path), existing="ignore") as follower:
         before = follower.following.has_news()
         state = follower.scanned().state
         assert (before, follower.following.has_news()) == (False, True)
         follower.next_scan()
         assert not follower.following.has_news()
     write(tmp_path / "new")
-    with Follower(files=str(tmp_path), existing="ignore", state=state) as follower:
+    with FollowingDriver(files=str(tmp_path), existing="ignore", state=state) as follower:
         assert follower.scanned().paths == ["new"]
         assert not follower.following.has_news()
 
 
 def test_a_file_that_is_being_written_waits_until_it_is_old_enough(tmp_path: Path) -> None:
     """It is taken by the first scan that finds it unmodified for long enough."""
-    with Follower(files=str(tmp_path), settle_millis=2500) as follower:
+    with FollowingDriver(files=str(tmp_path), settle_millis=2500) as follower:
         write(tmp_path / "a", mtime_s=follower.clock.now_millis() // 1000)
         assert [window.files for window in (follower.scanned(), follower.next_scan(), follower.next_scan())] == [[]] * 3
         assert follower.counters["files_deferred"] == 3
@@ -184,7 +184,7 @@ def test_a_file_that_is_being_written_waits_until_it_is_old_enough(tmp_path: Pat
 @pytest.mark.parametrize("marker", ["{name}.done", "_READY"])
 def test_a_file_waits_for_its_marker(tmp_path: Path, marker: str) -> None:
     """A marker beside each file, or one for its directory; markers are not read."""
-    with Follower(files=str(tmp_path), done_marker=marker) as follower:
+    with FollowingDriver(files=str(tmp_path), done_marker=marker) as follower:
         write(tmp_path / "a")
         assert follower.scanned().files == []
         write(tmp_path / marker.replace("{name}", "a"), b"")
@@ -198,11 +198,11 @@ def test_a_marker_is_not_read_however_often_it_is_written(tmp_path: Path) -> Non
     """Also where it was taken as a file by an app that did not know it as a marker yet."""
     for name in ("a", "a.done"):
         write(tmp_path / name, b"x", mtime_s=1000)
-    with Follower(files=str(tmp_path)) as follower:
+    with FollowingDriver(files=str(tmp_path)) as follower:
         window = follower.scanned()
         assert window.paths == ["a", "a.done"]
     write(tmp_path / "a.done", b"xx")
-    with Follower(files=str(tmp_path), done_marker="{name}.done", state=window.state) as follower:
+    with FollowingDriver(files=str(tmp_path), done_marker="{name}.done", state=window.state) as follower:
         assert follower.scanned().files == []
         assert not follower.counters
 
@@ -211,7 +211,7 @@ def test_the_queue_goes_on_over_windows(tmp_path: Path) -> None:
     """Caps bound each window, also when a scan found more; 7 files, 2 a window, sorted by path."""
     for number in range(7):
         write(tmp_path / str(number))
-    with Follower(files=str(tmp_path), max_files_per_window=2) as follower:
+    with FollowingDriver(files=str(tmp_path), max_files_per_window=2) as follower:
         first = follower.scanned()
         assert [w.paths for w in [first, *follower.windows()]] == [["0", "1"], ["2", "3"], ["4", "5"], ["6"]]
 
@@ -220,10 +220,10 @@ def test_a_restart_while_files_wait_finds_them_again(tmp_path: Path) -> None:
     """What a scan had found and no window had emitted needs no state."""
     for number in range(600):
         write(tmp_path / "in" / f"{number:03}")
-    services = Services(state_url=str(tmp_path / "index"), follow=True, budget=WindowBudget(600, 1 << 30))
-    with Follower(services, files=str(tmp_path / "in")) as follower:
+    services = InProcessServices(state_url=str(tmp_path / "index"), follow=True, budget=WindowBudget(600, 1 << 30))
+    with FollowingDriver(services, files=str(tmp_path / "in")) as follower:
         first = follower.scanned()
-    with Follower(services, files=str(tmp_path / "in"), state=first.state) as follower:
+    with FollowingDriver(services, files=str(tmp_path / "in"), state=first.state) as follower:
         rest = [follower.scanned(), *follower.windows()]
     assert first.paths + [path for window in rest for path in window.paths] == [f"{n:03}" for n in range(600)]
     assert [b.block_id for window in [first, *rest] for b in window.blocks] == list(range(1, 601))
@@ -232,7 +232,7 @@ def test_a_restart_while_files_wait_finds_them_again(tmp_path: Path) -> None:
 def test_a_change_that_must_not_be_fails_the_run(tmp_path: Path) -> None:
     """The error of the scanner's thread comes out in the driver."""
     path = write(tmp_path / "a", mtime_s=1000)
-    with Follower(files=str(tmp_path), on_change={"replaced": "fail"}) as follower:
+    with FollowingDriver(files=str(tmp_path), on_change={"replaced": "fail"}) as follower:
         follower.scanned()
         write(path, mtime_s=2000)
         with pytest.raises(SourceChangedError, match="it was replaced after it was read"):
@@ -242,7 +242,7 @@ def test_a_change_that_must_not_be_fails_the_run(tmp_path: Path) -> None:
 def test_a_forgotten_file_is_read_again(tmp_path: Path) -> None:
     """That is what a horizon risks, and what its description says."""
     write(tmp_path / "a")
-    with Follower(files=str(tmp_path), retain_seen={"millis": 1500}) as follower:
+    with FollowingDriver(files=str(tmp_path), retain_seen={"millis": 1500}) as follower:
         assert [w.paths for w in (follower.scanned(), follower.next_scan(), follower.next_scan())] == [["a"], [], ["a"]]
 
 

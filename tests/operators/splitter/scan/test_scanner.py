@@ -17,7 +17,7 @@ from dagflow.errors import MissingError, StorageError
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
 from operators.splitter.scan.workers import TaskWorkers, WorkerProcesses, Workers
-from tests.operators.splitter.driving import Follower, each, write
+from tests.operators.splitter.splitter_driver import FollowingDriver, each, write
 
 
 def scan(*locations: Path | str, recursive: bool = True, **patterns: str) -> list[str]:
@@ -429,7 +429,7 @@ def test_a_link_in_a_location_may_change_while_it_is_followed(tmp_path: Path) ->
         write(tmp_path / name)
     link = tmp_path / "link"
     link.symlink_to("logs")
-    with Follower(files=[str(link / "a"), str(tmp_path / "logs")]) as follower:
+    with FollowingDriver(files=[str(link / "a"), str(tmp_path / "logs")]) as follower:
         assert follower.scanned().paths == ["a", "a/x"]
         link.unlink()
         link.symlink_to("other")

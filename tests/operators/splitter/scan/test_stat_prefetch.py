@@ -21,8 +21,8 @@ from operators.splitter.scan.stat_prefetch import StatPrefetcher
 from operators.splitter.scan.worker_program import stat_files
 from operators.splitter.scan.workers import WorkerProcesses
 from tests.memory import in_own_process, peak_bytes
-from tests.operators.splitter.driving import each, write
 from tests.operators.splitter.scan.test_workers import TREES, grown
+from tests.operators.splitter.splitter_driver import each, write
 
 Versions = list[tuple[bytes, ListedStat]]
 

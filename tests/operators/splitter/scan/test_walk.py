@@ -14,7 +14,7 @@ import pytest
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
 from operators.splitter.scan.workers import TaskWorkers, WorkerProcesses, Workers
-from tests.operators.splitter.driving import each, write
+from tests.operators.splitter.splitter_driver import each, write
 
 WORKERS: list[Callable[[], Workers[Any]]] = [
     lambda: WorkerProcesses(count=0),

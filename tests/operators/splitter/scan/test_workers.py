@@ -24,7 +24,7 @@ from operators.splitter.scan.workers import (
     WorkerProcess,
     WorkerProcesses,
 )
-from tests.operators.splitter.driving import Driver, Follower, Services, each, write
+from tests.operators.splitter.splitter_driver import FollowingDriver, InProcessServices, SplitterDriver, each, write
 
 
 def here(function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
@@ -131,14 +131,16 @@ def test_the_first_window_does_not_wait_for_the_listing(tmp_path: Path) -> None:
             assert go_on.wait(30)
         return here(function, items)
 
-    driver = Driver(FileSplitterInput(files=str(tmp_path), listing="sharded", blocks_threshold=10), _Services(slow))
+    driver = SplitterDriver(
+        FileSplitterInput(files=str(tmp_path), listing="sharded", blocks_threshold=10), _Services(slow)
+    )
     assert len(driver.window().blocks) == 10
     assert not go_on.is_set()
     go_on.set()
     assert len(driver.everything().blocks) == 590
 
 
-class _Services(Services):
+class _Services(InProcessServices):
     """The engine's services with tasks of the test's own."""
 
     def __init__(self, run: Callable[[Callable[[Any], Any], list[Any]], list[Any]]) -> None:
@@ -164,7 +166,7 @@ def test_workers_list_early_only_where_all_files_are_new(tmp_path: Path, monkeyp
     folder.mkdir()
     for number in range(AFTER_NEW_FILES + 1000):
         (folder / f"{number:05}").touch()
-    with Follower(files=[str(folder)]) as follower:
+    with FollowingDriver(files=[str(folder)]) as follower:
         assert len(follower.scanned().paths) == AFTER_NEW_FILES + 1000
         assert len(started) == (WORKER_PROCESSES if (os.cpu_count() or 1) > 1 else 0)
         assert follower.next_scan().paths == []

@@ -20,7 +20,7 @@ from tests.serving import serving
 from tests.storage.shared import STORAGE, content, publish, s3_client, write
 
 
-class Answers(BaseHTTPRequestHandler):
+class AnswersStatusOfPath(BaseHTTPRequestHandler):
     """Answers with the status that stands in the path."""
 
     def do_GET(self) -> None:
@@ -37,7 +37,7 @@ class Answers(BaseHTTPRequestHandler):
 def server() -> Iterator[str]:
     """The address of a server."""
     pytest.importorskip("aiohttp", reason="fsspec reads HTTP by it")
-    with serving(HTTPServer(("127.0.0.1", 0), Answers)) as server:
+    with serving(HTTPServer(("127.0.0.1", 0), AnswersStatusOfPath)) as server:
         yield f"http://127.0.0.1:{server.server_port}"
 
 

@@ -171,25 +171,25 @@ def test_a_store_that_it_does_not_get_on_with_is_left_to_s3fs(caplog: pytest.Log
     assert endpoint in told.getMessage()
 
 
-class Gathering(ThreadingHTTPServer):
+class AnswersRequestsTogether(ThreadingHTTPServer):
     """A store that answers no request before so many requests are there."""
 
     daemon_threads = True
     request_queue_size = CONNECTIONS
 
     def __init__(self, store: Store, count: int) -> None:
-        super().__init__(("127.0.0.1", 0), Answering)
+        super().__init__(("127.0.0.1", 0), RequestCountingHandler)
         self.store = store
         self.all_there = threading.Barrier(count)
         self.lock = threading.Lock()
         self.under_way = self.most = 0
 
 
-class Answering(BaseHTTPRequestHandler):
+class RequestCountingHandler(BaseHTTPRequestHandler):
     """Counts a request from when it has come until its answer is on its way."""
 
     protocol_version = "HTTP/1.1"
-    server: Gathering
+    server: AnswersRequestsTogether
 
     def do_GET(self) -> None:
         """Answer like the store, whose answers are whole."""
@@ -213,7 +213,7 @@ def test_many_requests_are_under_way_at_once_and_no_more(base: str, below: str) 
     store = Store(count, 100, 0)
     head, _, content = store.answer("/bench/in/000000").partition(b"\r\n\r\n")
     etag = head.partition(b'ETag: "')[2].partition(b'"')[0].decode()
-    with serving(Gathering(store, CONNECTIONS)) as server:
+    with serving(AnswersRequestsTogether(store, CONNECTIONS)) as server:
         address = f"http://127.0.0.1:{server.server_port}"
         storage = StorageContext({"s3": {"endpoint_url": address, "key": "any", "secret": "any"}})
         contents = {f"{below}{number:06}": (content, etag) for number in range(count)}

@@ -10,18 +10,18 @@ import pytest
 from dagflow.errors import CredentialsError, MissingError, SourceChangedError, StorageError, TransientStorageError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.small_files import SmallFiles
-from tests.s3_faults import Fault, FaultyStore, faulty_store
+from tests.s3_faults import Fault, FaultInjectingProxy, faulty_store
 from tests.storage.shared import STORAGE, content, put, s3_client
 
 
 @pytest.fixture
-def store(s3_server: str) -> Iterator[FaultyStore]:
+def store(s3_server: str) -> Iterator[FaultInjectingProxy]:
     """A proxy before the server."""
     with faulty_store(s3_server) as store:
         yield store
 
 
-def behind(store: FaultyStore) -> StorageContext:
+def behind(store: FaultInjectingProxy) -> StorageContext:
     """A context that asks a proxy, once."""
     config = {"retries": {"max_attempts": 0}}
     access = {"endpoint_url": store.url, "key": "testing", "secret": "testing"}
@@ -47,7 +47,7 @@ def behind(store: FaultyStore) -> StorageContext:
     ],
 )
 def test_a_refusal_of_s3_is_told_by_code_and_status(
-    s3_root: str, store: FaultyStore, status: int, code: str, kind: type[StorageError]
+    s3_root: str, store: FaultInjectingProxy, status: int, code: str, kind: type[StorageError]
 ) -> None:
     """Also by a look at an object, which has no code, and by reads of small objects together."""
     url = put(f"{s3_root}/in/a", b"12")
@@ -73,7 +73,7 @@ def test_a_refusal_of_s3_is_told_by_code_and_status(
         assert type(raised.value) is kind
 
 
-def test_a_listing_need_not_count_its_keys(s3_root: str, store: FaultyStore) -> None:
+def test_a_listing_need_not_count_its_keys(s3_root: str, store: FaultInjectingProxy) -> None:
     """What it shows is there; a directory of which it shows nothing is not."""
     put(f"{s3_root}/d/a", b"12")
     put(f"{s3_root}/d/e/b", b"12")

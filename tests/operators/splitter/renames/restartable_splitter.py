@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.operators.splitter.driving import Follower, Services, Window
+from tests.operators.splitter.splitter_driver import EmittedWindow, FollowingDriver, InProcessServices
 from tests.properties.test_growing_files import read
 
 
-class Lives:
+class RestartableSplitter:
     """A splitter that follows a directory, and may be restarted before each scan.
 
     Args:
@@ -21,8 +21,8 @@ class Lives:
     def __init__(self, directory: Path, *, is_restarted: bool = False, **properties: Any) -> None:
         self._is_restarted = is_restarted
         self._properties = {"files": str(directory / "in"), **properties}
-        self._services = Services(state_url=str(directory / "state"), follow=True)
-        self._follower: Follower | None = None
+        self._services = InProcessServices(state_url=str(directory / "state"), follow=True)
+        self._follower: FollowingDriver | None = None
         self._state: Any = None
         self.counts: dict[str, int] = {}
 
@@ -31,7 +31,7 @@ class Lives:
         found: list[bytes] = []
         for _ in range(scans):
             if self._follower is None:
-                self._follower = Follower(self._services, self._state, **self._properties)
+                self._follower = FollowingDriver(self._services, self._state, **self._properties)
                 window = self._follower.scanned()
             else:
                 window = self._follower.next_scan()
@@ -40,7 +40,7 @@ class Lives:
                 self.close()
         return found
 
-    def _read(self, window: Window) -> list[bytes]:
+    def _read(self, window: EmittedWindow) -> list[bytes]:
         assert self._follower is not None
         found = read(window)
         for more in self._follower.windows():

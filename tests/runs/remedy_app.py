@@ -33,7 +33,7 @@ FIRST = "\n  first: {from: unique.output, to: writer.input}"
 GOOD = ["good 1", "good 2"]
 
 
-class Lab:
+class RemedyApp:
     """An app that is changed as an error says.
 
     Args:

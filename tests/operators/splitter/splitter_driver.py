@@ -23,7 +23,7 @@ WAIT_S = 30.0  # a guard for a broken scanner, never waited for by one that work
 
 
 @dataclass
-class Services:
+class InProcessServices:
     """What the engine offers to a control operator."""
 
     state_url: str = ""
@@ -43,7 +43,7 @@ class Services:
 
 
 @dataclass
-class Window:
+class EmittedWindow:
     """What was emitted in one window, and the state after it."""
 
     files: list[FileMetadata] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Window:
         return [(block.start, block.end) for block in self.blocks]
 
 
-class Driver:
+class SplitterDriver:
     """One life of a splitter.
 
     Args:
@@ -71,23 +71,26 @@ class Driver:
     """
 
     def __init__(
-        self, splitter: FileSplitterInput | FileSplitterBase, services: Services | None = None, state: Any = None
+        self,
+        splitter: FileSplitterInput | FileSplitterBase,
+        services: InProcessServices | None = None,
+        state: Any = None,
     ) -> None:
         self.splitter = splitter
         self.counters: Counter[str] = Counter()
-        self._window = Window()
+        self._window = EmittedWindow()
         self._window_id = 0
         splitter.files_metadata_output.connect(lambda file: self._window.files.append(file))
         splitter.blocks_metadata_output.connect(lambda block: self._window.blocks.append(block))
-        if isinstance(splitter, FileSplitterInput) and not isinstance(self, Follower):
+        if isinstance(splitter, FileSplitterInput) and not isinstance(self, FollowingDriver):
             splitter.use_clock(ManualClock())
         splitter.setup(OperatorContext(counters=self.counters, control=services))
         if state is not None:
             splitter.restore(pickle.loads(pickle.dumps(state)))
 
-    def window(self, *given: FileInfo) -> Window:
+    def window(self, *given: FileInfo) -> EmittedWindow:
         """Run one window."""
-        self._window = Window()
+        self._window = EmittedWindow()
         self._window_id += 1
         self.splitter.begin_window(self._window_id)
         if isinstance(self.splitter, FileSplitterInput):
@@ -104,24 +107,24 @@ class Driver:
         if isinstance(self.splitter, FileSplitterInput):
             self.splitter.handle_source_events(self._window_id, [])
 
-    def windows(self) -> list[Window]:
+    def windows(self) -> list[EmittedWindow]:
         """Run windows until one is empty, which is not among them."""
         found = []
         while (window := self.window()).files or window.blocks:
             found.append(window)
         return found
 
-    def everything(self) -> Window:
+    def everything(self) -> EmittedWindow:
         """All that a run to completion emits, as if it were one window."""
         windows = self.windows()
         files = [file for window in windows for file in window.files]
-        return Window(files, [block for window in windows for block in window.blocks], self.splitter.snapshot())
+        return EmittedWindow(files, [block for window in windows for block in window.blocks], self.splitter.snapshot())
 
 
-class Follower(Driver):
+class FollowingDriver(SplitterDriver):
     """One life of a splitter that follows, with the time in the test's hands."""
 
-    def __init__(self, services: Services | None = None, state: Any = None, **properties: Any) -> None:
+    def __init__(self, services: InProcessServices | None = None, state: Any = None, **properties: Any) -> None:
         splitter = FileSplitterInput(**{"scan_interval_millis": 1000, **properties, "follow": True})
         self.clock = ManualClock(now_millis=4_000_000_000_000)
         self._scans = 0
@@ -129,19 +132,19 @@ class Follower(Driver):
         super().__init__(splitter, services, state)
         self.following = splitter
 
-    def __enter__(self) -> Follower:
+    def __enter__(self) -> FollowingDriver:
         return self
 
     def __exit__(self, *exception: object) -> None:
         self.following.teardown()
 
-    def scanned(self) -> Window:
+    def scanned(self) -> EmittedWindow:
         """Wait for one more scan, which must be due, and run a window with what it found."""
         self._scans += 1
         assert self.following.wait_for_scans(self._scans, WAIT_S)
         return self.window()
 
-    def next_scan(self, *, commits: bool = True) -> Window:
+    def next_scan(self, *, commits: bool = True) -> EmittedWindow:
         """Commit the windows before, let the interval pass, and run a window with what the scan found."""
         if commits:
             self.commit()
