@@ -216,7 +216,7 @@ class SparkContender:
 
 
 def by_dask(family: Family, folder: str, size: int) -> list[list[Any]]:
-    """Dask's blocks, cut by fsspec at delimiters, each of which is then split."""
+    """Dask's blocks, cut by fsspec at delimiters; each is then split."""
     from importlib import import_module
 
     # Neither declares its public names.

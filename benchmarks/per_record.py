@@ -49,7 +49,7 @@ class DropShop(Operator):
 
 
 def lines() -> RecordBatch:
-    """Lines of about 100 bytes, one in ten of which begins with a dot."""
+    """Lines of about 100 bytes; one in ten begins with a dot."""
     dice = random.Random(1)
     made = [b"." * (dice.random() < 0.1) + b"x" * dice.randint(60, 140) for _ in range(RECORDS)]
     return RecordBatch.from_records(made, origin=Origin(("file",), np.arange(RECORDS)))

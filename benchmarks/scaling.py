@@ -77,7 +77,7 @@ def _commits(files: int) -> ScalingStep:
 
 
 def _tasks(count: int) -> ScalingStep:
-    """Four windows of a number of partitions, each of which sleeps for a second, on 64 slots."""
+    """Four windows of a number of partitions on 64 slots; each partition sleeps for a second."""
     return ScalingStep(
         file_bytes=4 * count * SMALL_BLOCK_BYTES,
         block_bytes=SMALL_BLOCK_BYTES,

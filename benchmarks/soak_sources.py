@@ -57,7 +57,7 @@ class RecordRegister:
 
 
 class LogSource(ABC, threading.Thread):
-    """One program that writes into the directory until it is told to stop.
+    """One program that writes into the directory until `stopping` is set.
 
     Args:
         directory: Where it writes; no other source writes there.

@@ -2,7 +2,7 @@
 
     python -m benchmarks.start_up --rounds 5
 
-Wall time depends on what else the machine does, so the seconds of CPU time are told as well. The input is the sample of
+Wall time depends on what else the machine does, so CPU seconds are printed as well. The input is the sample of
 the repository: three files of 22 KiB.
 """
 

@@ -51,7 +51,7 @@ class LanguageServer:
         return {item["label"]: _text(item.get("documentation")) for item in found["items"]}
 
     def hover(self, text: str) -> str:
-        """What the server tells about the word in which `|` stands in a text."""
+        """What the server shows for the word in which `|` stands in a text."""
         return _text(self._at_cursor("hover", text)["contents"])
 
     def _at_cursor(self, request: str, text: str) -> Any:
@@ -83,7 +83,7 @@ class LanguageServer:
             self._take(message)
 
     def _take(self, message: dict[str, Any]) -> None:
-        """Answer what the server asks, and keep what it tells."""
+        """Answer the server's requests, and keep its notifications."""
         if "id" not in message:
             self._notifications.append(message)
             return

@@ -74,7 +74,7 @@ def test_the_app_of_enrich_joins_with_rates(tmp_path: Path) -> None:
 
 
 def test_the_app_of_sql_gives_the_revenue(tmp_path: Path) -> None:
-    """Of sales over 1 in currencies with several of them."""
+    """The revenue of sales over 1 in currencies with several of them."""
     (tmp_path / "sales").mkdir()
     sales = ["1,USD,100.00", "2,USD,0.50", "3,USD,10.00", "4,EUR,2.50", "5,EUR,2.50", "6,GBP,9.99"]
     (tmp_path / "sales" / "a.csv").write_text("\n".join(["number,currency,amount", *sales, ""]))

@@ -146,7 +146,7 @@ def test_what_is_left_to_subclasses_is_done_by_them() -> None:
 
 
 def test_only_the_command_line_prints() -> None:
-    """The library tells what it does by its results, its errors and its log."""
+    """The library reports what it does by its results, its errors and its log."""
     cli = Path(dagflow.__file__).parent / "cli"
     printing = [place for place, name, _ in calls([*FRAMEWORK, *LIBRARY]) if name == "print"]
     assert [

@@ -1,4 +1,4 @@
-"""Names of settings, and texts, that tell of secrets."""
+"""Names of settings, and texts, that show that a value is secret."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_a_class_that_is_gone_is_named(values: dict[Any, Any], request: pytest.F
 
 
 def test_a_class_that_takes_nothing_back_is_no_internal_error() -> None:
-    """What it raised is told."""
+    """The error names what it raised."""
     picky = FailsToUnpickle()
     picky.n = 1  # type: ignore[attr-defined]  # a state, without which nothing is set
     with pytest.raises(JournalError, match=r"it cannot be unpickled: KeyError: .*n.*\n.*run the version that wrote it"):

@@ -155,9 +155,9 @@ def test_a_chain_runs_and_tells_what_it_did(tmp_path: Path, capfd: pytest.Captur
     done = app.run(local=True, workers=1)
     assert (done.state, done.files, done.bytes, done.rejected) == ("completed", 1, 8, 0)
     assert done.tables == {}
-    assert done.records["loud.output"] == 2 and done.outputs == (str(tmp_path / "out"),)
+    assert done.records["capitalizes.output"] == 2 and done.outputs == (str(tmp_path / "out"),)
     assert [path.read_text() for path in (tmp_path / "out").iterdir()] == ["ONE\nTWO\n"]
-    assert "<th>loud.output</th><td>2 records</td>" in done._repr_html_() and "completed" in str(done)
+    assert "<th>capitalizes.output</th><td>2 records</td>" in done._repr_html_() and "completed" in str(done)
     assert app.run(local=True, quiet=True).records == {}
     captured = capfd.readouterr()
     assert captured.out == "" and "loud: completed in" in captured.err
@@ -166,7 +166,8 @@ def test_a_chain_runs_and_tells_what_it_did(tmp_path: Path, capfd: pytest.Captur
 def test_a_result_tells_what_tables_have(tmp_path: Path) -> None:
     """The newest window and the version, also in a notebook."""
     app = chain(tmp_path)
-    app.operator("loud").to(TableWriter(table=f"delta:{tmp_path}/table", commit={"every_millis": 0}), name="table")
+    table = TableWriter(table=f"delta:{tmp_path}/table", commit={"every_millis": 0})
+    app.operator("capitalizes").to(table, name="table")
     done = app.run(local=True, workers=1, quiet=True)
     assert (done.tables["table"].window_id, done.tables["table"].version) == (1, "version 0")
     assert "<tr><th>table</th><td>version 0, window 1</td></tr>" in done._repr_html_()
@@ -177,7 +178,7 @@ def test_a_try_out_publishes_elsewhere(tmp_path: Path) -> None:
     app = chain(tmp_path)
     with contextlib.chdir(tmp_path):
         done = app.run(local=True, limit=1, quiet=True)
-        assert (done.records["loud.output"], [Path(each).name for each in done.outputs]) == (1, ["out"])
+        assert (done.records["capitalizes.output"], [Path(each).name for each in done.outputs]) == (1, ["out"])
     assert not (tmp_path / "out").exists() and not (tmp_path / "journal").exists()
 
 
@@ -186,14 +187,14 @@ def test_a_plan_and_a_preview_need_no_run(tmp_path: Path) -> None:
     app = chain(tmp_path)
     assert "stage 0" in str(app.plan()) and app.plan()._repr_html_().startswith("<svg")
     assert app._repr_html_() == app.plan()._repr_html_()
-    seen = app.preview("loud.output", 1)
+    seen = app.preview("capitalizes.output", 1)
     assert [record.values for record in seen.records] == [{"record": b"ONE"}]
     assert f"<td>{tmp_path}/in/a.txt:0</td><td>ONE</td>" in seen._repr_html_()
     assert not (tmp_path / "journal").exists() and not (tmp_path / "out").exists()
 
 
 def test_all_mistakes_are_told_with_their_lines(tmp_path: Path) -> None:
-    """Of the name, attributes, partitions, ports and streams; a run refuses the app."""
+    """Mistakes in the name, attributes, partitions, ports and streams; a run refuses the app."""
     app = App("Bad name", checkpont="x")
     app.add(FileSplitterInput(files="in"), "s")
     app.add(BlockReader(), "r", partition="paralel")
@@ -261,7 +262,7 @@ NO_INSTANCES: list[tuple[Callable[[Any], Any], str]] = [
 
 @pytest.mark.parametrize(("give", "message"), NO_INSTANCES, ids=[message for _, message in NO_INSTANCES])
 def test_what_is_no_operator_is_refused_with_its_line(give: Callable[[Any], Any], message: str) -> None:
-    """Most often it is a class, of which no instance was made."""
+    """Most often it is a class instead of an instance."""
     app = App("classes")
     app.add(FileSplitterInput(files="in"), "s")
     with pytest.raises(PlanError, match=rf"test_app\.py:\d+: .*{message}"):
@@ -331,7 +332,7 @@ streams:
 @pytest.mark.e2e
 @pytest.mark.parametrize("is_module", [False, True], ids=["script", "module"])
 def test_a_run_tells_that_the_code_of_an_operator_has_changed(tmp_path: Path, is_module: bool) -> None:
-    """Of the script itself, or of a module anywhere on the path; other changes of the script are no news."""
+    """The code of the script itself or of a module on the path; other changes of the script are not reported."""
     (tmp_path / "app.yaml").write_text(YAML)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("one\n")

@@ -32,7 +32,7 @@ def test_a_link_stays_and_the_file_that_it_names_is_replaced(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["pipe", "link"])
 def test_a_pipe_is_written_to(tmp_path: Path, name: str) -> None:
-    """As a device is, of which a regular file would take the place; nothing else is left beside it."""
+    """As into a device: no regular file takes its place, and nothing else is left beside it."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("pipe")
     reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)

@@ -34,7 +34,7 @@ def test_no_secret_is_repeated() -> None:
 
 
 def test_what_is_no_secret_stays_in_the_command() -> None:
-    """Names of operators, columns that are keys, and switches tell nothing: the command works when it is pasted."""
+    """Names of operators, columns that are keys, and switches hold no secrets: the command works when it is pasted."""
     options = RunOptions(conf={"spark.authenticate": "true"})
     command = resume_command("a.yaml", ["token_filter.keep=a", "dedupe.key=id"], options)
     assert command == "dagflow run a.yaml --set token_filter.keep=a --set dedupe.key=id --conf spark.authenticate=true"

@@ -28,7 +28,7 @@ def test_lines_are_seconds_apart_by_the_run_s_own_clock(capsys: pytest.CaptureFi
 
 
 def test_a_run_that_waits_for_new_files_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
-    """Following fills no log while nothing comes; a window that takes long is told about again and again."""
+    """Following fills no log while nothing comes; a window that takes long is reported again and again."""
     display = LineDisplay(APP)
     idle = summary(6.0)
     for seconds in range(6, 60):

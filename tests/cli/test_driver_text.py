@@ -1,4 +1,4 @@
-"""What people are told of a driver."""
+"""The text that describes the driver of a run."""
 
 from __future__ import annotations
 

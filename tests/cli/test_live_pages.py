@@ -25,7 +25,7 @@ __all__ = ["folder"]
 
 
 class _Asking:
-    """Asks the pages that a run serves, each time that the run tells something."""
+    """Requests the pages that a run serves, each time that the run reports something."""
 
     def __init__(self) -> None:
         self.address = ""

@@ -53,7 +53,7 @@ streams:
 
 
 def test_extract_takes_the_app_that_merged_the_files(folder: Path) -> None:
-    """Its merger says where they are; an app without one is told so."""
+    """Its merger says where they are; for an app without one, the error says so."""
     (folder / "merging.yaml").write_text(MERGING)
     assert invoke("run", "merging.yaml", "--local", "--workers", "1", "-q")[0] == 0
     by_directory = invoke("extract", "merged", "--list")

@@ -97,7 +97,7 @@ def test_a_mistake_on_the_command_line_is_told_in_one_shape(args: list[str], com
     ],
 )
 def test_the_kind_of_an_error_decides_the_exit_code(error: BaseException, exit_code: int, text: str) -> None:
-    """1 the run failed, 2 the app or the command line is wrong, 130 interrupted; each told once."""
+    """1 the run failed, 2 the app or the command line is wrong, 130 interrupted; each error is printed once."""
     done = CliRunner().invoke(command_line_with(error), ["run"])
     assert (done.exit_code, done.stdout, done.stderr.lstrip("\n")) == (exit_code, "", text)
 

@@ -113,7 +113,7 @@ def test_tracebacks_are_shown_when_asked_for(capsys: pytest.CaptureFixture[str])
 
 
 def test_an_unexpected_exception_is_called_a_bug(capsys: pytest.CaptureFixture[str]) -> None:
-    """A bug of dagflow is told apart from a mistake in an app."""
+    """A bug of dagflow is distinguished from a mistake in an app."""
     try:
         raise ZeroDivisionError("division by zero")
     except ZeroDivisionError as error:

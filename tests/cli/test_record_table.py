@@ -1,4 +1,4 @@
-"""A table of records fits the screen, and every value can be told from another."""
+"""A table of records fits the screen, and different values look different."""
 
 from __future__ import annotations
 

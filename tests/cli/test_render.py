@@ -34,7 +34,7 @@ def test_the_share_and_the_rest_are_told_where_the_whole_is_known(
 
 
 def test_the_operator_that_takes_most_time_is_told_in_words() -> None:
-    """Of the tasks' time, also of windows that run; what the driver does, it does beside them."""
+    """Shares of the tasks' time, also in windows that run; the driver works in parallel to them."""
     worked = (
         OperatorFigures("splitter", busy_s=90.0),
         OperatorFigures("reader", "reader", busy_s=2.0),

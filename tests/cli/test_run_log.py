@@ -20,7 +20,7 @@ __all__ = ["folder"]
 
 
 def lines_of(text: str) -> list[dict[str, Any]]:
-    """The objects of a log, each of which is one line."""
+    """The objects of a log, one for each line."""
     return [json.loads(line) for line in text.splitlines()]
 
 

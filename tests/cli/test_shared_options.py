@@ -59,7 +59,7 @@ def connect(master: str | None) -> None:
 
 @pytest.mark.parametrize("master", ["local", "local[3]", "local[*]", "local[2, 4]", "local-cluster[2,1,1024]", "yarn"])
 def test_a_master_that_spark_may_know_is_taken(master: str) -> None:
-    """As it was given; so are URLs, of which Spark alone knows."""
+    """The master is used as it was given, also a URL that only Spark understands."""
     assert CliRunner().invoke(connect, ["--master", master]).stdout == f"{master}\n"
 
 

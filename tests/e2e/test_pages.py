@@ -156,7 +156,7 @@ def test_each_screen_is_drawn_at_both_sizes(site: Site, page: Any, app: str) -> 
 
 
 def test_states_of_apps_are_said_in_words(site: Site, page: Any) -> None:
-    """The fleet tells a finished, a killed and a running app apart, and that bytes add up."""
+    """The fleet page shows which app is finished, killed or running, and that bytes add up."""
     show(page, site.address(""))
     text = page.locator("main").inner_text()
     assert all(word in text for word in ("completed", "killed", "running"))
@@ -171,7 +171,7 @@ def test_states_of_apps_are_said_in_words(site: Site, page: Any) -> None:
 
 
 def test_a_failed_run_shows_what_waits_and_why_there_are_no_more_records(page: Any, tmp_path: Path) -> None:
-    """What its planned windows hold is not called nothing, and a sample tells what a run ends with."""
+    """What its planned windows hold is not called nothing, and a sample shows what a run ends with."""
     folder = _prepare(tmp_path / "failed", "failed", ("a.csv",))
     with contextlib.chdir(folder), pytest.raises(DagflowError, match="the lights went out"):
         run(load_app("app.yaml"), RunOptions(), runtime=crashing(after=1))

@@ -44,7 +44,7 @@ class Logs:
         self.lines: list[bytes] = []
 
     def write(self, lines: int) -> None:
-        """Append lines, each of which comes once."""
+        """Append lines that are all different."""
         for _ in range(lines):
             self.lines.append(b"line %d" % len(self.lines))
             append(self.log, self.lines[-1] + b"\n")

@@ -89,7 +89,7 @@ def lines(root: Path) -> list[bytes]:
 
 
 def by_partition(root: Path) -> dict[str, list[Any]]:
-    """The published lines of each partition, by the part of the files' names that tells it."""
+    """The published lines by partition, which is a part of the files' names."""
     found: dict[str, list[Any]] = {}
     for name, content in files(root).items():
         found.setdefault(name.split("-")[2], []).extend(content.splitlines())

@@ -1,4 +1,4 @@
-"""An app in memory whose words become rows of a database, by transactions that fail as told."""
+"""An app in memory whose words become rows of a database, by transactions that fail where a test says so."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ EDGES = ["source.out lines.samples", "lines.records table.input"]
 
 
 class FaultyTable(SqliteTable):
-    """A table whose transactions fail as told."""
+    """A table whose transactions fail where a test says so."""
 
     faults = Faults()
 
@@ -160,7 +160,7 @@ def parquet_rows(path: Path) -> list[bytes]:
 
 
 def with_faults(monkeypatch: pytest.MonkeyPatch, faults: Faults) -> Faults:
-    """Let the transactions of all tables fail as told."""
+    """Let the transactions of all tables fail where a test says so."""
     monkeypatch.setattr(FaultyTable, "faults", faults)
     return faults
 

@@ -1,4 +1,4 @@
-"""What a run tells of an app that has changed since the run before."""
+"""What a run reports about an app that has changed since the run before."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def changed(new: str) -> str:
 
 
 def test_a_changed_app_is_told_with_the_command_that_applies_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where nothing is new; the command replaces all earlier output, and then there is nothing to tell."""
+    """Also where nothing is new; the command replaces all earlier output, and then there is nothing to report."""
     notices = told(changed("keep: {suffix: '1'}"))
     command = f"{COMMAND} --window 1-3"
     assert notices == [

@@ -179,7 +179,7 @@ def test_only_the_windows_of_what_does_not_add_up_are_named(folder: Path) -> Non
 
 
 def test_a_replay_with_a_wrong_format_fails_the_next_run(folder: Path) -> None:
-    """Of windows that have added up, and of those that have not."""
+    """For windows that have added up, and for those that have not."""
     assert run_with(FourByteRecords, IN_BLOCKS) == "completed"
     for wrong in (DropsRecord, CutsRecordOff):
         replay(wrong, [1, 2, 3], IN_BLOCKS)

@@ -1,4 +1,4 @@
-"""Control operators that fail: each that was set up ends, and the failure that is told is the first one."""
+"""Control operators that fail: each that was set up is torn down, and the first failure is reported."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.engine.sample_app import TextSource, app_of, edge
 
 
 class WithThread(TextSource):
-    """Has a thread that only teardown() ends; fails in the methods that it is told."""
+    """Has a thread that only teardown() ends; fails in the methods that the test names."""
 
     fails_in: str = ""
 

@@ -151,7 +151,7 @@ def test_a_run_that_is_asked_to_stop_leaves_a_resumable_journal(tmp_path: Path) 
 
 
 class NeverEndsWindows(InlineRuntime):
-    """A runtime that ends no window before it is told to."""
+    """A runtime whose windows never end by themselves."""
 
     def submit(self, window: WindowJob) -> Future[list[TaskResult]]:
         """Begin a window."""

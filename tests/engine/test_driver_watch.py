@@ -56,7 +56,7 @@ def test_work_that_is_over_is_not_watched(caplog: pytest.LogCaptureFixture) -> N
 
 
 class CallsTaskAfterEmit(InputOperator):
-    """Emits one sample, and then does what it is told in the first window."""
+    """Emits one sample, and calls the given function behind it in the first window."""
 
     act: Any
 
@@ -81,7 +81,7 @@ class CallsTaskAfterEmit(InputOperator):
 
 
 class CallsTaskAtCommit(ControlOperator):
-    """Does what it is told at the end of each window."""
+    """Calls the given function at the end of each window."""
 
     runs_at_commit: ClassVar[bool] = True
 
@@ -158,7 +158,7 @@ def test_an_operator_that_stands_still_at_the_commit_is_named(tmp_path: Path, ca
 def test_an_operator_that_works_on_and_emits_nothing_is_told_late(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A scan takes as long as there are files to compare, and an endless loop is not left without a word."""
+    """A scan takes as long as there are files to compare, and an endless loop is reported as well."""
     began = time.monotonic()
 
     def deeper(levels: int) -> None:

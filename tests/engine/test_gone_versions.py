@@ -78,7 +78,7 @@ def test_what_is_no_file_any_more_is_a_version_that_is_gone(tmp_path: Path) -> N
 
 
 def test_files_whose_names_differ_in_the_query_are_two_files(server: WebServer, tmp_path: Path) -> None:
-    """One changes while it is read, and is left out; the other one is read, and each is told apart, without a query."""
+    """One changes while it is read, and is left out; the other one is read. No output as JSON shows a query."""
     lines = [b"line %d\n" % number for number in range(8)]
     server.files = {"/get?f=1": b"".join(lines[:4]), "/get?f=2": b"".join(lines[4:])}
 

@@ -89,7 +89,7 @@ def test_so_many_records_are_published_and_no_more(folder: Path, parts: tuple[st
 
 @pytest.mark.parametrize("records", [1, 7, 150, 1000])
 def test_the_byte_accounting_is_that_of_whole_blocks(folder: Path, records: int) -> None:
-    """It adds up where the last block was not read to its end, of which published rejects are counted all the same."""
+    """It adds up where the last block was not read to its end; its published rejects are counted all the same."""
     for path in (folder / "in").iterdir():
         # As long as no record lies in two blocks.
         path.write_bytes((b"line 00\xff0\n" + b"line 0000\n") * 50)
@@ -129,7 +129,7 @@ def test_source_files_are_not_removed(folder: Path) -> None:
 
 
 def test_an_operator_that_would_publish_elsewhere_is_refused(folder: Path) -> None:
-    """One of an author, whose property nothing tells to be a location; derived as the advice says it may run."""
+    """An author's operator whose property does not declare a location; derived as the advice says, it may run."""
     (folder / "limit_ops.py").write_text(
         "from dagflow.api.operator import Operator, Relocatable\nfrom dagflow.api.ports import InputPort\n"
         "from dagflow.storage.location import relocated\n\n\n"

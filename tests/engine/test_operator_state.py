@@ -114,7 +114,7 @@ def test_no_key_passes_twice_whatever_the_number_of_partitions(counts: list[int]
 @settings(max_examples=20)
 @given(COUNTS)
 def test_counts_go_on_whatever_the_number_of_partitions(counts: list[int]) -> None:
-    """Each count of each key is told at most once, the last of them is right, and none is told that never was."""
+    """Each count of each key is emitted at most once, the last is right, and no count is emitted that never was."""
     with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
         run_through(Path(folder), _counter, counts)
         told = Counter(published(Path(folder)))

@@ -284,7 +284,7 @@ def test_a_copy_of_a_repaired_checkpoint_does_not_go_on(monkeypatch: pytest.Monk
 
 
 def test_a_repaired_window_that_adds_nothing_leaves_no_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """It needs no transaction; but the app needs the operator of the old files, of which its target may have some."""
+    """It needs no transaction; but the app needs the operator of the old files, as its target may have some of them."""
     others = files_left_of_a_lost_window(monkeypatch, tmp_path)
     repair(str(tmp_path / "journal"), 2, StorageContext.default())
     # The words of the plan are read as before, and reach no table.

@@ -115,7 +115,7 @@ def refused() -> int:
 
 
 def accounted(part: str) -> int:
-    """Return the bytes of one part of the byte accounting, of which all parts are as many bytes as were read."""
+    """Return the bytes of one part of the byte accounting; all parts together are the bytes that were read."""
     accounting = status("journal", STORAGE).byte_accounting()
     assert accounting.pop("bytes") == sum(accounting.values())
     return accounting[part]
@@ -186,7 +186,7 @@ def test_records_that_stay_refused_stay_once(case: RetryCase) -> None:
 
 @pytest.fixture
 def latin_lines(tmp_path: Path) -> Iterator[RetryCase]:
-    """Lines, of which an app has refused those in another encoding than its own."""
+    """Lines; an app has refused those that are in another encoding than its own."""
     chosen = RetryCase("{type: lines, encoding: utf-8, on_bad_bytes: reject}", "", {"a": LATIN})
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a").write_bytes(LATIN)
@@ -230,7 +230,7 @@ streams:
 def test_bytes_add_up_where_another_operator_refuses_what_came_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An operator behind the reader refuses records, of which the reader's accounting holds the bytes as read."""
+    """An operator behind the reader refuses records whose bytes the reader's accounting holds as read."""
     monkeypatch.chdir(tmp_path)
     Path("in").mkdir()
     Path("in/a").write_text("n\n1\n300\n400\nx\n")

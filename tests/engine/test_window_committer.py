@@ -101,7 +101,7 @@ NOTED: list[tuple[int, int]] = []
 
 
 class Listener(ControlOperator, CommitListener):
-    """Notes each window that it is told of, with the output that is published then; may fail at one."""
+    """Notes each window that it is notified of, with the output that is published then; may fail at one."""
 
     path: str
     fails_at: int = -1
@@ -142,7 +142,7 @@ def listening(root: Path, texts: list[bytes], over: str = "window", fails_at: in
 
 
 def noted(logical: LogicalPlan) -> list[tuple[int, int]]:
-    """What the listener of an app is told of in a run, each window with the number of published files."""
+    """The windows that the listener of an app is notified of in a run, with their numbers of published files."""
     NOTED.clear()
     run(logical, runtime=InlineRuntime)
     return list(NOTED)
@@ -164,7 +164,7 @@ def test_a_listener_is_told_of_windows_when_their_result_is_out(tmp_path: Path) 
 
 
 def test_a_listener_is_told_of_windows_when_their_group_is_out(tmp_path: Path) -> None:
-    """Windows of a table that holds files back are told of with the group, one by one."""
+    """Windows of a table that holds files back are notified when their group is published, one by one."""
     NOTED.clear()
     app = delta_app(tmp_path, TEXTS * 3)
     nodes = {name: (node.operator, node.partition) for name, node in app.operators.items()}

@@ -164,7 +164,7 @@ def test_a_replay_does_not_leave_out_what_its_window_has_read(folder: Path) -> N
 
 
 def test_a_replay_leaves_out_what_its_window_has_left_out(folder: Path) -> None:
-    """There is nothing to lose."""
+    """The window published nothing of such a file, so the replay loses nothing."""
     (folder / "in" / "d.gz").write_bytes(gzip.compress(b"d1\n")[:-4])
     (folder / "in" / "e").write_text("e1\n")
     Path("app.yaml").write_text(APP.replace("max_readers: 1", "max_readers: 1, on_error: skip"))

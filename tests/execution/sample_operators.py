@@ -101,7 +101,7 @@ class KeepsEmitMethod(Operator):
 
 
 class CallsTasks(Operator):
-    """Does what it is told at a point of its life; its records go through."""
+    """Calls the given function in each of its methods; its records go through."""
 
     input = InputPort()
     output = OutputPort()

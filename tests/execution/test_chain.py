@@ -279,7 +279,7 @@ def test_an_error_that_others_decide_by_stays_what_it_is(kind: type[DagflowError
 
 
 def test_an_operator_that_exits_has_failed() -> None:
-    """Or the process would be gone without a word about the operator."""
+    """Otherwise the process would be gone and the operator would not be reported."""
     with pytest.raises(OperatorError, match=r"check\(\) raised SystemExit\(3\)"):
         run_operator(FailsAtBadRecords(error="SystemExit"), [b"bad"])
 
@@ -344,7 +344,7 @@ def test_a_generator_handler_runs_to_its_end_for_every_record() -> None:
 @pytest.mark.parametrize("mode", ["each", "batch"])
 @pytest.mark.parametrize("what", ["yielded", "returned"])
 def test_a_handler_that_gives_back_what_it_should_emit_is_told_so(what: str, mode: str) -> None:
-    """It would be lost without a word."""
+    """It would be lost silently."""
     port = InputPort()
 
     class GivesBack(Operator):

@@ -18,7 +18,7 @@ from tests.execution.sample_operators import CallsTasks
 
 
 class CallsTaskForRecords(Operator):
-    """Does what it is told with each record."""
+    """Calls the given function for each record."""
 
     input = InputPort()
     output = OutputPort()
@@ -34,7 +34,7 @@ class CallsTaskForRecords(Operator):
 
 
 class WatchedChain:
-    """Two operators, `up` and `down`, a clock that the test sets, and what was told."""
+    """Two operators, `up` and `down`, a clock that the test sets, and the notices."""
 
     def __init__(self, up: Operator, **down: Callable[[CallsTasks], Any]) -> None:
         self.now = 0.0
@@ -70,7 +70,7 @@ def batch() -> RecordBatch:
 
 @pytest.mark.parametrize("place", ["take", "end_window"])
 def test_a_call_that_emits_for_ever_stands_still(place: str) -> None:
-    """It is told once, with what it has emitted since it took its input, and once more when it ends."""
+    """The call is reported once, with what it has emitted since it took its input, and once more when it ends."""
 
     def emit(operator: CallsTasks) -> None:
         for _ in range(100):
@@ -167,7 +167,7 @@ def test_an_operator_that_counts_goes_on() -> None:
 @pytest.mark.parametrize("tell", [lambda progress: progress.add(1), Progress.step], ids=["bytes", "step"])
 @pytest.mark.parametrize("place", ["take", "end_window"])
 def test_a_call_that_tells_its_progress_goes_on(tell: Callable[[Progress], None], place: str) -> None:
-    """By bytes that it has read, or by a step without any, as in a wait for its rate; and no longer than it tells."""
+    """By bytes that it has read, or by a step without any, as in a wait for its rate, as long as it does."""
 
     def wait(operator: CallsTasks) -> None:
         for _ in range(10):

@@ -85,7 +85,7 @@ def test_records_that_are_passed_on_are_not_built_anew() -> None:
 
 
 class EmitsChosenKinds(Operator):
-    """Emits what the record at hand is told to be, and fails at the word fail."""
+    """Emits each record as the kind that `kinds` names for it, and fails at the kind fail."""
 
     kinds: dict[int, str]
 
@@ -132,7 +132,7 @@ def test_kinds_that_differ_between_pieces_are_refused(kind: str) -> None:
 @pytest.mark.parametrize("at", [0, 7, PIECE_RECORDS + 1, 2 * PIECE_RECORDS])
 @pytest.mark.parametrize("made", [None, "text", 5, bytearray(b"x"), {"n": 1}], ids=str)
 def test_what_is_no_record_is_told_with_its_port_and_its_record(at: int, made: Any) -> None:
-    """Nothing tells the line that emitted it; the first of them is the one, also in a later piece."""
+    """The line that emitted it is not known; the first such record is named, also in a later piece."""
 
     class Makes(Operator):
         """Emits something else as well for two records."""

@@ -102,7 +102,7 @@ class FailsToReadSideInput(CallsTasks, SideInput):
     """Fails when its side input is read."""
 
     def side_input_version(self, storage: StorageContext) -> str:
-        """There is one."""
+        """A version that never changes."""
         return "1"
 
     def read_side_input(self, storage: StorageContext) -> bytes:

@@ -8,7 +8,7 @@ from dagflow.execution.output_limit import BURST, PER_SECOND, OperatorOutput
 
 
 def test_an_operator_that_prints_without_end_is_cut_short_and_comes_back(caplog: pytest.LogCaptureFixture) -> None:
-    """What is too much is told once, with where it is; another operator, and later lines, are shown."""
+    """What is too much is reported once, with where it is; another operator, and later lines, are shown."""
     now = [0.0]
     output = OperatorOutput("in a file", lambda: now[0])
     for _ in range(3 * BURST // 100):

@@ -21,7 +21,7 @@ class TakesStateBack(CallsTasks):
     """One that takes its state back."""
 
     def restore(self, state: Any) -> None:
-        """It is never there."""
+        """Take nothing: no run calls this method."""
 
 
 def lock(operator: CallsTasks) -> Any:

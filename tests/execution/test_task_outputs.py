@@ -1,4 +1,4 @@
-"""The files of a task, some of which still travel when they are ended."""
+"""The files of a task; the bytes of some are still being sent when the task ends them."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_file_that_does_not_arrive_is_told_before_the_task_reports() -> None:
 
 
 def test_a_file_that_is_not_closed_is_told(tmp_path: Path) -> None:
-    """What was written to it would be lost without a word; a task that fails abandons it."""
+    """What was written to it would be lost silently; a task that fails abandons it."""
     outputs = TaskOutputs(StorageContext.default(), "tag", "process")
     outputs.open(str(tmp_path / "lost")).write(b"x")
     with pytest.raises(StorageError, match=r"lost: was opened and never closed.*\n *an operator closes .* end_window"):

@@ -76,5 +76,5 @@ def test_a_null_may_stand_for_a_struct_whose_member_is_required() -> None:
     ],
 )
 def test_nested_values_that_would_lose_something_are_not_made(kind: pa.DataType, values: list[Any]) -> None:
-    """Arrow by itself drops members, digits and times without a word."""
+    """Arrow by itself drops members, digits and times silently."""
     assert with_type(values, kind) is None

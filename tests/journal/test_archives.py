@@ -23,7 +23,7 @@ from tests.journal.test_retention import ArchiveReadCounter, run_windows
 
 
 def all_readers(store: ObjectStore, lost: int) -> list[Callable[[], object]]:
-    """What reads the whole archive of the journal of a store, of which one window is lost."""
+    """All functions that read the whole archive of a journal, here one that lacks a window."""
     state = read_state(store)
     return [
         lambda: list(committed_windows(store)),

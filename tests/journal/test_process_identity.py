@@ -15,7 +15,7 @@ from dagflow.journal.process_identity import ProcessIdentity
 
 @pytest.fixture
 def other() -> ProcessIdentity:
-    """This process under another machine's name: names tell nothing."""
+    """This process under another machine's name: a name identifies no machine."""
     return replace(ProcessIdentity.of_this_process(), host="elsewhere")
 
 
@@ -56,7 +56,7 @@ def test_a_process_id_that_is_used_again_is_another_process(other: ProcessIdenti
 @pytest.mark.parametrize("field", ["boot", "pid_space"])
 @pytest.mark.parametrize("value", ["", "of another"])
 def test_a_process_out_of_sight_is_neither_there_nor_gone(other: ProcessIdentity, field: str, value: str) -> None:
-    """Another machine, another boot of this one, another container, or a system that does not tell."""
+    """Another machine, another boot of this one, another container, or a system that does not report it."""
     assert replace(other, **{field: value}).existence() == "unknown"  # type: ignore[arg-type]  # text, each of them
 
 

@@ -268,7 +268,7 @@ def test_windows_beyond_the_bound_are_forgotten_and_the_rest_is_kept(quick_path:
 
 
 def test_what_replays_leave_is_bounded_too(quick_path: Path) -> None:
-    """Of several replays of a window the last is kept, of a forgotten window none; a decided one holds its window."""
+    """The last of several replays of a window is kept, none of a forgotten window; a decided one holds its window."""
     store = StorageContext.default().objects(str(quick_path))
     journal = run_windows(store, 1, 8, JournalRetention(finished_windows=4))
     for number in range(3):

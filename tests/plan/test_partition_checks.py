@@ -145,6 +145,6 @@ def test_state_by_key_of_broadcasts_alone_is_refused(tmp_path: Path, partition: 
 def test_partitions_that_do_not_fit_are_one_problem(
     tmp_path: Path, operators: str, streams: str, expected: str
 ) -> None:
-    """Of an operator in the driver, of one that cannot be fused, and by keys that tuples do not have."""
+    """Partitions of an operator in the driver, of one that cannot be fused, and by keys that tuples do not have."""
     (problem,) = problems_of(tmp_path, wired(operators, streams))
     assert expected in problem

@@ -202,7 +202,7 @@ def with_last(format: str, operator: str, last: str) -> str:
 def test_what_a_sink_or_an_exchange_cannot_take_is_a_mistake_too(
     tmp_path: Path, format: str, operator: str, last: str, message: str
 ) -> None:
-    """They have no columns of their own to tell, and need some all the same."""
+    """They declare no columns of their own, and need some all the same."""
     (tmp_path / "app.yaml").write_text(with_last(format, operator, last))
     with pytest.raises(PlanError, match=re.escape(message)):
         load_app(tmp_path / "app.yaml")

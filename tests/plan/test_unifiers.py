@@ -113,7 +113,7 @@ NO_UNIFIER = {
 
 @pytest.mark.parametrize("how", NO_UNIFIER)
 def test_an_operator_that_gives_no_unifier_is_named(tmp_path: Path, how: str) -> None:
-    """A mistake of an author is one of the app; the others are told as well."""
+    """A mistake of an author is one of the app; the others are reported as well."""
     app = dag(
         tmp_path,
         {

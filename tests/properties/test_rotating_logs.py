@@ -76,7 +76,7 @@ class RotatingLogs(RuleBasedStateMachine):
 
     @rule(name=LOGS, lines=st.integers(1, 4))
     def log(self, name: str, lines: int) -> None:
-        """Append lines, each of which comes once."""
+        """Append lines that are all different."""
         for _ in range(lines):
             # The number first, so that no two logs begin with the same block.
             self.logged.append(b"%07d line of %s" % (len(self.logged), name.encode()))

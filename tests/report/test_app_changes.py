@@ -109,7 +109,7 @@ def test_changed_code_is_told(tmp_path: Path) -> None:
     ],
 )
 def test_a_secret_in_the_file_is_not_remembered(tmp_path: Path, old: str, new: str, change: str) -> None:
-    """That it has changed is told by its checksum."""
+    """Its checksum shows that it has changed."""
     app = APP.replace("told_ops.Own", f"told_ops.Own, properties: {SECRETS}")
     module = MODULE.replace("    input =", "    password: str\n    uri: str\n    options: dict[str, str]\n    input =")
     module = module.replace("    input =", "    headers: dict[str, str]\n    command: list[str]\n    input =")

@@ -99,7 +99,7 @@ def test_a_live_run_tells_the_same_from_memory_as_its_journal(tmp_path: Path) ->
 
 
 def test_a_checkpoint_without_a_journal_is_told_as_unreadable(tmp_path: Path) -> None:
-    """And does not keep the others from being told."""
+    """The metrics of the others are shown all the same."""
     run(app_of(tmp_path, [b"one"]), runtime=InlineRuntime)
     storage = StorageContext.default()
     readings = [read_checkpoint(str(tmp_path / name), storage) for name in ("journal", "gone")]

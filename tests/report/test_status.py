@@ -107,7 +107,7 @@ def test_nothing_is_completed_while_a_run_is_at_work(tmp_path: Path, monkeypatch
 
 
 def test_what_a_run_has_listed_and_not_planned_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also to other processes, which the journal tells of planned windows alone; when the run is over nothing waits."""
+    """Also to other processes, which find only planned windows in the journal; when the run is over nothing waits."""
     monkeypatch.setattr(live_runs, "BEAT_EVERY_S", 0.01)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "app.yaml").write_text(APP.replace("BATCH", "0, max_files_per_window: 1"))

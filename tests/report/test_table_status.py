@@ -66,7 +66,7 @@ def test_the_command_line_tells_it(tmp_path: Path) -> None:
 
 
 def test_records_in_a_dataset_of_parquet_are_not_denied(tmp_path: Path) -> None:
-    """The answer says of which tables it speaks."""
+    """The answer names the tables that it covers."""
     operators: dict[str, Given] = {
         "source": TextSource(texts=[b'{"id":1}']),
         "lines": (SampleWords(), 2),

@@ -42,7 +42,7 @@ def test_a_window_does_not_wait_until_later_ones_are_emitted(tmp_path: Path) -> 
 
 
 class ManualRuntime(InlineRuntime):
-    """A runtime whose windows run when they are told to."""
+    """A runtime whose windows run when the test calls run_next()."""
 
     def __init__(self, program: Program) -> None:
         super().__init__(program)

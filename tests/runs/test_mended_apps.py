@@ -100,7 +100,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_mended_app_takes_what_was_planned(folder: Path, change: str) -> None:
-    """Whatever was changed, nothing is lost or doubled, the user is told, and what is cut goes on where it was."""
+    """Whatever was changed, nothing is lost or doubled, the change is reported, and cut files go on where they were."""
     run_with(APP, until=2)
     planned = sorted(state().planned)
     assert len(planned) > 1

@@ -1,4 +1,4 @@
-"""Which ranges of which files each output file was made of, against where its records really are."""
+"""The source ranges that are recorded for each output file, against where its records really are."""
 
 from __future__ import annotations
 

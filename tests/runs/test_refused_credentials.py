@@ -65,7 +65,7 @@ def test_files_that_were_refused_come_with_good_credentials(
 
 
 def test_refused_records_are_tried_again_with_good_credentials(s3_server: str, s3_root: str, tmp_path: Path) -> None:
-    """A replay of them ends with the refusal, and does not tell that none of them was accepted."""
+    """A replay of them ends with the refusal, and does not say that none of them was accepted."""
     put(f"{s3_root}/in/a", b'{"n": 1}\n{"n": "x"}\n')
     parts = {name: text.replace("FOLDER", str(tmp_path)) for name, text in REFUSED.items()}
     with faulty_store(s3_server) as store:

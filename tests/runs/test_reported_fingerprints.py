@@ -120,7 +120,7 @@ def test_an_app_that_asks_for_tails_later_knows_them(tmp_path: Path, batch: str,
 @WAYS
 @pytest.mark.parametrize("dies_at", range(1, 5))
 def test_a_death_between_windows_loses_no_fingerprint(tmp_path: Path, batch: str, block: int, dies_at: int) -> None:
-    """Whatever window it strikes: a rewrite before the next run is told from an append."""
+    """Whatever window it strikes: a rewrite before the next run is distinguished from an append."""
     for number in range(8):
         write(tmp_path / "in" / str(number), b"%d\n" % number)
     text = APP.format(folder=tmp_path, batch=batch, block=block, appended="tail")

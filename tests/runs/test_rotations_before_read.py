@@ -61,7 +61,7 @@ def test_what_was_planned_of_a_log_is_read_where_it_is_now(
 @pytest.mark.parametrize("splitter", ["block_size: 1MiB", "on_change: {appended: reread}"], ids=["tails", "no tails"])
 @pytest.mark.parametrize("goes", [False, True], ids=["read there", "deleted there"])
 def test_what_was_left_out_is_listed_once_and_under_its_newest_name(tmp_path: Path, goes: bool, splitter: str) -> None:
-    """Until it is read: a file of which nothing was read before is found by its inode."""
+    """Until it is read: a file that was not read at all before is found by its inode."""
     app, log = app_over(tmp_path, splitter), write(tmp_path / "in" / "app.log", b"line 1\nline 2\n")
     moved = log.parent / "old" / "app.log.1"
     first = run(app, RunOptions(), runtime=at_window(1, lambda: rename_into_directory(log)))

@@ -193,7 +193,7 @@ def test_what_would_be_read_once_the_app_has_made_it_is_refused(tmp_path: Path) 
     ],
 )
 def test_validate_warns_of_an_app_that_reads_its_own_output(tmp_path: Path, places: dict[str, str]) -> None:
-    """As far as the paths tell, and without a look at data; the app is valid where they are others."""
+    """As far as the paths show, and without a look at data; the app is valid where they are others."""
     path = app(tmp_path, **places)
     (tmp_path / "link").symlink_to("in")
     code, _, shown = invoke("validate", str(path))
@@ -293,7 +293,7 @@ def test_files_are_removed_of_which_each_has_one_splitter(tmp_path: Path, other:
 
 
 def test_files_named_by_two_schemes_are_not_put_away_for_one_reader(tmp_path: Path, s3_root: str) -> None:
-    """They are the same files, of which the other operator would find none."""
+    """They are the same files, and the other operator would find none of them."""
     put(f"{s3_root}/in/a.txt", b"one\ntwo\n")
     text = TWO_SPLITTERS.format(root=s3_root, other="in", rules="").replace('"s3:', '"s3a:', 1)
     (tmp_path / "app.yaml").write_text(text)

@@ -31,7 +31,7 @@ streams:
 
 
 def test_two_splitters_may_feed_one_reader_and_two_writers(tmp_path: Path) -> None:
-    """Blocks of both are told apart, every record is published in both places, every file is told once."""
+    """Blocks of both are distinguished, every record is published in both places, every file is reported once."""
     texts = {"a/x": b"one\ntwo\nthree\nfour\n", "b/x": b"five\nsix\n", "b/y": b"seven\neight\nnine\n"}
     for name, text in texts.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -21,7 +21,7 @@ from tests.engine.test_operator_state import COUNTS, WORDS, by_record, keyed_app
 
 
 class CountsDeliveries(KeyedOperator):
-    """Counts for each key of its records how often it was told, to all partitions at once."""
+    """Counts for each key of its records how often the broadcast input `told` had it."""
 
     is_careful: bool = True
 
@@ -30,7 +30,7 @@ class CountsDeliveries(KeyedOperator):
     output = OutputPort()
 
     def begin_window(self, window_id: int) -> None:
-        """Forget what was told in the window before."""
+        """Forget the broadcasts of the window before."""
         self.noted: list[bytes] = []
 
     @input.each
@@ -54,7 +54,7 @@ class CountsDeliveries(KeyedOperator):
 
 
 class PassesBroadcasts(Operator):
-    """Passes on its records, and perhaps what is told to all partitions."""
+    """Passes on its records, and perhaps those of its broadcast input."""
 
     is_careful: bool = True
 
@@ -75,7 +75,7 @@ class PassesBroadcasts(Operator):
 
 
 def told_app(root: Path, operator: Operator, count: int, behind: Operator | None = None) -> LogicalPlan:
-    """All words go by themselves to one partition of an operator, and are told to each of its partitions."""
+    """Each word goes to one partition of an operator by its key, and to each of its partitions by broadcast."""
     app = keyed_app(root, operator, by_record(count))
     told = replace(edge("lines.records", "keyed.told"), is_broadcast=True)
     if behind is None:
@@ -89,7 +89,7 @@ def told_app(root: Path, operator: Operator, count: int, behind: Operator | None
 @settings(max_examples=10)
 @given(COUNTS)
 def test_state_by_key_may_be_beside_a_broadcast(counts: list[int]) -> None:
-    """Each partition counts what it is told of its own keys, whatever the number of partitions."""
+    """Each partition counts the broadcasts of its own keys, whatever the number of partitions."""
     with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
         run_through(Path(folder), CountsDeliveries, counts, told_app)
         pairs = [text.split(b"=") for text in published(Path(folder))]

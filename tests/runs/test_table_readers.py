@@ -81,7 +81,7 @@ READERS: dict[str, Callable[[Path], pa.Table]] = {
 
 
 def plain(kind: pa.DataType) -> pa.DataType:
-    """A type without what tells readers apart: how long offsets are, and what a map is made of."""
+    """A type without what differs between readers: how long offsets are, and what a map is made of."""
     types = pa.types
     if types.is_map(kind):
         return pa.list_(pa.struct([("key", plain(kind.key_type)), ("value", plain(kind.item_type))]))

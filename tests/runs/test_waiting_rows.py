@@ -118,7 +118,7 @@ def test_waiting_rows_that_were_cut_off_are_told_with_what_is_gone(tmp_path: Pat
 
 
 def test_waiting_rows_of_a_column_that_came_in_other_letters(tmp_path: Path) -> None:
-    """The app is told first; when it is as the table is now, the windows that wait are read again."""
+    """The app is refused first; when it fits the table as it is now, the windows that wait are read again."""
     table = f'table: "delta:{tmp_path / "table"}"'
     let_wait(tmp_path, lambda: app(tmp_path, table), v=2)
     rename_to_capital(tmp_path / "table")

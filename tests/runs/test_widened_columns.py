@@ -148,7 +148,7 @@ def test_no_column_becomes_wider_where_the_app_says_otherwise(mode: str, tmp_pat
 
 @pytest.mark.parametrize("case", [name for name, change in CHANGES.items() if "parquet" in change[3]])
 def test_readers_of_parquet_join_files_of_both_types(case: str, tmp_path: Path) -> None:
-    """DuckDB by union_by_name, and polars where it is told to cast upwards."""
+    """DuckDB by union_by_name, and polars by an option that casts upwards."""
     run(app(tmp_path, "parquet", case, "00"), runtime=InlineRuntime)
     run(app(tmp_path, "parquet", case, "0001"), runtime=InlineRuntime)
     table, expected = tmp_path / "table", written(tmp_path, "parquet")["x"]
@@ -176,5 +176,5 @@ def test_readers_of_parquet_join_files_of_both_types(case: str, tmp_path: Path) 
     ],
 )
 def test_only_types_that_take_all_values_are_wider(kind: pa.DataType, other: pa.DataType, both: object) -> None:
-    """Of a double and a long neither does."""
+    """Neither a double nor a long takes all values of the other."""
     assert common_type(kind, other) == common_type(other, kind) == both

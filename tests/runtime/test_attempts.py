@@ -1,4 +1,4 @@
-"""What tells that tasks of a window have used different attempts of a task below them."""
+"""How it is noticed that tasks of a window have used different attempts of a task below them."""
 
 from __future__ import annotations
 

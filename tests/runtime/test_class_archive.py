@@ -55,7 +55,7 @@ def test_what_java_made_is_what_java_is_told_of(tmp_path: Path) -> None:
 
 
 def test_each_java_has_an_archive_of_its_own(tmp_path: Path) -> None:
-    """Another Java could not use it, and would have to be told again after each change."""
+    """Another Java could not use it, and would have to be set again after each change."""
     environ = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     home = str(make_java(tmp_path / "java", "17", script=DUMPS))
     make_archive(home, lambda *_: CLASS_PATH, environ)

@@ -36,7 +36,7 @@ class TestInlineRuntime(RuntimeContract):
 
 
 def test_an_operator_that_emits_for_ever_is_told_and_ended(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Operator, file and the number of records are told, and the limit of time ends it."""
+    """Operator, file and the number of records are reported, and the time limit ends it."""
     operators = {**operators_of(tmp_path), "lines": EmitsForever()}
     program = Program.of("app", exchanging_plan(), operators, stall_limits=StallLimits(warning_s=0.1, timeout_s=0.3))
     results = InlineRuntime(program).submit(window([b"a"])).result()

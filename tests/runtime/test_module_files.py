@@ -17,7 +17,7 @@ from tests.runtime.runtime_contract import exchanging_plan, operators_of
 
 
 def package_in(folder: Path, *files: str) -> Path:
-    """A package with files, each of which holds its own name as a comment."""
+    """A package whose files hold their own names as comments."""
     for name in files:
         file = folder / "linked_package" / name
         file.parent.mkdir(parents=True, exist_ok=True)

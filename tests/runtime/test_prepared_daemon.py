@@ -52,7 +52,7 @@ def path() -> Iterator[Path]:
 
 
 def test_a_prepared_process_is_the_daemon_that_spark_asked_for(path: Path) -> None:
-    """It tells its socket on the standard output of the process that Spark started, and ends with its input."""
+    """It prints its socket on the standard output of the process that Spark started, and ends with its input."""
     with contextlib.closing(PreparedDaemon(path, os.environ)):
         done = asked(path, PYTHON_UNIX_DOMAIN_ENABLED="true", PYTHON_WORKER_FACTORY_SOCK_DIR=str(path.parent))
     assert (done.returncode, done.stderr) == (0, "")

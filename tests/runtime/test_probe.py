@@ -64,7 +64,7 @@ def test_output_that_the_driver_does_not_see_is_refused(tmp_path: Path) -> None:
 
 
 def test_input_that_an_executor_does_not_see_is_refused(tmp_path: Path) -> None:
-    """It is said where it is missing."""
+    """The error names the executor and the location."""
     (found,) = examiner(RunLocations((), (str(tmp_path / "absent"),)), StorageContext.default(), program)([])
     with pytest.raises(DagflowError, match=r"executor on .*: the input .*/absent is not there"):
         check_compatibility([found], StorageContext.default())

@@ -49,7 +49,7 @@ def test_progress_sums_the_newest_reports_of_all_tasks() -> None:
 
 
 def test_progress_sums_what_operators_have_done() -> None:
-    """Of each task the report that has read most, so that an attempt that begins anew takes nothing back."""
+    """The report of each task that has read most counts, so that an attempt that begins anew takes nothing back."""
     board = ProgressBoard()
     board.open(1)
     half, whole = OperatorReport(0.5, {"out": 4}), OperatorReport(1.5, {"out": 9, "errors": 1})

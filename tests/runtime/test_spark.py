@@ -129,7 +129,7 @@ def test_tasks_that_spark_runs_again_neither_lose_nor_double_records(tmp_path: P
 
 
 class ReportsOtherAttempts(SparkRuntime):
-    """Gets each time what tells that a task has used another attempt."""
+    """Receives from each job that a task has used another attempt."""
 
     def _receive(self, rdd: Any) -> list[Any]:
         return [replace(item, used=1) if isinstance(item, Attempt) else item for item in super()._receive(rdd)]
@@ -146,7 +146,7 @@ def test_a_window_whose_tasks_never_fit_fails_and_leaves_no_files(tmp_path: Path
 
 @pytest.mark.parametrize("how", DYING)
 def test_a_process_that_dies_is_told_with_operator_and_file(tmp_path: Path, spark_context: Any, how: str) -> None:
-    """Spark would only say that a worker has gone; the last attempt tells what it has at hand before it begins."""
+    """Spark would only say that a worker has gone; the last attempt reports what it has at hand before it begins."""
     operators = {**operators_of(tmp_path), "lines": Misbehaving(how=how)}
     runtime = SparkRuntime(Program.of("app", exchanging_plan(), operators), spark_context)
     with pytest.raises(OperatorError, match="its Python process") as raised:

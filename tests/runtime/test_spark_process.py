@@ -107,7 +107,7 @@ def started(folder: Path, *off: str) -> Iterator[BroadcastingProcess]:
 
 
 def test_a_stranger_gets_nothing_and_a_killed_run_is_cleaned_up(tmp_path: Path) -> None:
-    """Neither ports nor sockets nor command lines tell another user anything; the next run removes what was left."""
+    """Another user gets nothing from ports, sockets or command lines; the next run removes what was left."""
     with started(tmp_path) as run:
         assert {address for address, _ in run.listening()} <= {"0100007F", "0000000000000000FFFF00000100007F"}
         assert run.as_told_to_a_stranger() == ""

@@ -67,7 +67,7 @@ def test_a_script_of_spark_submit_is_told_to_start_without_it(tmp_path: Path, mo
 
 
 def test_a_full_disk_of_temporary_files_is_told_before_java_starts(disk: Callable[[str], Path]) -> None:
-    """Java would wait for ever. With space there is nothing to tell, and the probe leaves nothing behind."""
+    """Java would wait for ever. With space nothing is reported, and the probe leaves nothing behind."""
     root = disk("size=256k")
     (root / "run").mkdir()
     with pytest.raises(StorageError, match=f"^{root}: Spark cannot start.*No space left .*\n.*TMPDIR"):

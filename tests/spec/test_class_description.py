@@ -58,7 +58,7 @@ def test_every_built_in_property_has_a_meaning() -> None:
 
 
 def test_an_unknown_name_is_refused_with_the_nearest() -> None:
-    """As an app would be told."""
+    """As in the error of an app."""
     with pytest.raises(UnknownClassError, match="did you mean 'RecordWriter'"):
         describe_named("RecordWritr")
 

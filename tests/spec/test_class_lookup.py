@@ -95,7 +95,7 @@ def test_a_class_that_cannot_be_had_is_explained(tmp_path: Path, write: Write, n
 
 
 def test_a_module_that_hides_behind_another_is_reported(tmp_path: Path, write: Write) -> None:
-    """A user's json.py would never be imported; the user is told instead of puzzled."""
+    """A user's json.py would never be imported; the error says why."""
     write("json.py", MINE)
     with pytest.raises(UnknownClassError, match=r"json\.py is hidden by another module of the name 'json'; rename it"):
         find_class("json.Mine", [str(tmp_path)], OPERATOR)

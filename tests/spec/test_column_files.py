@@ -30,7 +30,7 @@ def app(folder: Path, columns: str | None, name: str = "schema.yaml") -> Path:
 
 
 def test_columns_of_a_file_are_as_if_they_stood_in_the_app(tmp_path: Path) -> None:
-    """The file is found beside the app, wherever dagflow is started; nothing tells the two apart later."""
+    """The file is found beside the app, wherever dagflow is started; nothing distinguishes the two later."""
     path = app(tmp_path, "# The days.\nid: int64\nday: {type: date32, format: '%d.%m.%Y'}\n")
     given = load_app(path).operators["reader"].operator.given_properties
     path.write_text(APP.replace("COLUMNS", "{id: int64, day: {type: date32, format: '%d.%m.%Y'}}"))

@@ -1,4 +1,4 @@
-"""The JSON Schema accepts what validate accepts, as far as a schema can tell."""
+"""The JSON Schema accepts what validate accepts, as far as a schema can check."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_exchanges_unions_and_modules_fit() -> None:
 
 
 def test_every_option_of_every_format_is_known_with_its_meaning(validator: Any) -> None:
-    """Of formats for readers and for writers."""
+    """Options of formats for readers and for writers."""
     definitions = json_schema()["$defs"]
     csv = definitions["operators.reader.formats.csv.Csv"]["properties"]
     assert csv["delimiter"]["description"] and csv["columns"]["description"]

@@ -151,7 +151,7 @@ def test_the_file_of_a_module_brings_along_its_own(file: Path) -> None:
 
 @pytest.mark.parametrize("text", ["[a, b]", "a: b: c", None])
 def test_what_is_no_mapping_is_refused(tmp_path: Path, text: str | None) -> None:
-    """A file that cannot be read says nothing; the place of the mistake is told."""
+    """A file that cannot be read says nothing; the error has the place of the mistake."""
     if text is not None:
         (tmp_path / "app.yaml").write_text(text)
     with pytest.raises(SpecError, match=r"app\.yaml"):

@@ -33,7 +33,7 @@ def test_the_nearest_by_purpose_is_told(name: str, nearest: str) -> None:
 
 
 def test_an_unknown_name_is_told_the_nearest_by_purpose() -> None:
-    """With what it does; where nothing fits, all names are told."""
+    """With what it does; where nothing fits, all names are shown."""
     with pytest.raises(UnknownClassError, match=r"'SumBy'; the nearest by what they do: Aggregate \(groups records"):
         find_class("SumBy", (), OPERATOR)
     with pytest.raises(UnknownClassError, match=r"'Frobnicate'; there are Aggregate, BlockReader, "):

@@ -183,6 +183,6 @@ def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
 
 @given(st.text(max_size=200))
 def test_any_text_gives_nodes_or_problems(text: str) -> None:
-    """There is no third way."""
+    """No text raises anything or gives neither."""
     node, problems = parse(text)
     assert (node is None) <= bool(problems)

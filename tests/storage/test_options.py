@@ -78,7 +78,7 @@ def test_a_location_with_a_credential_is_refused_and_not_shown(url: str) -> None
 
 
 def test_the_link_that_holds_a_credential_is_named() -> None:
-    """Of a chain, only the link that needs a credential takes options for it."""
+    """Only the link of a chain that needs a credential takes options for it."""
     with pytest.raises(StorageError, match=r"storage: \{https: \{\.\.\.: \$\{NAME\}\}\}"):
         filesystem_of("zip://a.log::https://host/x.zip?token=hidden")
 

@@ -132,7 +132,7 @@ def test_neighbouring_blocks_are_fetched_as_one_stretch(watched: type[GatedFileS
 
 
 def test_a_reader_never_holds_more_than_its_budget(watched: type[GatedFileSystem]) -> None:
-    """Of a large file only so much is requested as may be held, however long nothing is read."""
+    """No more of a large file is requested than may be held, however long nothing is read."""
     file = put("memory://budget/a", 12 * PART_BYTES)
     ahead = ReadAhead(STORAGE, 4 * PART_BYTES)
     ahead.expect([Stretch(file, 0, file.size_bytes)])

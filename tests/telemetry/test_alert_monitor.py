@@ -1,4 +1,4 @@
-"""Alerts: each cause is told once, and once when it is over."""
+"""Alerts: each cause is sent once, and once when it is over."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_an_alert_that_was_not_told_is_tried_again(tmp_path: Path, caplog: pytes
 
 
 def test_a_failed_run_is_told_and_over_when_a_run_works_again(tmp_path: Path) -> None:
-    """The end of a run waits until that is told; a new run that has done nothing yet is no news."""
+    """The end of a run waits until that is sent; a new run that has done nothing yet is no news."""
     with receiving() as server:
         checkpoint = SimulatedCheckpoint(tmp_path, server.url)
         failed = checkpoint.monitor()
@@ -100,7 +100,7 @@ def test_a_failed_run_is_told_and_over_when_a_run_works_again(tmp_path: Path) ->
 
 
 def test_a_run_without_figures_tells_only_that_it_failed(tmp_path: Path) -> None:
-    """Whatever was told before it, it does not show that this is over: also where it was stopped."""
+    """Whatever was sent before it, it does not show that this is over: also where it was stopped."""
     with receiving() as server:
         checkpoint = SimulatedCheckpoint(tmp_path, server.url)
         checkpoint.backlog_bytes = 101
@@ -163,7 +163,7 @@ def counted(read: int, rejected: int) -> Counters:
 
 
 def test_the_share_of_rejects_is_that_of_the_newest_windows() -> None:
-    """Of what was read: an operator that gives few records does not raise it. A burst passes."""
+    """The share of what was read: an operator that gives few records does not raise it. A burst passes."""
     recent = RecentRejects()
     recent.add(counted(90, 10))
     assert recent.share == 0.1

@@ -16,7 +16,7 @@ from tests.telemetry.http_receiver import closed_address, receiving, silent_addr
 
 
 def test_events_arrive_in_order_before_the_end(caplog: pytest.LogCaptureFixture) -> None:
-    """Several at once where they wait; and nothing is told."""
+    """Several at once where they wait, and without a notice."""
     got: list[int] = []
 
     def take(events: Sequence[int]) -> str:
@@ -32,7 +32,7 @@ def test_events_arrive_in_order_before_the_end(caplog: pytest.LogCaptureFixture)
 
 
 def test_a_receiver_that_hangs_is_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
-    """What does not fit is dropped; the first loss is told at once, and the number at the end."""
+    """What does not fit is dropped; the first loss is reported at once, and the number at the end."""
     is_over = threading.Event()
 
     def hang(events: Sequence[int]) -> str:

@@ -61,7 +61,7 @@ def check(value: Any, url: str) -> None:
 
 
 def test_a_run_is_a_start_and_an_end(folder: Path) -> None:
-    """Of one run of one job, with what was read and published."""
+    """Both events name one run of one job, with what was read and published."""
     with receiving() as server:
         run(orders(folder, f"lineage: {{url: '{server.url}', namespace: shop}}"), runtime=InlineRuntime)
     start, end = server.bodies

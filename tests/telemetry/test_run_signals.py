@@ -1,4 +1,4 @@
-"""A run tells other systems what it does, and does not depend on any of them."""
+"""A run notifies other systems of what it does, and does not depend on any of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def signals_to(url: str) -> str:
 
 
 def test_a_run_does_not_wait_for_receivers_that_are_gone(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Each is told of once; the output is that of a run without them."""
+    """Each is reported once; the output is that of a run without them."""
     done = run(orders(folder, signals_to(closed_address())), runtime=InlineRuntime)
     assert done.state == "completed"
     assert sum("are not taken by" in record.getMessage() for record in caplog.records) == 2
@@ -51,7 +51,7 @@ def test_a_run_does_not_wait_for_receivers_that_are_silent(folder: Path) -> None
 
 
 def test_a_failed_run_tells_its_webhook(folder: Path) -> None:
-    """Before it ends; the next run that works tells that it is over."""
+    """Before it ends; the next run that works sends that it is over."""
     with receiving() as server:
         attributes = f"alerts: {{on: webhook, url: '{server.url}'}}"
         with pytest.raises(DagflowError, match="the lights went out"):
@@ -67,7 +67,7 @@ def test_a_failed_run_tells_its_webhook(folder: Path) -> None:
     ("reason", "runtime"), [("no such file or directory", InlineRuntime), ("the lights went out", crashing(1))]
 )
 def test_a_run_that_fails_at_once_tells_its_webhook(folder: Path, reason: str, runtime: RuntimeFactory) -> None:
-    """Before it has figures: as its input is missing, or in its first window. A streak of them is told once."""
+    """Before it has figures: as its input is missing, or in its first window. A streak of them is sent once."""
     with receiving() as server:
         attributes = f"alerts: {{on: webhook, url: '{server.url}', backlog: 1GiB}}"
         plan = orders(folder, attributes)

@@ -1,4 +1,4 @@
-"""The asserts of contract suites tell an author what they compared."""
+"""The asserts of contract suites show an author what they compared."""
 
 from __future__ import annotations
 

@@ -51,6 +51,6 @@ class MissesPortMethod(Operator):
     ],
 )
 def test_a_port_that_takes_nothing_in_is_named(operator: Operator, port: str, told: str) -> None:
-    """As an app is told."""
+    """By the error that an app has as well."""
     with pytest.raises(ValueError, match=f"^{re.escape(told)}"):
         run_operator(operator, [b"1"], port=port)

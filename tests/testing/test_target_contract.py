@@ -36,7 +36,7 @@ class _FirstWindowState(SqliteState):
     [(_FirstFileState, "b'lower 5' != b'lower 3'"), (_FirstWindowState, "b'upper 1' != b'lower 5'")],
 )
 def test_the_suite_finds_a_target_that_leaves_out_files(tmp_path: Path, wrong: type[SqliteState], finding: str) -> None:
-    """Of a window, or of a transaction of several windows."""
+    """Files of a window, or of a transaction of several windows."""
 
     class WrongTarget(SqliteTarget):
         def open(self, writer: str) -> TargetState:

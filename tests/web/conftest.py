@@ -63,7 +63,7 @@ def finish() -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """A working directory with an app that was run: one file of CSV, of which one row is refused."""
+    """A working directory with an app that was run: one file of CSV with one row that is refused."""
     (tmp_path / "app.yaml").write_text(APP)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.csv").write_bytes(ROWS + b"fox,many\ngnu,7\n")

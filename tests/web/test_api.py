@@ -106,7 +106,7 @@ def test_a_window_knows_its_ranges_outputs_and_marks(folder: Path) -> None:
 
 
 def test_files_are_found_by_name_and_state(folder: Path) -> None:
-    """A version is told once on a page, with the windows that read it."""
+    """A version is shown once on a page, with the windows that read it."""
     (row,) = ask("files")["files"]
     assert row["url"] == str(folder / "in" / "a.csv") and row["state"] == "read"
     assert len(row["windows"]) > 1 and row["rejected"] == 1
@@ -157,7 +157,7 @@ def test_an_app_of_another_user_is_not_run(folder: Path) -> None:
 
 
 def test_what_an_app_is_compared_with_is_the_newest_run(folder: Path) -> None:
-    """After a run with the changed app nothing is told as changed any more, by the same server."""
+    """After a run with the changed app the same server shows nothing as changed any more."""
     api, text = api_of(), (folder / "app.yaml").read_text()
     (folder / "app.yaml").write_text(text.replace("n <> 1", "n <> 2"))
     assert len(api.answer("app", {})["changes"]) == 1
@@ -244,7 +244,7 @@ def test_a_name_that_no_file_can_have_is_a_mistake_of_the_request(folder: Path) 
 
 
 def test_rejects_are_grouped_and_have_their_bytes(folder: Path) -> None:
-    """The refused row is told with its place, and only where it is asked for."""
+    """The refused row is shown with its place, and only where it is asked for."""
     found = ask("rejects")
     (row,) = found["rejects"]
     assert base64.b64decode(row["raw"]) == b"fox,many"
@@ -280,7 +280,7 @@ def test_a_checkpoint_that_cannot_be_read_has_a_reason(folder: Path) -> None:
 
 
 def test_a_checkpoint_without_a_run_shows_it_as_soon_as_it_begins(folder: Path) -> None:
-    """Looking makes no directory, and an open page is told of the first record."""
+    """Looking makes no directory, and an open page shows the first record."""
     Path("app.yaml").write_text(APP.replace("out/", "new/"))
     api = api_of("new/sample.journal")
     (checkpoint,) = api.checkpoints.values()
@@ -355,7 +355,7 @@ def test_marks_say_where_another_driver_began(folder: Path) -> None:
 
 
 def test_a_driver_without_a_window_is_in_no_mark(folder: Path) -> None:
-    """Of several drivers that were to begin with a window, that one is named which has made it."""
+    """The driver that has made a window is named, where several were to begin with it."""
     for _ in range(3):
         finish()
     (folder / "in" / "c.csv").write_bytes(ROWS)
@@ -415,7 +415,7 @@ def test_partitions_are_compared(folder: Path) -> None:
 
 
 def test_the_app_is_shown_as_the_last_run_had_it(folder: Path) -> None:
-    """Changed lines are told, and the file is shown where it is gone; secrets were never kept."""
+    """Changed lines are shown, and the file is shown where it is gone; secrets were never kept."""
     text = (folder / "app.yaml").read_text()
     assert (ask("app")["yaml_of_run"], ask("app")["difference"]) == (text, [])
     (folder / "app.yaml").write_text(f"{text}# password: geheim\n".replace("n <> 1", "n <> 2"))

@@ -136,7 +136,7 @@ def test_a_commit_is_told_to_pages(address: Address, folder: Path) -> None:
 
 
 def test_streams_end_with_the_server(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A page that is open is told of the end of its stream, and no error is logged."""
+    """An open page gets the end of its stream, and no error is logged."""
     with served().running() as address:
         stream = ask(address, "/api/v1/events")
         assert events_until(stream, "beat")["type"] == "beat"

@@ -1,4 +1,4 @@
-"""What is wrong with a machine, or with the places of an app, is told before a run finds out."""
+"""`dagflow doctor` reports what is wrong with a machine, or with the locations of an app, before a run fails."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def proposed(text: str) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def test_a_column_of_csv_has_a_type_that_all_of_its_values_have() -> None:
-    """Of another one the comment says the share, and where its first value is; words for nothing are told."""
+    """A comment has the share of each type and the place of the first exception; words for nothing are listed."""
     code, out, err = invoke("infer", "in")
     assert (code, err) == (0, "")
     types, comments = proposed(out)
@@ -69,7 +69,7 @@ def test_a_column_of_csv_has_a_type_that_all_of_its_values_have() -> None:
 
 
 def test_the_evidence_of_a_column_of_csv_names_the_type_of_the_column() -> None:
-    """Also where a value by itself seems to be of another one; whole numbers and words for nothing are told apart."""
+    """Also where a value by itself seems to be of another one; whole numbers and words for nothing have shares."""
     Path("in/a.csv").write_text(
         "amt,big,day,part,word\n1.50,12345678901234567890.5,13/02/2024,1.5,1.50\n"
         "2.25,1,01/02/2024,2,2.25\n3.75,2.5,02/03/2024,2.25,3.75\n4.25,2.5,02/03/2024,3,NA\n"
@@ -86,7 +86,7 @@ def test_the_evidence_of_a_column_of_csv_names_the_type_of_the_column() -> None:
 
 
 def test_a_member_of_json_has_the_type_that_most_of_its_values_have() -> None:
-    """Numbers go together; dates are told only where all texts are some; arrays and objects have inner types."""
+    """Numbers go together; a text is a date only where all are; arrays and objects have inner types."""
     types, comments = proposed(invoke("infer", "lines.jsonl")[1])
     assert types == {
         "id": "int64", "n": "double", "l": "list<int64>", "s": "struct<a: int64, b: string>", "t": "date32",
@@ -175,7 +175,7 @@ def test_an_app_names_the_file_of_columns_and_stays_as_it_was(format: str, named
 
 
 def test_a_format_of_a_writer_is_none_of_the_reader() -> None:
-    """The reader may be of a class of the author's; where it has no columns, none are told of the writer."""
+    """The reader may be of a class of the author's; where it has no columns, none are shown for the writer."""
     Path("app_ops.py").write_text(
         "print('imported')\nfrom operators.reader.block_reader import BlockReader\n\n\n"
         "class Rows(BlockReader):\n    'Rows.'\n"

@@ -114,7 +114,7 @@ def test_a_file_may_have_any_name(folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize("command", [["init", "x", "--from"], ["infer"]], ids=lambda words: words[0])
 def test_files_that_an_app_cannot_name_are_refused(folder: Path, command: list[str]) -> None:
-    """YAML is text; by the glob that the message tells of, and by the directory, they are found."""
+    """YAML is text; they are found by the glob that the message names, and by the directory."""
     (folder / "in").mkdir()
     (folder / "in" / "a\udcffb.csv").write_text("id,v\n1,2\n")
     code, _, err = invoke(*command, "in/a\udcffb.csv")
@@ -179,7 +179,7 @@ def test_files_with_other_lines_before_their_rows_are_told_of(folder: Path, befo
 
 
 def test_files_with_their_columns_in_another_order_are_alike(folder: Path) -> None:
-    """A file with other columns is told of by what it has and lacks."""
+    """For a file with other columns, the message lists those that it has and those that it lacks."""
     for name, text in (("a", "n,m\n1,x\n2,y\n"), ("b", "m,n\nz,3\nw,4\n"), ("c", "n,o\n1,2\n3,4\n")):
         (folder / f"{name}.csv").write_text(text)
     code, _, err = invoke("init", "x", "--from", "?.csv")
@@ -190,7 +190,7 @@ def test_files_with_their_columns_in_another_order_are_alike(folder: Path) -> No
 
 
 def test_a_test_that_is_there_stays(folder: Path) -> None:
-    """It is the author's."""
+    """An existing test is not overwritten."""
     (folder / "test_app.yaml").write_text("mine")
     assert invoke("init", ".")[0] == 0
     assert (folder / "test_app.yaml").read_text() == "mine"

@@ -1,4 +1,4 @@
-"""`dagflow metrics`: what Prometheus is told of a checkpoint."""
+"""`dagflow metrics`: the metrics of a checkpoint for Prometheus."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["folder", "journal"]
 
 @pytest.mark.parametrize("named", ["journal", "app.yaml"])
 def test_the_metrics_of_a_checkpoint_are_what_its_journal_says(journal: Path, named: str) -> None:
-    """By its URL, or by the app that names it; records are told for each port of each operator."""
+    """By its URL, or by the app that names it; records are counted for each port of each operator."""
     code, out, err = invoke("metrics", named)
     assert (code, err) == (0, "")
     found = of_names(out)

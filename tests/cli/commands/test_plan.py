@@ -128,7 +128,7 @@ class Proportional(PartitionPolicy):
 
 
 def test_a_plan_shows_no_more_partitions_than_there_can_be(folder: Path) -> None:
-    """Of a policy without a limit, which no run asks as the plan does."""
+    """A policy without a limit, which a run never asks in the way that the plan does."""
     app = (folder / "app.yaml").read_text()
     policed = app.replace("reader: {", "reader: {partitioner: {class: tests.cli.commands.test_plan.Proportional}, ", 1)
     assert policed != app

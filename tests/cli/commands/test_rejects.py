@@ -70,7 +70,7 @@ def test_what_to_do_may_stand_before_or_behind_the_app() -> None:
 
 
 def test_a_run_that_has_refused_records_names_the_command_that_tells_why(folder: Path) -> None:
-    """Where it has refused none, that which tells what it has done."""
+    """Where it has refused none, it names the command that shows what it has done."""
     again = ["run", "app.yaml", "--local", "--workers", "1"]
     assert "    next: dagflow rejects app.yaml\n" in CliRunner().invoke(command_line, [*again, "--fresh"]).stderr
     (folder / "in" / "c").write_text("n,m\n1,2\n")
@@ -111,7 +111,7 @@ def test_records_of_a_changed_file_are_told() -> None:
 
 
 def test_what_nothing_matches_is_told() -> None:
-    """A choice of which there is nothing is no error."""
+    """A choice that matches nothing is no error."""
     done = invoke("app.yaml", "replay", "--reason", "nothing like this")
     assert (done.exit_code, done.stderr) == (0, "nothing is refused that was asked for\n")
     assert invoke("nowhere").exit_code == 2
@@ -163,7 +163,7 @@ def select(m: str) -> str:
 
 
 def refuse_both_kinds() -> None:
-    """Run the app over three rows, of which the reader refuses one, and the operator behind it another."""
+    """Run the app over three rows; the reader refuses one, and the operator behind it another."""
     Path("in2").mkdir()
     Path("in2/a").write_text("n,m\n1,1\nx,2\n3,z\n")
     two_steps(select("cast(m as int)"), n="int64", files="in2")
@@ -186,7 +186,7 @@ def test_two_kinds_in_a_window_come_back_together() -> None:
 
 
 def test_bytes_are_told_of_the_records_of_which_they_are_known() -> None:
-    """What an operator refuses has columns, and nothing tells how many bytes these were read from."""
+    """What an operator refuses has columns, and the number of bytes that these were read from is not known."""
     refuse_both_kinds()
     assert invoke("two").stdout.startswith("2 records refused, 3 bytes of 1 of them\n")
     assert invoke("two", "--reason", "column 'n'").stdout.startswith("1 record refused, 3 bytes\n")

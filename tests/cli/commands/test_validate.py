@@ -90,7 +90,7 @@ def test_what_a_run_would_meet_is_warned_of(
 
 
 def test_an_app_is_named_in_place_of_what_is_not_there(folder: Path) -> None:
-    """Of a directory the app in it, of a misspelt file the nearest one, or else where it was looked for."""
+    """For a directory the app in it, for a misspelt file the nearest one, or else where it was looked for."""
     (folder / "sub").mkdir()
     (folder / "sub" / "only.yaml").write_text(APP)
     for given, told in (("ap.yml", "did you mean 'app.yaml'?"), ("sub", "it holds sub/only.yaml"), ("sub/x/y", "")):

@@ -1,4 +1,4 @@
-"""The format of a file is told by its first bytes."""
+"""The format of a file is guessed from its first bytes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_backslash_is_an_escape_where_no_row_is_whole_without(row: str, name: 
     ("head", "encoding"), [("a,b\né,1\n".encode("latin-1"), "latin-1"), ("a,b\n€,1\n".encode("cp1252"), "cp1252")]
 )
 def test_bytes_that_are_no_utf_8_have_an_encoding(head: bytes, encoding: str) -> None:
-    """Western ones, told by the bytes that only Windows uses; a character that is cut is no sign."""
+    """Western ones, recognised by the bytes that only Windows uses; a character that is cut is no sign."""
     assert guess_format(head, is_whole=True).options["encoding"] == encoding
     assert "encoding" not in guess_format("a,b\n1,2\n3,é".encode()[:-1], is_whole=False).options
     assert guess_format("a\n".encode("utf-16"), is_whole=True).options == {"encoding": "utf-16"}

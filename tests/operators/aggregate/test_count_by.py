@@ -77,6 +77,6 @@ def test_a_missing_column_and_a_taken_name_are_refused() -> None:
 
 
 def test_a_column_that_is_named_twice_is_refused() -> None:
-    """Before anything runs, where it can still be told which one."""
+    """Before anything runs, where the column can still be named."""
     with pytest.raises(ValueError, match="by names a column twice"):
         CountBy(by=["k", "k"])

@@ -17,7 +17,7 @@ DIVISORS = [(3 * 10**10 + 7, 96), (10**20 - 1, 64), (2**65 - 59, 64)]
 
 
 def hard(divisor: int) -> st.SearchStrategy[int]:
-    """Numbers of up to 38 digits of which a part, divided, leaves nearly as much as the divisor."""
+    """Numbers of up to 38 digits whose upper part leaves a remainder just below the divisor."""
     most = (10**38 >> 32) // divisor - 1
     parts = st.tuples(st.integers(0, most), st.integers(1, 1000), st.integers(0, 2**32 - 1))
     return parts.map(lambda part: (part[0] * divisor + divisor - part[1]) << 32 | part[2])

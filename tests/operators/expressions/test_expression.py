@@ -62,7 +62,7 @@ def test_a_branch_that_is_not_taken_cannot_fail(pairs: list[tuple[int | None, in
     st.sampled_from(["Europe/Paris", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "UTC"]),
 )
 def test_time_zones_are_those_of_python(moments: list[datetime], zone: str) -> None:
-    """Of a clock time that comes twice the first is meant, one that is skipped is refused, and back is the same."""
+    """A clock time that comes twice means the first, one that is skipped is refused, and back is the same."""
     found = over(f"ts at time zone '{zone}'", ts=pa.array(moments, pa.timestamp("us")))
     for moment, value in zip(moments, found, strict=True):
         instant = moment.replace(tzinfo=zoneinfo.ZoneInfo(zone), fold=0).astimezone(UTC)

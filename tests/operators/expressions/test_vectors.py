@@ -31,5 +31,5 @@ from tests.sql.cases import computed
     ],
 )
 def test_a_reason_names_a_time_that_python_has_not(text: str, column: pa.Array, reason: str) -> None:
-    """It is told as JSON has it, and others as Python has them."""
+    """It is shown as JSON has it, and others as Python has them."""
     assert computed(text, pa.RecordBatch.from_pydict({"v": column})) == [reason]

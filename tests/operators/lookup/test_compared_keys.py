@@ -115,7 +115,7 @@ def test_decimals_equal_the_doubles_that_are_written_alike(numbers: list[int], s
 
 
 def test_every_price_equals_its_double() -> None:
-    """Of the prices up to 10, Arrow's own cast misses every seventh."""
+    """Arrow's own cast misses every seventh of the prices up to 10."""
     prices = [f"{number // 100}.{number % 100:02}" for number in range(1000)]
     keys = compared_keys(pa.array(map(Decimal, prices), pa.decimal128(9, 2)), pa.float64())
     assert keys.to_pylist() == list(map(float, prices))

@@ -212,7 +212,7 @@ def test_blocks_of_formats_without_prescan_are_unchanged() -> None:
 
 
 def test_blocks_before_an_offset_are_not_read(tmp_path: Path) -> None:
-    """Of a compressed file, whatever its name, the first block has all records."""
+    """The first block of a compressed file has all of its records, whatever its name."""
     (plain := tmp_path / "plain").write_bytes(b"aa\n" * 8)
     (packed := tmp_path / "packed").write_bytes(gzip.compress(b"aa\n" * 800))
     (first, second) = blocks_of(plain, 12)

@@ -119,7 +119,7 @@ class ReadsNextFirstByte(Lines):
 
 
 class DropsSilently(Lines):
-    """Lines, but records that begin with an x are dropped without a word."""
+    """Lines, but records that begin with an x are dropped and not counted."""
 
     name: ClassVar[str] = "forgets"
 

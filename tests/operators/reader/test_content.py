@@ -56,7 +56,7 @@ def read_version(
 def test_a_growing_file_gives_each_record_once(
     compression: str, format: Any, parts: list[bytes], data: st.DataObject
 ) -> None:
-    """Whenever it is looked at: the records of what is compressed, of which the last may wait for its end."""
+    """Whenever it is looked at: the records of the compressed content; the last one may wait for its end."""
     compressed = b"".join(map(COMPRESS[compression], parts))
     assume(compressed)
     sizes = sorted(data.draw(st.sets(st.integers(1, len(compressed)), max_size=5)) | {len(compressed)})
@@ -135,7 +135,7 @@ def test_a_growing_file_that_is_damaged_is_an_error() -> None:
 
 @pytest.mark.parametrize("compression", ["zstd", "lz4"])
 def test_a_growing_file_waits_behind_a_frame_without_data(compression: str) -> None:
-    """No part of a file with a plain name is text before the frame with data tells its compression."""
+    """No part of a file with a plain name is text before the frame with data shows its compression."""
     skipped = skippable(b"hello")
     compressed = skipped + skippable(b"") + COMPRESS[compression](b"one\n")
     for length in range(4, len(compressed)):

@@ -1,4 +1,4 @@
-"""How YAML names a format, and what it is told when it errs."""
+"""How YAML names a format, and the errors for a wrong one."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_a_format_that_is_made_already_stays() -> None:
 
 
 def test_the_former_name_of_record_format_is_an_error_with_the_new_one() -> None:
-    """A module that subclasses the old class fails on import, and is told what to subclass."""
+    """A module that subclasses the old class fails on import, with the class to use."""
     with pytest.raises(ImportError, match=r"operators\.ReaderContext is now called operators\.RecordFormat"):
         __import__("operators", fromlist=["ReaderContext"])
 

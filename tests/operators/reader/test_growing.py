@@ -79,9 +79,9 @@ def read_version(
 @settings(max_examples=400)
 @given(st.data())
 def test_a_growing_file_gives_each_record_once(data: st.DataObject) -> None:
-    """Whenever it is looked at, however it is cut: the records of the last version, of which the last may wait.
+    """Whenever it is looked at, however it is cut: the records of the last version; the last one may wait.
 
-    Of a regex the one before waits too, until the line that may begin the next record is complete.
+    With a regex the one before waits too, until the line that may begin the next record is complete.
     """
     options, pieces = data.draw(st.sampled_from(FORMATS))
     content = b"".join(data.draw(st.lists(st.sampled_from(pieces), max_size=24)))
@@ -202,7 +202,7 @@ class ReadsGrownFilesAnew(ThreeByteRecords):
     """The same, and has a longer file read as a new one."""
 
     def complete_end(self, source: ByteSource) -> None:
-        """There is no such place."""
+        """None: a longer file has no place to continue from."""
 
 
 APP = """

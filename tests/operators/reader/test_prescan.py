@@ -1,4 +1,4 @@
-"""Which blocks are pre-scanned, and what they are told."""
+"""Which blocks are pre-scanned, and the results that they are given."""
 
 from __future__ import annotations
 

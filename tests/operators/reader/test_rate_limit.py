@@ -158,7 +158,7 @@ def test_each_piece_that_is_read_is_told_and_no_empty_one(tmp_path: Path) -> Non
 
 
 def test_a_reader_under_a_rate_tells_its_task_that_it_goes_on(tmp_path: Path) -> None:
-    """Of single blocks and of many small files; without a rate only the bytes are counted."""
+    """For single blocks and for many small files; without a rate only the bytes are counted."""
     path = tmp_path / "a"
     path.write_bytes(b"one\ntwo\n")
     stat = path.stat()

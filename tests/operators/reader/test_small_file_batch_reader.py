@@ -137,7 +137,7 @@ def test_the_common_formats_read_files_at_once() -> None:
 
 
 def damaged(tmp_path: Path) -> SmallFileBatch:
-    """Seven files that were planned, of which only the first, the third and the last are as they were."""
+    """Seven planned files; only the first, the third and the last are as they were."""
     paths = written(tmp_path, [b"zero\n", b"one\n", b"two", b"three\n", b"four\n", b"five\n", b"six\n"])
     batch = batch_of(paths)
     paths[1].unlink()
@@ -240,7 +240,7 @@ def test_a_damaged_archive_does_not_fail_its_batch(
 
 
 def test_rejects_of_a_batch_know_their_file(tmp_path: Path) -> None:
-    """A bad record in one of many files is told with that file's name and offset."""
+    """A bad record in one of many files is reported with that file's name and offset."""
     batch = batch_of(written(tmp_path, [b"ab", b"abc", b"ab"]))
     reader = BlockReader(format={"type": "fixed", "length": 2})
     rejects: list[Any] = []

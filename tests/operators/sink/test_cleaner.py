@@ -31,7 +31,7 @@ REMOVE = "action: remove"
 
 
 def tree(root: Path) -> dict[str, bytes]:
-    """Ten files, of which some are larger than a block."""
+    """Ten files; some are larger than a block."""
     contents = [bytes([48 + number]) * (number * 3) for number in range(10)]
     (root / "in").mkdir()
     written(root / "in", contents)
@@ -210,7 +210,7 @@ def reports_of(blocks: list[Any]) -> list[Any]:
 
 @pytest.mark.parametrize("batch_bytes", [0, 1 << 20])
 def test_a_source_file_with_a_record_in_progress_stays(batch_bytes: int, tmp_path: Path) -> None:
-    """What waits for its delimiter is published nowhere; the files beside it, of which nothing waits, go."""
+    """What waits for its delimiter is published nowhere; the files beside it, which wait for nothing, go."""
     for name, content in {"a": "1\ntw", "b": "3\n", "c": "4", "d": "5\n"}.items():
         write(tmp_path / "in" / name, content)
     cleaner = SourceCleaner(action="remove")
@@ -347,7 +347,7 @@ def test_a_source_file_goes_when_what_was_appended_to_it_is_published(
 
 @pytest.mark.parametrize("is_one_window", [True, False])
 def test_versions_of_a_source_file_may_be_published_at_once(is_one_window: bool, tmp_path: Path) -> None:
-    """Also where parallel readers tell of the blocks in another order than that of the file."""
+    """Also where parallel readers report the blocks in another order than that of the file."""
     with Cleaning(tmp_path, batch_bytes=0, block_size=4) as cleaning:
         reports = cleaning.append("2\n3\n4\n")[::-1]
         for window in [reports + cleaning.reports] if is_one_window else [cleaning.reports, reports]:

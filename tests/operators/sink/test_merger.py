@@ -261,7 +261,7 @@ def test_a_file_of_any_date_is_merged(tmp_path: Path, others: int, batch_bytes: 
 
 
 def test_records_that_are_no_whole_files_are_refused(tmp_path: Path) -> None:
-    """Lines in the place of files would be merged without a word."""
+    """Lines in the place of files would be merged silently."""
     (path,) = written(tmp_path, [b"a\nb\n"])
     reader = BlockReader()
     batches: list[Any] = []

@@ -298,7 +298,7 @@ def test_bounds_of_files_are_true(tmp_path: Path) -> None:
 def test_a_bound_of_zero_is_below_or_above_both_zeros(
     tmp_path: Path, values: list[float], bounds: tuple[float, float]
 ) -> None:
-    """Some readers tell -0.0 and 0.0 apart."""
+    """Some readers distinguish -0.0 from 0.0."""
     write(tmp_path, columns(n=[1, 2], f=values))
     [file] = pa.table(DeltaTable(str(tmp_path / "table")).get_add_actions(flatten=True)).to_pylist()
     assert (str(file["min.f"]), str(file["max.f"])) == tuple(map(str, bounds))

@@ -23,6 +23,6 @@ def test_the_count_of_blocks_is_what_cutting_gives(size: int, start: int, block_
 
 
 def test_a_block_size_below_one_is_refused() -> None:
-    """There is no way to cut."""
+    """A block has at least one byte."""
     with pytest.raises(ValueError, match="block_size must be at least 1, got 0"):
         count_blocks(0, 10, 0)

@@ -105,7 +105,7 @@ def test_a_file_that_is_marked_after_its_listing_is_taken_whole(tmp_path: Path) 
 
 
 def test_a_scan_of_known_files_gives_nothing(tmp_path: Path) -> None:
-    """More files than one step of the join, of which one is new in the middle and one at the end."""
+    """More files than one step of the join; later a file is new in the middle and one at the end."""
     for number in range(1000):
         write(tmp_path / "in" / f"{number:04}", b"")
     index = FileIndex(str(tmp_path / "index"))

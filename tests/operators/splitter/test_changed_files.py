@@ -1,4 +1,4 @@
-"""What is told of files that changed after they were taken."""
+"""What is reported about files that changed after they were taken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a splitter would take a file, told without a scan, is what its scan does."""
+"""The answer whether a splitter would take a file, given without a scan, agrees with its scan."""
 
 from __future__ import annotations
 

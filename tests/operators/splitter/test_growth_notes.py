@@ -1,4 +1,4 @@
-"""What is told of files that have grown."""
+"""What is reported about files that have grown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from operators.splitter.growth_notes import GrowthNotes
 
 
 def test_ordinary_growth_is_a_line_with_some_names_and_the_sum(caplog: pytest.LogCaptureFixture) -> None:
-    """A log that grows all day is told of every few seconds, with what has come meanwhile."""
+    """A log that grows all day is reported every few seconds, with what has come meanwhile."""
     clock = ManualClock()
     notes = GrowthNotes(clock)
     with caplog.at_level(logging.INFO, OPERATOR_LOGGER):

@@ -296,7 +296,7 @@ def test_a_missing_location_is_an_error_that_names_the_nearest(tmp_path: Path) -
 
 
 def test_an_empty_directory_is_no_error(tmp_path: Path) -> None:
-    """There is nothing to do."""
+    """The run completes and emits nothing."""
     assert split(tmp_path).windows() == []
 
 

@@ -214,7 +214,7 @@ def test_a_name_of_several_columns_is_an_error_where_it_is_taken(tmp_path: Path)
 
 
 def test_a_table_that_is_too_large_is_an_error(rates: str) -> None:
-    """It is told before any record is read."""
+    """The error comes before any record is read."""
     with pytest.raises(DagflowError, match="takes more than max_size, 10 bytes, in memory"):
         run_operator(Enrich(table=rates, on="country", max_size=10), ORDERS)
 

@@ -59,7 +59,7 @@ def test_columns_are_kept_dropped_and_renamed() -> None:
 
 
 def test_a_record_without_a_value_is_refused_with_its_place() -> None:
-    """The others go on, in order, and know where they come from; the reject tells what was computed of what."""
+    """The others go on, in order, and know where they come from; the reject names the column and the computation."""
     block = type("Block", (), {"url": "in/a.csv"})()
     origin = Origin((block,), np.array([0, 10, 30]), 100)
     batch = RecordBatch(pa.RecordBatch.from_pylist(ROWS), delimiters=LINE_FEED, origin=origin)
@@ -148,7 +148,7 @@ streams:
 def test_without_a_stream_for_rejects_the_run_ends_at_the_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """File and offset are told, nothing is published; with another expression the run goes on."""
+    """The error has file and offset, nothing is published; with another expression the run goes on."""
     monkeypatch.chdir(tmp_path)
     Path("in").mkdir()
     Path("in/a.csv").write_text("qty\n1\n3000\n")

@@ -166,6 +166,6 @@ def test_values_beyond_max_keys_are_forgotten_and_counted() -> None:
 
 
 def test_it_does_not_run_alone() -> None:
-    """An operator of which only a part would be looked at is refused."""
+    """An operator that would be checked only in part is refused."""
     with pytest.raises(ValueError, match="Check is made of conditions, unique, and does not run alone"):
         OperatorHarness(Check(expect=["a > 0", "unique(a)"]))

@@ -173,7 +173,7 @@ def test_the_weak_and_the_strong_form_of_a_tag_are_one_version(server: WebServer
 
 @pytest.mark.parametrize("kind", ["chunked", "compressed"])
 def test_a_file_of_unknown_length_is_copied_and_not_empty(server: WebServer, tmp_path: Path, kind: str) -> None:
-    """Its end could not be told from a connection that broke."""
+    """Its end cannot be distinguished from a connection that broke."""
     server.is_chunked = kind == "chunked"
     server.headers = {"Content-Encoding": "gzip"} if kind == "compressed" else {}
     with pytest.raises(StorageError, match="the store does not say how long the file is"):

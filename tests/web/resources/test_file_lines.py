@@ -35,7 +35,7 @@ def compressed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("asks_store", [True, False])
 def test_a_page_waits_for_a_store_only_where_it_is_asked_for_a_place(*, asks_store: bool) -> None:
-    """A file that is not on this machine is told by its name meanwhile."""
+    """A file that is not on this machine is classified by its name meanwhile."""
     storage, url = StorageContext.default(), f"memory://{uuid.uuid4().hex}/plain.csv"
     storage.objects(url.rpartition("/")[0]).create("plain.csv", gzip.compress(CONTENT))
     assert looks_compressed(storage, url, asks_store=asks_store) == asks_store
@@ -54,7 +54,7 @@ def test_all_rejects_of_a_compressed_file_are_its_own(compressed: Path) -> None:
 
 
 def test_a_byte_of_the_content_is_followed_where_one_window_read_it(compressed: Path) -> None:
-    """A refused record is told by its offset in the content, and a kept one is in the output of the only window."""
+    """A refused record is shown with its offset in the content, and a kept one is in the output of the only window."""
     kept, refused = CONTENT.index(b"n0900"), CONTENT.index(b"n0907")
     found = found_of("g.csv.gz", offset=str(kept))
     (window,) = ask("files")["files"][0]["windows"]
@@ -65,7 +65,7 @@ def test_a_byte_of_the_content_is_followed_where_one_window_read_it(compressed: 
 
 
 def test_which_of_several_windows_read_a_compressed_byte_is_not_guessed(compressed: Path) -> None:
-    """Content of a later version follows on that of an earlier one, in places that no window tells."""
+    """Content of a later version follows on that of an earlier one, in places that no window has recorded."""
     with compressed.open("ab") as file:
         file.write(gzip.compress(b"o0001,1\no0002,many\n"))
     finish()
@@ -89,7 +89,7 @@ def test_lines_of_a_compressed_file_are_not_counted(compressed: Path, name: str)
 
 
 def test_lines_of_a_plain_file_are_followed_whatever_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its first bytes tell that it is not compressed; of one that is gone only the name tells."""
+    """Its first bytes show that it is not compressed; for a file that is gone only the name decides."""
     monkeypatch.chdir(tmp_path)
     text = APP.replace("[.]csv'", "[.]csv[.]gz'").replace("min_readers:", "compression: none\n      min_readers:")
     Path("app.yaml").write_text(text)
@@ -116,7 +116,7 @@ def test_a_line_behind_the_last_newline_is_none(folder: Path) -> None:
 
 
 def test_a_refused_line_is_in_no_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Why its window refused it is told; and of a header nothing is claimed that only records have."""
+    """The page says why its window refused it, and does not claim of a header what holds for records."""
     monkeypatch.chdir(tmp_path)
     Path("app.yaml").write_text(with_table(APP))
     Path("in").mkdir()
@@ -134,7 +134,7 @@ def test_a_refused_line_is_in_no_table(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_line_that_one_operator_refused_may_be_kept_by_others(folder: Path) -> None:
-    """The refusal is told, and where the rest of the app has put what it kept."""
+    """The page shows the refusal, and where the rest of the app has put what it kept."""
     text = APP.replace('Select, properties: {where: "n <> 1"}', 'Check, properties: {expect: "n <> 1"}')
     Path("app.yaml").write_text(text.replace("from: reader.errors", "from: filter.errors"))
     (folder / "in" / "b.csv").write_bytes(ROWS)

@@ -24,7 +24,7 @@ from tests.web.conftest import APP, ROWS, api_of, ask, finish, with_table
 
 
 def test_a_line_before_what_was_appended_is_followed(folder: Path) -> None:
-    """Of a file that has grown, each line leads to the window that read it, also one of an earlier version."""
+    """Each line of a file that has grown leads to the window that read it, also one of an earlier version."""
     url = str(folder / "in" / "a.csv")
     before = ask("files/one", url=url, line="2")["found"]
     with (folder / "in" / "a.csv").open("ab") as file:

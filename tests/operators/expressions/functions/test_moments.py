@@ -48,7 +48,7 @@ def truncated(unit: str, moments: list[datetime], zone: str) -> list[datetime]:
     ],
 )
 def test_date_trunc_has_a_value_where_clocks_change(zone: str, unit: str, moment: str, wanted: str) -> None:
-    """Of what comes twice, the one of the moment; of what is skipped, when the clocks went on."""
+    """A time that comes twice is that of the moment; one that is skipped is when the clocks went forward."""
     assert truncated(unit, [datetime.fromisoformat(f"{moment}Z")], zone) == [datetime.fromisoformat(f"{wanted}Z")]
 
 

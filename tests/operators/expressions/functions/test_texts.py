@@ -68,7 +68,7 @@ def test_a_group_is_found_whatever_brackets_hold(pattern: str, group: int, wante
 @example("[]a(]b", 1)
 @example("[[:alpha:](]+=(.)(.)", 3)
 def test_groups_are_those_that_duckdb_has(pattern: str, group: int) -> None:
-    """Of any pattern that RE2 takes; what it does not take is a mistake at once."""
+    """For any pattern that RE2 takes; one that it does not take is a mistake at once."""
     try:
         wanted = in_duckdb(pattern, group)
     except duckdb.Error:

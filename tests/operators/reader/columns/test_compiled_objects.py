@@ -18,7 +18,7 @@ from operators.reader.columns.flat_objects import LEAST_LINES, FlatObjects
 
 
 def read(lines: list[bytes], schema: pa.Schema, *, takes_others: bool = True, end: bytes = b"\n") -> FlatObjects:
-    """What is read of lines of which most can be read."""
+    """What is read of lines, most of which can be read."""
     found = read_compiled(RecordBatch.raw(lines, Delimiters((end,))), schema, takes_others=takes_others)
     assert found is not None
     return found
@@ -36,7 +36,7 @@ def test_members_stand_in_any_order_in_each_line() -> None:
 
 
 def test_names_that_only_begin_alike_are_other_members() -> None:
-    """Of whatever length, up to the quote behind them."""
+    """Names of any length are compared up to the quote behind them."""
     schema = pa.schema({"abcdefgh": pa.int64(), "k": pa.int64()})
     others = ["abcdefg", "abcdefghi", "abcdefgH", "abcdefgh ", "kk", "", "abcdefghabcdefgh"]
     lines = [b'{"%s": 1, "k": 2}' % others[n % len(others)].encode() for n in range(LEAST_LINES)]
@@ -186,7 +186,7 @@ WRONG_ESCAPES = [
 
 @pytest.mark.parametrize("escape", WRONG_ESCAPES)
 def test_a_text_with_a_wrong_escape_is_left(escape: bytes) -> None:
-    """Also one with half of a character, of which parsers think differently, and one that is left out."""
+    """Also one with half of a character, which parsers treat differently, and one that is left out."""
     texts = [b"x" * size + escape for size in range(9)]
     lines = [b'{"%s": "%s"}' % (name, text) for text in texts for name in (b"k", b"o")]
     found = read([*[b'{"k": "y"}'] * LEAST_LINES, *lines], pa.schema({"k": "string"}))

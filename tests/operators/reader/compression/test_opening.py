@@ -123,7 +123,7 @@ def skippable(data: bytes, kind: int = 0x50) -> bytes:
 
 @pytest.mark.parametrize("compression", ["zstd", "lz4"])
 def test_frames_without_data_at_the_beginning_are_passed_over(tmp_path: Path, compression: str) -> None:
-    """The first frame with data tells the compression of a file with a plain name; no prefix of it is text."""
+    """The first frame with data decides the compression of a file with a plain name; no prefix of it is text."""
     skipped = skippable(b"hello") + skippable(b"", 0x5F) + skippable(b"x" * 100_000, 0x5A)
     compressed = skipped + COMPRESS[compression](b"one\ntwo\n")
     assert outcome(write(tmp_path / "a.log", compressed), "lines")[0] == [(0, b"one"), (4, b"two")]

@@ -37,7 +37,7 @@ Records = list[tuple[int, bytes]]
 
 
 def bgzf(data: bytes) -> bytes:
-    """One member whose header tells its length, as bgzip writes it."""
+    """One member whose header holds its length, as bgzip writes it."""
     packer = zlib.compressobj(wbits=-15)
     body = packer.compress(data) + packer.flush()
     extra = b"\6\0BC\2\0" + (18 + len(body) + 8 - 1).to_bytes(2, "little")

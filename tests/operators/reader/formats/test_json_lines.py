@@ -379,7 +379,7 @@ TIMED = {
 
 
 def test_decimals_and_times_stand_in_arrays_and_objects() -> None:
-    """With all digits, and as instants; a value that does not fit refuses its record, and is told with its place."""
+    """With all digits, and as instants; a value that does not fit refuses its record, with its place."""
     made = RECORD_FORMATS.make({"type": "json_lines", "columns": TIMED})
     right = (
         b'{"a": [{"at": "2026-01-31T10:00:00+02:00", "p": 1.10}, null, {"p": "2"}], "s": {"times": ["10:00", null]}}\n'

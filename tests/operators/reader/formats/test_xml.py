@@ -108,7 +108,7 @@ class TestUtf16(XmlContract):
 
 
 class TestUtf16WithoutMark(XmlContract):
-    """A zero byte beside the first character tells it as well."""
+    """A zero byte beside the first character shows the encoding as well."""
 
     formats: ClassVar = [{"type": "xml", "tag": "a"}]
     pieces: ClassVar = [b"<", b"\0", b"<a/>"]

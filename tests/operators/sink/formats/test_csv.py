@@ -28,7 +28,7 @@ SCHEMA = pa.schema([(str(kind), kind) for kind in TYPES])
 
 
 class TestCsv(SinkContract):
-    """pyarrow reads every value back, and tells a missing one from an empty text."""
+    """pyarrow reads every value back, and distinguishes a missing one from an empty text."""
 
     formats: ClassVar = [
         "csv",
@@ -93,7 +93,7 @@ def test_the_reader_reads_every_text_back(rows: list[tuple[str, str]], block_siz
 
 
 def test_fields_are_quoted_only_where_they_must_be() -> None:
-    """RFC 4180: delimiters, quotes and newlines; quotes are doubled. Empty texts are told from missing ones."""
+    """RFC 4180: delimiters, quotes and newlines; quotes are doubled. Empty texts differ from missing ones."""
     batch = batch_of(t=["plain", "a,b", 'say "x"', "two\nlines", "", None], n=[1, 2, 3, 4, 5, None])
     assert rows_of(batch) == 't,n\nplain,1\n"a,b",2\n"say ""x""",3\n"two\nlines",4\n"",5\n,\n'
 

@@ -132,6 +132,6 @@ def test_any_rows_come_back_from_their_lines(rows: list[dict[str, object]]) -> N
 
 
 def test_rows_without_columns_are_empty_objects() -> None:
-    """They are still rows."""
+    """Rows without columns still count."""
     rows = pa.RecordBatch.from_struct_array(pa.array([{}, {}], pa.struct([])))
     assert json_lines(rows) == b"{}\n{}\n"

@@ -125,7 +125,7 @@ def test_a_column_of_nulls_goes_with_any_type() -> None:
 
 
 def test_raw_records_are_a_column_of_bytes() -> None:
-    """Of the name record, without delimiters."""
+    """The column is called record, and its values have no delimiters."""
     (file,) = parquet_files(RecordBatch.from_records([b"a", b"\xff"]))
     assert file.read().to_pydict() == {"record": [b"a", b"\xff"]}
 

@@ -144,7 +144,7 @@ def test_a_table_that_forgets_markers_is_warned_of(tmp_path: Path, caplog: pytes
 
 
 def test_a_directory_of_other_files_becomes_no_table(tmp_path: Path) -> None:
-    """A mistake in the path is told before anything is written."""
+    """A mistake in the path is reported before anything is written."""
     (tmp_path / "notes.txt").touch()
     assert "the directory holds 1 files, such as notes.txt, and no Delta table" in refused(tmp_path)
 

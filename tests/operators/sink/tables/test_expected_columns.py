@@ -1,4 +1,4 @@
-"""What no table could be made of is told by the columns alone, as the first record would tell it."""
+"""Columns that no table can have are refused before the first record, by the same error."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from tests.operators.sink.test_table_writer import columns
 
 @pytest.mark.parametrize("keys", [(), "n"], ids=["appended", "upserted"])
 def test_numbers_of_every_kind_are_found_by_bounds(tmp_path: Path, keys: str) -> None:
-    """Bounds are told of all but columns with NaN or infinity."""
+    """All columns have bounds but those with NaN or infinity."""
     nan, last = float("nan"), float("inf")
     first = columns(
         n=[1, 2, 3],

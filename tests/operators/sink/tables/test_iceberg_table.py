@@ -170,7 +170,7 @@ class ConflictingCatalog(LossyCatalog):
 def test_lost_answers_of_a_catalog_add_nothing_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, catalog: type[SqlCatalog]
 ) -> None:
-    """Ten windows of an app, of which every third is there without an answer."""
+    """Ten windows of an app; every third is committed, and its answer is lost."""
     monkeypatch.setattr(LossyCatalog, "commits", 0)
     lossy = {**options(tmp_path), "py-catalog-impl": f"{__name__}.{catalog.__name__}"}
     del lossy["type"]
@@ -322,7 +322,7 @@ def test_columns_that_the_names_of_a_table_lack_are_found(tmp_path: Path) -> Non
 
 
 def test_a_transform_that_dagflow_does_not_know_is_refused(tmp_path: Path) -> None:
-    """Its values cannot be told."""
+    """A writer cannot compute its values."""
     columns = Schema(NestedField(1, "n", LongType()))
     spec = PartitionSpec(IcebergField(source_id=1, field_id=1000, transform=VoidTransform(), name="void"))
     client(tmp_path).create_namespace("shop")
@@ -348,7 +348,7 @@ def test_a_transform_that_dagflow_does_not_know_is_refused(tmp_path: Path) -> No
     ],
 )
 def test_mistakes_in_a_catalog_are_told(catalog: dict[str, str], reason: str) -> None:
-    """They are errors of `validate`."""
+    """`validate` reports them as errors."""
     with pytest.raises(ValueError, match=reason):
         IcebergTable(NAME, (), catalog=catalog)
 

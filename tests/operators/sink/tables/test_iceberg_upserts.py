@@ -30,7 +30,7 @@ def files(root: Path) -> set[str]:
 
 
 def test_files_without_the_keys_stay_as_they_are(tmp_path: Path) -> None:
-    """Whether their bounds or their rows tell so; what the window has written goes."""
+    """Whether their bounds or their rows show it; what the window has written goes."""
     ICEBERG.make(tmp_path, pa.table({"k": ["a", "c"], "n": [1, 2]}))
     for rows in (pa.table({"k": ["x", "z"], "n": [3, 4]}), pa.table({"k": ["b"], "n": [5]})):
         handle(tmp_path).append(rows)

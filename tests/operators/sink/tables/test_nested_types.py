@@ -43,7 +43,7 @@ def kind(request: pytest.FixtureRequest) -> UpsertedTable:
 
 @pytest.mark.parametrize(("exact", "values"), ALLOWED)
 def test_values_are_the_same_where_members_are_required(tmp_path: Path, exact: pa.DataType, values: list[Any]) -> None:
-    """Of slices as well, also where a list or struct is null, and in Parquet."""
+    """Values of slices as well, also where a list or struct is null, and in Parquet."""
     column = pa.array([*values, *values], nullable_type(exact))
     for start in range(len(values)):
         found = with_required(column.slice(start, len(values)), exact, "n")
@@ -66,7 +66,7 @@ def test_a_null_in_a_required_member_is_named(exact: pa.DataType, value: Any, re
 
 @pytest.mark.parametrize("exact", [kind for kind, _ in ALLOWED])
 def test_what_is_required_is_part_of_a_type(exact: pa.DataType) -> None:
-    """Of two types one takes the values of both: the one that requires less."""
+    """The one of two types that requires less takes the values of both."""
     loose = nullable_type(exact)
     assert exact_type(exact, lambda leaf: leaf) == exact != loose
     assert either_type(exact, loose) == either_type(loose, exact) == loose and either_type(exact, exact) == exact

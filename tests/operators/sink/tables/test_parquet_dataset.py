@@ -49,7 +49,7 @@ def refused(root: Path, partition_by: Sequence[str] = ()) -> str:
 
 
 def test_windows_are_files_in_directories_of_their_values(tmp_path: Path) -> None:
-    """Names tell window, partition and number; a missing value and an empty text have the directory of Hive."""
+    """Names hold window, partition and number; a missing value and an empty text have the directory of Hive."""
     batch = columns(n=[1, 2, 3, 4], k=["a/b", "c", None, ""])
     found = write(tmp_path, batch, partition_by=["k"])
     assert names(tmp_path) == [

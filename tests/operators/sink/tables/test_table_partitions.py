@@ -28,7 +28,7 @@ def named(root: Path, kind: str) -> str:
 @pytest.mark.parametrize("properties", [{}, {"commit": {"every_millis": 0}}], ids=["groups", "windows"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_column_without_values_is_null(tmp_path: Path, kind: str, properties: dict[str, Any]) -> None:
-    """Also where the window began before the first one was decided, and where names alone tell of the column."""
+    """Also where the window began before the first one was decided, and where only names show the column."""
     table = named(tmp_path, kind)
     properties = {"partition_by": ["k"], **({} if kind == "parquet" else properties)}
     write(tmp_path, table, GIVEN, NOTHING, LACKING, **properties)

@@ -111,7 +111,7 @@ def kind(request: pytest.FixtureRequest) -> UpsertedTable:
 
 
 def test_a_row_takes_the_place_of_the_one_with_its_key(tmp_path: Path, kind: UpsertedTable) -> None:
-    """Of a window the last one counts; keys that come no more stay."""
+    """The last row of a window counts; keys that come no more stay."""
     first = columns(shop=["a", "b", "a"], n=[1, 2, 3])
     found = kind.write(tmp_path, first, columns(shop=["b", "c"], n=[20, 4]), upsert_by="shop")
     assert found == [("a", 3), ("b", 20), ("c", 4)]
@@ -151,7 +151,7 @@ def test_an_empty_text_is_null_where_the_table_keeps_it_so(
 
 @pytest.mark.parametrize("partition_by", [(), "k"])
 def test_the_last_record_of_a_key_in_a_group_counts(tmp_path: Path, kind: UpsertedTable, partition_by: str) -> None:
-    """Of those of one window as well, and where the table takes two texts for one."""
+    """The last one within a window as well, and where the table takes two texts for one."""
     texts = [("", 1), (None, 2), ("a", 3)], [(None, 4), ("", 5), ("b", 6), ("a", 7)], [("", 8), (None, 9)]
     batches = [columns(k=pa.array([k for k, _ in rows], pa.string()), n=[n for _, n in rows]) for rows in texts]
     logical = app(tmp_path, batches, **kind.properties(tmp_path), upsert_by="k", partition_by=partition_by)

@@ -112,7 +112,7 @@ def test_a_file_that_cannot_be_opened_is_no_news(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, FILES_A_TASK, FILES_A_TASK + 1])
 def test_fingerprints_come_in_the_order_of_the_files(tmp_path: Path, count: int) -> None:
-    """Of files, empty ones, directories and what is gone, over several tasks' worth of them."""
+    """Fingerprints of files, empty ones, directories and what is gone, from several tasks."""
     files = [
         FilePrefix(bytes(write(tmp_path / str(number), b"x" * (number % 3))), number % 3) for number in range(count)
     ]

@@ -189,7 +189,7 @@ def test_a_merge_of_runs_side_by_side_holds_few_of_them(store: ObjectStore) -> N
 
 
 def test_an_entry_takes_few_bytes(store: ObjectStore, tmp_path: Path) -> None:
-    """Of long paths that share their beginnings only the differences are stored."""
+    """Long paths that share their beginnings are stored by their differences."""
     values = {b"/data/logs/region-%02d/2026-11-20/service-%07d.log.gz" % (n % 7, n): n for n in range(20_000)}
     run_of(store, values, file_rows=1 << 20)
     size_bytes = sum(path.stat().st_size for path in tmp_path.glob("*.parquet"))

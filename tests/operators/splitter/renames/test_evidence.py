@@ -15,7 +15,7 @@ from tests.operators.splitter.splitter_driver import InProcessServices, write
 @pytest.mark.parametrize("suffix", COMPRESSORS)
 @pytest.mark.parametrize("size", [0, 1, 1024, 1025, 3000, 3 << 20])
 def test_what_is_compressed_has_the_fingerprint_of_the_file_before(tmp_path: Path, suffix: str, size: int) -> None:
-    """Of as many bytes as are asked for, whether or not more follow; of fewer where there are fewer."""
+    """Over as many bytes as are asked for, whether or not more follow; over fewer where there are fewer."""
     data = random.Random(size).randbytes(min(size, 5000)).ljust(size, b"x")
     path = bytes(write(tmp_path / f"a{suffix}", COMPRESSORS[suffix](data)))
     asked_sizes = {1, size - 1, size, size + 1} - {0, -1}

@@ -36,7 +36,7 @@ def test_few_unknown_inodes_are_taken_for_known() -> None:
 
 
 def test_identities_are_found_in_memory_and_in_runs(tmp_path: Path) -> None:
-    """Of entries that are recent, flushed, or given by the running scan; the newest of a path counts."""
+    """Entries that are recent, flushed, or given by the running scan; the newest of a path counts."""
     index = FileIndex(str(tmp_path))
     known = KnownIdentities(index)
     numbers = np.arange(MEMORY_ENTRIES + 10)

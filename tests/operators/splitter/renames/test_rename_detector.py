@@ -70,7 +70,7 @@ ROTATIONS_OF_NUMBERED_LOGS = [
 def test_a_log_whose_own_name_ends_like_a_rotated_one_comes_once(
     tmp_path: Path, name: str, rotate: Callable[[Path], None]
 ) -> None:
-    """What a rotation adds is told from what the name had."""
+    """What a rotation adds is distinguished from what the name had."""
     log = write(tmp_path / "in" / name, b"1\n")
     splitter = RestartableSplitter(tmp_path)
     found = splitter.scan()

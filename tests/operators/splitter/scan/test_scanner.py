@@ -265,7 +265,7 @@ def test_a_link_to_what_is_read_under_its_own_name_is_passed_over(
 
 
 def test_files_behind_a_link_are_passed_over_one_by_one(tmp_path: Path) -> None:
-    """A link leads to a directory of which only some files are read under their own names."""
+    """A link leads to a directory; only some of its files are read under their own names."""
     for name in ("in/x", "other/a.log", "other/b.txt", "other/deep/c.log"):
         write(tmp_path / name)
     (tmp_path / "in" / "link").symlink_to(tmp_path / "other")

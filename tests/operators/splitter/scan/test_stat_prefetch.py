@@ -53,7 +53,7 @@ def test_helpers_find_what_the_scan_finds_itself(
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A directory with more files than a scan gives at a time, of which some are none."""
+    """A directory with more entries than a scan gives at a time; some are no files."""
     for number in range(3000):
         write(tmp_path / f"{number % 3}" / f"{number:05}", b"x" * (number % 7))
     (tmp_path / "1" / "nowhere").symlink_to("gone")

@@ -140,7 +140,7 @@ def test_patterns_do_not_let_a_link_into_what_the_app_writes(tmp_path: Path) -> 
 
 
 def test_an_input_within_what_the_app_writes_keeps_its_links(tmp_path: Path) -> None:
-    """An app that publishes above its input has been told to read there; links to the side are a part of that."""
+    """An app that publishes above its input reads there on purpose; links to the side are a part of that."""
     for name in ("top/in/a", "top/side/b"):
         write(tmp_path / name)
     (tmp_path / "top" / "in" / "link").symlink_to("../side")

@@ -1,4 +1,4 @@
-"""What a web server answers, told apart: a file that is missing, one that is refused, and a server that fails."""
+"""Three answers of a web server: a file that is missing, one that is refused, and a server that fails."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_what_s3s_client_raises_says_nothing_of_the_file(error: Exception, kind:
 
 
 def test_colons_in_a_path_make_no_chain() -> None:
-    """What a listing tells is read, though fsspec takes `::` for the link of a chain."""
+    """The paths of a listing are read, though fsspec takes `::` for the link of a chain."""
     place = uuid.uuid4().hex
     fsspec.filesystem("memory").pipe_file(f"/{place}/ut::a::b.log", b"12")
     (found,) = STORAGE.list_directory(f"memory://{place}")

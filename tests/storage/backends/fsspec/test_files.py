@@ -43,7 +43,7 @@ def test_content_under_the_name_of_a_directory_is_told(caplog: pytest.LogCapture
     [("20261123100000", 1795428000), ("20261123100000.123", 1795428000), ("Nov 23 10:00", 0), ("", 0)],
 )
 def test_a_file_of_ftp_has_the_time_that_its_server_says(modified: str, seconds: int) -> None:
-    """Of a listing for people the time is not used: it changes its form when the file is half a year old."""
+    """The time in a listing for people is not used: it changes its form when the file is half a year old."""
     found = stat_of("ftp://h/a", {"type": "file", "size": 3, "modify": modified})
     assert (found.size_bytes, found.mtime_ns) == (3, seconds * 10**9)
 

@@ -65,6 +65,6 @@ def test_a_client_that_cannot_connect_names_the_location() -> None:
 
 
 def test_an_unknown_scheme_is_named() -> None:
-    """A typing error in a URL is told as one."""
+    """A typing error in a URL is reported as one."""
     with pytest.raises(StorageError, match="unknown scheme 's33'"):
         StorageContext.default().objects("s33://bucket/x")

@@ -21,7 +21,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refused(told: str = "") -> TransientStorageError:
-    """What is made of a server's 503, in which it may tell how long to wait."""
+    """What is made of a server's 503, which may say how long to wait."""
     headers = CIMultiDictProxy(CIMultiDict({"retry-after": told} if told else {}))
     url = URL("http://host/a")
     error = TransientStorageError("busy", url=str(url))
@@ -46,7 +46,7 @@ def asked(
 
 
 def test_pauses_grow_until_the_store_answers() -> None:
-    """The last attempt's error is the one that is told."""
+    """The last attempt's error is the one that is raised."""
     waits: list[float] = []
     assert asked(waits=waits) == "answer"
     assert asked(*[refused()] * (TRIES - 1), waits=waits) == "answer"
@@ -83,7 +83,7 @@ def test_a_store_that_takes_long_to_fail_is_not_asked_again() -> None:
 
 @pytest.mark.parametrize(("told", "pauses"), [("", [0.5]), ("7", [])])
 def test_a_look_at_a_file_is_short(told: str, pauses: list[float]) -> None:
-    """A following run is to stop, and a person to be told, while a server fails."""
+    """A following run can stop, and a user gets an answer, while a server fails."""
     waits: list[float] = []
     with pytest.raises(TransientStorageError, match="busy"):
         asked(*[refused(told)] * TRIES, waits=waits, clock=iter([0.0, 0.1, 0.7]), patience_s=LOOK_PATIENCE_S)

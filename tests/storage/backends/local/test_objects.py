@@ -31,7 +31,7 @@ def test_a_lost_reply_is_found_out_by_reading_back(tmp_path: Path) -> None:
 
 
 def _steps_of_create(root: Path) -> Iterator[tuple[int, bool]]:
-    """Die before each change of the disk in turn, and tell whether the object is there."""
+    """Die before each change of the disk in turn, and give whether the object is there."""
     for step in range(1, 30):
         store = StorageContext.default().objects(str(root / str(step)))
         with crashing_disk(str(root), step) as faults:

@@ -34,7 +34,7 @@ def test_a_move_that_was_cut_off_is_finished(tmp_path: Path) -> None:
 
 
 def test_a_move_of_a_link_that_was_cut_off_is_finished(tmp_path: Path) -> None:
-    """Of a link that means the link, wherever it leads."""
+    """A move of a link moves the link itself, wherever it leads."""
     source, target = tmp_path / "source", tmp_path / "archive" / "source"
     (tmp_path / "file").write_bytes(b"x")
     source.symlink_to("file")
@@ -102,7 +102,7 @@ def test_a_version_that_comes_meanwhile_is_never_put_away(tmp_path: Path, action
 
 @pytest.mark.parametrize("action", ["remove", "archive"])
 def test_of_two_versions_that_come_meanwhile_both_are_kept(tmp_path: Path, action: str) -> None:
-    """The one that has no name left has a hidden one, which the reason tells; with a name again it goes on."""
+    """The one that has no name left has a hidden one, which the reason names; with a name again it goes on."""
     source = tmp_path / "in" / "f"
     source.parent.mkdir()
     source.write_text("first")

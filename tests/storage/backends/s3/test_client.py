@@ -80,7 +80,7 @@ def test_a_profile_is_the_sessions() -> None:
 
 
 def handed_on(options: dict[str, Any]) -> dict[str, str]:
-    """What deltalake is told of a bucket."""
+    """The options of a bucket that deltalake gets."""
     return s3_client({"s3": options}).object_store_options("s3://bucket/table")
 
 
@@ -91,7 +91,7 @@ def access_in(options: dict[str, str]) -> list[str | None]:
 
 @pytest.fixture
 def profiles(tmp_path: Path, s3_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file of profiles, of which the environment names none."""
+    """A file of profiles; the environment names none of them."""
     (tmp_path / "credentials").write_text(
         "[default]\naws_access_key_id = other\naws_secret_access_key = no\n"
         "[work]\naws_access_key_id = AK\naws_secret_access_key = SK\naws_session_token = TK\n"

@@ -74,7 +74,7 @@ def test_a_refusal_of_s3_is_told_by_code_and_status(
 
 
 def test_a_listing_need_not_count_its_keys(s3_root: str, store: FaultInjectingProxy) -> None:
-    """What it shows is there; a directory of which it shows nothing is not."""
+    """What it shows is there; a directory without anything in the listing is not."""
     put(f"{s3_root}/d/a", b"12")
     put(f"{s3_root}/d/e/b", b"12")
     storage = behind(store)
