@@ -21,9 +21,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.drawing import Panel, drawing
 from benchmarks.measuring import in_own_process
 from benchmarks.scaling_steps import ScalingStep
+from benchmarks.svg_panels import Panel, drawing
 
 GB = 1_000_000_000
 SMALL_BLOCK_BYTES = 1000

@@ -23,7 +23,7 @@ def test_commands_of_the_page_print_what_it_shows(example: str, monkeypatch: pyt
 
 
 def test_the_code_of_the_page_works(capsys: pytest.CaptureFixture[str]) -> None:
-    """It prints three records."""
+    """The code prints three records."""
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     with contextlib.chdir(ROOT):
         exec(code, {})

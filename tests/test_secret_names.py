@@ -52,7 +52,7 @@ def test_a_name_tells_of_no_secret(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["key", "X-Key", "client_key_id"])
 def test_a_key_of_a_store_or_header_is_a_secret(name: str) -> None:
-    """They have no columns."""
+    """Stores and headers have no columns that could be called so."""
     assert is_secret_option(name)
 
 

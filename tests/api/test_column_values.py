@@ -115,7 +115,7 @@ def test_a_column_that_cannot_be_made_is_named(rows: list[dict[Any, Any]], text:
 
 
 def test_classes_that_derive_from_a_kind_are_of_it() -> None:
-    """So are the numbers of numpy."""
+    """Numbers of numpy are of it as well."""
     assert column_of("v", [1, NumberEnum.ONE, np.int8(3)]).to_pylist() == [1, 1, 3]
     assert column_of("v", [1.5, np.float64(2.5)]).to_pylist() == [1.5, 2.5]
     assert column_of("v", [True, np.bool_(False)]).to_pylist() == [True, False]

@@ -50,7 +50,7 @@ def test_an_asynchronous_method_is_refused_when_its_class_is_defined(name: str, 
 
 @pytest.mark.parametrize("name", ["setup", "begin_window", "end_window", "teardown", "committed"])
 def test_a_generator_that_is_no_handler_is_refused(name: str) -> None:
-    """It would never be iterated."""
+    """A generator that is no handler would never be iterated."""
     with pytest.raises(TypeError, match=rf"Mine\.{name}\(\) is a generator.* without yield"):
         type("Mine", (Base,), {name: paused})
 

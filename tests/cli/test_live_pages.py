@@ -59,7 +59,7 @@ def test_pages_show_a_run_while_it_works_and_end_with_it(folder: Path) -> None:
 
 
 def test_a_run_without_pages_keeps_its_observer(folder: Path) -> None:
-    """Nothing is put between them."""
+    """The run reports to its observer directly."""
     asking = _Asking()
     with live_pages(None, load_app("app.yaml"), RunOptions(), asking) as observer:
         assert observer is asking

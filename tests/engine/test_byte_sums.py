@@ -71,7 +71,7 @@ class FourByteRecords(RecordFormat):
         return record
 
     def complete_end(self, source: ByteSource) -> int:
-        """All that is there."""
+        """The end of the last whole record."""
         return source.size_bytes - source.size_bytes % 4
 
 
@@ -79,7 +79,7 @@ class DropsRecord(FourByteRecords):
     """Drops a record."""
 
     def taken(self, record: bytes) -> bytes:
-        """All others."""
+        """The record, or nothing of the marked one."""
         return b"" if record == MARK else record
 
 

@@ -75,6 +75,6 @@ def test_a_failure_to_end_does_not_hide_what_came_before(tmp_path: Path, caplog:
 
 
 def test_a_failure_to_end_is_told_where_nothing_failed_before(tmp_path: Path) -> None:
-    """All was published by then."""
+    """The failure of teardown() is raised."""
     with pytest.raises(OperatorError, match=r"'source0'.*failed in teardown"):
         run(app_with(tmp_path, WithThread(texts=[b"a"], fails_in="teardown")), runtime=InlineRuntime)

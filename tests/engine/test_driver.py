@@ -312,7 +312,7 @@ def test_a_prescan_tells_each_tuple_how_it_begins_after_a_restart_too(tmp_path: 
 
 
 def test_a_prescan_that_fails_ends_the_run_before_the_plan(tmp_path: Path) -> None:
-    """Nothing is left half-planned."""
+    """No window is left half-planned."""
     with pytest.raises(DagflowError, match="s2 cannot be examined"):
         run(app_of(tmp_path, [b"a", b"b", b"?"], head=Quotes()), runtime=InlineRuntime)
     run(app_of(tmp_path, [b"a", b"b", b"c"], head=Quotes()), runtime=InlineRuntime)

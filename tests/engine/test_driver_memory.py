@@ -69,7 +69,7 @@ def test_arrow_keeps_its_allocator_in_tasks_and_where_imported_before() -> None:
 
 
 def test_an_allocator_that_a_person_has_chosen_stays() -> None:
-    """They may be after a leak."""
+    """It may be chosen to find a leak."""
     assert allocators(ARROW_DEFAULT_MEMORY_POOL="mimalloc") == ["mimalloc"] * 3
 
 

@@ -240,7 +240,7 @@ class GathersState(Total, Rescalable):
         return sum(state or 0 for state in states)
 
     def split_state(self, state: Any, partitions: int) -> Any:
-        """One that has all."""
+        """The first partition has all of the state."""
         if self.mistake == "split":
             raise ValueError("boo")
         shares = {"none": None, "few": [state], "many": [*[None] * partitions, state]}

@@ -269,6 +269,6 @@ def test_a_named_file_is_read_alone() -> None:
     ],
 )
 def test_what_cannot_be_looked_at_is_a_mistake(options: dict[str, object], message: str) -> None:
-    """Each with what there is."""
+    """Each error says what there is instead."""
     with pytest.raises(PlanError, match=message):
         seen(app(), **options)

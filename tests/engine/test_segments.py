@@ -20,7 +20,7 @@ def segments(tmp_path: Path) -> SegmentStore:
 
 
 def test_a_small_state_makes_no_object(segments: SegmentStore) -> None:
-    """It belongs into the intent."""
+    """A small state is stored in the intent."""
     assert segments.create(1, "keep", 0, bytes(INLINE_BYTES)) == ""
 
 

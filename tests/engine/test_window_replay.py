@@ -344,7 +344,7 @@ def test_a_replay_that_is_asked_to_stop_replaces_nothing(
 
 
 def test_a_window_that_is_not_published_cannot_be_replayed(folder: Path) -> None:
-    """It will run anyway."""
+    """The next run publishes it anyway."""
     (folder / "in" / "d").write_text("d\n")
     with pytest.raises(DagflowError, match="the lights went out"):
         run(load_app("app.yaml"), RunOptions(), runtime=crashing(4))

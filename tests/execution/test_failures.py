@@ -151,7 +151,7 @@ def test_compiled_code_of_a_library_is_not_the_authors(tmp_path: Path) -> None:
 
 
 def test_errors_of_dagflow_stay_as_they_are() -> None:
-    """They say themselves what is wrong."""
+    """Errors of dagflow already say what is wrong."""
     with pytest.raises(StorageError, match="gone"), located("op", print):
         raise StorageError("gone", url="x")
     with pytest.raises(KeyboardInterrupt, match="stop"), located("op", print):

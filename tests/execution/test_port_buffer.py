@@ -196,7 +196,7 @@ def test_what_is_emitted_outside_of_a_window_is_refused(place: str) -> None:
 
 @pytest.mark.parametrize("place", ["begin_window", "end_window"])
 def test_what_is_returned_instead_of_emitted_is_refused(place: str) -> None:
-    """It goes nowhere."""
+    """A returned value is not emitted."""
     with pytest.raises(OperatorError, match=rf"{place}\(\) returned list; emit with self\.output\.emit"):
         run_operator(CallsTasks(**{place: lambda _: [b"x"]}), [b"a"])
 

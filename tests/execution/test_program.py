@@ -18,7 +18,7 @@ from tests.execution.sample_operators import CallsTasks, DropPrefixed
 
 
 class TakesStateBack(CallsTasks):
-    """One that takes its state back."""
+    """An operator with a restore() of its own."""
 
     def restore(self, state: Any) -> None:
         """Take nothing: no run calls this method."""

@@ -151,7 +151,7 @@ def test_what_is_emitted_at_the_windows_borders_is_published(tmp_path: Path, pla
 
 @pytest.mark.parametrize("place", ["begin_window", "take", "end_window", "snapshot"])
 def test_an_operator_is_torn_down_once_after_a_failure(tmp_path: Path, place: str) -> None:
-    """It may have connections to close."""
+    """An operator may have connections to close."""
     TORN_DOWN.clear()
     with pytest.raises(OperatorError, match="the first failure"):
         run(app_of(tmp_path, [b"a"], middle=CallsTasks(**{place: fail}, teardown=note)), runtime=InlineRuntime)

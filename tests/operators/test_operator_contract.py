@@ -98,7 +98,7 @@ class RecordOperatorContract(BuiltInContract):
 
 class TestBlockReader(FileOperatorContract):
     def operator(self) -> Operator:
-        """It reads lines."""
+        """An operator that reads lines."""
         return BlockReader()
 
     def windows(self) -> Sequence[Inputs]:
@@ -109,20 +109,20 @@ class TestBlockReader(FileOperatorContract):
 
 class TestFileSplitterInput(FileOperatorContract):
     def operator(self) -> Operator:
-        """It emits three blocks in a window."""
+        """An operator that emits three blocks in a window."""
         splitter = FileSplitterInput(files=str(self.folder), block_size=4, blocks_threshold=3, batch_bytes=0)
         # What it emits says when files were found.
         splitter.use_clock(ManualClock(now_millis=1_800_000_000_000))
         return splitter
 
     def windows(self) -> Sequence[Inputs]:
-        """As many as it needs."""
+        """As many windows as the operator needs."""
         return [{}] * 5
 
 
 class TestFileSplitterBase(FileOperatorContract):
     def operator(self) -> Operator:
-        """It cuts whatever arrives."""
+        """An operator that cuts whatever arrives."""
         return FileSplitterBase(block_size=4, blocks_threshold=3, batch_bytes=0)
 
     def windows(self) -> Sequence[Inputs]:
@@ -133,7 +133,7 @@ class TestFileSplitterBase(FileOperatorContract):
 
 class TestSourceCleaner(FileOperatorContract):
     def operator(self) -> Operator:
-        """It removes files."""
+        """An operator that removes files."""
         return SourceCleaner(action="remove")
 
     def windows(self) -> Sequence[Inputs]:
@@ -144,7 +144,7 @@ class TestSourceCleaner(FileOperatorContract):
 
 class TestFileMerger(FileOperatorContract):
     def operator(self) -> Operator:
-        """It concatenates."""
+        """An operator that concatenates files."""
         return FileMerger(path=str(self.folder / "out"), below=str(self.folder))
 
     def windows(self) -> Sequence[Inputs]:
@@ -159,7 +159,7 @@ class TestFileMerger(FileOperatorContract):
 
 class TestFileCompletion(FileOperatorContract):
     def operator(self) -> Operator:
-        """It waits for all blocks of each file."""
+        """An operator that waits for all blocks of each file."""
         return FileCompletion()
 
     def windows(self) -> Sequence[Inputs]:
@@ -174,7 +174,7 @@ class TestFileCompletion(FileOperatorContract):
 
 class TestMetadataWriter(BuiltInContract):
     def operator(self) -> Operator:
-        """It writes one file for each window."""
+        """An operator that writes one file for each window."""
         return MetadataWriter(path="/out")
 
     def windows(self) -> Sequence[Inputs]:
@@ -184,45 +184,45 @@ class TestMetadataWriter(BuiltInContract):
 
 class TestRecordFilter(RecordOperatorContract):
     def operator(self) -> Operator:
-        """It drops some."""
+        """An operator that drops some records."""
         return RecordFilter(drop={"prefix": "."})
 
 
 class TestRecordWriter(RecordOperatorContract):
     def operator(self) -> Operator:
-        """It writes part files."""
+        """An operator that writes part files."""
         return RecordWriter(path="/out")
 
 
 class TestTableWriter(RecordOperatorContract):
     def operator(self) -> Operator:
-        """It writes data files for a table that is not there yet."""
+        """An operator that writes data files for a table that is not there yet."""
         return TableWriter(table="delta:/out")
 
 
 class TestCountBy(RecordOperatorContract):
     def operator(self) -> Operator:
-        """It counts records that are equal."""
+        """An operator that counts records that are equal."""
         return CountBy(by="record")
 
 
 class TestAggregate(BuiltInContract):
     def operator(self) -> Operator:
-        """It adds sizes up by their parity."""
+        """An operator that adds sizes up by their parity."""
         return Aggregate(by={"odd": "size % 2"}, columns={"total": "sum(size)", "part": "max(6 / (size - 4))"})
 
     def windows(self) -> Sequence[Inputs]:
-        """Rows, of which some are refused."""
+        """Rows; some are refused."""
         return [{"input": [{"size": size} for size in sizes]} for sizes in ([3, 1, 2], [5], [4, 4, 4])]
 
 
 class TestCheck(BuiltInContract):
     def operator(self) -> Operator:
-        """It refuses some."""
+        """An operator that refuses some records."""
         return Check(expect=["size < 4", "size <> 2"])
 
     def windows(self) -> Sequence[Inputs]:
-        """Rows, of which some are refused."""
+        """Rows; some are refused."""
         return [{"input": [{"size": size} for size in sizes]} for sizes in ([3, 1, 2], [5], [4, 4, 4])]
 
 
@@ -234,24 +234,24 @@ class TestEnrich(BuiltInContract):
         self.path.write_text("size,name\n1,small\n4,large\n")
 
     def operator(self) -> Operator:
-        """It finds some, and refuses the others."""
+        """An operator that finds keys of some records, and refuses the others."""
         options = {"columns": {"size": "int64"}}
         return Enrich(table=f"csv:{self.path}", on="size", csv=options, unmatched="reject")
 
     def windows(self) -> Sequence[Inputs]:
-        """Rows, of which some are refused."""
+        """Rows; some are refused."""
         return [{"input": [{"size": size} for size in sizes]} for sizes in ([3, 1, 2], [5], [4, 4, 4])]
 
 
 class TestParse(RecordOperatorContract):
     def operator(self) -> Operator:
-        """It takes some apart, and refuses the others."""
+        """An operator that parses some records, and refuses the others."""
         return Parse(regex="(?P<letter>[a-z])")
 
 
 class TestSelect(BuiltInContract):
     def operator(self) -> Operator:
-        """It keeps some, computes a column, and refuses one."""
+        """An operator that keeps some rows, computes a column, and refuses a row."""
         return Select(where="size > 1", columns={"part": "6 / (size - 4)"})
 
     def windows(self) -> Sequence[Inputs]:
@@ -268,7 +268,7 @@ class TestSql:
 
 class TestTopN(BuiltInContract):
     def operator(self) -> Operator:
-        """It keeps the largest two."""
+        """An operator that keeps the largest two rows."""
         return TopN(by="size", n=2)
 
     def windows(self) -> Sequence[Inputs]:
@@ -278,13 +278,13 @@ class TestTopN(BuiltInContract):
 
 class TestDeduplicator(RecordOperatorContract):
     def operator(self) -> Operator:
-        """It lets each record through once."""
+        """An operator that lets each record through once."""
         return Deduplicator(key="record")
 
 
 class TestKeyCounter(RecordOperatorContract):
     def operator(self) -> Operator:
-        """It counts records that are equal over all windows."""
+        """An operator that counts records that are equal over all windows."""
         return KeyCounter(key="record")
 
 

@@ -87,7 +87,7 @@ def test_other_input_is_no_other_output(tmp_path: Path) -> None:
 
 
 def test_a_variable_is_told_to_have_another_value_and_not_which(tmp_path: Path) -> None:
-    """It may be a secret."""
+    """The value may be a secret."""
     told = changes(tmp_path, "name", "name", prefix="mumsmums")
     assert told == [AppChange('filter.drop: {"prefix": "${PREFIX}"} has another value')]
 

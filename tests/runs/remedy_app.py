@@ -1,4 +1,4 @@
-"""An app of a directory with one file, which is changed as an error says."""
+"""An app over a directory with one file, for tests that follow the advice of an error."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ GOOD = ["good 1", "good 2"]
 
 
 class RemedyApp:
-    """An app that is changed as an error says.
+    """An app that a test changes as an error advises.
 
     Args:
         folder: The working directory.
@@ -65,7 +65,7 @@ class RemedyApp:
         run(load_app(file), RunOptions(fresh=fresh), runtime=runtime)
 
     def run_fresh(self) -> None:
-        """Start over."""
+        """Run the app as it is now, with --fresh."""
         self.run(fresh=True)
 
     def replay(self, window_id: int, runtime: RuntimeFactory = InlineRuntime) -> None:
@@ -73,8 +73,8 @@ class RemedyApp:
         (self.folder / "app.yaml").write_text(APP.format(**self.parts))
         replay_windows(load_app("app.yaml"), RunOptions(), [window_id], runtime=runtime)
 
-    def remember(self) -> None:
-        """Use an operator with state."""
+    def add_deduplicator(self) -> None:
+        """Put a Deduplicator, which keeps state, before the writer."""
         self.parts |= {"operators": UNIQUE, "to": "unique.input", "streams": FIRST}
 
     def records(self, directory: str = "out") -> list[str]:
@@ -93,8 +93,8 @@ class RemedyApp:
         assert found.ranges == len(found.newest)
         return [each.end for each in found.newest]
 
-    def set_as_told(self, text: str, form: str = r"(\w+: (?:\{\w+: \w+\}|\w+)) on the (reader|splitter)") -> None:
-        """Give an operator the property that a message names."""
+    def set_as_advised(self, text: str, form: str = r"(\w+: (?:\{\w+: \w+\}|\w+)) on the (reader|splitter)") -> None:
+        """Give an operator the property that a message names, and run the app."""
         found = re.search(form, text)
         assert found is not None, text
         self.parts[found[2]] += f", {found[1]}"

@@ -88,7 +88,7 @@ def test_state_of_another_version_goes_on_with_that_version(
     app: RemedyApp, later: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Or all output is made anew; until then what was published stays."""
-    app.remember()
+    app.add_deduplicator()
     with monkeypatch.context() as patch:
         later(patch)
         app.run()
@@ -286,7 +286,7 @@ def test_a_damaged_index_of_files_goes_on_when_it_is_put_back(app: RemedyApp, pa
 
 def test_a_damaged_state_of_an_operator_goes_on_when_it_is_put_back(app: RemedyApp) -> None:
     """A bit of a key that flipped would let a record through that was published before."""
-    app.remember()
+    app.add_deduplicator()
     texts = [f"text {number:04}" for number in range(1000)]
     app.put("texts", "\n".join(texts) + "\n")
     app.run()

@@ -38,7 +38,7 @@ def test_a_change_that_fails_a_run_is_read_as_the_error_says(app: RemedyApp, cha
     path.write_text(new)
     text = refusal(app.run, rf"it was {change} after it was read")
     app.parts["splitter"] = ""
-    app.set_as_told(text)
+    app.set_as_advised(text)
     assert app.records() == sorted([*GOOD, *expected])
     app.run()
     assert app.records() == sorted([*GOOD, *expected])
@@ -58,7 +58,7 @@ def test_a_file_that_is_left_out_stays_listed_until_it_is_read(app: RemedyApp, c
     name, content, mended = UNREADABLE[case]
     path = app.put(name, content)
     text = refusal(app.run, r"on_error: skip on the reader leaves such files out, and lists them")
-    app.set_as_told(text)
+    app.set_as_advised(text)
     for _ in range(2):
         assert (app.records(), app.left_out()) == (GOOD, {name})
         app.run()
@@ -105,7 +105,7 @@ def test_a_file_with_a_wrong_name_is_read_as_the_error_says(app: RemedyApp) -> N
     """It is left out, and what it holds is not missing when it has a name that says so."""
     path = app.put("bad.gz", "bad 1\nbad 2\n")
     text = refusal(app.run, r"its name ends in \.gz, .* compression: none reads the bytes of all files as they are")
-    app.set_as_told(text)
+    app.set_as_advised(text)
     path.rename(path.with_suffix(".txt"))
     for _ in range(2):
         app.run()
@@ -213,7 +213,7 @@ def test_starting_over_makes_all_output_anew_or_is_refused(
     app: RemedyApp, need: Callable[[RemedyApp], Callable[[], object]]
 ) -> None:
     """Refused where a source is gone, or is shorter than what was read; then all stays."""
-    app.remember()
+    app.add_deduplicator()
     app.run()
     refusal(need(app), r"start over with --fresh, which removes what was published")
     away, path = app.folder / "away", app.folder / "in" / "good"
@@ -259,7 +259,7 @@ def test_a_replay_goes_on_when_its_input_is_put_back(app: RemedyApp) -> None:
 
 def test_a_checkpoint_goes_on_when_it_is_put_back(app: RemedyApp) -> None:
     """The state of an operator is as it was, so that a record that it has seen is not published again."""
-    app.remember()
+    app.add_deduplicator()
     app.run()
     shutil.copytree("journal", "copy")
     text = refusal(lost_state(app), r"put the checkpoint back as it was, with its segments")

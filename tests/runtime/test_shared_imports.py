@@ -31,7 +31,7 @@ def test_what_is_imported_is_frozen_before_collections_go_on() -> None:
 
 @pytest.mark.usefixtures("_thawed")
 def test_collections_go_on_after_a_failed_import() -> None:
-    """Nothing is frozen then."""
+    """No objects are frozen then."""
     with pytest.raises(ImportError, match="missing"), shared_imports():
         raise ImportError("missing")
     assert gc.isenabled() and gc.get_freeze_count() == 0

@@ -51,7 +51,7 @@ def test_variables_are_replaced_once(text: str, expected: str) -> None:
     ],
 )
 def test_a_reference_that_leads_nowhere_is_a_problem(text: str, message: str) -> None:
-    """Nothing is replaced by nothing."""
+    """A wrong reference is not replaced by an empty text."""
     value, problems = expand(text, HOME="/root", BYTES="\udcff")
     assert value is None and message in problems[0]
 

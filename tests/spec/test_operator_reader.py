@@ -46,7 +46,7 @@ class MistakenPolicy(PartitionPolicy):
         return stats.partitions / 0.5 if stats.partitions else 1  # type: ignore[return-value]  # the mistake
 
     def process_stats(self, stats: BacklogStats) -> StatsResponse:
-        """Nothing, or a wish."""
+        """None where an answer is due, or a request for new partitions."""
         return None if self.mistake == "silent" else StatsResponse(True)  # type: ignore[return-value]  # the mistake
 
 

@@ -150,7 +150,7 @@ class TestLatest(OperatorContract):
     """An operator with state by key, as the docs have it, keeps all laws."""
 
     def operator(self) -> Operator:
-        """By user."""
+        """An operator that keeps state by user."""
         return Latest(key="user")
 
     def windows(self) -> Sequence[Inputs]:

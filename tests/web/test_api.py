@@ -326,7 +326,7 @@ def test_pages_of_rejects_have_each_record_once(folder: Path) -> None:
 @pytest.mark.parametrize("after", ["7", "1.2.3", "a.b", f"1.{'9' * 30}", "².1"])
 @pytest.mark.parametrize("resource", ["files", "rejects"])
 def test_a_cursor_that_no_answer_gave_is_refused(folder: Path, resource: str, after: str) -> None:
-    """It would begin anywhere."""
+    """Such a cursor would begin anywhere."""
     with pytest.raises(RequestError, match="after must be what an earlier answer calls next"):
         ask(resource, after=after)
 

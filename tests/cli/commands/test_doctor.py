@@ -92,7 +92,7 @@ def test_a_master_that_does_not_answer_is_told_at_once(folder: Path) -> None:
 
 
 def test_without_an_app_the_machine_is_checked(folder: Path) -> None:
-    """It takes no Spark."""
+    """The checks need no Spark."""
     code, found = outcomes()
     assert (code, list(found)) == (0, ["python", "packages", "java", "open files", "temporary files"])
     assert not {"pyspark", "py4j"} & modules_loaded_by(["doctor"], cwd=folder)

@@ -277,7 +277,7 @@ def test_a_file_that_was_edited_is_not_written_over(before: str, after: str) -> 
     ],
 )
 def test_what_has_no_columns_is_an_error(name: str, text: str, reason: str) -> None:
-    """It says why."""
+    """The error says why."""
     Path(name).write_text(text)
     code, out, err = invoke("infer", name)
     assert code != 0 and reason in err and not out

@@ -111,7 +111,7 @@ def test_results_of_windows_are_warned_of_where_a_run_has_several(folder: Path) 
 
 
 def test_a_result_over_the_run_is_refused_where_the_app_follows(folder: Path) -> None:
-    """It would never be published."""
+    """The result would never be published."""
     (folder / "app.yaml").write_text(COUNTING)
     code, _, err = invoke("validate", "app.yaml", "--set", "splitter.follow=true", "--set", "filter.over=run")
     assert code == 2

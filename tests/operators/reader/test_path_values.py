@@ -111,7 +111,7 @@ def test_types_stay_what_the_first_files_decided() -> None:
 
 
 def test_a_refused_file_comes_back_when_its_column_has_another_type() -> None:
-    """All its blocks do."""
+    """All blocks of the file are read again."""
     write_app("{k: int64}")
     put("k=1/a")
     put("k=x/b")

@@ -62,12 +62,12 @@ class EmittedWindow:
 
 
 class SplitterDriver:
-    """One life of a splitter.
+    """Drives a splitter that was started, or restarted from a state.
 
     Args:
         splitter: The operator.
         services: What it may ask of the engine.
-        state: What it had emitted in an earlier life.
+        state: A snapshot of the splitter that it goes on from.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class SplitterDriver:
 
 
 class FollowingDriver(SplitterDriver):
-    """One life of a splitter that follows, with the time in the test's hands."""
+    """Drives a splitter that follows, by a clock that the test moves."""
 
     def __init__(self, services: InProcessServices | None = None, state: Any = None, **properties: Any) -> None:
         splitter = FileSplitterInput(**{"scan_interval_millis": 1000, **properties, "follow": True})

@@ -246,6 +246,6 @@ def test_a_query_that_is_not_computed_is_refused(query: str, at: str, reason: st
 
 
 def test_a_table_that_no_query_joins_is_a_mistake() -> None:
-    """It would not be read."""
+    """Such a table would not be read."""
     with pytest.raises(ValueError, match="the query does not join 'rates'"):
         Sql(query="select a from input", tables={"rates": {"table": "csv:rates.csv"}})

@@ -134,7 +134,7 @@ def test_nothing_is_read_where_there_are_no_columns(read: ReadObjects) -> None:
 
 
 def test_other_members_are_left_to_a_parser_where_there_may_be_none(read: ReadObjects) -> None:
-    """It has the message."""
+    """The parser gives the error message."""
     lines = [USUAL] * LEAST_LINES + [b'{"f": 1, "b": 0.5, "c": "x", "d": true, "e": 1.25}'] * 9
     found = read(lines_of(lines), SCHEMA, takes_others=False)
     assert found is not None

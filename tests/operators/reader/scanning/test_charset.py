@@ -98,7 +98,7 @@ def test_utf_8_is_checked_record_by_record() -> None:
     ],
 )
 def test_encodings_that_cannot_be_cut_are_refused(options: dict[str, str], message: str) -> None:
-    """Each says why."""
+    """Each error says why."""
     with pytest.raises(ValueError, match=message):
         RECORD_FORMATS.make({"type": "lines", **options})
 

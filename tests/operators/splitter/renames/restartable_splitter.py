@@ -14,7 +14,7 @@ class RestartableSplitter:
 
     Args:
         directory: The directory.
-        is_restarted: Whether each scan is made by a new one.
+        is_restarted: Whether each scan is made by a new splitter, which takes the state of the one before.
         properties: Of the splitter.
     """
 
@@ -27,7 +27,7 @@ class RestartableSplitter:
         self.counts: dict[str, int] = {}
 
     def scan(self, scans: int = 1) -> list[bytes]:
-        """What is read after some scans."""
+        """Scan a number of times, and return the records that are read."""
         found: list[bytes] = []
         for _ in range(scans):
             if self._follower is None:
@@ -50,7 +50,7 @@ class RestartableSplitter:
         return found
 
     def close(self) -> None:
-        """End it."""
+        """End the splitter, as before a restart."""
         if self._follower is not None:
             self._follower.following.teardown()
         self._follower = None

@@ -53,7 +53,7 @@ def test_identities_are_found_in_memory_and_in_runs(tmp_path: Path) -> None:
 
 
 class IterationCountingList(list[int]):
-    """Numbers that count how often they are gone through."""
+    """A list of numbers that counts its iterations."""
 
     times = 0
 

@@ -49,7 +49,7 @@ def test_a_file_of_ftp_has_the_time_that_its_server_says(modified: str, seconds:
 
 
 def test_a_file_without_a_size_is_not_an_empty_one() -> None:
-    """It would be taken as read."""
+    """An empty file would count as read."""
     assert stat_of("x://h/a", {"type": "file", "size": 0}).size_bytes == 0
     for info in ({"size": None}, {}):
         with pytest.raises(StorageError, match="does not say how long"):
