@@ -55,7 +55,7 @@ def test_work_that_is_over_is_not_watched(caplog: pytest.LogCaptureFixture) -> N
     assert all(not message.startswith("emitting") for message in caplog.messages)
 
 
-class CallsTaskAfterEmit(InputOperator):
+class CallsAfterEmit(InputOperator):
     """Emits one sample, and calls the given function behind it in the first window."""
 
     act: Any
@@ -80,7 +80,7 @@ class CallsTaskAfterEmit(InputOperator):
         self.has_begun = state
 
 
-class CallsTaskAtCommit(ControlOperator):
+class CallsAtCommit(ControlOperator):
     """Calls the given function at the end of each window."""
 
     runs_at_commit: ClassVar[bool] = True
@@ -110,8 +110,8 @@ def rest(emit: Emit) -> None:
 def app_with(tmp_path: Path, place: str, act: Act) -> LogicalPlan:
     """An app whose source, or operator at the commit, does something."""
     app = app_of(tmp_path, [])
-    source = OperatorNode("source", CallsTaskAfterEmit(act=act if place == "emit_tuples" else rest))
-    tail = OperatorNode("tail", CallsTaskAtCommit(act=act if place == "end_window" else rest))
+    source = OperatorNode("source", CallsAfterEmit(act=act if place == "emit_tuples" else rest))
+    tail = OperatorNode("tail", CallsAtCommit(act=act if place == "end_window" else rest))
     return replace(
         app,
         attributes=replace(app.attributes, stall_warning_millis=200),

@@ -100,13 +100,13 @@ class KeepsEmitMethod(Operator):
             self._emit(record)
 
 
-class CallsTasks(Operator):
+class CallsFunctions(Operator):
     """Calls the given function in each of its methods; its records go through."""
 
     input = InputPort()
     output = OutputPort()
 
-    def __init__(self, **tasks: Callable[[CallsTasks], Any]) -> None:
+    def __init__(self, **tasks: Callable[[CallsFunctions], Any]) -> None:
         super().__init__()
         self.tasks = tasks
 

@@ -20,7 +20,7 @@ from dagflow.execution.port_buffer import GATHERED_ITEMS
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.testing.operators import OperatorHarness, run_operator
 from tests.execution.sample_operators import (
-    CallsTasks,
+    CallsFunctions,
     CountBeforeRecord,
     DropPrefixed,
     EmitsMixedColumn,
@@ -224,7 +224,7 @@ def test_a_failure_names_operator_record_and_place() -> None:
 def test_a_batch_that_fails_is_told_with_all_of_its_blocks() -> None:
     """Which of them it was, only the operator could know."""
 
-    def fail(operator: CallsTasks) -> None:
+    def fail(operator: CallsFunctions) -> None:
         raise ValueError("no amount")
 
     blocks = [TextSample(url, b"x" * 50, 100) for url in ("a", "b", "c")]
@@ -234,7 +234,7 @@ def test_a_batch_that_fails_is_told_with_all_of_its_blocks() -> None:
         r"take\(\) raised ValueError\(no amount\) in a batch of 3 blocks, from a \[100, 150\) to c \[100, 150\)\n"
     )
     with pytest.raises(OperatorError, match=expected):
-        run_operator(CallsTasks(take=fail), batch)
+        run_operator(CallsFunctions(take=fail), batch)
 
 
 def test_a_report_makes_only_the_blocks_that_it_names() -> None:
@@ -258,7 +258,7 @@ def test_a_report_makes_only_the_blocks_that_it_names() -> None:
 
     blocks: Any = Blocks()
     batch = RecordBatch.from_records([b"1"], origin=Origin(blocks, np.array([0]), 0, np.zeros(1, np.int32)))
-    active_call = ActiveCall("reader", CallsTasks().take, batch)
+    active_call = ActiveCall("reader", CallsFunctions().take, batch)
     assert str(active_call) == "take() in a batch of 200 blocks, from 0 [0, 50) to 199 [0, 50)"
     assert {*made} == {0, 199}
 
@@ -388,13 +388,13 @@ async def later() -> None:
 def test_a_method_that_turns_out_to_be_asynchronous_is_an_error(place: str) -> None:
     """A decorator may have hidden it when its class was defined."""
     with pytest.raises(OperatorError, match=rf"{place}\(\) is asynchronous.* asyncio\.run"):
-        run_operator(CallsTasks(**{place: lambda _: later()}), [b"a"])
+        run_operator(CallsFunctions(**{place: lambda _: later()}), [b"a"])
 
 
 def test_a_life_cycle_method_that_turns_out_to_be_a_generator_is_an_error() -> None:
     """As when its class says so."""
     with pytest.raises(OperatorError, match=r"end_window\(\) is a generator"):
-        run_operator(CallsTasks(end_window=lambda _: (print() for _ in "a")), [b"a"])
+        run_operator(CallsFunctions(end_window=lambda _: (print() for _ in "a")), [b"a"])
 
 
 def test_a_restarted_operator_goes_on_from_its_snapshot() -> None:

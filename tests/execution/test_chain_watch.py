@@ -14,16 +14,16 @@ from dagflow.execution.chain import Chain
 from dagflow.execution.chain_watch import ChainWatch
 from dagflow.execution.operator_clock import OperatorClock
 from dagflow.plan.physical import Edge, PortRef
-from tests.execution.sample_operators import CallsTasks
+from tests.execution.sample_operators import CallsFunctions
 
 
-class CallsTaskForRecords(Operator):
+class CallsForEachRecord(Operator):
     """Calls the given function for each record."""
 
     input = InputPort()
     output = OutputPort()
 
-    def __init__(self, task: Callable[[CallsTaskForRecords], None]) -> None:
+    def __init__(self, task: Callable[[CallsForEachRecord], None]) -> None:
         super().__init__()
         self.task = task
 
@@ -36,9 +36,9 @@ class CallsTaskForRecords(Operator):
 class WatchedChain:
     """Two operators, `up` and `down`, a clock that the test sets, and the notices."""
 
-    def __init__(self, up: Operator, **down: Callable[[CallsTasks], Any]) -> None:
+    def __init__(self, up: Operator, **down: Callable[[CallsFunctions], Any]) -> None:
         self.now = 0.0
-        operators = {"up": up, "down": CallsTasks(**down)}
+        operators = {"up": up, "down": CallsFunctions(**down)}
         self.counters = {name: Counts() for name in operators}
         edge = Edge("records", PortRef("up", "output"), PortRef("down", "input"))
         self.chain = Chain(operators, [edge], self.counters, partition=0)
@@ -72,12 +72,12 @@ def batch() -> RecordBatch:
 def test_a_call_that_emits_for_ever_stands_still(place: str) -> None:
     """The call is reported once, with what it has emitted since it took its input, and once more when it ends."""
 
-    def emit(operator: CallsTasks) -> None:
+    def emit(operator: CallsFunctions) -> None:
         for _ in range(100):
             operator.output.emit(batch())
             watching.passes(1)
 
-    watching = WatchedChain(CallsTasks(**{place: emit}))
+    watching = WatchedChain(CallsFunctions(**{place: emit}))
     watching.feed(b"one record")
     watching.chain.end_window()
     watching.passes(0)
@@ -90,13 +90,13 @@ def test_a_call_that_emits_for_ever_stands_still(place: str) -> None:
 def test_a_generator_that_pauses_stands_still_too() -> None:
     """While it pauses, what it emitted goes on; it has taken no input for that."""
 
-    def emit(operator: CallsTasks) -> Any:
+    def emit(operator: CallsFunctions) -> Any:
         for _ in range(100):
             operator.output.emit(batch())
             watching.passes(1)
             yield
 
-    watching = WatchedChain(CallsTasks(take=emit))
+    watching = WatchedChain(CallsFunctions(take=emit))
     watching.feed(b"one record")
     assert [told[:2] for told in watching.told] == [("up", False), ("up", True)]
 
@@ -104,15 +104,15 @@ def test_a_generator_that_pauses_stands_still_too() -> None:
 def test_a_slow_operator_downstream_is_no_stall() -> None:
     """Its time is not that of the operator which emits to it, and each of its calls ends."""
 
-    def emit(operator: CallsTasks) -> None:
+    def emit(operator: CallsFunctions) -> None:
         for _ in range(50):
             operator.output.emit(batch())
 
-    def wait(_: CallsTasks) -> None:
+    def wait(_: CallsFunctions) -> None:
         watching.passes(29)
         watching.passes(29)
 
-    watching = WatchedChain(CallsTasks(take=emit), take=wait)
+    watching = WatchedChain(CallsFunctions(take=emit), take=wait)
 
     watching.feed(b"one record")
     assert watching.now > 20 * 60
@@ -122,12 +122,12 @@ def test_a_slow_operator_downstream_is_no_stall() -> None:
 def test_records_that_are_taken_are_progress() -> None:
     """However slow they are; a record that makes others for ever is not."""
 
-    def emit(operator: CallsTaskForRecords) -> None:
+    def emit(operator: CallsForEachRecord) -> None:
         for _ in range(passes):
             operator.output.emit(b"x")
             watching.passes(10)
 
-    watching, passes = WatchedChain(CallsTaskForRecords(emit)), 5
+    watching, passes = WatchedChain(CallsForEachRecord(emit)), 5
     watching.feed(*[b"record"] * 20)
     assert watching.told == []
     passes = 8
@@ -138,12 +138,12 @@ def test_records_that_are_taken_are_progress() -> None:
 def test_a_batch_that_gives_a_record_for_each_goes_on() -> None:
     """Which records a method takes of its batch is not seen: what it emits stands for them, up to their number."""
 
-    def emit(operator: CallsTasks) -> None:
+    def emit(operator: CallsFunctions) -> None:
         for _ in range(30):
             operator.output.emit(RecordBatch.from_records([b"x"]))
             watching.passes(50)
 
-    watching = WatchedChain(CallsTasks(take=emit))
+    watching = WatchedChain(CallsFunctions(take=emit))
     watching.feed(*[b"record"] * 31)  # the batch itself is passed on as well
     assert watching.told == []
 
@@ -151,13 +151,13 @@ def test_a_batch_that_gives_a_record_for_each_goes_on() -> None:
 def test_an_operator_that_counts_goes_on() -> None:
     """That is how an operator says that it makes very many records of one."""
 
-    def emit(operator: CallsTasks) -> None:
+    def emit(operator: CallsFunctions) -> None:
         for _ in range(100):
             operator.output.emit(batch())
             operator.context.counters["made"] += 2
             watching.passes(50)
 
-    watching = WatchedChain(CallsTasks(take=emit))
+    watching = WatchedChain(CallsFunctions(take=emit))
     context = OperatorContext(app="app", operator="up", counters=watching.counters["up"])
     watching.chain.call("up", watching.chain.operators["up"].setup, context)
     watching.feed(b"one record")
@@ -169,7 +169,7 @@ def test_an_operator_that_counts_goes_on() -> None:
 def test_a_call_that_tells_its_progress_goes_on(tell: Callable[[Progress], None], place: str) -> None:
     """By bytes that it has read, or by a step without any, as in a wait for its rate, as long as it does."""
 
-    def wait(operator: CallsTasks) -> None:
+    def wait(operator: CallsFunctions) -> None:
         for _ in range(10):
             watching.passes(50)
             tell(watching.progress)
@@ -177,7 +177,7 @@ def test_a_call_that_tells_its_progress_goes_on(tell: Callable[[Progress], None]
         for _ in range(3):
             watching.passes(50)
 
-    watching = WatchedChain(CallsTasks(**{place: wait}))
+    watching = WatchedChain(CallsFunctions(**{place: wait}))
     watching.feed(b"one record")
     watching.chain.end_window()
     watching.passes(0)
@@ -186,7 +186,7 @@ def test_a_call_that_tells_its_progress_goes_on(tell: Callable[[Progress], None]
 
 def test_a_chain_that_waits_outside_of_calls_stands_still() -> None:
     """Then no operator is named."""
-    watching = WatchedChain(CallsTasks())
+    watching = WatchedChain(CallsFunctions())
     for _ in range(4):
         watching.passes(30)
     watching.feed(b"a record")

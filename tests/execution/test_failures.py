@@ -22,10 +22,10 @@ from dagflow.testing.faults import Faults, FaultyTarget
 from tests.engine.sample_app import app_of
 from tests.engine.table_app import FaultyTable
 from tests.engine.table_app import app as table_app
-from tests.execution.sample_operators import CallsTasks
+from tests.execution.sample_operators import CallsFunctions
 
 
-class FailsToPrepare(CallsTasks):
+class FailsToPrepare(CallsFunctions):
     """Fails before the run."""
 
     def prepare(self, run: RunPreparation) -> None:
@@ -33,7 +33,7 @@ class FailsToPrepare(CallsTasks):
         raise ZeroDivisionError("prepared")
 
 
-class FailsAtLimitCheck(CallsTasks, LimitChecker):
+class FailsAtLimitCheck(CallsFunctions, LimitChecker):
     """Fails when a window is about to be committed."""
 
     def check_limits(self, totals: Mapping[str, int]) -> None:
@@ -98,7 +98,7 @@ def test_the_error_of_a_target_names_its_operator(tmp_path: Path, kind: type[Fau
         run(table_app(tmp_path, [b"a"], table=kind(database=str(tmp_path / "db"))), runtime=InlineRuntime)
 
 
-class FailsToReadSideInput(CallsTasks, SideInput):
+class FailsToReadSideInput(CallsFunctions, SideInput):
     """Fails when its side input is read."""
 
     def side_input_version(self, storage: StorageContext) -> str:
@@ -127,14 +127,14 @@ class FailsToGiveVersion(FailsToReadSideInput):
         (FailsAtLimitCheck, r"check_limits\(\) raised KeyError\('limit'\)"),
     ],
 )
-def test_the_error_names_operator_and_method(tmp_path: Path, kind: type[CallsTasks], problem: str) -> None:
+def test_the_error_names_operator_and_method(tmp_path: Path, kind: type[CallsFunctions], problem: str) -> None:
     """And the line of the author's code."""
     with pytest.raises(OperatorError, match=f"operator 'middle'.*{problem}") as caught:
         run(app_of(tmp_path, [b"a"], middle=kind()), runtime=InlineRuntime)
     assert caught.value.line.startswith("tests/execution/test_failures.py:")
 
 
-class FailsInCompiledCode(CallsTasks):
+class FailsInCompiledCode(CallsFunctions):
     """Fails in compiled code of a library."""
 
     def prepare(self, run: RunPreparation) -> None:

@@ -14,7 +14,7 @@ import pytest
 from dagflow import InputOperator, InputPort, Operator, OutputPort, RecordBatch
 from dagflow.errors import OperatorError
 from dagflow.testing.operators import OperatorHarness, run_operator
-from tests.execution.sample_operators import CallsTasks, DropPrefixed
+from tests.execution.sample_operators import CallsFunctions, DropPrefixed
 
 FROM_THREAD = "emitted at port output from a thread of its own"
 
@@ -78,7 +78,7 @@ def test_what_threads_return_may_be_emitted() -> None:
 def test_a_thread_that_emits_is_told_where_the_operator_works(is_joined: bool) -> None:
     """Also where the thread keeps its error to itself."""
 
-    def emit_in_thread(operator: CallsTasks) -> None:
+    def emit_in_thread(operator: CallsFunctions) -> None:
         def emit() -> None:
             try:
                 operator.output.emit(b"late")
@@ -94,7 +94,7 @@ def test_a_thread_that_emits_is_told_where_the_operator_works(is_joined: bool) -
             raise error
 
     with pytest.raises(OperatorError, match=rf"end_window\(\) .*{FROM_THREAD}"):
-        run_operator(CallsTasks(end_window=emit_in_thread), [b"a"])
+        run_operator(CallsFunctions(end_window=emit_in_thread), [b"a"])
 
 
 @dataclass
@@ -104,7 +104,7 @@ class MutableTuple:
     number: int
 
 
-class EmitsOneTupleTwice(InputOperator):
+class ReemitsTuple(InputOperator):
     """Emits the same tuple again and again."""
 
     out = OutputPort(MutableTuple)
@@ -116,7 +116,7 @@ class EmitsOneTupleTwice(InputOperator):
             self.out.emit(row)
 
 
-class EmitsOneMappingTwice(Operator):
+class ReemitsMapping(Operator):
     """Emits the same mapping again and again."""
 
     input = InputPort()
@@ -129,7 +129,7 @@ class EmitsOneMappingTwice(Operator):
             self.output.emit(record)
 
 
-def tag_at_the_end(operator: CallsTasks) -> None:
+def tag_at_the_end(operator: CallsFunctions) -> None:
     """Emit the same mapping again and again when the window ends."""
     record = {"n": 0}
     for record["n"] in range(3):
@@ -139,9 +139,9 @@ def tag_at_the_end(operator: CallsTasks) -> None:
 @pytest.mark.parametrize(
     ("work", "kind"),
     [
-        (lambda: run_operator(EmitsOneMappingTwice(), [{"n": 1}]), "dict"),
-        (lambda: run_operator(CallsTasks(end_window=tag_at_the_end), []), "dict"),
-        (lambda: OperatorHarness(EmitsOneTupleTwice()).window({}), "MutableTuple"),
+        (lambda: run_operator(ReemitsMapping(), [{"n": 1}]), "dict"),
+        (lambda: run_operator(CallsFunctions(end_window=tag_at_the_end), []), "dict"),
+        (lambda: OperatorHarness(ReemitsTuple()).window({}), "MutableTuple"),
     ],
     ids=["per record", "at the end", "tuples"],
 )
@@ -166,9 +166,9 @@ def test_what_cannot_be_changed_may_be_emitted_again() -> None:
     assert run_operator(Twice(), [b"a"])["output"] == [b"a", b"a"]
 
 
-def emitting(records: Sequence[Any]) -> CallsTasks:
+def emitting(records: Sequence[Any]) -> CallsFunctions:
     """An operator that emits something when its window ends."""
-    return CallsTasks(end_window=lambda operator: [operator.output.emit(each) for each in records] and None)
+    return CallsFunctions(end_window=lambda operator: [operator.output.emit(each) for each in records] and None)
 
 
 NULLS = pa.RecordBatch.from_pydict({"record": pa.array([None, b"x"], pa.binary())})
@@ -187,18 +187,18 @@ def test_raw_records_that_are_null_are_refused(emitted: list[Any]) -> None:
 def test_what_is_emitted_outside_of_a_window_is_refused(place: str) -> None:
     """With the operator that does it: the operators downstream are not ready for it."""
 
-    def emit(operator: CallsTasks) -> None:
+    def emit(operator: CallsFunctions) -> None:
         operator.output.emit(b"x")
 
     with pytest.raises(OperatorError, match=rf"{place}\(\) emitted at port output outside of a window"):
-        run_operator(CallsTasks(**{place: emit}), [b"a"])
+        run_operator(CallsFunctions(**{place: emit}), [b"a"])
 
 
 @pytest.mark.parametrize("place", ["begin_window", "end_window"])
 def test_what_is_returned_instead_of_emitted_is_refused(place: str) -> None:
     """A returned value is not emitted."""
     with pytest.raises(OperatorError, match=rf"{place}\(\) returned list; emit with self\.output\.emit"):
-        run_operator(CallsTasks(**{place: lambda _: [b"x"]}), [b"a"])
+        run_operator(CallsFunctions(**{place: lambda _: [b"x"]}), [b"a"])
 
 
 def test_a_returned_list_of_tuples_is_refused() -> None:
@@ -226,10 +226,10 @@ def test_two_methods_for_one_port_are_refused() -> None:
     def second(self: Operator, batch: RecordBatch) -> None:
         """Called once per batch."""
 
-    methods = {"first": CallsTasks.input.each(first), "second": CallsTasks.input.batch(second)}
+    methods = {"first": CallsFunctions.input.each(first), "second": CallsFunctions.input.batch(second)}
     with pytest.raises(
         TypeError, match=r"Both\.first\(\) and Both\.second\(\) both take in what arrives at port input"
     ):
-        type("Both", (CallsTasks,), methods)
-    one: Any = type("One", (CallsTasks,), {"second": methods["second"]})
+        type("Both", (CallsFunctions,), methods)
+    one: Any = type("One", (CallsFunctions,), {"second": methods["second"]})
     assert one.handlers == {"input": ("batch", "second")}

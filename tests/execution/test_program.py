@@ -14,17 +14,17 @@ from dagflow.errors import OperatorError
 from dagflow.execution.program import pickled_operator
 from dagflow.runtime.inline import InlineRuntime
 from tests.engine.sample_app import app_of
-from tests.execution.sample_operators import CallsTasks, DropPrefixed
+from tests.execution.sample_operators import CallsFunctions, DropPrefixed
 
 
-class TakesStateBack(CallsTasks):
+class TakesStateBack(CallsFunctions):
     """An operator with a restore() of its own."""
 
     def restore(self, state: Any) -> None:
         """Take nothing: no run calls this method."""
 
 
-def lock(operator: CallsTasks) -> Any:
+def lock(operator: CallsFunctions) -> Any:
     """What belongs to one process."""
     return threading.Lock()
 

@@ -77,7 +77,7 @@ class ContractWithoutStore(StorageContract):
         ("ReadsNearOffsets", "every_part_of_a_longer_file_is_read", "10 bytes at 65536 gives another byte", {}),
         ("ListsAPageOfFiles", "no_listing_ends_after_a_page", "'1000'", {}),
         ("ListsAPageOfObjects", "no_listing_ends_after_a_page", "'many/1000'", {}),
-        ("KnowsNoVersions", "other_bytes_of_the_same_size_are_another_version", "shows no other version", {}),
+        ("GivesNoVersions", "other_bytes_of_the_same_size_are_another_version", "shows no other version", {}),
         (
             "TakesNamesForQueries",
             "a_name_is_neither_a_pattern_nor_part_of_a_url",

@@ -142,7 +142,7 @@ class _VersionlessFiles(FsspecFiles):
         return replace(super().stat(url), mtime_ns=0, etag="")
 
 
-class KnowsNoVersions(FsspecBackend):
+class GivesNoVersions(FsspecBackend):
     """A file has neither a time nor an etag."""
 
     files_class: ClassVar = _VersionlessFiles

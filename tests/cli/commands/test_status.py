@@ -25,13 +25,13 @@ from tests.cli.commands.inspected_app import APP, folder, invoke, journal
 from tests.cli.processes import environment, modules_loaded_by
 from tests.engine.sample_app import app_of
 from tests.engine.test_driver import crashing
-from tests.execution.sample_operators import CallsTasks
+from tests.execution.sample_operators import CallsFunctions
 from tests.journal.other_machine import beat_at_work
 
 __all__ = ["folder", "journal"]
 
 
-def count_on_two_lines(operator: CallsTasks) -> None:
+def count_on_two_lines(operator: CallsFunctions) -> None:
     """Count under a name with a line break."""
     operator.context.counters["a\nb"] += 1
 
@@ -89,7 +89,7 @@ def test_a_name_with_a_newline_in_it_is_told_on_one_line(folder: Path) -> None:
 
 def test_a_counter_with_a_line_break_is_told_on_one_line(folder: Path) -> None:
     """What follows would look like a figure of its own."""
-    run(app_of(folder, [b"a"], middle=CallsTasks(end_window=count_on_two_lines)), runtime=InlineRuntime)
+    run(app_of(folder, [b"a"], middle=CallsFunctions(end_window=count_on_two_lines)), runtime=InlineRuntime)
     code, out, err = invoke("status", "journal")
     assert (code, err) == (0, "")
     assert any(line.split() == ["count", "middle:a\\nb", "2"] for line in out.splitlines()), out
