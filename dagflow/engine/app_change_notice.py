@@ -1,4 +1,4 @@
-"""Tells, when a run begins, that its app is not what earlier output was made with, and what to do about that."""
+"""Says at the start of a run that its app differs from the one that made earlier output, and what to do about that."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _MOST_NAMED = 4
 
 
 def change_notices(app: PlacedApp, journal: Journal, replay_command: str) -> list[str]:
-    """What to tell of a changed app; nothing where it is what it was.
+    """The notices about a changed app; none where it has not changed.
 
     Args:
         app: The app as it is now.
-        journal: Knows the run before, and its windows.
+        journal: Holds the run before, and its windows.
         replay_command: The command that runs windows again, up to their ids.
     """
     state = journal.state

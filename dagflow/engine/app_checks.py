@@ -1,4 +1,4 @@
-"""What an app needs of the places that it reads and writes, and of the cluster that it runs on."""
+"""Checks what an app needs of the locations that it reads and writes, and of the cluster that it runs on."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from dagflow.storage.location import absolute, join, parent, redacted
 from dagflow.storage.pending import pending_tag
 
 _MOST_SECONDS = 5.0
-"""How far clocks may be apart: files are told by the times that stores give them."""
+"""How far clocks may be apart: files are told apart by the times that stores give them."""
 
 _CONNECT_S = 5.0
 
@@ -41,7 +41,7 @@ _PROBE = b"dagflow doctor"
 
 
 def app_checks(app: LogicalPlan, *, starts_spark: bool = True) -> Iterator[MachineCheck]:
-    """The checks of an app, one after the other; no data is touched, and what is written is removed again.
+    """The checks of an app, one after the other; no data is changed, and test files are removed again.
 
     Args:
         app: The app, checked.
@@ -75,7 +75,7 @@ def _prepared(app: LogicalPlan, collector: LocationCollector) -> str:
 
 
 def _table(name: str, operator: TransactionalSink, collector: LocationCollector) -> str:
-    """Asks the target, or its catalog, what there is."""
+    """Ask the target, or its catalog, what it has."""
     if isinstance(operator, Operator):
         prepare_operator(name, operator, collector)
     target = operator.transaction_target(collector.storage)
@@ -83,7 +83,7 @@ def _table(name: str, operator: TransactionalSink, collector: LocationCollector)
 
 
 def _heads(app: LogicalPlan) -> list[str]:
-    """The operators that read what the driver gives them, and emit records."""
+    """The operators that read the driver's tuples and emit records."""
     given = {edge.target.operator for edge in app.edges if app.operators[edge.source.operator].is_control}
     return [
         name
@@ -97,7 +97,7 @@ def _emits_records(operator: Operator) -> bool:
 
 
 def _input(app: LogicalPlan, head: str) -> str:
-    """Lists the input, and reads the first record."""
+    """List the input, and read the first record."""
     found = preview(app, PreviewOptions(at=head, records=1, read_bytes=1))
     if isinstance(found.error, MissingError) and wants_to_follow(app):
         return f"{found.error.message}; the run waits for it"
@@ -109,7 +109,7 @@ def _input(app: LogicalPlan, head: str) -> str:
 
 
 def _removable(app: LogicalPlan, storage: StorageContext, differences_s: list[float]) -> str:
-    """Tries beside the first file of each input what removing source files takes."""
+    """Try what it takes to remove source files, beside the first file of each input."""
     read = [preview(app, PreviewOptions(at=head, records=1, read_bytes=1)).files for head in _heads(app)]
     directories = sorted({parent(files[0]) for files in read if files})
     for directory in directories:
@@ -118,7 +118,7 @@ def _removable(app: LogicalPlan, storage: StorageContext, differences_s: list[fl
 
 
 def _writable(storage: StorageContext, url: str, differences_s: list[float]) -> str:
-    """Creates, publishes, reads, lists and deletes below a location, in a directory of its own."""
+    """Create, publish, read, list and delete below a location, in a directory of its own."""
     if not storage.backend(url).is_local:
         _try(storage, join(url, f"{_NAME}-{uuid.uuid4().hex[:8]}"), differences_s)
         return f"{redacted(url)}: objects can be created, listed, read and deleted"
@@ -132,7 +132,7 @@ def _writable(storage: StorageContext, url: str, differences_s: list[float]) -> 
 
 
 def _existing(url: str) -> Path:
-    """A directory, or the nearest one above it that is there."""
+    """A directory, or the nearest existing one above it."""
     path = Path(url)
     while not os.path.lexists(path) and path != path.parent:
         path = path.parent
@@ -142,7 +142,7 @@ def _existing(url: str) -> Path:
 
 
 def _try(storage: StorageContext, url: str, differences_s: list[float]) -> None:
-    """Do what a journal and a writer do.
+    """Use a store as a journal and a writer do.
 
     Raises:
         DagflowError: The store refuses something.
@@ -196,13 +196,13 @@ def _require_reachable(master: str) -> None:
 
 
 def _executors(app: LogicalPlan, collector: LocationCollector) -> str:
-    """Starts Spark, which looks at the executors of a cluster itself."""
+    """Start Spark, which checks the executors of a cluster itself."""
     placed = PlacedApp.of(app, collector.storage)
     program = Program.of(app.name, placed.plan, placed.operators, placed.storage, app.attributes.durability)
     master = SparkMaster.parse(app.attributes.master)
     _require_reachable(master.url)
     is_local = master.local_tasks is not None
-    # On this machine the places were tried before.
+    # On this machine the locations were tried before.
     locations = RunLocations() if is_local else RunLocations(tuple(sorted(collector.outputs)), tuple(collector.inputs))
     runtime = lazy_runtime(app, program, RunOptions(), locations, StopRequest())
     try:

@@ -1,4 +1,4 @@
-"""Checks that the bytes of a completed run add up, and tells which windows to make again where they do not."""
+"""Checks that the bytes of a completed run add up, and names the windows to reprocess where they do not."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ _REPORT = "where it is one of dagflow itself, please report it with the app and 
 
 @dataclass(slots=True)
 class _Booked:
-    """What the windows that the journal keeps have booked under some keys.
+    """What the kept windows have booked under some keys of the byte accounting.
 
     Attributes:
-        sums: All together, by key.
+        sums: The sum over all windows, by key.
         operators: The operators that have booked other than zero, by key.
-        plans: The windows that have, or that have read a part of such a file, by id. In a format that loses bytes, a
-            window may come to zero of all things where the record across its end is as long as what was lost.
+        plans: The windows that have booked other than zero, or have read a part of a file in question, by id. In a
+            format that loses bytes, a window's own sum is zero where the record across its end is as long as the
+            lost bytes.
     """
 
     sums: Counter[str] = field(default_factory=Counter)
@@ -40,11 +41,11 @@ class _Booked:
 
 
 def require_bytes_add_up(app: PlacedApp, journal: Journal, replay_command: str) -> None:
-    """Refuse to call a run complete whose bytes do not add up.
+    """Require that the byte accounting of a completed run comes to zero.
 
     Args:
         app: The app.
-        journal: Of the run; knows its windows to be published.
+        journal: The run's journal; all its windows are published.
         replay_command: The command that runs windows again, up to their ids.
 
     Raises:
@@ -68,7 +69,7 @@ def _refuse(off: Mapping[str, int], app: PlacedApp, journal: Journal, replay_com
 
 
 def _booked(off: Mapping[str, int], journal: Journal) -> _Booked:
-    """Which windows have to do with sums that are off."""
+    """The windows that have booked something under the sums that are off."""
     found = _Booked()
     for window in journal.windows():
         own = {} if window.intent is None else window.intent.accounting or {}
@@ -90,11 +91,11 @@ def _has_read(keys: Mapping[str, int], plan: WindowPlan) -> bool:
 def _how_to_go_on(
     off: Mapping[str, int], booked: _Booked, app: PlacedApp, journal: Journal, replay_command: str
 ) -> str:
-    """What to do when the format is mended, as the end of a clause."""
+    """What to do once the format is corrected, as the end of a clause."""
     has_removed = bool(remover_of(app.operators, journal.state))
-    # --fresh does not begin where it cannot make, or name, all that was published.
+    # --fresh is refused where it cannot reproduce, or name, all published output.
     over = ANOTHER_CHECKPOINT if has_removed or journal.state.forgotten else START_OVER
-    # A replay changes nothing of what is not known: of windows that are kept no more, and of those of earlier versions.
+    # A replay cannot correct windows that are not kept any more, nor those of earlier versions.
     if has_removed or any(booked.sums[key] != value for key, value in off.items()):
         return over
     windows = sorted(booked.plans)
@@ -104,7 +105,7 @@ def _how_to_go_on(
 
 
 def _described(name: str, app: PlacedApp) -> str:
-    """An operator with its class, and with its format where it names one, which may be mended since it was run."""
+    """An operator with its class, and with its format where it has one: that may have been corrected since the run."""
     operator = app.operators.get(name)
     facts = app.facts.operators.get(name)
     if operator is None or facts is None:

@@ -28,8 +28,8 @@ from dagflow.plan.physical import PhysicalPlan, PortRef, Stage
 from dagflow.storage.pending import PendingFile
 
 MOST_EMITTED = 10_000_000
-"""Tuples that the control operators may emit in one window: they are in memory until the window is planned, and take
-gigabytes by then. A window that obeys its budget has a hundredth of this, on the largest cluster."""
+"""Tuples that the control operators may emit in one window: they are in memory until the window is planned, and this
+many take gigabytes. A window within its budget has a hundredth of this, even on the largest cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +40,13 @@ class Emission:
         window_id: The window.
         tuples: Tuples for partitioned operators, by input port.
         states: States of the control operators after the window, by operator.
-        counters: What the window added to their counts.
-        late: Tuples for control operators that work when the window's results are in, in order, by input port.
+        counters: What the window adds to their counters.
+        late: Tuples for control operators that run when the window's results are in, in order, by input port.
         emitted_ms: When the window was emitted, in milliseconds since 1970.
-        retries: Windows whose refused records it takes over.
-        takes: By operator, the newest window whose held files the tuples are of.
+        retries: Windows whose refused records this one takes over.
+        takes: The newest window whose held files the tuples contain, by operator.
         keeps_states: Whether states are those of the window before; see WindowPlan.
-        emitted_after: The newest window that was committed by then.
+        emitted_after: The newest window that was committed when this one was emitted.
     """
 
     window_id: int
@@ -68,7 +68,7 @@ class ControlResult:
     Attributes:
         states: Their states after the window, by operator.
         files: Files that they wrote, which wait to be published.
-        counters: What the window added to their counts.
+        counters: What the window adds to their counters.
     """
 
     states: Mapping[str, SavedState] = field(default_factory=dict)
@@ -77,7 +77,7 @@ class ControlResult:
 
 
 def _split(plan: PhysicalPlan, operators: Mapping[str, Operator]) -> tuple[list[str], list[str]]:
-    """The control operators that feed stages, and those that work when a window's results are in, upstream first."""
+    """The control operators that feed stages, and those that run when a window's results are in, upstream first."""
     fed = {edge.target.operator for stage in plan.stages for edge in stage.reports}
     for name in plan.control:
         operator = operators[name]
@@ -98,7 +98,7 @@ def _upstream_of(plan: PhysicalPlan, stage: Stage) -> set[str]:
 
 
 def waits_for_results(plan: PhysicalPlan, operators: Mapping[str, Operator]) -> list[str]:
-    """The control operators that work when a window's results are in."""
+    """The control operators that run when a window's results are in."""
     return _split(plan, operators)[1]
 
 
@@ -108,11 +108,11 @@ class ControlGraph:
     Args:
         app: The app.
         services: What the driver offers to each control operator, by its name.
-        outputs: Where operators that work at the commit of a window open files.
-        operator_index: Numbers of the operators, and of those that the app no longer has; see index_operators.
+        outputs: Where operators open the files that they write at the commit of a window.
+        operator_index: Index of each operator, also of those that the app no longer has; see index_operators.
 
     Attributes:
-        chains: The operators that feed stages, and those that work when a window's results are in.
+        chains: The operators that feed stages, and those that run when a window's results are in.
 
     Raises:
         PlanError: An operator that waits for results of a window would feed that window.
@@ -146,7 +146,7 @@ class ControlGraph:
         self._outputs = outputs
         groupers = [name for name in sources if isinstance(operators[name], Grouper)]
         self._sources = self._chain([name for name in sources if name not in groupers])
-        # Apart from the others, which must not take a window for their own that has none of their states.
+        # Apart from the others: a window that has none of their states must not count as a window of theirs.
         self._groups = self._chain(groupers)
         self._commit_chain = self._chain(at_commit)
         self.chains = self._sources, self._groups, self._commit_chain
@@ -178,7 +178,7 @@ class ControlGraph:
         return Chain({name: self._app.operators[name] for name in names}, within, {name: Counts() for name in names})
 
     def _setup(self, chain: Chain) -> None:
-        """Set the operators of a chain up."""
+        """Set up the operators of a chain."""
         plan = self._app.plan
         reports = [edge for stage in plan.stages for edge in stage.reports]
         connected = {ref for e in (*plan.control_edges, *self._entries, *reports) for ref in (e.source, e.target)}
@@ -211,7 +211,7 @@ class ControlGraph:
     def restore(
         self, planned: ControlState, committed: CommittedState, last_run: Collection[str], held: Collection[str] = ()
     ) -> None:
-        """Take back the states that earlier windows left.
+        """Restore the states that earlier windows left.
 
         Args:
             planned: State of the newest plan.
@@ -220,7 +220,7 @@ class ControlGraph:
             held: Operators that hold files back.
 
         Raises:
-            JournalError: The name of an operator is gone that has left state, or holds files back.
+            JournalError: An operator of the run before has left state, or holds files back, and its name is gone.
         """
         if gone := sorted(name for name in held if grouper_name(name) not in self._groupers):
             raise JournalError(
@@ -242,7 +242,7 @@ class ControlGraph:
             self._sources.call(name, listener.restore_event_state, state)
 
     def emit(self, window_id: int) -> Emission | None:
-        """Let the operators emit one window; None where no operator had anything to emit.
+        """Let the operators emit one window; None where no operator emitted anything.
 
         Raises:
             DagflowError: An operator failed.
@@ -269,7 +269,7 @@ class ControlGraph:
         )
 
     def emit_rest(self, window_id: int) -> Emission | None:
-        """Let groupers emit all files that are held; None where there are none. No state of other operators is in it.
+        """Let groupers emit all held files; None where there are none. The states of other operators are not included.
 
         Raises:
             DagflowError: An operator failed.
@@ -289,12 +289,12 @@ class ControlGraph:
         self._groups.end_window()
 
     def _takes(self) -> dict[str, int]:
-        """How far the held files go that the tuples at hand are of, by the operator that has held them."""
+        """The newest window whose held files the current tuples contain, by the operator that held them."""
         takers = {edge.source.operator for edge in self._entries if self._tuples.get(edge.target)}
         return {holder_of(name): each.taken_through for name, each in self._groupers.items() if name in takers}
 
     def _has_news(self) -> bool:
-        # Every operator is asked: one that is not would keep its news for a later window.
+        # Every operator is asked: one that is skipped would report its files with a later window.
         return any([self._sources.call(name, operator.has_news) for name, operator in self._inputs.items()])
 
     def unemitted_bytes(self) -> dict[str, int]:
@@ -316,7 +316,7 @@ class ControlGraph:
         late: Iterable[tuple[PortRef, list[Any]]],
         reports: Iterable[tuple[PortRef, list[Any]]],
     ) -> ControlResult:
-        """Give a window to the operators that work when its results are in.
+        """Give a window to the operators that run when its results are in.
 
         Args:
             window_id: The window; each window once and in order, also over several runs.
@@ -354,7 +354,7 @@ class ControlGraph:
         return states
 
     def committed(self, window_id: int) -> None:
-        """Tell the commit listeners that a window, and all before it, are published.
+        """Notify the commit listeners that a window, and all before it, are published.
 
         Raises:
             DagflowError: A listener failed.
@@ -365,7 +365,7 @@ class ControlGraph:
                     chain.call(name, operator.committed, window_id)
 
     def at_work(self) -> str:
-        """The operator that works now, as the beginning of a sentence; "" where none does.
+        """The operator that runs now, as the beginning of a sentence; "" where none does.
 
         Other threads may call this.
         """
@@ -379,10 +379,10 @@ class ControlGraph:
         return {name: seconds for chain in self.chains for name, seconds in chain.clock.take().items()}
 
     def close(self, failed: BaseException | None = None) -> None:
-        """End the operators; see tear_down().
+        """Tear down the operators; see tear_down().
 
         Raises:
-            DagflowError: An operator failed to end, and nothing had failed before.
+            DagflowError: An operator could not be torn down, and nothing had failed before.
         """
         tear_down(*self.chains, failed=failed)
 

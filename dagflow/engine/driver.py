@@ -51,16 +51,16 @@ class Observer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunControls:
-    """How a run is watched, and asked to do things.
+    """How a run is observed and controlled.
 
     Attributes:
         observer: Receives the progress.
         stop: Asks the run to end early.
-        live: Tells others what the run does.
+        live: The run's heartbeat, by which other processes see what it does.
         scan_requests: Asks a run that follows to scan at once.
-        signals: Tells other systems what the run does.
+        signals: Notifies other systems of the run's progress.
         follow_millis: Length of a window while following; None to end when all input is processed.
-        watch: Tells where the driver stands still.
+        watch: Reports where the driver stands still.
         reads_all: Whether a run that completes has read all input, so that its byte accounting adds up.
         record_limit: Ends the reading early; None for all input.
         output_locations: Where operators publish, and the checkpoint.
@@ -91,8 +91,8 @@ class Driver:
         statistics: Adds up the run.
         controls: How the run is watched, and asked to do things.
         held: Results that operators hold back.
-        input_count: How much there is to be read.
-        gone: Versions that were gone for committed windows.
+        input_count: How much input there is to read.
+        gone: Versions of files that were gone for committed windows.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class Driver:
         self._max_in_flight = WINDOWS_IN_FLIGHT if runner.are_windows_independent else 1
 
     def run(self) -> RunSnapshot:
-        """Process what there is, or follow it until asked to stop.
+        """Process all input, or follow it until the run is asked to stop.
 
         Raises:
             DagflowError: The run failed; its journal is resumable.
@@ -146,7 +146,7 @@ class Driver:
                 self._committer.check_byte_accounting(self._controls.replay_command)
         except BaseException as error:
             self._abandon()
-            # Where the journal cannot be written, that must not hide why the run failed.
+            # Where the journal cannot be written, this must not hide why the run failed.
             if isinstance(error, DagflowError) and not isinstance(error, JournalError):
                 with contextlib.suppress(DagflowError):
                     self._planner.let_plan_again()
@@ -212,7 +212,7 @@ class Driver:
                 is_end = True
 
     def _emit_and_submit(self) -> None:
-        """Emit windows, and submit each at once: what tasks have to do does not wait until later ones are emitted."""
+        """Emit windows, and submit each at once: its tasks do not wait until later ones are emitted."""
         while self._may_emit() and self._emit_ahead(self._planner.emitted_ahead + 1):
             self._submit_planned(self._max_in_flight)
 
@@ -221,14 +221,14 @@ class Driver:
         if self._stop.is_requested or self._planner.emitted_ahead >= WINDOWS_AHEAD:
             return False
         if not self._has_committed:
-            # How much the next windows should hold is known when the first is committed.
+            # The size of the next windows is known when the first is committed.
             return len(self._in_flight) + self._planner.emitted_ahead < UNMEASURED_WINDOWS
         done = [flight.results.done() for flight in self._in_flight]
-        # What is done is committed first, but not while tasks have nothing to do.
+        # Finished windows are committed first, unless tasks have nothing to do.
         return all(done) or not done[0]
 
     def _emit_ahead(self, windows: int) -> bool:
-        """Emit until so many windows wait to be planned; return whether there was so much to emit."""
+        """Emit until this many windows wait to be planned; return whether there was input for all of them."""
         if self._controls.record_limit is not None and self._controls.record_limit.is_reached:
             return False
         with self._controls.watch.doing(self._planner.at_work):
@@ -236,9 +236,9 @@ class Driver:
         return self._planner.emitted_ahead >= windows
 
     def _recover(self) -> None:
-        """Finish what earlier runs left: publish committed windows, run those again that were only planned.
+        """Finish what earlier runs left: publish committed windows, and run planned ones again.
 
-        Where the run shall stop, the rest is left to a later one.
+        Where the run shall stop, the rest is left to a later run.
         """
         for window_id in self._committer.publish_committed():
             self._observer.notice(f"window {window_id} was decided in an earlier run; its files are published now")
@@ -257,17 +257,17 @@ class Driver:
                 self._observer.notice(
                     f"window {window_id} was planned in an earlier run and not committed; it runs again"
                 )
-            # A window that publishes a result takes in what all windows before it have left.
+            # A window that publishes a result takes in the parts of all windows before it.
             if planned[window_id].closes and not self._commit_all():
                 return
             self._submit(planned[window_id])
             while len(self._in_flight) >= self._max_in_flight and not self._stop.is_requested:
                 self._commit_oldest(max_in_flight=0)
-        # What operators emit next depends on what these windows could read of their files.
+        # What operators emit next depends on which files these windows could read.
         self._commit_all()
 
     def _commit_all(self) -> bool:
-        """Commit what is in flight; return whether nothing is, because the run shall not stop."""
+        """Commit the windows in flight; return whether all are: some are left where the run shall stop."""
         while self._in_flight and not self._stop.is_requested:
             self._commit_oldest(max_in_flight=0)
         return not self._in_flight
@@ -282,7 +282,7 @@ class Driver:
         self._statistics.planned(planned)
 
     def _submit_behind_slow_task(self, max_in_flight: int) -> None:
-        """Let later windows use the slots that are free while tasks of the oldest window take longer than theirs."""
+        """Let later windows use free slots while tasks of the oldest window take longer than theirs."""
         flights = len(self._in_flight)
         later = itertools.islice(self._in_flight, 1, None)
         if flights < max_in_flight and all(flight.results.done() for flight in later):
@@ -325,8 +325,8 @@ class Driver:
         self._free_memory.release()
 
     def _wait(self, flight: InFlight, max_in_flight: int) -> list[TaskResult] | None:
-        """A window's results, or None when the run shall stop first."""
-        # Not result() with a timeout, which cannot be told from a window that failed with a TimeoutError.
+        """A window's results, or None when the run is asked to stop first."""
+        # Not result() with a timeout: that cannot be distinguished from a window that failed with a TimeoutError.
         while not wait([flight.results], TICK_S).done:
             self._report_progress()
             if self._stop.is_requested:
@@ -336,21 +336,21 @@ class Driver:
         return flight.results.result()
 
     def _look_for_other_driver(self) -> None:
-        """End soon after another driver has taken over, also in a long window, and while there is nothing to do.
+        """Stop soon after another driver has taken over, also during a long window or while there is nothing to do.
 
         Raises:
-            JournalError: One has, or the checkpoint has gone.
+            JournalError: Another driver has taken over, or the checkpoint is gone.
         """
         now = time.monotonic()
         if now < self._next_epoch_check_s:
             return
         self._next_epoch_check_s = now + BEAT_EVERY_S
-        # A store that does not answer now is met again by the next record.
+        # If the store still does not answer, the next record fails.
         with contextlib.suppress(StorageError):
             self._journal.check_epoch()
 
     def _finish_in_grace(self) -> None:
-        """Commit what finishes soon, and leave the rest planned."""
+        """Commit the windows that finish soon, and leave the rest planned."""
         deadline = time.monotonic() + STOP_GRACE_S
         while self._in_flight and (left_s := deadline - time.monotonic()) > 0:
             if wait([self._in_flight[0].results], timeout=left_s).done:
@@ -359,7 +359,7 @@ class Driver:
         self._abandon()
 
     def _commit_rest(self) -> None:
-        """Commit what is held, where all planned windows are committed; what takes too long is left planned."""
+        """Commit the held results once all planned windows are committed; what takes too long is left planned."""
         if self._journal.state.planned or not self._runner.known_parallelism:
             return
         if (rest := self._planner.plan_rest()) is not None:
@@ -368,6 +368,6 @@ class Driver:
                 self._commit_oldest(max_in_flight=0)
 
     def _abandon(self) -> None:
-        """Leave the windows in flight to a later run, and remove what their tasks have written by now."""
+        """Leave the windows in flight to a later run, and remove the files that their tasks have written so far."""
         self._runner.abandon(list(self._in_flight))
         self._in_flight.clear()

@@ -1,6 +1,6 @@
-"""Keeps the driver's memory small: a driver runs for a long time, and beside other programs.
+"""Keeps the driver's memory small: a driver runs for long, beside other programs.
 
-Where tasks run in its process, it keeps what they have used instead.
+Where tasks run in the driver's process, their memory is kept for reuse instead.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OWN_PAGES_BYTES = 256 << 10
 
 @contextlib.contextmanager
 def limited_memory() -> Iterator[None]:
-    """Make Arrow allocate with malloc, and all threads share one heap, for the time of a run.
+    """Make Arrow allocate with malloc, and all threads share one heap, during a run.
 
     A driver holds little and makes many short-lived buffers, in threads for windows, merges and scans. Arrow's own
     allocator kept 80 MiB for 9 MiB that were in use; a heap for each thread does the same on a smaller scale. Threads
@@ -46,7 +46,7 @@ def limited_memory() -> Iterator[None]:
 
 @contextlib.contextmanager
 def memory_for_tasks() -> Iterator[None]:
-    """Keep the memory that tasks of this process have used, for the time of a run.
+    """Keep the memory that tasks of this process have used, during a run.
 
     Buffers of a task live for milliseconds, and the kernel clears each page that it gives: a run that filters 1 GB of
     lines takes 3.0 s with limited_memory(), and 1.3 s with this.
@@ -60,7 +60,7 @@ def memory_for_tasks() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _allocating_with(pool: Callable[[], pa.MemoryPool]) -> Iterator[None]:
-    """Let Arrow allocate with a pool, unless a person has chosen another one."""
+    """Let Arrow allocate with a pool, unless the user has chosen another one."""
     before = pa.default_memory_pool()
     if "ARROW_DEFAULT_MEMORY_POOL" not in os.environ:
         pa.set_memory_pool(pool())
@@ -71,13 +71,13 @@ def _allocating_with(pool: Callable[[], pa.MemoryPool]) -> Iterator[None]:
 
 
 def _arrows_own() -> pa.MemoryPool:
-    """What Arrow would have chosen by itself."""
+    """Arrow's own default pool."""
     pools = {"jemalloc": pa.jemalloc_memory_pool, "mimalloc": pa.mimalloc_memory_pool}
     return pools.get(pa.supported_memory_backends()[0], pa.system_memory_pool)()
 
 
 class FreeMemory:
-    """Memory that the heap of this process holds without need."""
+    """Memory that the heap of this process holds but does not use."""
 
     def __init__(self) -> None:
         self._next_s = 0.0

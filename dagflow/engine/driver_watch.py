@@ -1,4 +1,4 @@
-"""Watches the driver: tells when a control operator, or a commit, stands still, for example on a store that is gone."""
+"""Reports a control operator or a commit that makes no progress, for example on a store that does not answer."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class _Emitting:
 
 @dataclass(slots=True)
 class DriverWatch:
-    """Watches work of any thread of the driver; it stands still while the thread waits at one place.
+    """Watches work of any thread of the driver; it stands still while the thread stays at one place in the code.
 
-    An operator in a chain that is watched stands still as well while it goes on and on and takes no input.
+    An operator in a watched chain also counts as standing still while it emits without end and takes no input.
 
-    Use it as a context manager, which the watching thread ends with.
+    Use it as a context manager; the watching thread ends with the block.
 
     Attributes:
         stall_limits: How long work may stand still.
@@ -59,7 +59,7 @@ class DriverWatch:
         """Watch what the calling thread does within the block.
 
         Args:
-            what: What it does: the beginning of a sentence, or a function that gives it.
+            what: Description of the work: the beginning of a sentence, or a function that gives it.
         """
         number = next(self._numbers)
         say = what if callable(what) else lambda: what
@@ -77,7 +77,7 @@ class DriverWatch:
         self._chains.append(_Emitting(EmissionWatch(chain, self.stall_limits.warning_s), threading.get_ident()))
 
     def stalls(self) -> list[str]:
-        """The reported work that stands still: what it is and for how long, in words; any thread may call."""
+        """The reported work that stands still: its description and for how long, in words; any thread may call."""
         work = [each for each in list(self._work.values()) if each.reported]
         emitting = [found for chain in self._chains for found in list(chain.reported.values())]
         return [
@@ -100,7 +100,7 @@ class DriverWatch:
             for work in list(self._work.values()):
                 self._look(work)
             for chain in self._chains:
-                # The driver changes what this thread reads; the next look sees a state in rest.
+                # The driver changes what this thread reads; the next look sees a consistent state.
                 with contextlib.suppress(Exception):
                     self._look_at_chain(chain)
 
@@ -116,7 +116,7 @@ class DriverWatch:
 
     def _look_at_chain(self, chain: _Emitting) -> None:
         if any(work.reported and work.thread == chain.thread for work in list(self._work.values())):
-            return  # that it waits has been reported
+            return  # its waiting has been reported
         for found in chain.watch.look():
             if not found.stall.is_over:
                 chain.reported[found.call] = found

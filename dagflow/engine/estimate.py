@@ -1,4 +1,4 @@
-"""Estimates a run before it is run."""
+"""Estimates a run before it starts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dagflow.engine.window_sizing import first_windows
 from dagflow.plan.logical import LogicalPlan
 
 WITHIN_S = 2.0
-"""How long a person who asked for a plan waits for the estimate."""
+"""How long a user who asked for a plan waits for the estimate."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ class ReplayedWindow:
 
     Attributes:
         window_id: The window.
-        changes: What became of each file that the window had published, or publishes now.
+        changes: What happened to each file that the window had published, or publishes now.
     """
 
     window_id: int
@@ -44,7 +44,7 @@ class ReplayedWindow:
 
 
 def file_changes(old: Sequence[PendingFile], new: Sequence[PendingFile]) -> Iterator[FileChange]:
-    """What became of each file, in the order of their names.
+    """What happened to each file, in the order of their names.
 
     Args:
         old: The files that a window had published.

@@ -1,4 +1,4 @@
-"""Versions of files that were gone when a window should read them: a window reads its part of one whole, or not."""
+"""Versions of files that are gone when a window reads them: it reads its part of a version whole, or not at all."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ CHECKED_RANGES = 100
 
 
 class GoneVersions:
-    """Versions of which committed windows have left out a part because they were gone.
+    """Versions that are gone, so that committed windows have left out a part of them.
 
-    Windows that were emitted by then leave out the rest: a version may be back, or be held open by a task, and what the
-    committed window lacks would be missing in the middle.
+    Windows that were already emitted then leave out the rest: a version may come back, or be held open by a task, and
+    the part that the committed window lacks would be missing in the middle.
 
     Args:
-        storage: Tells which versions the driver sees.
+        storage: Checks which versions the driver sees.
     """
 
     def __init__(self, storage: StorageContext) -> None:
         self._storage = storage
-        # By version: what a committed window says of it, and the last window that was emitted by then.
+        # By version: what a committed window recorded of it, and the last window that was already emitted then.
         self._known: dict[VersionKey, tuple[Skipped, int]] = {}
 
     def restore(self, planned: Mapping[int, WindowPlan], journal: Journal) -> None:
-        """Let planned windows leave out the versions that were gone for others by the time that they were emitted.
+        """Let planned windows leave out the versions that were gone for others when they were emitted.
 
-        A version that was planned again since, because it was back, is read.
+        A version that was planned again since then, because it was back, is read.
 
         Args:
             planned: The windows that are not committed, by id.
-            journal: Knows the others.
+            journal: Holds the committed windows.
         """
         if not planned:
             return
@@ -53,26 +53,26 @@ class GoneVersions:
             self.committed(window_id, window.intent.skipped if window.intent else (), emitted)
 
     def committed(self, window_id: int, skipped: Iterable[Skipped], last_emitted: int) -> None:
-        """Let later windows leave out what this one has left out in part.
+        """Let later windows leave out the versions that this one has left out in part.
 
         Args:
             window_id: The window that was committed.
-            skipped: What it has left out.
-            last_emitted: The last window that may have more of these versions because it was emitted before.
+            skipped: The ranges that it has left out.
+            last_emitted: The last window that may contain more of these versions because it was already emitted.
         """
         self._known = {version: each for version, each in self._known.items() if each[1] > window_id}
         self._known.update((each.version, (each, last_emitted)) for each in skipped if each.is_gone)
 
     def read_in_part(self, window_id: int, results: Sequence[TaskResult]) -> dict[VersionKey, Skipped]:
-        """The versions of which a window has read a part, and that were gone for another task or an earlier window."""
+        """The versions that a window has read in part, and that were gone for another task or an earlier window."""
         read = {version for result in results for version in result.read_in_part}
         return {each.version: each for each in [*_gone_in(results), *self._before(window_id)] if each.version in read}
 
     def require_gone(self, window_id: int, results: Sequence[TaskResult]) -> None:
-        """Refuse to leave out what only the hosts of a window's tasks do not see; what was gone before is left out.
+        """Refuse to leave out versions that only the hosts of a window's tasks do not see, except those gone before.
 
         Raises:
-            StorageError: The driver sees the very version that a task did not find, or cannot tell.
+            StorageError: The driver sees the very version that a task did not find, or cannot check it.
         """
         before = {each.version for each in self._before(window_id)}
         require_gone([each for each in _gone_in(results) if each.version not in before], self._storage)
@@ -87,16 +87,16 @@ def _gone_in(results: Iterable[TaskResult]) -> list[Skipped]:
 
 
 def require_gone(gone: Sequence[Skipped], storage: StorageContext) -> None:
-    """Refuse to leave out what only the hosts of the tasks do not see.
+    """Refuse to leave out versions that only the hosts of the tasks do not see.
 
     Raises:
-        StorageError: The driver sees the very version that a task did not find, or cannot tell.
+        StorageError: The driver sees the very version that a task did not find, or cannot check it.
     """
-    # The driver opens no file: it cannot tell of bytes that a task has seen.
+    # The driver opens no file: it cannot compare bytes with those that a task has seen.
     for each in [each for each in gone if not each.has_other_bytes][:CHECKED_RANGES]:
         expected = FileStat(each.url, each.size_bytes, each.mtime_ns, each.etag, file_id=each.file_id)
         backend = storage.backend(each.url)
-        # A store that cannot say whether it has the version has not said that it is gone.
+        # A store that cannot say whether it has the version does not prove that it is gone.
         if not backend.files.has_version(expected):
             continue
         what = f"a task could not find this version ({each.reason}), and the driver sees it"
@@ -116,30 +116,30 @@ def require_gone(gone: Sequence[Skipped], storage: StorageContext) -> None:
 
 
 def gone_before_replay(skipped: Iterable[Skipped], storage: StorageContext) -> dict[VersionKey, Skipped]:
-    """The versions that a replay leaves out again because they were gone: put back, they are read by the next run.
+    """The versions that a replay leaves out again because they were gone: if they come back, the next run reads them.
 
-    An object that is put back is not, see docs/following.md: there only a replay can read it.
+    This does not hold for an object that comes back, see docs/following.md: there only a replay can read it.
 
     Args:
-        skipped: What the window has left out.
-        storage: Tells local files.
+        skipped: The ranges that the window has left out.
+        storage: Says which files are local.
     """
     return {each.version: each for each in skipped if each.is_gone and storage.backend(each.url).is_local}
 
 
 def as_left_out_before(before: Sequence[Skipped], skipped: Sequence[Skipped]) -> list[Skipped]:
-    """What a replay has left out; what could not be read keeps this cause, though it is gone now, and the reverse.
+    """What a replay has left out; an unreadable range keeps this cause though it is gone now, and the reverse.
 
     Args:
-        before: What the window had left out.
-        skipped: What it has left out now.
+        before: The ranges that the window had left out.
+        skipped: The ranges that it has left out now.
     """
     known = {(each.version_range, not each.is_gone): each for each in before}
     return [known.get((each.version_range, each.is_gone), each) for each in skipped]
 
 
 def log_left_out(window_id: int, skipped: Sequence[Skipped]) -> None:
-    """Say in the log of the driver what a window has left out."""
+    """Log in the driver what a window has left out."""
     for each in skipped[:CHECKED_RANGES]:
         logger.warning(
             "left out window=%d url=%s start=%d end=%d: %s",

@@ -17,10 +17,10 @@ from dagflow.spec.problems import Problems
 
 
 def header_problems(app: LogicalPlan) -> list[Problem]:
-    """What does not fit the columns of the first file, such as the names in the header of CSV.
+    """The problems of an app with the columns of the first file, such as the names in the header of CSV.
 
-    With it comes what operators can tell only once they are prepared, as writers of tables do. Nothing is said of input
-    that is not there, has no records, or cannot be read.
+    This includes problems that operators find only once they are prepared, as writers of tables do. Input that
+    does not exist, has no records, or cannot be read gives no problems.
 
     Args:
         app: The app, checked as far as it declares columns, with its operators prepared as far as possible.
@@ -43,7 +43,7 @@ def header_problems(app: LogicalPlan) -> list[Problem]:
 
 
 def _open_ports(app: LogicalPlan) -> Iterator[tuple[PortRef, StreamColumns]]:
-    """The ports of readers that tell only a part of their columns to an operator that asks for columns."""
+    """The ports of readers that declare only some of their columns, and lead to an operator that asks for columns."""
     for port, columns in stream_columns(app, Problems()).items():
         is_reader = "input" not in app.operators[port.operator].operator.input_ports
         targets = [edge.target.operator for edge in app.edges if edge.source == port]

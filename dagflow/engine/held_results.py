@@ -27,7 +27,7 @@ from dagflow.plan.description import without_limits
 from dagflow.report.app_changes import operator_changes
 
 FAN_IN = 8
-"""How many parts of about one size become one, as in a log-structured merge tree: each key is written a few times."""
+"""How many parts of about one size are merged, as in a log-structured merge tree: each key is written a few times."""
 
 _SMALL_BYTES = 4096
 
@@ -37,10 +37,10 @@ class HeldResults:
 
     Args:
         operators: All operators by name.
-        facts: What results are compared with that earlier runs hold back.
+        facts: The operators as they are now; results that earlier runs hold back are compared with them.
         segments: The segments of the checkpoint, where parts are kept.
-        composites: What the app says of its composite operators, with which theirs is compared.
-        follows: Whether the run goes on watching for new input.
+        composites: How the app declares its composite operators; compared with how it did when a result was begun.
+        follows: Whether the run keeps watching for new input.
         clock: Gives milliseconds since 1970.
     """
 
@@ -73,16 +73,16 @@ class HeldResults:
         return [name for name, over in self._over.items() if over != "window"]
 
     def known(self, names: Iterable[str]) -> list[str]:
-        """Of some operators, the ones that the app has and that may hold results back."""
+        """The operators among these that the app has and that may hold results back."""
         return [name for name in names if name in self._over]
 
     @property
     def segment_names(self) -> set[str]:
-        """The segments that hold parts."""
+        """The segments that contain parts."""
         return {part.name for held in self._kept.values() for part in held.parts if part.name}
 
     def restore(self, kept: Mapping[str, SavedParts]) -> None:
-        """Take back what after() gave.
+        """Restore what after() returned.
 
         Args:
             kept: What the newest committed window left.
@@ -106,13 +106,13 @@ class HeldResults:
                     url="journal",
                     hint=f"set them back, and change them when a run has published the result; or {START_OVER}",
                 )
-        # What an earlier version left may lack what was written: it is known from now on.
+        # State of an earlier version may lack `written`: it is known from now on.
         self._kept = {
             name: replace(held, made_by=self._made_by[name], written=self._written[name]) for name, held in kept.items()
         }
 
     def _changes(self, name: str, held: SavedParts) -> list[str]:
-        """What decides a result and is other than when it was begun: as the app says it, where it says it."""
+        """The properties that decide a result and have changed since it was begun, in the app's words."""
         was, now = held.written, self._written[name]
         if was and now and (changes := list(operator_changes(_owner(name), was, now))):
             return changes
@@ -121,7 +121,7 @@ class HeldResults:
         return list(operator_changes(self._makers[name], was, now)) if was and now else []
 
     def over_unfinished_run(self, planned: Iterable[WindowPlan]) -> str | None:
-        """An operator whose result over the run has begun, or will with what is planned; None where there is none.
+        """An operator whose result over the run has begun, or will with the planned windows; None where there is none.
 
         Args:
             planned: Windows that earlier runs have planned and not committed.
@@ -148,7 +148,7 @@ class HeldResults:
         return over == "window"  # an earlier run held it over more
 
     def for_window(self, planned: WindowPlan) -> dict[str, list[bytes]]:
-        """The parts that a window takes in, by operator; called when the window begins.
+        """The parts that a window takes in, by operator; called when the window starts.
 
         Raises:
             JournalError: A segment is gone.
@@ -170,14 +170,14 @@ class HeldResults:
         """Take in the parts that a window left, and make them durable.
 
         Returns:
-            What is to be part of the window's intent.
+            The held results for the window's intent.
 
         Raises:
             StorageError: The store failed.
         """
         before = self.segment_names
         taken = self._given.pop(window_id, {})
-        # What a window publishes of one result may be held in the next one.
+        # A window may publish one result and hold back the next one.
         since_window = min([window_id, *(self._kept[name].since_window for name in taken)])
         for name, given in taken.items():
             gone = set(map(id, given))
@@ -201,18 +201,18 @@ class HeldResults:
 
 
 def _owner(name: str) -> str:
-    """The operator that the app names: one that is made for it is called `operator/name`, as often over."""
+    """The operator that the app names: one that is made for it is called `operator/name`, on any number of levels."""
     return name.partition("/")[0]
 
 
 def _maker(name: str, operators: Mapping[str, Operator]) -> str:
-    """The operator whose unifier an operator is; the operator itself where it is none."""
+    """The operator whose unifier an operator is; the operator itself where it is no unifier."""
     above = name.rpartition("/")[0]
     return above if above in operators else name
 
 
 def _deciding(facts: OperatorFacts | None, model: type[BaseModel] | None = None) -> OperatorFacts | None:
-    """What of an operator decides a result: not what the result is of, its limits by the model, and its tuning."""
+    """The facts of an operator that decide a result: without `over`, the limits of its model, and tuning."""
     if facts is None:
         return None
     properties = without_limits(facts.properties, model)
@@ -220,7 +220,7 @@ def _deciding(facts: OperatorFacts | None, model: type[BaseModel] | None = None)
 
 
 def parts_to_merge(parts: Sequence[SavedPart]) -> list[SavedPart]:
-    """FAN_IN parts of about one size, the smallest such, in their order; none where there are not so many."""
+    """The smallest FAN_IN parts of about one size, in their order; none where there are fewer."""
     by_level: dict[int, list[SavedPart]] = defaultdict(list)
     for part in parts:
         by_level[max(part.size_bytes // _SMALL_BYTES, 1).bit_length() // 3].append(part)

@@ -1,4 +1,4 @@
-"""How much a run to completion will read: known once all of it is listed, and counted beside the run before that."""
+"""How much a run to completion will read: known once all input is listed, and counted beside the run before that."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dagflow.report.snapshot import WholeInput
 from dagflow.storage.context import StorageContext
 
 AFTER_S = 5.0
-"""Seconds of a run in which nothing is counted: a shorter run needs no forecast of its end, and a count would take the
-time from its driver."""
+"""Seconds of a run in which nothing is counted: a shorter run needs no forecast of its end, and a count would take time
+from its driver."""
 
 COUNT_S = 0.5
 """Seconds that each input operator may count."""
@@ -24,9 +24,9 @@ class InputCount:
     """Counts the whole input of an app on a thread of its own, for display only.
 
     Args:
-        operators: Those of the app.
-        storage: Reaches its stores.
-        is_first: Whether nothing was read before; otherwise what is left of the input cannot be counted beside the run.
+        operators: The app's operators.
+        storage: Reaches the app's stores.
+        is_first: Whether nothing was read before; otherwise the rest of the input cannot be counted beside the run.
         after_s: Seconds after which it may count.
     """
 
@@ -40,11 +40,11 @@ class InputCount:
         self._bytes: int | None = None
 
     def whole(self, listed_bytes: int, *, is_complete: bool) -> WholeInput | None:
-        """How much the run will read, as far as is known; begins to count if it is asked in vain, and after_s is over.
+        """How much the run will read, as far as it is known; starts to count where it is not and after_s have passed.
 
         Args:
-            listed_bytes: Bytes that the run has listed by now, and those that it has read among them.
-            is_complete: Whether it has listed everything.
+            listed_bytes: Bytes that the run has listed so far, including those that it has read.
+            is_complete: Whether the run has listed everything.
         """
         if is_complete:
             return WholeInput(listed_bytes)
@@ -56,7 +56,7 @@ class InputCount:
         return WholeInput(self._bytes, is_exact=False)
 
     def wait(self) -> None:
-        """Wait until it has counted; for tests."""
+        """Wait for the end of the count; for tests."""
         if self._thread is not None:
             self._thread.join()
 
@@ -64,6 +64,6 @@ class InputCount:
         try:
             found = sum((each.estimate(COUNT_S, self._storage) for each in self._inputs), InputEstimate())
         except DagflowError:
-            return  # the run meets it as well, and tells it
+            return  # the run meets the same error, and reports it
         if not found.is_partial:
             self._bytes = found.bytes

@@ -27,7 +27,7 @@ _CHECKPOINT = "journal"
 
 
 def try_out_directory(app: str) -> Path:
-    """Where a try-out of an app publishes: a directory that it empties first."""
+    """Where a try-out of an app publishes: a directory that is emptied first."""
     return Path(".dagflow") / f"{app}.limit"
 
 
@@ -39,7 +39,7 @@ def limited_run(app: LogicalPlan, options: RunOptions, records: int | None) -> I
 
     Args:
         app: The app.
-        options: Of the run.
+        options: Options of the run.
         records: How many records each reader reads; None for all, in a run of the app as it is.
 
     Yields:
@@ -76,7 +76,7 @@ def limited_run(app: LogicalPlan, options: RunOptions, records: int | None) -> I
 
 
 def _record_sources(app: LogicalPlan) -> list[PortRef]:
-    """The ports at which records are read: those of operators that take no records in, but for what they refuse."""
+    """The ports at which records are read: the output ports of operators that take in no records but refused ones."""
     return [
         PortRef(name, port)
         for name, node in app.operators.items()
@@ -118,10 +118,10 @@ def _streams_without(names: set[str], spec: AppSpec) -> dict[str, StreamSpec]:
 
 
 def _require_inside(plan: LogicalPlan, bounds: OutputBounds) -> None:
-    """Refuse an app of which an operator says that it would publish elsewhere.
+    """Refuse an app with an operator that would publish elsewhere, as far as the operators say so.
 
     Raises:
-        DagflowError: It would.
+        DagflowError: An operator would publish elsewhere.
     """
     for name, operator in plan.instances.items():
         collector = LocationCollector(plan.attributes.storage_context())

@@ -1,4 +1,4 @@
-"""A run that is known to be live: it has the checkpoint for itself, and beats until its end."""
+"""A run that others see to be live: it has the checkpoint for itself, and writes heartbeats until its end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from dagflow.storage.objects import ObjectStore
 logger = logging.getLogger(__name__)
 
 MOST_ERROR_CHARACTERS = 2000
-"""So much of an error is kept in the heartbeat: enough for its place, its cause, and what to do."""
+"""Characters of an error that the heartbeat keeps: enough for its place, its cause, and what to do."""
 
 MOST_STALLS = 20
 MOST_STALL_CHARACTERS = 500
@@ -43,8 +43,8 @@ class LiveRun:
 
     Args:
         store: The checkpoint.
-        first: What the first beat says.
-        redact: Makes the text of an error fit to be kept.
+        first: The content of the first heartbeat.
+        redact: Removes secrets from the text of an error.
     """
 
     def __init__(self, store: ObjectStore, first: Heartbeat, redact: Callable[[str], str]) -> None:
@@ -60,42 +60,42 @@ class LiveRun:
         self._thread.start()
 
     def claim(self, app: LogicalPlan, gate: RunGate) -> None:
-        """Have the checkpoint for this run alone; see RunGate.claim."""
+        """Reserve the checkpoint for this run; see RunGate.claim."""
         self._name = heartbeat_name(gate.claim(app, self._last))
 
     @property
     def state(self) -> RunState:
-        """What the run has said last that it does."""
+        """The state that the run reported last."""
         return self._last.state
 
     def set_state(self, state: RunState) -> None:
-        """Note what the run does; the next beat says so."""
+        """Record the run's state for the next heartbeat."""
         self._last = replace(self._last, state=state)
 
     def set_outputs(self, outputs: Sequence[str]) -> None:
-        """Note where the run publishes; the next beat says so."""
+        """Record where the run publishes, for the next heartbeat."""
         self._last = replace(self._last, outputs=[redacted(url) for url in outputs])
 
     def set_progress(self, backlog_bytes: int, progress: RunProgress | None) -> None:
-        """Note how far the run is; the next beat says so.
+        """Record how far the run is, for the next heartbeat.
 
         Args:
-            backlog_bytes: How many bytes of input are known and not read.
-            progress: What the run has in hand, and how fast it reads.
+            backlog_bytes: Bytes of input that are known and not read.
+            progress: The running windows, and how fast they are read; None where that is not known.
         """
         said = None if progress is None else progress.without_stalls()
         self._last = replace(self._last, backlog_bytes=backlog_bytes, progress=said)
 
     def add_stalls(self, source: Callable[[], Sequence[str]]) -> None:
-        """Have each beat say what has made no progress for long.
+        """Let each heartbeat report what has made no progress for long.
 
         Args:
-            source: Gives it, in words, beside the sources before; called by the thread that beats.
+            source: Describes it in words, in addition to earlier sources; called by the thread that writes heartbeats.
         """
         self._stalls = (*self._stalls, source)
 
     def supersede_earlier_runs(self, epoch: int) -> None:
-        """Note that the run has taken over the journal, and remove the heartbeats of other runs."""
+        """Record that the run has taken over the journal, and remove the heartbeats of other runs."""
         self._last = replace(self._last, epoch=epoch)
         try:
             self._store.delete([name for name in heartbeat_names(self._store) if name != self._name])
@@ -103,7 +103,7 @@ class LiveRun:
             logger.warning("the heartbeats of earlier runs were not removed error=%s", error)
 
     def end(self, state: RunState, error: str = "") -> None:
-        """Write how the run ended; a run that never held the journal, or lost it, takes its heartbeat back."""
+        """Write how the run ended; a run that never held the journal, or lost it, removes its heartbeat."""
         self._has_ended.set()
         # A write that hangs in the store must not keep the run from ending.
         self._thread.join(_JOIN_S)
@@ -117,11 +117,11 @@ class LiveRun:
                 return self._write()
             except StorageError as refused:
                 logger.warning("the end of the run was not noted in the checkpoint error=%s", refused)
-        # What says that a run is at work must not outlive it.
+        # A heartbeat that says that a run is at work must not outlive it.
         self.withdraw()
 
     def withdraw(self) -> None:
-        """Stop beating, and remove the heartbeat: the checkpoint is another driver's."""
+        """Stop writing, and remove the heartbeat: the checkpoint belongs to another driver."""
         self._has_ended.set()
         self._thread.join(_JOIN_S)
         if self._name:
@@ -133,7 +133,7 @@ class LiveRun:
             try:
                 if self._name:
                     self._write()
-            except Exception as error:  # whatever it is, the run does not rest on it
+            except Exception as error:  # whatever it is, the run does not depend on it
                 if not self._is_refused:
                     logger.warning(
                         "the heartbeat was not written, and status will call this run stalled error=%s", error
@@ -145,7 +145,7 @@ class LiveRun:
     def _write(self) -> None:
         said = self._last
         if not said.has_ended:
-            # As many as fit: a heartbeat is a small object, which is written every few seconds.
+            # As many as fit: a heartbeat is a small object that is written every few seconds.
             found = [each for source in self._stalls for each in source()][:MOST_STALLS]
             said = replace(said, stalls=[self._redact(cut_text(each, MOST_STALL_CHARACTERS)) for each in found])
         self._store.replace(self._name, beating(said))
@@ -158,20 +158,20 @@ def app_url_of(app: LogicalPlan) -> str:
 
 @contextlib.contextmanager
 def live_run(app: LogicalPlan, gate: RunGate, command: str) -> Iterator[LiveRun]:
-    """Have a checkpoint for this run alone, and beat until the body ends.
+    """Reserve a checkpoint for this run, and write heartbeats until the body ends.
 
     Args:
         app: The app that is run.
-        gate: Lets the run onto its checkpoint.
+        gate: Decides whether the run may use its checkpoint.
         command: "run" or "replay".
 
     Yields:
-        The heartbeat, which the body tells what it does. The body's state at its end is how the run ended, unless it
+        The heartbeat, to which the body reports its state. The body's state at its end is how the run ended, unless it
         raises.
 
     Raises:
         LiveRunError: Another run is at work.
-        JournalError: The checkpoint is another app's.
+        JournalError: The checkpoint belongs to another app.
         StorageError: The store failed.
     """
     file = app_url_of(app)

@@ -22,7 +22,7 @@ LEAST_FREE_BYTES = 256 << 20
 """Free space below which a disk is full in no time."""
 
 OPTIONAL = ("lz4", "python-snappy", "backports.zstd", "s3fs", "obstore", "gcsfs", "adlfs", "hdfs-native")
-"""Packages for compressions and stores; what lacks them says so where it needs them."""
+"""Packages for compressions and stores; code that needs a missing one says so when it runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class MachineCheck:
     """The result of one check of the machine.
 
     Attributes:
-        name: What, in a word or two.
+        name: What is checked, in a word or two.
         detail: What was found, or what is wrong.
-        error: Why it is not as it must be; None where all is well.
+        error: The failure of the check; None where all is well.
     """
 
     name: str
@@ -41,7 +41,7 @@ class MachineCheck:
 
 
 def checked(name: str, look: Callable[[], str]) -> MachineCheck:
-    """The outcome of a look, which returns what it found, or raises what is wrong."""
+    """The result of a check, which returns what it found, or raises what is wrong."""
     try:
         return MachineCheck(name, look())
     except DagflowError as error:
@@ -95,7 +95,7 @@ def free_space(directory: Path, advice: str) -> str:
     """How much space is left.
 
     Raises:
-        DagflowError: Next to none.
+        DagflowError: Next to no space is left.
     """
     usage = shutil.disk_usage(directory)
     free = f"{usage.free / (1 << 30):,.1f} GiB free in {directory}"

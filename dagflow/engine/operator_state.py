@@ -1,7 +1,7 @@
-"""The states of partitioned operators between windows: kept with the journal, divided anew when partitions change.
+"""The states of partitioned operators between windows: kept with the journal, divided again when partitions change.
 
 A window's intent holds small states itself. State by key comes in segments; a larger segment is an object of its own
-in the checkpoint, written once, before the intent that first names it.
+checkpoint, written once, before the intent that first names it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dagflow.report.app_changes import operator_changes
 from dagflow.storage.location import join
 
 PartitionStates = dict[str, list[SavedState | None]]
-"""For each operator the state of each partition; None for none."""
+"""The state of each partition of each operator, by operator; None for a partition without state."""
 
 
 def is_stateful(operator: Operator) -> bool:
@@ -41,18 +41,18 @@ def require_owners(
     newcomers: Iterable[str],
     last_run: Collection[str],
 ) -> None:
-    """Refuse to let an operator begin without the state that is kept for it under the name that it had.
+    """Refuse to start an operator without state where it may be a renamed one that has left state.
 
-    An operator that an earlier run did without was taken out and not renamed; what it left is kept.
+    An operator that the run before lacked too was taken out, not renamed; its state is kept.
 
     Args:
-        states: What operators have left, by their names; nothing is lost with an empty one.
+        states: What operators have left, by name; an empty state cannot be lost.
         names: All operators of the app.
-        newcomers: Those of them that keep such state, and have none.
+        newcomers: Operators of the app that keep state, and have none yet.
         last_run: All operators of the run before.
 
     Raises:
-        JournalError: One that left state is gone, and another one begins.
+        JournalError: An operator that has left state is gone, and another one starts without state.
     """
     owners = {name for name, state in states.items() if not state.is_empty}
     gone, begin = sorted((owners & set(last_run)) - set(names)), sorted(newcomers)
@@ -66,12 +66,12 @@ def require_owners(
 
 
 def _require_keys_together(name: str, stage: Stage) -> None:
-    """Refuse a place where records of one key may arrive in several partitions.
+    """Refuse an operator with state by key where records of one key may arrive in several partitions.
 
-    A broadcast beside them may be: a task fails that has set state of a key of another partition.
+    A broadcast input is allowed beside one by key: a task fails if it sets state of another partition's key.
 
     Raises:
-        PlanError: This is such a place.
+        PlanError: Records of one key may reach several partitions of the operator.
     """
     ends = {exchange.routing.removeprefix("assigned_") for exchange in stage.inputs}
     if stage.fixed_partitions == 1 or ends - {"to_all"} == {"by_key"}:
@@ -91,12 +91,12 @@ def _keyed_by(operator: Operator) -> dict[str, Any] | None:
 
 
 def _require_same_kind(name: str, states: Sequence[SavedState | None], operator: Operator) -> None:
-    """Refuse state that is not by key for an operator that takes back nothing else.
+    """Refuse state that is not by key for an operator that can restore nothing else.
 
-    An author's restore() may know what another operator has left, or what it wraps the state by key in.
+    An author's own restore() may understand the state of another operator, or one that wraps the state by key.
 
     Raises:
-        JournalError: It is of another kind.
+        JournalError: The state is not by key.
     """
     if type(operator).restore is not KeyedOperator.restore:
         return
@@ -109,10 +109,10 @@ def _require_same_kind(name: str, states: Sequence[SavedState | None], operator:
 
 
 def _require_same_keys(name: str, states: Sequence[SavedState | None], now: Mapping[str, Any] | None) -> None:
-    """Refuse state whose keys are others than those of the operator.
+    """Refuse state by key whose keys were decided otherwise than the operator decides them now.
 
     Raises:
-        JournalError: They are.
+        JournalError: The keys of the state are not those of the operator.
     """
     was = next((s.keyed_by for s in states if s is not None and not s.is_empty and s.keyed_by), None)
     changes = list(operator_changes(name, OperatorFacts("", was), OperatorFacts("", dict(now)))) if was and now else []
@@ -125,13 +125,13 @@ def _require_same_keys(name: str, states: Sequence[SavedState | None], now: Mapp
 
 
 class OperatorStates:
-    """What the newest committed window has left of each partitioned operator's state.
+    """The state that the newest committed window has left of each partitioned operator.
 
     Args:
         plan: The physical plan.
         operators: All operators by name.
         segments: The segments of the checkpoint.
-        key_families: The kind of values that arrive in the columns of keys, by operator, where it is known.
+        key_families: The kind of values in the columns of keys, by operator, where it is known.
     """
 
     def __init__(
@@ -165,10 +165,11 @@ class OperatorStates:
         return {segment.name for segment in _segments_of(self._kept) if segment.name}
 
     def fixed_counts(self, planned: Iterable[WindowPlan] = ()) -> dict[str, int | None]:
-        """Heads of the stages whose state cannot move, each with the partitions that it has state for, if any.
+        """Heads of the stages whose state cannot move, each with the number of partitions that have state, or None.
 
         Args:
-            planned: Windows that will run before any other, and leave state for as many as they are planned with.
+            planned: Windows that will run before any other; each leaves state for the partitions that it is planned
+                with.
         """
         counts: dict[str, int | None] = {}
         for name, stage in self._stages.items():
@@ -180,15 +181,16 @@ class OperatorStates:
         return counts
 
     def restore(self, kept: Mapping[str, list[SavedState | None]], last_run: Collection[str]) -> None:
-        """Take back what after() gave.
+        """Restore what after() returned.
 
         Args:
             kept: What the newest committed window left.
             last_run: All operators of the run before.
 
         Raises:
-            JournalError: A segment is gone, or the name of an operator; or state is not by key and the operator keeps
-                it by key, is of other keys, or its values have a value_type and the operator has none, or the reverse.
+            JournalError: A segment, or the name of an operator with state, is gone; or an operator that keeps state by
+                key has left other state or other keys; or only one of the operator and its saved values has a
+                value_type.
             StorageError: The store failed.
         """
         some = {
@@ -206,12 +208,12 @@ class OperatorStates:
             self._require_form(name)
 
     def _require_same_family(self, name: str, states: Sequence[SavedState | None]) -> None:
-        """Refuse keys of a column whose values are of another kind by now: none of them would be found again.
+        """Refuse state by a column whose values are now of another kind: none of its keys would be found again.
 
-        The kind is known only as long as each run that has left keys has known it: an unknown one stays unknown.
+        The kind is known only if every run that has left keys knew it: an unknown kind stays unknown.
 
         Raises:
-            JournalError: They are.
+            JournalError: The values of the column are of another kind than those that the state was made with.
         """
         families = {state.key_family for state in states if state is not None and not state.is_empty}
         now = self._key_families.get(name)
@@ -229,10 +231,10 @@ class OperatorStates:
             )
 
     def _require_form(self, name: str) -> None:
-        """Refuse state by key whose values are written as the operator does not read them.
+        """Refuse state by key whose values are not in the form that the operator reads.
 
         Raises:
-            JournalError: They are.
+            JournalError: Only one of the operator and the saved values has a value_type.
         """
         operator = self._operators[name]
         found = next(_segments_of({name: self._kept[name]}), None)
@@ -245,7 +247,7 @@ class OperatorStates:
         """Refuse partition counts for which there is state that cannot move; called before a window is planned.
 
         Raises:
-            DagflowError: An operator cannot be given so many partitions.
+            DagflowError: An operator cannot be given this many partitions.
         """
         for name, stage in self._stages.items():
             kept = self._kept.get(name, [])
@@ -263,14 +265,14 @@ class OperatorStates:
         )
 
     def for_window(self, partitions: Mapping[str, int]) -> dict[tuple[str, int], SavedState]:
-        """The state that each partition of each operator begins a window with.
+        """The state that each partition of each operator starts a window with.
 
         Args:
             partitions: The window's partition counts by stage head; 0 for a stage that does not run.
 
         Raises:
             DagflowError: An operator that cannot move its state has another number of partitions than before, or one
-                that can has failed to.
+                that can has failed to move it.
         """
         states = {}
         running = {name: stage for name, stage in self._stages.items() if partitions[stage.head]}
@@ -308,7 +310,7 @@ class OperatorStates:
         """Take in the states that a window left, and make their segments durable.
 
         Returns:
-            What is to be part of the window's intent.
+            The states for the window's intent.
 
         Raises:
             StorageError: The store failed.
@@ -341,10 +343,10 @@ class OperatorStates:
 
 
 def _shares(returned: object, partitions: int) -> list[Any]:
-    """What split_state() has returned.
+    """The shares that split_state() has returned.
 
     Raises:
-        BrokenContractError: It is not a state, or None, for each partition.
+        BrokenContractError: The returned value is not a list of one state, or None, for each partition.
     """
     if not isinstance(returned, Iterable):
         raise BrokenContractError(f"returned {type(returned).__name__}, and not a state or None for each partition")

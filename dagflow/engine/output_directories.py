@@ -1,4 +1,4 @@
-"""Notices that an output directory was moved or removed while the run published into it."""
+"""Warns when an output directory was moved or removed while the run published into it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ logger = logging.getLogger(__name__)
 
 
 class OutputDirectories:
-    """Knows the output directories of a run by their identity on the disk.
+    """The output directories of a run, by their identity on the disk.
 
-    Published files belong to the user, who may move them at any time: it is no error, but nothing that a run should
-    pass over in silence, because its output is then in two places.
+    Published files belong to the user, who may move them at any time. That is no error, but deserves a warning: the
+    run's output is then in two directories.
 
     Args:
         urls: The output locations; only those on local disks are looked at.
-        storage: Knows which of them are local.
+        storage: Says which locations are local.
     """
 
     def __init__(self, urls: Iterable[str], storage: StorageContext) -> None:
@@ -30,7 +30,7 @@ class OutputDirectories:
         self._windows: dict[str, tuple[int, int]] = {}
 
     def published(self, window_id: int) -> None:
-        """Look at the directories after a window was published; warns of each that is another one than before."""
+        """Check the directories after a window was published; warns of each that is not the same as before."""
         for path in self._paths:
             with contextlib.suppress(OSError):
                 stat = os.stat(path)

@@ -17,7 +17,7 @@ from dagflow.storage.context import StorageContext
 
 @dataclass(frozen=True, slots=True)
 class PlacedApp:
-    """An app whose operators have their places.
+    """An app with its physical plan, in which each operator has its stage.
 
     Attributes:
         name: The app's name.
@@ -25,10 +25,10 @@ class PlacedApp:
         operators: All operators by name, in the order of the app.
         deciders: What decides about the partitions of a stage, by its head: the policy that the app names, otherwise
             the operator itself.
-        attributes: What holds for the whole app.
+        attributes: The attributes of the app.
         storage: Reaches the stores of the app.
         facts: What the journal remembers of the app.
-        composites: What the app says of its composite operators, whose parts are among the operators.
+        composites: How the app declares its composite operators; their parts are among the operators.
     """
 
     name: str

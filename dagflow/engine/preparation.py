@@ -27,13 +27,13 @@ from dagflow.storage.pending import PendingFile, pending_tag
 
 @dataclass(frozen=True, slots=True)
 class InputLocation:
-    """Where an operator reads, which may be everything in a directory; see RunPreparation.reads().
+    """A location that an operator reads, perhaps every file in a directory; see RunPreparation.reads().
 
     Attributes:
         operator: The operator.
-        url: Where it reads.
-        glob: The glob of what it reads there, or "".
-        takes_in: Whether it reads everything in a given directory.
+        url: The location.
+        glob: The glob of the files that it reads there, or "".
+        takes_in: Whether the operator reads everything in a given directory.
     """
 
     operator: str
@@ -52,8 +52,8 @@ class LocationCollector:
         storage: Reaches the stores of the app.
         operator: The operator whose locations come next; "" where that does not matter.
         outputs: Which operator publishes into each location.
-        inputs: What operators read, as far as it is there.
-        input_locations: What of this may be everything in a directory.
+        inputs: What operators read, as far as it exists.
+        input_locations: Those of the inputs that may be everything in a directory.
     """
 
     def __init__(self, storage: StorageContext) -> None:
@@ -65,26 +65,26 @@ class LocationCollector:
 
     @property
     def published(self) -> Iterable[str]:
-        """Nothing is known of what was published."""
+        """Empty: it is not known what was published."""
         return ()
 
     @property
     def held_files(self) -> Sequence[PendingFile]:
-        """Nothing is known of what is held."""
+        """Empty: it is not known what is held."""
         return ()
 
     def has_forgotten(self, url: str) -> bool:
-        """Nothing is known of what was published."""
+        """False: it is not known what was published."""
         return True
 
     def claim(self, url: str) -> None:
-        """Note where an operator publishes."""
+        """Record where an operator publishes."""
         self.outputs.setdefault(absolute(url), self.operator)
 
     def reads(
         self, url: str, takes_in: Callable[[str], bool] | None = None, *, glob: str = "", is_there: bool = True
     ) -> None:
-        """Note what an operator reads."""
+        """Record what an operator reads."""
         if is_there:
             self.inputs.append(absolute(url))
         if takes_in is not None:
@@ -92,7 +92,7 @@ class LocationCollector:
 
 
 class _Preparation(LocationCollector):
-    """Knows what earlier windows have published, and refuses a location that two operators claim."""
+    """The files that earlier windows have published; refuses a location that two operators claim."""
 
     def __init__(self, journal: Journal, storage: StorageContext, again: Collection[int]) -> None:
         super().__init__(storage)
@@ -127,7 +127,7 @@ class _Preparation(LocationCollector):
 def require_apart(
     storage: StorageContext, inputs: Iterable[InputLocation], outputs: Mapping[str, str], checkpoint: str
 ) -> None:
-    """Refuse an app that would read what it has written itself.
+    """Refuse an app that would read its own output or its checkpoint.
 
     Args:
         storage: Knows which schemes reach one store.
@@ -136,7 +136,7 @@ def require_apart(
         checkpoint: The checkpoint's location.
 
     Raises:
-        StorageError: It would.
+        StorageError: An operator would read what an operator publishes, or the checkpoint.
     """
     written_locations = [(url, f"operator '{owner}' publishes") for url, owner in outputs.items()]
     written_locations.append((checkpoint, "the checkpoint lies"))
@@ -145,7 +145,7 @@ def require_apart(
             place = storage.named_like(written, location.url)
             within = [place]
             if location.glob and written == checkpoint:
-                # A glob may match what lies in them, and not what lies beside them.
+                # A glob may match objects in these directories, but nothing beside them.
                 within += [join(place, directory) for directory in DIRECTORIES]
             if any(map(location.takes_in, within)):
                 read = f"matches {redacted(location.glob)}" if location.glob else f"is below {redacted(location.url)}"
@@ -161,7 +161,7 @@ def require_apart(
 def require_read_once(
     storage: StorageContext, inputs: Sequence[InputLocation], operators: Mapping[str, Operator]
 ) -> None:
-    """Refuse an app that puts away source files while another of its operators may still have to read them.
+    """Refuse an app that removes or archives source files that another of its operators may still have to read.
 
     Args:
         storage: Knows which schemes reach one store.
@@ -169,7 +169,7 @@ def require_read_once(
         operators: All operators, by name.
 
     Raises:
-        StorageError: It would.
+        StorageError: Two operators read the same files, and one of them removes or archives these.
     """
     removers = removers_in(operators)
     for one, other in itertools.permutations(inputs, 2):
@@ -183,25 +183,25 @@ def require_read_once(
 
 
 def _within(location: InputLocation) -> str:
-    """A directory of which an operator reads some of the files."""
+    """A directory in which an operator reads some of the files."""
     is_deeper = "/" in location.glob.removeprefix(join(location.url, ""))
     return join(location.url, "directory") if is_deeper else location.url
 
 
 def require_paths_apart(app: LogicalPlan, paths: Mapping[str, str]) -> None:
-    """Refuse an app of which the paths show that it would read what it has written itself, or what it has put away.
+    """Refuse an app whose paths show that it would read its own output, or the source files that it has archived.
 
     Args:
         app: The app.
         paths: Which operator has each path as a property.
 
     Raises:
-        DagflowError: It would, or what it reads cannot be looked at.
+        DagflowError: The app would read its own output or archived files, or its input cannot be looked at.
     """
     storage = app.attributes.storage_context()
     collector = LocationCollector(storage)
     for name, operator in app.instances.items():
-        # What others do before a run may touch the world.
+        # Preparing other operators may change something outside of the app.
         if isinstance(operator, Estimator):
             collector.operator = name
             prepare_operator(name, operator, collector)
@@ -219,7 +219,7 @@ def require_outside(storage: StorageContext, outputs: Iterable[str], checkpoint:
         checkpoint: The checkpoint's location.
 
     Raises:
-        StorageError: One lies there.
+        StorageError: An output location lies in the checkpoint.
     """
     inside = f"{absolute(checkpoint)}/"
     for url in outputs:
@@ -232,7 +232,7 @@ def require_outside(storage: StorageContext, outputs: Iterable[str], checkpoint:
 
 
 def output_locations(app: LogicalPlan) -> set[str]:
-    """Where the operators of an app publish, as it may be shown; nothing where they cannot tell."""
+    """The locations that the operators of an app publish into, redacted; empty where they cannot tell."""
     collector = LocationCollector(app.attributes.storage_context())
     try:
         for name, node in app.operators.items():
@@ -243,7 +243,7 @@ def output_locations(app: LogicalPlan) -> set[str]:
 
 
 def dataset_locations(app: LogicalPlan) -> dict[str, tuple[list[str], list[str]]]:
-    """What each operator of an app reads, and where it publishes, as far as they can tell."""
+    """The locations that each operator of an app reads, and those that it publishes into, as far as it can tell."""
     found = {}
     for name, operator in app.instances.items():
         collector = LocationCollector(app.attributes.storage_context())
@@ -254,7 +254,7 @@ def dataset_locations(app: LogicalPlan) -> dict[str, tuple[list[str], list[str]]
 
 
 def target_problems(app: LogicalPlan) -> list[Problem]:
-    """What makes the transactional targets of an app unusable, as far as they can be read from here."""
+    """The problems that make the transactional targets of an app unusable, as far as they can be read from here."""
     collector, problems = LocationCollector(app.attributes.storage_context()), []
     for name, operator in app.instances.items():
         if isinstance(operator, TransactionalSink):
@@ -270,10 +270,10 @@ def target_problems(app: LogicalPlan) -> list[Problem]:
 
 
 def prepare_operator(name: str, operator: Operator, run: RunPreparation) -> None:
-    """Let one operator check the world and name its locations.
+    """Let one operator check the outside world and name its locations.
 
     Raises:
-        DagflowError: Why the run must not start.
+        DagflowError: The operator refuses to start; the message says why.
     """
     with located(name, operator.prepare):
         operator.prepare(run)
@@ -282,21 +282,21 @@ def prepare_operator(name: str, operator: Operator, run: RunPreparation) -> None
 def prepare(
     app: LogicalPlan, journal: Journal, checkpoint: str, storage: StorageContext, again: Collection[int] = ()
 ) -> RunLocations:
-    """Let operators check the world before the first window.
+    """Let operators check the outside world before the first window.
 
     Args:
         app: The app.
         journal: Open, with its epoch claimed.
-        checkpoint: Its location.
+        checkpoint: The checkpoint's location.
         storage: Reaches the stores.
-        again: Windows that are about to run again: what they make comes instead of what they have held back.
+        again: Windows that are about to run again: their new output replaces what they have held back.
 
     Returns:
         The locations that they read and publish into.
 
     Raises:
-        PlanError: Records do not fit what an operator has found, such as a table that is to be made of them.
-        DagflowError: Why the run must not start.
+        PlanError: Records do not fit what an operator has found, such as the table that is to hold them.
+        DagflowError: An operator refuses to start; the message says why.
     """
     preparation, operators = _Preparation(journal, storage, again), app.instances
     for name, operator in operators.items():

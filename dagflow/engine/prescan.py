@@ -24,7 +24,7 @@ class PreScans:
 
     Args:
         operators: All operators by name.
-        runtime: Gives the runtime; called only when a tuple needs a pre-scan.
+        runtime: Returns the runtime; called only when a tuple needs a pre-scan.
     """
 
     def __init__(self, operators: Mapping[str, Operator], runtime: Callable[[], Runtime]) -> None:
@@ -47,7 +47,7 @@ class PreScans:
         """The emissions of windows that are planned again, completed once more.
 
         Args:
-            emissions: What was planned, in order, with everything that was planned after the first of them.
+            emissions: The planned windows, in order, with all that were planned after the first of them.
 
         Raises:
             DagflowError: A pre-scan failed.
@@ -92,7 +92,7 @@ class PreScans:
         return found
 
     def state(self) -> dict[str, SavedState]:
-        """What the operators keep of the windows so far, by operator."""
+        """The state of the pre-scans after the windows so far, by operator."""
         states = {name: prescan.snapshot() for name, prescan in self._prescans.items()}
         return {name: self._codec(name).encode(state) for name, state in states.items() if state is not None}
 
@@ -100,10 +100,10 @@ class PreScans:
         return StateCodec.of_prescans(name, self._prescans[name])
 
     def restore(self, states: Mapping[str, SavedState], last_run: Collection[str]) -> None:
-        """Take back what state() returned.
+        """Restore what state() returned.
 
         Args:
-            states: What the newest plan keeps, by operator.
+            states: The pre-scan states of the newest plan, by operator.
             last_run: All operators of the run before.
 
         Raises:

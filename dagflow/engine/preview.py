@@ -32,14 +32,14 @@ DEFAULT_READ_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class PreviewOptions:
-    """What is looked at.
+    """What a preview shows.
 
     Attributes:
-        at: "operator.port"; None for what the app's output would get.
+        at: "operator.port"; None for the records that the app's output would get.
         records: How many records to show.
-        file: The only file to read, which the app need not read otherwise; None for the app's input.
-        offset: Where to begin in the file: at the first record that begins there or behind it.
-        read_bytes: How much to read at most, where fewer records arrive.
+        file: The only file to read, which may be no input of the app; None for the app's input.
+        offset: Where to begin in the file: at the first record that begins at this offset or after it.
+        read_bytes: Bytes to read at most, where fewer records arrive.
     """
 
     at: str | None = None
@@ -51,10 +51,10 @@ class PreviewOptions:
 
 @dataclass(frozen=True, slots=True)
 class PreviewRecord:
-    """A record.
+    """A record that reached the port.
 
     Attributes:
-        file: The file that it was read from; "" where that is not known, as of records that an operator made.
+        file: The file that it was read from; "" where that is not known, as for records that an operator made.
         offset: Its first byte in the content of the file; -1 where that is not known.
         values: Its values by column; of a raw record its bytes, as `record`.
     """
@@ -66,12 +66,12 @@ class PreviewRecord:
 
 @dataclass(frozen=True, slots=True)
 class OperatorPreview:
-    """What one operator did.
+    """The records that one operator took in and emitted.
 
     Attributes:
         name: The operator.
         taken: Records that it took in; None where it takes none in.
-        given: Records that left it, by port; only ports of records that lead to where the preview looks.
+        given: Records that it emitted, by port; only ports of records that lead to the previewed port.
     """
 
     name: str
@@ -88,17 +88,17 @@ class Preview:
         port: The port, as "operator.port".
         columns: The type of each column, by name.
         records: The records.
-        count: How many reached the port.
-        at_end: How many of them were emitted when there was no more to read: results of what was read.
+        count: How many records reached the port.
+        at_end: How many of them were emitted at the end of the input: results of what was read.
         operators: What each operator did, upstream first.
         files: The files that were read.
         size_bytes: Bytes that were read, about.
         is_complete: Whether all of the input was read.
-        rejects: What readers refused, as much as is shown.
-        reject_count: How much they refused.
-        ends_run: Operators that refused something, and would end a run because no stream takes it.
-        left_out: What was left out of files that cannot be read.
-        error: What ended the preview early; a run would end with it as well.
+        rejects: Refused records, as many as are shown.
+        reject_count: How many records readers refused.
+        ends_run: Operators that would end a run, because they refused records and no stream takes these.
+        left_out: Ranges that were left out of files that cannot be read.
+        error: The error that ended the preview early; it would end a run as well.
     """
 
     app: str
@@ -118,12 +118,12 @@ class Preview:
     error: DagflowError | None = None
 
     def notes(self) -> Iterator[str]:
-        """Why a run would end with what was refused, in words: one for each operator that refused something."""
+        """Why a run would end with the refused records: one line for each operator that refused some."""
         for name in self.ends_run:
             yield f"operator '{name}': a run ends at the first record that is refused; connect its port errors"
 
     def _repr_html_(self) -> str:
-        """The records as a table, in a notebook; and what ended the preview."""
+        """The records as a table, for a notebook; and what ended the preview."""
         names = ["", *(f"{name} ({kind})" for name, kind in self.columns.items())]
         rows = [
             [f"{record.file}:{record.offset}" if record.file else "", *map(record.values.get, self.columns)]
@@ -144,14 +144,14 @@ def preview(app: LogicalPlan, options: PreviewOptions = PreviewOptions()) -> Pre
     """Run an app up to a port until there are enough records to show.
 
     The operators begin without state, as in a first run; the app's own instances are left as they are. No journal is
-    read or written, and nothing is published. What operators print goes to stderr.
+    The operators start without state, as in a first run; the app's own instances are left unchanged. No journal is
 
     Args:
         app: The app, checked.
-        options: What is looked at.
+        options: What to show.
 
     Raises:
-        PlanError: The port, or what to read, is not there.
+        PlanError: The port, or the file to read, does not exist.
         DagflowError: The preview failed before anything was read.
     """
     if options.offset and options.file is None:
@@ -199,7 +199,7 @@ class _Run:
         return self._result(error)
 
     def _chain_of(self, source: PreviewInput) -> PreviewChain:
-        """The chain; a new one where a pre-scan has found more, before anything was read."""
+        """The chain; a new one where a pre-scan has found more before anything was read."""
         if self._chain is None or not self._chain.has_read:
             if self._chain is not None:
                 self._chain.close()
@@ -215,7 +215,7 @@ class _Run:
         return self._chain
 
     def _feed_step(self, source: PreviewInput, tuples: Mapping[PortRef, list[Any]]) -> bool:
-        """Feed a step; returns whether there is not enough yet."""
+        """Feed a step; returns whether more is needed."""
         chain = self._chain_of(source)
         for target, items in tuples.items():
             for item in items:
@@ -264,7 +264,7 @@ def _records_of(batch: RecordBatch) -> Iterator[PreviewRecord]:
 
 
 def _columns_of(batches: list[RecordBatch]) -> dict[str, str]:
-    """The columns in order of appearance; of one that batches type differently, all its types."""
+    """The columns in order of appearance; a column that batches type differently has all its types."""
     found: dict[str, dict[str, None]] = {}
     for batch in batches:
         for column in batch.to_arrow().schema:

@@ -36,10 +36,10 @@ from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.location import redacted
 
 SAMPLE_RECORDS = 1000
-"""Records that are passed on at least, so that what operators keep of them says something."""
+"""Records that are passed on at least, so that the share that operators keep is meaningful."""
 
 SAMPLE_S = 0.3
-"""Seconds after which fewer will do, when there is enough to show."""
+"""Seconds after which fewer records suffice, if there are enough to show."""
 
 _WINDOW = 1
 """Id of the only window."""
@@ -64,14 +64,14 @@ class _NoFile:
     """A file that keeps nothing; see OutputFile."""
 
     def write(self, data: Buffer) -> None:
-        """Forget the bytes."""
+        """Ignore the bytes."""
 
     def close(self, *, records: int, sources: FileSources | None = None, facts: FileFacts | None = None) -> None:
         """Do nothing."""
 
 
 class _NoFiles:
-    """Where a preview opens files: nothing is written; see OutputFiles."""
+    """Opens files for the operators of a preview, which writes nothing; see OutputFiles."""
 
     def open(self, url: str) -> _NoFile:
         return _NoFile()
@@ -82,17 +82,17 @@ class _NoFiles:
 class PreviewChain:
     """All partitioned operators of a part of an app, one partition of each.
 
-    What the operators emit that the driver feeds is passed on in pieces, which grow: an operator that is slow sees few
-    records, and one that drops most of them sees many.
+    The tuples that the driver feeds are passed on in pieces, which grow: a slow operator sees few records, and one that
+    drops most of them sees many.
 
     Args:
-        app: The whole app, whose streams tell which ports are connected.
+        app: The whole app; its streams show which ports are connected.
         part: The part that leads to the port.
-        program: The same for tasks.
-        port: Where records are looked at.
+        program: The same part, as a program for tasks.
+        port: The port whose records are shown.
         limits: How far to go.
-        prescans: What the pre-scans kept, by operator.
-        seen: Takes what is seen.
+        prescans: The states of the pre-scans, by operator.
+        seen: Collects the results.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class PreviewChain:
             raise
 
     def _connect(self, part: PlacedApp, port: PreviewPort) -> None:
-        """Wire the operators; heads lead to what waits here, and all others to each other."""
+        """Wire the operators; heads lead to the waiting records, and all others to each other."""
         exchanges = {exchange.edge: exchange for stage in part.plan.stages for exchange in stage.inputs}
         for ref in self._chain.buffers:
             self._consumers[ref] = [self._counter(ref)]
@@ -160,7 +160,7 @@ class PreviewChain:
             saved, prescan = prescans.get(name), None
             if saved is not None and isinstance(operator, PreScanner):
                 prescan = StateCodec.of_prescans(name, operator.prescan()).decode(saved)
-            # Rejects are looked at whether or not the app does anything with them.
+            # Rejects are shown whether or not the app uses them.
             rejects = {REJECTS} & operator.output_ports.keys()
             context = OperatorContext(
                 app=part.name,
@@ -183,17 +183,17 @@ class PreviewChain:
         return count
 
     def _passing(self, edge: Edge, split: Callable[[Any], Any] | None) -> list[Consumer]:
-        """Count what an edge carries, and give it to its target; through the router of an exchange, for its keys."""
+        """Count what an edge carries, and give it to its target; an exchange's router comes between, for its keys."""
         consume = self._chain.consumer_of(edge.target)
 
         def count(payload: Any) -> None:
             self.seen.taken[edge.target.operator] += len(payload)
 
-        # One beside the other: operators in a long chain call each other, and here no deeper than in a task.
+        # Side by side: operators in a long chain call each other, and here no deeper than in a task.
         return [count, consume if split is None else _through(split, consume)]
 
     def _hold(self, ref: PortRef) -> Consumer:
-        """Keeps what a head emits until it is passed on."""
+        """Keep what a head emits until it is passed on."""
 
         def hold(payload: Any) -> None:
             if isinstance(payload, RecordBatch):
@@ -206,7 +206,7 @@ class PreviewChain:
         return hold
 
     def _take_note(self, batch: RecordBatch) -> None:
-        """Note what was read; what lies before the offset does not count, and takes no time of the sample."""
+        """Count what was read; records before the offset do not count, and take no time of the sample."""
         if len(batch):
             self._begun_s = min(self._begun_s, time.monotonic())
         elif self._limits.offset and not self.has_read:
@@ -249,12 +249,12 @@ class PreviewChain:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes that were read, as far as readers tell; else bytes of the records that they made."""
+        """Bytes that were read, as far as readers report them; else bytes of the records that they made."""
         return self._progress.bytes_read - self._bytes_before or self._emitted_bytes
 
     @property
     def is_enough(self) -> bool:
-        """Whether there is enough to show, or as much was read as may be; little that is read may hold much."""
+        """Whether there is enough to show, or the read limit is reached; a few bytes may hold many records."""
         return self._has_enough or max(self.size_bytes, self._emitted_bytes) >= self._limits.read_bytes
 
     @property
@@ -264,14 +264,14 @@ class PreviewChain:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether records that were read have not been passed on."""
+        """Whether records were read that have not been passed on."""
         return bool(self._arrived)
 
     def feed(self, target: PortRef, item: Any) -> bool:
         """Give a tuple to an operator, and pass on what it emits; stops when there is enough.
 
         Returns:
-            Whether all of the tuple was taken.
+            Whether the whole tuple was taken.
 
         Raises:
             DagflowError: An operator failed.
@@ -285,7 +285,7 @@ class PreviewChain:
         return True
 
     def _pass_on(self) -> None:
-        """Pass on what waits, as long as there is not enough."""
+        """Pass on waiting records until there is enough."""
         while self._arrived and not self._has_enough:
             ref, payload = self._arrived.popleft()
             if isinstance(payload, RecordBatch) and len(payload) > self._piece:
@@ -297,7 +297,7 @@ class PreviewChain:
             self._piece = max(self._piece, self._passed)
 
     def finish(self) -> None:
-        """Let the operators end the window: they emit what they make of all that they took in.
+        """Let the operators end the window: they emit the results of all that they took in.
 
         Raises:
             DagflowError: An operator failed.
@@ -307,16 +307,16 @@ class PreviewChain:
         self._chain.end_window()
 
     def close(self, failed: BaseException | None = None) -> None:
-        """End the operators; see tear_down().
+        """Tear down the operators; see tear_down().
 
         Raises:
-            DagflowError: An operator failed to end, and nothing had failed before.
+            DagflowError: An operator could not be torn down, and nothing had failed before.
         """
         tear_down(self._chain, failed=failed)
 
 
 def _through(split: Callable[[Any], Any], consume: Consumer) -> Consumer:
-    """Gives on the parts that a router makes of what comes."""
+    """Pass on the parts that a router makes of each batch."""
 
     def take(payload: Any) -> None:
         for _, part in split(payload):

@@ -1,4 +1,4 @@
-"""The port that a preview looks at, and the part of an app that leads to it."""
+"""The port that a preview shows, and the part of an app that leads to it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from dagflow.spec.problems import listed, quoted
 from dagflow.suggestions import did_you_mean
 
 REJECTS = "errors"
-"""Port at which a reader gives what it refuses, each as a JSON object."""
+"""Port at which a reader emits what it refuses, each as a JSON object."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreviewPort:
-    """Where records are looked at.
+    """The port that a preview shows.
 
     Attributes:
         ref: The port.
-        sources: The output ports whose records are seen there; the port itself, where it is one.
+        sources: The output ports whose records are seen there; the port itself, where it is an output port.
     """
 
     ref: PortRef
@@ -32,11 +32,12 @@ class PreviewPort:
 
 
 def find_port(app: LogicalPlan, at: str | None) -> PreviewPort:
-    """The port that a preview looks at.
+    """The port that a preview shows.
 
     Args:
         app: The app.
-        at: "operator.port", or an operator for its only port of records; None for what the app's output would get.
+        at: "operator.port", or an operator for its only port of records; None for the records that the app's output
+            gets.
 
     Raises:
         PlanError: There is no such port, or no records flow there.
@@ -60,7 +61,7 @@ def find_port(app: LogicalPlan, at: str | None) -> PreviewPort:
 
 
 def _of_composite(app: LogicalPlan, parts: Sequence[PortRef]) -> PreviewPort:
-    """What a port of a composite operator shows: that of its part, or of the unifier behind this one."""
+    """The port that stands for a composite operator's port: that of its part, or of the unifier behind the part."""
     seen = []
     for part in parts:
         unifier = unifier_name(part.operator, part.port)
@@ -77,7 +78,7 @@ def _split(app: LogicalPlan, at: str) -> tuple[str, str]:
 
 
 def _ports_of(app: LogicalPlan, name: str) -> Iterator[PortRef]:
-    """The ports of an operator where records pass: first those by which they leave."""
+    """The ports of an operator where records pass: output ports first."""
     operator = app.operators[name].operator
     yield from (PortRef(name, port) for port, each in operator.output_ports.items() if each.carries_records)
     connected = {edge.target for edge in app.edges}
@@ -97,7 +98,7 @@ def _mistake(text: str, app: LogicalPlan) -> PlanError:
 
 
 def _default_port(app: LogicalPlan) -> PreviewPort:
-    """What the first operator takes in whose records go nowhere else, but for rejects; else what a reader emits."""
+    """The input of the first operator whose records go nowhere else, except for rejects; else a reader's output."""
     outputs, inner = _record_edges(app)
     ends = [edge.target for edge in outputs if edge.source.port != REJECTS and edge.target.operator not in inner]
     if ends:
@@ -118,15 +119,15 @@ def _record_edges(app: LogicalPlan) -> tuple[list[Edge], set[str]]:
 
 
 def part_before(app: LogicalPlan, port: PreviewPort, file: str | None) -> LogicalPlan:
-    """The part of an app that leads to a port, with operators of its own, ready to be looked at.
+    """The part of an app that leads to a port, with new operator instances, ready to run.
 
     Args:
-        app: The app, which is left as it is.
+        app: The app, which is left unchanged.
         port: The port.
         file: The only file to read; None for all.
 
     Raises:
-        PlanError: It is not clear what reads the file.
+        PlanError: The file has no reader, or several.
     """
     names = _upstream(app, {ref.operator for ref in port.sources})
     nodes = {name: _copied(node) for name, node in app.operators.items() if name in names}
@@ -145,7 +146,7 @@ def _copied(node: OperatorNode) -> OperatorNode:
 
 
 def _upstream(app: LogicalPlan, names: Iterable[str]) -> set[str]:
-    """The operators, and all whose tuples or records reach them."""
+    """The operators, and all operators whose tuples or records reach them."""
     found = set(names)
     while more := {edge.source.operator for edge in app.edges if edge.target.operator in found} - found:
         found |= more

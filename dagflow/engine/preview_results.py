@@ -1,4 +1,4 @@
-"""What a preview has seen so far."""
+"""The results of a preview so far."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from dagflow.plan.physical import PortRef
 
 @dataclass(frozen=True, slots=True)
 class PreviewReject:
-    """What a reader refused.
+    """A record that a reader refused.
 
     Attributes:
         file: The file.
         offset: Its first byte in the content of the file.
         length: How many bytes it has.
-        reason: Why.
+        reason: Why it was refused.
         raw: Its bytes, or as many of its first bytes as were kept.
     """
 
@@ -33,19 +33,19 @@ class PreviewReject:
 
 @dataclass(slots=True)
 class PreviewResults:
-    """What a preview has seen.
+    """The results of a preview so far.
 
     Attributes:
-        batches: Batches that arrived at the port, with as many records as are shown.
-        count: Records that arrived there.
-        at_end: How many of them were emitted when there was no more to read.
-        rejects: What readers refused, as much as is shown.
-        reject_count: How much they refused.
-        rejecting: Operators that refused something.
+        batches: Batches that arrived at the port, with at most as many records as are shown.
+        count: Records that arrived at the port.
+        at_end: How many of them were emitted at the end of the input.
+        rejects: Refused records, as many as are shown.
+        reject_count: How many records readers refused.
+        rejecting: Operators that refused records.
         taken: Records that each operator took in.
-        given: Records that left each port.
+        given: Records that were emitted, by port.
         urls: The files, as far as they had records.
-        left_out: What was left out of files that cannot be read.
+        left_out: Ranges that were left out of files that cannot be read.
     """
 
     batches: list[RecordBatch] = field(default_factory=list)
@@ -61,7 +61,7 @@ class PreviewResults:
 
 
 def reject_of(record: Any) -> PreviewReject | None:
-    """What a reader says of what it refused; None where an author's port of that name says something else."""
+    """The refused record that a reader describes; None where an author's port of that name emits something else."""
     try:
         reject = Reject.from_bytes(record)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What the control operators of an app emit, a little at a time, for a preview."""
+"""Emits the tuples of an app's control operators, a little at a time, for a preview."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _TUPLE_BYTES = 1 << 20
 
 
 class _PreviewServices:
-    """What control operators of a preview are offered; see ControlServices."""
+    """The services that control operators have in a preview; see ControlServices."""
 
     follow = False
     held_files = ()
@@ -47,7 +47,7 @@ class _PreviewServices:
 
     @property
     def budget(self) -> WindowBudget:
-        """Little at first: the first record waits for all of it."""
+        """The size of a window, small at first: the first record is shown when all of a window is emitted."""
         return WindowBudget(self.tuples, self.tuples * _TUPLE_BYTES)
 
     def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:
@@ -58,14 +58,14 @@ class _PreviewServices:
 
 
 class PreviewInput:
-    """What the control operators of an app emit, completed by pre-scans, in the order of a run.
+    """The tuples that the control operators of an app emit, completed by pre-scans, in the order of a run.
 
-    The state that they keep goes to a temporary directory, which is removed at the end.
+    The operators' state goes to a temporary directory, which is removed at the end.
 
     Args:
-        app: The part of an app that is looked at.
-        program: The same for tasks.
-        offset: What ends before this offset of a file is left out, as far as its operator can tell.
+        app: The previewed part of an app.
+        program: The same part, as a program for tasks.
+        offset: Blocks of a file that end before this offset are left out, as far as the operator can tell.
     """
 
     def __init__(self, app: PlacedApp, program: Program, offset: int = 0) -> None:
@@ -90,7 +90,7 @@ class PreviewInput:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the control operators; a failure of theirs does not hide an earlier one."""
+        """Tear down the control operators; their failure does not hide an earlier one."""
         try:
             self._control.close(error)
         finally:
@@ -110,7 +110,7 @@ class PreviewInput:
                 services.tuples = min(2 * services.tuples, _MOST_TUPLES)
 
     def _parts(self, emission: Emission) -> Iterator[Emission]:
-        """A step on its way to the offset is large, and what is left of it begins with little again."""
+        """The emission in parts: a step towards the offset is large, and the rest of it starts small again."""
         for target, items in self._sought(emission.tuples).items():
             start, size = 0, 1
             while start < len(items):
@@ -118,7 +118,7 @@ class PreviewInput:
                 start, size = start + size, 2 * size
 
     def _sought(self, tuples: Mapping[PortRef, list[Any]]) -> Mapping[PortRef, list[Any]]:
-        """The tuples without those that lie before the offset."""
+        """The tuples without those before the offset."""
         found = dict(tuples)
         for target, items in tuples.items() if self._offset else ():
             operator = self._app.operators[target.operator]
@@ -127,19 +127,19 @@ class PreviewInput:
         return found
 
     def prescan_states(self) -> dict[str, SavedState]:
-        """What the pre-scans of the steps so far keep, by operator."""
+        """The states of the pre-scans after the steps so far, by operator."""
         return self._prescans.state()
 
 
 def first_files(app: LogicalPlan, count: int) -> list[str]:
-    """The first files that an app would read, without those that are empty.
+    """The first files that an app would read, without empty ones.
 
     Args:
         app: An app whose blocks are larger than any file.
         count: How many at most.
 
     Raises:
-        DagflowError: They cannot be listed.
+        DagflowError: The files cannot be listed.
     """
     placed = PlacedApp.of(app, app.attributes.storage_context())
     found: dict[str, None] = {}

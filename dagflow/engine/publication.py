@@ -1,4 +1,4 @@
-"""Publishes committed windows: files by their names, and those of a transactional target by its transaction."""
+"""Publishes committed windows: files by their names, and files of a transactional target by its transaction."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class FileMover:
     """Moves the files of committed windows to their final names.
 
     Args:
-        journal: Knows what earlier decisions about a window have published.
+        journal: Holds what earlier decisions about a window have published.
         storage: Reaches the stores.
-        durability: What the files survive.
+        durability: Which failures the files survive.
     """
 
     def __init__(self, journal: Journal, storage: StorageContext, durability: Durability) -> None:
@@ -53,11 +53,11 @@ class FileMover:
 
         Args:
             window_id: Their window.
-            files: All files of the window for one target, or all that their names make visible.
-            operator: The operator of the target; "" for files that their names make visible.
+            files: All files of the window for one target, or all that become visible by their names.
+            operator: The operator of the target; "" for files that become visible by their names.
 
         Raises:
-            StorageError: A file is lost, or its place is taken, or a store refused.
+            StorageError: A file is lost, or its final name is taken, or a store refused.
             FencedError: Another driver has taken over.
         """
         repaired = self._journal.state.repaired.get(window_id, [])
@@ -72,25 +72,25 @@ class FileMover:
             remedy = f"to plan window {window_id} again: {repair_command(self._journal.url, window_id)}"
             raise LostOutputError(error.message, url=error.url, hint=remedy) from error
         if window_id < self._first_window:
-            discard_all_rivals(self._storage, files)  # what tasks of earlier drivers uploaded under these names
+            discard_all_rivals(self._storage, files)  # objects that tasks of earlier drivers uploaded under these names
 
 
 class Publisher(ABC):
-    """Makes visible what committed windows made for one target.
+    """Makes the output of committed windows visible in one target.
 
-    Guarantee: publish() may be repeated, by any driver that holds the journal, and changes nothing then.
+    Guarantee: publish() may be repeated, by any driver that holds the journal; repeating it changes nothing.
     """
 
     @abstractmethod
     def require_not_ahead(self) -> None:
-        """Refuse a target that knows more windows than the journal.
+        """Refuse a target that has more windows than the journal.
 
         Raises:
-            DagflowError: It does: this checkpoint is an older copy.
+            DagflowError: The target has more windows than the journal: this checkpoint is an older copy.
         """
 
     def decide(self, files: Sequence[PendingFile]) -> Mapping[str, TargetDecision | None]:
-        """What the files of a window must be like, by operator; None where nothing is to be decided."""
+        """The target's decisions about a window's files, by operator; None where there is nothing to decide."""
         return {}
 
     @abstractmethod
@@ -98,7 +98,7 @@ class Publisher(ABC):
         """Refuse files that could not be published; called before their window's intent is written.
 
         Raises:
-            DagflowError: Why the window must not be committed.
+            DagflowError: The window must not be committed; the message says why.
         """
 
     def taken(self, window_id: int) -> list[PendingFile] | None:
@@ -114,19 +114,19 @@ class Publisher(ABC):
         """Publish a window.
 
         Returns:
-            What the target calls its state with the window; "" where it has no such name.
+            The target's name for its state with the window; "" where it has no such name.
 
         Raises:
-            DagflowError: The window is not published, or not known to be; a later call goes on.
+            DagflowError: The window is not published, or not known to be; a later call continues.
         """
 
 
 class FilePublisher(Publisher):
-    """Publishes files that their names make visible: as soon as each is in its place.
+    """Publishes files that become visible by their names, as soon as each is moved there.
 
     Args:
         mover: Moves files to their final names.
-        sinks: Operators that look at the files of a window before it is committed, by name.
+        sinks: Operators that check the files of a window before it is committed, by name.
     """
 
     def __init__(self, mover: FileMover, sinks: Mapping[str, TransactionalSink] | None = None) -> None:
@@ -134,19 +134,19 @@ class FilePublisher(Publisher):
         self._sinks = sinks or {}
 
     def require_not_ahead(self) -> None:
-        """A name that is taken by another file is an error when it is published."""
+        """Do nothing: a name that another file has taken is an error when the window is published."""
 
     def decide(self, files: Sequence[PendingFile]) -> Mapping[str, TargetDecision | None]:
         """Ask the operators."""
         return {name: sink.decide_files(files) for name, sink in self._sinks.items()}
 
     def check(self, files: Sequence[PendingFile]) -> None:
-        """Ask the operators that look at them; any other file can be published."""
+        """Ask the operators that check them; any other file can be published."""
         for sink in self._sinks.values():
             sink.check_files(files)
 
     def publish(self, window_id: int, files: Sequence[PendingFile]) -> str:
-        """Put the files in their places."""
+        """Move the files to their final names."""
         self._mover.put(window_id, files, "")
         return ""
 
@@ -154,14 +154,14 @@ class FilePublisher(Publisher):
 class TransactionPublisher(Publisher):
     """Publishes the files of one operator by transactions of its target.
 
-    The marker of the target alone says what it holds: it is set in the transaction that adds a window, and read before
-    and after each attempt, so that a lost answer is no answer at all.
+    Only the target's marker shows what it has: it is set in the transaction that adds a window, and read before and
+    after each attempt. So it does not matter whether the answer to a commit arrives.
 
     Args:
         access: Opens the target.
         mover: Moves files to their final names.
         journal: Says which windows are committed, and whether another driver has taken over.
-        durability: What windows survive.
+        durability: Which failures windows survive.
     """
 
     def __init__(self, access: TargetAccess, mover: FileMover, journal: Journal, durability: Durability) -> None:
@@ -173,9 +173,9 @@ class TransactionPublisher(Publisher):
         self._durability = durability
 
     def require_not_ahead(self) -> None:
-        """Read the marker, compare it with the newest committed window, warn of a target that has lost windows."""
+        """Read the marker, compare it with the newest committed window, and warn of a target that has lost windows."""
         marker, receipt = self._access.state().marker, self._journal.state.receipts.get(self._operator)
-        # Another target than the receipt's has lost nothing: it has what came behind the last change of targets.
+        # A target other than the receipt's has lost nothing: it has the windows after the last change of targets.
         if receipt is not None and receipt.target in ("", self._target.name) and marker < receipt.window_id:
             logger.warning(
                 "%s has lost windows %d to %d of operator '%s', which this checkpoint has written: it was removed, or "
@@ -191,7 +191,7 @@ class TransactionPublisher(Publisher):
         return {self._operator: self._target.decide(list(self._waiting().values()), files)}
 
     def check(self, files: Sequence[PendingFile]) -> None:
-        """Ask the target, also whether they go together with files that wait to be merged."""
+        """Ask the target, also whether the files are compatible with files that wait to be merged."""
         try:
             self._target.check([*self._waiting().values(), *files])
         except DagflowError as error:
@@ -200,7 +200,7 @@ class TransactionPublisher(Publisher):
             raise
 
     def _refused(self) -> list[int]:
-        """The windows whose files wait to be merged, and that the target does not take as it is now."""
+        """The windows whose files wait to be merged, and that the target would not take as it is now."""
         waiting = self._waiting()
         if not waiting or self._takes(list(waiting.values())):
             return []
@@ -216,7 +216,7 @@ class TransactionPublisher(Publisher):
         return True
 
     def _advise(self, error: DagflowError, windows: Sequence[int]) -> None:
-        """Say what can be done about rows that wait for a target that was changed meanwhile."""
+        """Advise what can be done about rows that wait for a target that was changed meanwhile."""
         if self._target.why_not_replayed:
             error.advise(hint=f"rows that wait are refused: change {self._target.name}, or start anew: {ANOTHER_TABLE}")
             return
@@ -235,7 +235,7 @@ class TransactionPublisher(Publisher):
         decision = state.decision() if state.marker == window_id else None
         if decision is None:
             return None
-        # Of each repair there are the files that were decided before it, one behind the other.
+        # Each repair leaves the files that were decided before it, one set behind the other.
         for end in range(len(earlier), 0, -1):
             for files in (earlier[:end], earlier[-end:]):
                 if digest_of_names(files) == decision:
@@ -243,7 +243,7 @@ class TransactionPublisher(Publisher):
         raise self._foreign(window_id)
 
     def _waiting(self) -> dict[str, PendingFile]:
-        """A file of each schema that waits to be merged, by the schema."""
+        """For each schema, one file that waits to be merged."""
         waiting = self._journal.state.held.waiting.get(self._operator, ())
         return {held.file.facts.schema: held.file for held in waiting if held.file.facts is not None}
 
@@ -264,7 +264,7 @@ class TransactionPublisher(Publisher):
                 # Not before: files of a window that the target has may have been compacted away since.
                 self._mover.put(window_id, files, self._operator)
             if not files:
-                return ""  # the window adds nothing any more, and a target knows no windows without files
+                return ""  # the window adds nothing any more, and a target has no windows without files
             self._journal.check_epoch()
             failure = self._failure_of(state, window)
             if failure is not None:
@@ -276,7 +276,7 @@ class TransactionPublisher(Publisher):
         ) from failure
 
     def _failure_of(self, state: TargetState, window: DecidedWindow) -> StorageError | None:
-        """Commit a window; None where that seems to have worked."""
+        """Commit a window; None where the commit seems to have succeeded."""
         try:
             with located(self._operator, state.commit):
                 state.commit([window])
@@ -286,12 +286,12 @@ class TransactionPublisher(Publisher):
             return error
 
     def _require_own(self, window: DecidedWindow, state: TargetState) -> None:
-        """Refuse a target in which another decision about the window stands.
+        """Refuse a target that has the window by another decision.
 
         Raises:
-            JournalError: It does.
+            JournalError: The target has the window by another decision.
         """
-        # Where the marker is above the window, a driver of this journal has gone on behind it.
+        # Where the marker is above the window, a driver of this journal has committed later windows.
         if state.marker == window.window_id and state.decision() not in (None, window.decision):
             raise self._foreign(window.window_id)
 
@@ -305,16 +305,16 @@ class TransactionPublisher(Publisher):
 
 
 class Publication:
-    """Publishes windows in all places where an app publishes.
+    """Publishes windows in all targets and locations of an app.
 
     Args:
         operators: The operators of the app.
-        journal: Says what is decided.
+        journal: Holds the decisions.
         storage: Reaches the stores.
-        durability: What files survive.
+        durability: Which failures files survive.
 
     Attributes:
-        targets: What messages call the targets, by operator.
+        targets: How messages name the targets, by operator.
 
     Raises:
         DagflowError: A target cannot be used.
@@ -335,23 +335,23 @@ class Publication:
         self._publishers[""] = FilePublisher(mover, {name: sink for name, sink in sinks if name not in targets})
 
     def require_not_ahead(self) -> None:
-        """Refuse to begin where a target knows more windows than the journal.
+        """Refuse to start where a target has more windows than the journal.
 
         Raises:
-            DagflowError: One does, or cannot be reached.
+            DagflowError: A target has more windows than the journal, or cannot be reached.
         """
         for publisher in self._publishers.values():
             publisher.require_not_ahead()
 
     def decide(self, files: Iterable[PendingFile]) -> dict[str, TargetDecision]:
-        """What the files of a window must be like, by the operator of their target."""
+        """The targets' decisions about the files of a window, by operator."""
         asked = [self._publishers[operator].decide(own) for operator, own in _by_operator(files).items()]
         return {name: decision for each in asked for name, decision in each.items() if decision is not None}
 
     def taken(self, window_id: int) -> dict[str, list[PendingFile]]:
-        """Of a repaired window the files that targets have by an earlier decision, by operator.
+        """The files of a repaired window that targets have by an earlier decision, by operator.
 
-        They are decided again in place of what the operator has made since.
+        They are decided again, in place of the files that the operator has made since.
 
         Raises:
             DagflowError: A target cannot be reached, or has the window of another checkpoint.
@@ -364,10 +364,10 @@ class Publication:
         return taken
 
     def check(self, files: Iterable[PendingFile]) -> None:
-        """Refuse a window, before its intent is written, that could not be published.
+        """Refuse a window that could not be published, before its intent is written.
 
         Raises:
-            DagflowError: Why not.
+            DagflowError: The window must not be committed; the message says why.
         """
         for operator, own in _by_operator(files).items():
             self._publishers[operator].check(own)
@@ -376,14 +376,14 @@ class Publication:
         """Publish a committed window; may be repeated.
 
         Returns:
-            What each target calls its state with the window, by operator.
+            Each target's name for its state with the window, by operator.
 
         Raises:
-            DagflowError: The window is not published everywhere; a later call goes on.
+            DagflowError: The window is not published everywhere; a later call continues.
         """
         receipts = {}
         by_operator = _by_operator(files)
-        # A window that was repaired may make no more files for a target that has some of before.
+        # A repaired window may make no files any more for a target that has some of an earlier decision.
         earlier = _by_operator(self._journal.state.repaired.get(window_id, ()))
         for operator in sorted({*by_operator, *earlier}):
             if operator not in self._publishers:
@@ -399,7 +399,7 @@ class Publication:
 
 
 def digest_of_names(files: Iterable[PendingFile]) -> str:
-    """What tells the decision about a window from others: its files have names that no other attempt gives."""
+    """Identifies the decision about a window: its files have names that no other attempt gives."""
     names = "\n".join(sorted(name_of(file.final_url) for file in files))
     return hashlib.sha256(names.encode()).hexdigest()[:16]
 
@@ -407,7 +407,7 @@ def digest_of_names(files: Iterable[PendingFile]) -> str:
 def windows_in_targets(
     operators: Mapping[str, Operator], state: JournalState, storage: StorageContext
 ) -> Iterator[tuple[Target, int]]:
-    """The targets that have windows of the journal, which cannot be taken out again, each with the newest one.
+    """The targets that have windows of the journal, which cannot be removed from them, each with its newest window.
 
     Raises:
         DagflowError: A target cannot be reached.

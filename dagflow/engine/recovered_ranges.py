@@ -1,4 +1,4 @@
-"""Ranges that are listed as left out, and that a later window or a replay has read."""
+"""Ranges that were listed as left out, and that a later window or a replay has read."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from dagflow.storage.location import name_of
 
 
 def recovered(left_out: LeftOut, planned: WindowPlan, results: Sequence[TaskResult]) -> list[Skipped]:
-    """The ranges that are listed as left out, and that a window has now read.
+    """The ranges that were listed as left out, and that a window has now read.
 
-    A version that was gone counts as read when it was put back, or was read under another name. A version that could
-    not be read counts as read also when another version of its file was: the file was mended, or has grown to its end.
+    A version that was gone counts as read when it came back, or was read under another name. A version that could not
+    be read also counts as read when another version of its file was: the file was repaired, or has grown to its end.
 
     Args:
-        left_out: What is listed.
+        left_out: The listed ranges.
         planned: The window.
-        results: What its tasks did.
+        results: The results of its tasks.
     """
     moved = _joined(each for result in results for each in result.moved)
     read = set(_read_under_their_names(left_out, planned, [each for result in results for each in result.skipped]))
@@ -33,12 +33,12 @@ def recovered(left_out: LeftOut, planned: WindowPlan, results: Sequence[TaskResu
 
 
 def recovered_by_replay(left_out: LeftOut, before: WindowIntent, skipped: Sequence[Skipped]) -> list[Skipped]:
-    """The ranges that are listed as left out, and that a window which had left them out itself has read in a replay.
+    """The ranges that were listed as left out, and that the same window has read when it was replayed.
 
     Args:
-        left_out: What is listed.
-        before: What the window did before; of an unfinished replay, what that did.
-        skipped: What it has left out now.
+        left_out: The listed ranges.
+        before: What the window did before; for an unfinished replay, what that replay did.
+        skipped: The ranges that it has left out now.
     """
     again = {each.version_range for each in skipped}
     read = [each for each in [*before.skipped, *before.recovered] if each.version_range not in again]
@@ -46,7 +46,7 @@ def recovered_by_replay(left_out: LeftOut, before: WindowIntent, skipped: Sequen
 
 
 def _is_read_with(each: Skipped, part: Skipped) -> bool:
-    """Whether what is listed is read where a range is that was left out, too: the same one, or of a newer version."""
+    """Whether reading `part` counts as reading the listed `each`: the same range, or one of a newer version."""
     if each.version_range == part.version_range and each.is_gone == part.is_gone:
         return True
     is_newer = each.url == part.url and each.mtime_ns < part.mtime_ns and not each.is_gone
@@ -54,7 +54,7 @@ def _is_read_with(each: Skipped, part: Skipped) -> bool:
 
 
 def _joined(moved: Iterable[MovedRange]) -> list[MovedRange]:
-    """Ranges, of which those that touch each other are made one: blocks may have been cut elsewhere before."""
+    """The ranges, with those that touch each other joined: blocks may have been cut elsewhere before."""
     joined: list[MovedRange] = []
     for each in sorted(moved):
         if joined and (joined[-1].url, joined[-1].end) == (each.url, each.start):
@@ -86,19 +86,19 @@ def _read_under_their_names(left_out: LeftOut, planned: WindowPlan, skipped: Seq
 
 
 def _is_read_by(each: Skipped, block: SourceRange) -> bool:
-    """Whether a block that was read has what was left out; both are of the same file."""
+    """Whether a block that was read contains a range that was left out; both are of the same file."""
     version, size = block.version, block.version.size_bytes
     is_end = block.end >= each.end
     if each.is_gone:
         is_same = each.version[1:] == (size, version.mtime_ns, version.etag) and each.file_id == version.file_id
     else:
-        # A mended file may be shorter than the damaged one.
+        # A repaired file may be shorter than the damaged one.
         is_same, is_end = True, is_end or block.end == size
     return is_same and block.start <= each.start and is_end
 
 
 def _mentions(value: Any, urls: set[str]) -> bool:
-    """Whether JSON values hold one of these URLs, or the last part of one."""
+    """Whether JSON values contain one of these URLs, or the last part of one."""
     names = {name_of(url) for url in urls}
     return any(name in text for text in _texts(value) for name in names)
 

@@ -1,6 +1,6 @@
 """Finishes what earlier runs of a checkpoint left: decided replays, and pending files that no window publishes.
 
-Windows are left to the driver: it publishes those whose commit was decided, and runs those again that were planned.
+The driver handles windows: it publishes those whose commit was decided, and runs planned ones again.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ def finish_replay(
 ) -> None:
     """Replace the files of every window whose replay is decided and not done.
 
-    May be repeated: where a process dies in between, the next call goes on. All new files are looked for before the
-    first published file is replaced. Targets come before files that their names make visible.
+    May be repeated: if a process dies in between, the next call continues. All new files are checked before the first
+    published file is replaced. Targets come before files that become visible by their names.
 
     Args:
         journal: Open, with its epoch claimed.
         storage: Reaches the stores of the files.
         operators: The operators of the app.
-        again: Windows that are about to be replayed. Lost files are no error where all decided windows are among
-            them: the files will be made again.
+        again: Windows that are about to be replayed. Lost files are no error where all decided windows are among them:
+            the files will be made again.
 
     Raises:
         FencedError: Another driver has taken over.
-        ReplacedFilesGoneError: A target does not show the old files any more: what was decided is taken back.
+        ReplacedFilesGoneError: A target does not show the old files any more; the decision is taken back.
         StorageError: A new file is lost, or the store refused.
     """
     decided = dict(sorted(journal.state.reprocessing.items()))
@@ -71,7 +71,7 @@ def finish_replay(
 
 
 def _cancel(journal: Journal, storage: StorageContext, decided: Mapping[int, WindowReplay]) -> None:
-    """Take a decided replay back, nothing of which is visible anywhere."""
+    """Take back a decided replay of which nothing is visible yet."""
     published = {window_id: journal.window(window_id).intent for window_id in decided}
     events = (
         ReplayCancelled(window_id, intent.counters, intent.accounting)
@@ -86,12 +86,12 @@ def _cancel(journal: Journal, storage: StorageContext, decided: Mapping[int, Win
 def pending_files_swept(roots: Sequence[str], journal: Journal, storage: StorageContext) -> Iterator[None]:
     """Remove, before and after the body, what tasks wrote and no window will publish.
 
-    A failure after the body is logged only: it changes nothing of what the run did, and the next run tries again. So is
-    a failure in a place that the app does not name any more, which may be gone.
+    A failure after the body is only logged: it does not change the result of the run, and the next run tries again. So
+    is a failure in a location that the app does not name any more, which may be gone.
 
     Args:
         roots: Where the app publishes.
-        journal: Open, with its epoch claimed; knows where the app published before.
+        journal: Open, with its epoch claimed; lists where the app published before.
         storage: Reaches the stores.
 
     Raises:

@@ -26,28 +26,28 @@ from dagflow.storage.objects import ObjectStore
 
 WINDOW_RECORDS = 500_000
 WINDOW_BLOCKS = 100_000
-"""A window takes over the refused records of whole windows, until it has so many: bounds its plan."""
+"""A window takes over the refused records of whole windows until it has this many: bounds its plan."""
 
 INDEX_NAME = "(rejects)"
-"""Stands for this among the operators that give ids; no operator of an app can have this name."""
+"""Stands for the retry among the operators that give ids; no operator of an app can have this name."""
 
 
 class RejectRetry:
-    """Emits refused records in the place of an app's control operators.
+    """Emits refused records in place of the tuples of an app's control operators.
 
-    Guarantee: a record that is refused is taken over by one window, and from the commit of that window on it is either
-    published or refused by it. Records that the app has refused as it is now are not tried again.
+    Guarantee: each refused record is taken over by at most one window; once that window is committed, the record is
+    either published or refused by it. Records that the app as it is now has refused are not tried again.
 
     Args:
-        control: The control operators, which stay as they are.
+        control: The control operators, whose states stay as they are.
         app: The app.
         store: The checkpoint.
-        state: What its journal says.
-        choice: Which records are tried.
+        state: Returns the state of its journal.
+        choice: Which records to try.
         held: The results that the run holds back.
 
     Raises:
-        JournalError: Records that come late do harm where the app writes them, or a result over the run is open.
+        JournalError: A target of the app cannot take late records, or a result over the run is open.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class RejectRetry:
 
     def emit(self, window_id: int) -> Emission | None:
         """The next refused records; None where there are no more."""
-        # Not before: a window that was planned takes over some when it is committed.
+        # Not earlier: a planned window takes over records when it is committed.
         self._windows = self._windows or _by_window(rejects_in(self._store))
         index = self.operator_index[INDEX_NAME] << OWN_ID_BITS
         first_id = 1 + index + (window_id % (1 << OWN_ID_BITS - RETRY_ID_BITS) << RETRY_ID_BITS)
@@ -91,7 +91,7 @@ class RejectRetry:
             if not any(mask.any() for mask in tried):
                 continue
             retries.append(window[0].window_id)
-            # All of the window: what is not tried stays refused.
+            # All records of the window: those that are not tried stay refused.
             for rejects, is_tried in zip(window, tried, strict=True):
                 batch = self._retrier(rejects).retry_batch(rejects.blocks, rejects.records, is_tried, first_id + blocks)
                 tuples[PortRef.parse(rejects.port)].append(batch)
@@ -112,21 +112,21 @@ class RejectRetry:
         )
 
     def emit_rest(self, window_id: int) -> Emission | None:
-        """What windows have held back; see ControlGraph."""
+        """The files that windows have held back; see ControlGraph."""
         return self._control.emit_rest(window_id)
 
     def _is_tried(self, rejects: WindowRejects) -> npt.NDArray[np.bool_]:
-        """Which records are read again: the chosen ones that another app has refused than the one that runs."""
+        """Which records to read again: the chosen ones, without those that the app as it is now has refused."""
         current = self._app.facts.fingerprint
         by_other_app = rejects.records.matches("app", lambda app: app != current)
         is_tried: npt.NDArray[np.bool_] = np.logical_and(self._choice.mask(rejects), by_other_app)
         return is_tried
 
     def _retrier(self, rejects: WindowRejects) -> RejectRetrier:
-        """The operator that reads records again.
+        """The operator that reads the records again.
 
         Raises:
-            JournalError: The app has none of that name.
+            JournalError: The app has no such reader with this input port.
         """
         operator: object = self._app.operators.get(rejects.operator)
         ports = {str(each.edge.target) for stage in self._app.plan.stages for each in stage.inputs if each.is_assigned}
@@ -140,7 +140,7 @@ class RejectRetry:
         return operator
 
     def unemitted_bytes(self) -> dict[str, int]:
-        """Nothing is known of what comes."""
+        """Empty: how much is still to come is not known."""
         return {}
 
     def at_work(self) -> str:
@@ -148,11 +148,11 @@ class RejectRetry:
         return self._control.at_work()
 
     def scan_now(self) -> None:
-        """There is nothing to scan."""
+        """Do nothing: there is no input to scan."""
 
 
 def why_no_late_records(app: PlacedApp) -> JournalError | None:
-    """Why an app cannot take refused records in: a target keeps the newest of several, which they would pass for."""
+    """Why an app cannot take in refused records: its target keeps the newest records, and these would count as new."""
     for name, target in targets_of(app.operators, app.storage).items():
         if why := target.why_no_late_records:
             return JournalError(

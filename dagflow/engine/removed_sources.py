@@ -1,4 +1,4 @@
-"""Apps that remove their source files, and what can be advised where these are to be read again."""
+"""Apps that remove their source files, and advice for reading these files again."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def removers_in(operators: Mapping[str, Operator]) -> list[str]:
 
 
 def remover_of(operators: Mapping[str, Operator], state: JournalState) -> str:
-    """An operator that removes source files, or has removed some although the app has it no more; "" for none."""
+    """An operator that removes source files, or has removed some and is no longer in the app; "" for none."""
     removers = removers_in(operators)
     removers += [name for name, counters in state.totals.operators.items() if CLEANED in counters.counts]
     return next(iter(removers), "")
 
 
 def why_not_read_again(remover: str, checkpoint: str = "CHECKPOINT", windows: str = "--window N") -> JournalError:
-    """Why windows of an app that removes source files cannot run again.
+    """The error that explains why windows of an app that removes source files cannot run again.
 
     Args:
         remover: The operator that removes them.

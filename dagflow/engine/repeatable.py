@@ -1,4 +1,4 @@
-"""Refuses to start over where what was published cannot be made again."""
+"""Refuses to start over where the published output cannot be made again."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _WAY_ON = "use another checkpoint and another output, or remove both yourself wh
 
 
 def require_repeatable(app: PlacedApp, store: ObjectStore) -> None:
-    """Refuse to start over where published files cannot be made again, or windows cannot be taken out of a target.
+    """Refuse to start over where published files cannot be made again, or windows cannot be removed from a target.
 
     Args:
         app: The app.
         store: The checkpoint.
 
     Raises:
-        JournalError: An operator of the app, or of the app as it was, removes source files; or one of them is gone,
-            or shorter than what was read of it; or a transactional target has windows of the journal.
+        JournalError: An operator of the app, now or in an earlier run, removes source files; or a source file is gone,
+            or shorter than the part of it that was read; or a transactional target has windows of the journal.
         DagflowError: The input or a target cannot be reached.
     """
     try:
@@ -57,7 +57,7 @@ def require_repeatable(app: PlacedApp, store: ObjectStore) -> None:
 
 
 def _require_sources(store: ObjectStore, storage: StorageContext) -> None:
-    """Refuse where a file of which something was published is gone, or shorter than what was read of it."""
+    """Refuse where a file with published records is gone, or shorter than the part of it that was read."""
 
     def is_there(source: tuple[str, int]) -> bool:
         url, end = source
@@ -80,11 +80,11 @@ def _require_sources(store: ObjectStore, storage: StorageContext) -> None:
 
 
 def _sources(window: Window) -> dict[str, int]:
-    """The files that a window has read, and up to where."""
+    """The files that a window has read, each with the end of the part that was read."""
     left_out = {} if window.intent is None else {(each.url, each.start): each.end for each in window.intent.skipped}
     ends: dict[str, int] = {}
     for _, part in inputs_of(window.plan):
         if left_out.get((part.url, part.start), -1) < part.end:
-            # Of a compressed file that was cut, ranges may be of what it holds, which is longer.
+            # For a compressed file that was cut, ranges may be in its content, which is longer than the file.
             ends[part.url] = max(ends.get(part.url, 0), min(part.end, part.size_bytes))
     return ends

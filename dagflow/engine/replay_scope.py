@@ -1,4 +1,4 @@
-"""Which windows a replay takes together, because a later window has merged what they held back."""
+"""Which windows a replay takes together, because a later window has merged the files that they held back."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dagflow.journal.journal import Journal
 
 @dataclass(frozen=True, slots=True)
 class ReplayScope:
-    """What a replay works on.
+    """The windows of a replay.
 
     Attributes:
         again: Windows that run again.
-        merged: By window that has merged groups: the operators whose merged files the replay replaces.
+        merged: The operators whose merged files the replay replaces, by the window that has merged the groups.
     """
 
     again: frozenset[int]
@@ -46,7 +46,7 @@ class _Group:
 
 
 def with_their_groups(journal: Journal, chosen: Iterable[int]) -> ReplayScope:
-    """Windows with all others of their groups: a file of a group holds rows of all of its windows.
+    """Windows with all others of their groups: a file of a group has rows of all of its windows.
 
     Args:
         journal: Open.
@@ -69,7 +69,7 @@ def with_their_groups(journal: Journal, chosen: Iterable[int]) -> ReplayScope:
         _require_done(journal, window_id)
         for group in groups:
             is_member = window_id in holders and group.first <= window_id <= group.last
-            # Of a window that has merged others, what it holds itself is part of the next group.
+            # Files that a merging window holds back itself are part of the next group.
             is_asked_for = group.merged_by == window_id and window_id in chosen
             if is_member or is_asked_for:
                 _require_kept(journal, group, window_id)
@@ -97,7 +97,7 @@ def _groups(journal: Journal) -> tuple[list[_Group], set[int]]:
 
 
 def _require_done(journal: Journal, window_id: int) -> None:
-    """Refuse a window whose rows are decided to be in a table, and may not be there yet; others may wait."""
+    """Refuse a window whose rows are decided for a table, and may not be there yet; others may wait."""
     taken = journal.state.held.taken.values()
     if any(each.window_id == window_id for by_operator in taken for files in by_operator.values() for each in files):
         raise JournalError(
@@ -108,7 +108,7 @@ def _require_done(journal: Journal, window_id: int) -> None:
 
 
 def _require_kept(journal: Journal, group: _Group, window_id: int) -> None:
-    """Refuse a group whose first windows the journal does not know any more."""
+    """Refuse a group whose first windows the journal does not keep any more."""
     if group.first <= journal.state.forgotten:
         raise JournalError(
             f"window {window_id} is part of a group of windows, of which those before window "

@@ -1,4 +1,4 @@
-"""Runs windows again with the app as it is now, on the blocks that they had, and replaces what they published."""
+"""Runs windows again on the same blocks with the app as it is now, and replaces what they published."""
 
 from __future__ import annotations
 
@@ -57,14 +57,14 @@ _PUT_VERSION_BACK = "put the version back that was read; nothing was replaced"
 
 @dataclass(frozen=True, slots=True)
 class _Published:
-    """A window as it is before it is replayed.
+    """A window before it is replayed.
 
     Attributes:
         planned: Its plan.
-        intent: Its intent, of the newest replay if that could not be finished.
+        intent: Its intent; that of the newest replay if the replay could not be finished.
         files: The files that it published, or that targets show of it.
-        produced: Where these come from, in their order.
-        lost: Files that an earlier replay made, and that were lost before they were in their places.
+        produced: Where these files come from, in their order.
+        lost: Files that an earlier replay made, and that were lost before they got their final names.
     """
 
     planned: WindowPlan
@@ -75,7 +75,7 @@ class _Published:
 
     @property
     def urls(self) -> set[str]:
-        """The names under which readers may find something."""
+        """The names under which readers may find files of it."""
         return {file.final_url for file in [*self.files, *self.lost] if not file.target}
 
     def kept(self, kept: Callable[[ProducedFiles], bool]) -> tuple[list[PendingFile], list[ProducedFiles]]:
@@ -88,7 +88,7 @@ class _Published:
 
 @dataclass(frozen=True, slots=True)
 class _Rerun:
-    """A window that ran again; the files of its new intent are pending, but for those that are kept."""
+    """A window that ran again; the files of its new intent are pending, except those that are kept."""
 
     published: _Published
     intent: WindowIntent
@@ -100,7 +100,7 @@ class _Rerun:
         return [file for file in self.intent.files if file.final_url not in self.kept]
 
     def as_event(self, number: int, new: Set[str]) -> WindowReplay:
-        """What the journal has to know.
+        """The journal event for the replayed window.
 
         Args:
             number: The number of the replay.
@@ -122,19 +122,18 @@ class _Rerun:
 class Replayer:
     """Replays windows of one journal.
 
-    Guarantee: no published file is replaced before all new files, of all windows together, are complete and durable
-    and one record of the journal holds their names. From that record on all of them will be replaced, by the next run
-    or replay where this process dies. Each file is replaced at once and as a whole. No file of another window is
-    touched.
+    Guarantee: no published file is replaced before all new files, of all windows together, are complete and durable and
+    one record of the journal holds their names. After that record all of them will be replaced, by the next run or
+    replay if this process dies. Each file is replaced atomically and as a whole. No file of another window is touched.
 
     Args:
         journal: Open, with its epoch claimed.
         app: The app as it is now.
-        runtime: Gives the runtime; called when the first window runs.
+        runtime: Returns the runtime; called when the first window runs.
         stop: Asks to end early.
         parallelism: Tasks that run at the same time.
-        side_inputs: Gives the side inputs, as they are now.
-        watch: Tells where the driver stands still.
+        side_inputs: Returns the side inputs, as they are now.
+        watch: Reports where the driver stands still.
 
     Raises:
         JournalError: The app cannot replay windows, because what it publishes depends on more than a window's blocks.
@@ -211,17 +210,17 @@ class Replayer:
             raise JournalError(
                 f"window {window_id} is not published yet", url="journal", hint="finish it first, with dagflow run"
             )
-        # A replay whose files were lost may have replaced some of the published files, and removed some.
+        # A replay whose files were lost may have replaced some of the published files, and removed others.
         unfinished = self._journal.state.reprocessing.get(window_id)
         if unfinished is None:
             return _Published(planned, intent, intent.files, intent.produced, [])
-        # Of its files only those of targets can be where readers see them: they come first.
+        # Among its files only those of targets can already be visible to readers: they come first.
         is_shown = any(self._targets.has(file.target, unfinished.number) for file in unfinished.made if file.target)
         shown = unfinished.intent if is_shown else intent
         return _Published(planned, unfinished.intent, shown.files, shown.produced, unfinished.intent.files)
 
     def _run_again(self, window: _Published, windows: ReplayScope, earlier: Sequence[PendingFile]) -> _Rerun:
-        """Run one window, where it is to run; its files are pending when this returns.
+        """Run one window, if it has to run; its files are pending when this returns.
 
         Raises:
             DagflowError: The window failed; no file of it is pending.
@@ -260,7 +259,7 @@ class Replayer:
             busy_s=busy_s({}, results),
             started_ms=started_ms,
             finished_ms=finished_ms,
-            # What the window had booked must be known, to be taken out of the sums.
+            # What the window had booked must be known, to be subtracted from the sums.
             accounting=None if window.intent.accounting is None else did.accounting,
         )
         return _Rerun(window, replace(did, files=files, produced=produced), kept)
@@ -272,7 +271,7 @@ class Replayer:
         again: Set[int],
         earlier: Sequence[PendingFile],
     ) -> list[TaskResult]:
-        """Run a window, and run it once more where a target does not take its files as they are."""
+        """Run a window, and once more where a target does not take its files as they are."""
         made_by = dict(self._decisions.texts)
         results = self._run(planned, gone)
         if any(result.error is not None for result in results):
@@ -287,9 +286,9 @@ class Replayer:
         heads = {stage.head for stage in self._plan.stages}
         require_takers(planned, taking_ports(self._plan))
         if not planned.inputs:
-            return []  # it has merged what other windows held back, and nothing else
+            return []  # it has only merged what other windows held back
         counts = {**self._counts, **{head: n for head, n in planned.partitions.items() if head in heads}}
-        # A plan in an archive has no state; what a pre-scan has decided once holds for all windows.
+        # A plan in an archive has no state; a pre-scan's decision holds for all windows.
         state = ControlState(prescans=self._journal.state.control_state.prescans)
         job = self._codec.job_of(replace(planned, partitions=counts, control_state=state), {})
         side_inputs = self._side_inputs.data_of(self._side_inputs.current())
@@ -310,7 +309,7 @@ class Replayer:
 
 
 def _what_and_where(file: PendingFile) -> FileFacts:
-    """The facts of a file without those of its values."""
+    """The facts of a file without those about its values."""
     return FileFacts(file.target, partition={} if file.facts is None else file.facts.partition)
 
 
@@ -327,7 +326,7 @@ def why_not_alone(planned: WindowPlan, state: JournalState) -> JournalError | No
 
 
 def why_not_again(state: JournalState, windows: Iterable[int]) -> JournalError | None:
-    """Why windows cannot run again: a later one has published some of their refused records, which would be doubled."""
+    """Why windows cannot run again: a later one has published of their refused records, which would be duplicated."""
     retried = sorted(set(state.retried) & set(windows))
     if not retried:
         return None
@@ -342,13 +341,13 @@ def why_not_again(state: JournalState, windows: Iterable[int]) -> JournalError |
 def why_not_made_again(
     app: PlacedApp, state: JournalState, windows: Sequence[int], plans: Iterable[WindowPlan]
 ) -> DagflowError | None:
-    """Why a replay would refuse windows, as far as that is known before it begins.
+    """Why a replay would refuse windows, as far as that is known before it starts.
 
     Args:
         app: The app as it is now.
         state: What the journal says.
         windows: Their ids, ascending; not empty.
-        plans: The plans that are looked at, of these windows.
+        plans: The plans of these windows that are checked.
     """
     ports = taking_ports(app.plan)
     return (
@@ -403,7 +402,7 @@ def _obstacle(app: PlacedApp, removers: Collection[str]) -> JournalError | None:
 def _failure_of(results: Sequence[TaskResult], window: _Published) -> DagflowError | None:
     """Why the results of a window cannot replace what it published; None where they can.
 
-    The published records of a file that can no longer be read exist nowhere else.
+    The published records of a file that can no longer be read exist only in the published output.
     """
     for result in results:
         if isinstance(result.error, SourceChangedError):
@@ -432,7 +431,7 @@ def _require_free(storage: StorageContext, urls: set[str]) -> None:
     """Refuse names that another window or another program has taken.
 
     Raises:
-        StorageError: One is taken.
+        StorageError: A name is taken.
     """
     for url in sorted(urls):
         try:

@@ -70,7 +70,7 @@ from dagflow.telemetry.run_signals import RunSignals
 
 
 class _RunServices:
-    """What the driver offers to one control operator; see ControlServices."""
+    """The services that the driver offers to one control operator; see ControlServices."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ def run(
 
     Args:
         app: The app, checked.
-        options: What the run is given beside the app.
+        options: Options of the run.
         observer: Receives the progress.
         stop: Asks the run to end early.
         runtime: Makes the runtime, where tasks run; None starts Spark.
@@ -135,7 +135,7 @@ def run(
     Raises:
         PlanError: A result would never be published.
         LiveRunError: Another run is at work on the checkpoint; nothing was done.
-        DagflowError: The run failed; its journal is resumable. Or it was not begun, as Spark cannot start here.
+        DagflowError: The run failed, and its journal is resumable; or it did not start, as Spark cannot start here.
     """
     checkpoint = absolute(options.checkpoint or app.attributes.checkpoint)
     require_startable(options, runtime)
@@ -179,7 +179,7 @@ def _follows(app: LogicalPlan, options: RunOptions) -> bool:
     """Whether the run watches for new input.
 
     Raises:
-        PlanError: A result would then never be published.
+        PlanError: A result would never be published, because the run follows.
     """
     follows = not options.rejects and (options.follow or wants_to_follow(app))
     if follows:
@@ -214,7 +214,7 @@ def _journal(app: LogicalPlan, options: RunOptions, store: ObjectStore) -> Journ
 
 
 def _drive(app: PlacedApp, opened: OpenRun, controls: RunControls, runtime: LazyRuntime) -> RunSnapshot:
-    """Put the parts of a driver together, give them the states that earlier runs left, and let it run."""
+    """Assemble a driver, restore the states that earlier runs left, and let the driver run."""
     options, journal, store = opened.options, opened.journal, opened.gate.store
     sizing = WindowSizing(opened.parallelism)
     bounds = options.output_bounds
@@ -261,7 +261,7 @@ def _drive(app: PlacedApp, opened: OpenRun, controls: RunControls, runtime: Lazy
 
 
 def _printing(control: ControlGraph) -> Callable[[str], bool]:
-    """What becomes of a line that is printed in the driver: stdout is for the result of a command."""
+    """Where a line goes that is printed in the driver: stdout is for the result of a command."""
     output = OperatorOutput("left out")
 
     def take(line: str) -> bool:

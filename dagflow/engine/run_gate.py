@@ -1,4 +1,4 @@
-"""Lets one run at a time onto a checkpoint, and no app onto another one's."""
+"""Admits one run at a time to a checkpoint, and keeps an app off another app's checkpoint."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _LOOK_EVERY_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class RunGate:
-    """Lets a run onto a checkpoint where no other one lives.
+    """Admits a run to a checkpoint that no other live run uses.
 
     Attributes:
         store: The checkpoint.
         notice: Takes messages for people.
         stop: Ends the waiting.
-        is_chosen: Whether the command line names the checkpoint, whatever the app says.
-        take_over: Whether to replace a run that lives.
-        patience_s: How long to wait for the beat of a run whose process cannot be seen from here.
+        is_chosen: Whether the command line names the checkpoint, regardless of the app's own.
+        take_over: Whether to replace a live run.
+        patience_s: How long to wait for a heartbeat of a run whose process cannot be seen from here.
     """
 
     store: ObjectStore
@@ -41,19 +41,19 @@ class RunGate:
     patience_s: float = STALE_AFTER_S
 
     def claim(self, app: LogicalPlan, first: Heartbeat) -> int:
-        """Put a heartbeat behind those of all earlier runs; of several runs that do this at once one succeeds.
+        """Write a heartbeat behind those of all earlier runs; of several runs that do this at once one succeeds.
 
         Args:
             app: The app of the run.
-            first: The heartbeat.
+            first: The first heartbeat of the run.
 
         Returns:
             The number of the heartbeat.
 
         Raises:
-            LiveRunError: Another run lives.
-            JournalError: The checkpoint is another app's.
-            RunStoppedError: A stop was requested while this one waited.
+            LiveRunError: Another run is live.
+            JournalError: The checkpoint belongs to another app.
+            RunStoppedError: A stop was requested while this run waited.
             StorageError: The store failed.
         """
         while True:
@@ -69,11 +69,11 @@ class RunGate:
             return number + 1
 
     def require_free(self) -> None:
-        """Refuse a command that only writes into the journal while a run lives.
+        """Refuse a command that only writes into the journal while another run is live.
 
         Raises:
-            LiveRunError: One does.
-            RunStoppedError: A stop was requested while this one waited.
+            LiveRunError: Another run is live.
+            RunStoppedError: A stop was requested while the command waited.
             StorageError: The store failed.
         """
         number, newest = newest_heartbeat(self.store)
@@ -86,10 +86,10 @@ class RunGate:
             raise LiveRunError(error.message, url=error.url, hint=end) from error
 
     def _is_over(self, number: int, newest: Heartbeat) -> bool:
-        """Whether a run that has not said its last word is dead, or to be replaced; False where it just says it.
+        """Whether a run that has not recorded its end is dead, or to be replaced; False if it is just ending.
 
         Raises:
-            LiveRunError: It lives.
+            LiveRunError: The run is live.
             RunStoppedError: A stop was requested.
         """
         existence = newest.existence()
@@ -102,8 +102,8 @@ class RunGate:
             beats = self._beats(number, newest)
             if beats is None:
                 self.notice(
-                    f"{newest.who()}, has not beaten for {self.patience_s:.0f} s: it is taken for dead, and its work "
-                    "goes on here"
+                    f"{newest.who()}, has written no heartbeat for {self.patience_s:.0f} s: it counts as dead, and "
+                    "this run takes over its work"
                 )
                 return True
             if not beats:
@@ -115,9 +115,9 @@ class RunGate:
         )
 
     def _beats(self, number: int, known: Heartbeat) -> bool | None:
-        """Whether a run whose process cannot be seen from here beats on, or ends, while this one watches.
+        """Whether a run whose process cannot be seen from here writes heartbeats, or ends, while this one watches.
 
-        Two machines need not have the same time: only that the heartbeat changes is looked at.
+        Clocks of two machines may differ, so only a change of the heartbeat counts.
 
         Returns:
             None where nothing changes.
@@ -126,25 +126,25 @@ class RunGate:
             RunStoppedError: A stop was requested.
         """
         self.notice(
-            f"another run may be at work on this checkpoint: {_described(known)}; whether it lives is known within "
+            f"another run may be at work on this checkpoint: {_described(known)}; whether it is live is known within "
             f"{self.patience_s:.0f} s, and --take-over does not wait"
         )
         looks = math.ceil(self.patience_s / _LOOK_EVERY_S)
         for _ in range(looks):
             if self.stop.wait(self.patience_s / looks):
-                raise RunStoppedError("stopped while it waited to see whether another run lives")
+                raise RunStoppedError("stopped while it waited to see whether another run is live")
             found, newest = newest_heartbeat(self.store)
             if (found, newest) != (number, known):
                 return newest is not None and not newest.has_ended
         return None
 
     def _require_same_app(self, app: LogicalPlan, file: str, last: Heartbeat) -> None:
-        """Refuse an app where the last run was of another one, whose file is still there and names this checkpoint.
+        """Refuse an app where the last run was of another one whose file still exists and names this checkpoint.
 
-        A file that was moved, copied or edited is the same app: it publishes where the other one does.
+        A file that was moved, copied or edited counts as the same app: it publishes into the same locations.
 
         Raises:
-            JournalError: It is another app.
+            JournalError: The app is another one.
         """
         other = last.app_file
         path, other_path = _bytes_of(file), _bytes_of(other)
@@ -178,7 +178,7 @@ class RunGate:
 
 
 def _bytes_of(path: str) -> bytes:
-    """A path as the file system has it, whatever encoding the locale of this run, or of an earlier one, has."""
+    """A path as bytes of the file system, independent of the encoding of this run's, or an earlier one's, locale."""
     return path.encode("utf-8", "surrogateescape")
 
 

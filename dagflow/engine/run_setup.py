@@ -1,4 +1,4 @@
-"""Sets up what a run and a replay need alike: the checkpoint for themselves, its journal, a watch, and a runtime."""
+"""Sets up what runs and replays have in common: a reserved checkpoint, its journal, a watch, and a runtime."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ RuntimeFactory = Callable[[Program], Runtime]
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """What a run is given beside its app: choices, and processes that were started for it.
+    """Options of a run, and processes that were started for it ahead.
 
     Attributes:
         checkpoint: URL of the checkpoint, or None for the app's own.
@@ -52,18 +52,18 @@ class RunOptions:
         conf: Spark settings that take precedence over the app's.
         follow: Whether to keep watching for new input.
         fresh: Whether to set the old journal aside, and remove the files that it published.
-        replay_command: The command line that runs windows again with what this run was given, up to their ids.
+        replay_command: The command line that runs windows again with the same options, up to their ids.
         take_over: Whether to replace a run that is at work on the checkpoint.
         workers: How many processes of this machine run the tasks, in place of Spark; 1 for this process alone. None
             for Spark.
         record_limit: Ends the reading early, with one worker; None for all input. See limited_run.
-        output_bounds: Where alone the run may publish, with one worker; None for everywhere. See limited_run.
+        output_bounds: The only location where the run may publish, with one worker; None for any. See limited_run.
         rejects: Which refused records are read again, in place of new input; None for new input.
         server: The process that forks those of tasks, where it was started ahead; None for a new one.
         metrics: Where the run serves its metrics; None for nowhere.
         java: Spark's Java process, where it was started ahead; None for a new one, when it is needed.
-        owns_process: Whether the process does nothing beside the run, so that what any thread prints while an operator
-            is at work in it is that operator's.
+        owns_process: Whether the process does nothing beside the run, so that all that is printed while an operator
+            runs in it counts as that operator's.
     """
 
     checkpoint: str | None = None
@@ -99,13 +99,13 @@ class OpenRun:
 
     Attributes:
         app: The app that is run.
-        options: What the run is given beside the app.
+        options: Options of the run.
         command: "run" or "replay".
         storage: Reaches the stores of the app.
-        gate: Has let the run onto its checkpoint.
-        live: Tells others what the run does.
+        gate: Has admitted the run to its checkpoint.
+        live: The run's heartbeat, by which other processes see what it does.
         journal: Open, with its epoch claimed.
-        watch: Tells where the driver stands still.
+        watch: Reports where the driver stands still.
     """
 
     app: LogicalPlan
@@ -124,13 +124,13 @@ class OpenRun:
         return options.workers or SparkMaster.parse(options.master or self.app.attributes.master).parallelism
 
     def prepare(self, again: Collection[int] = ()) -> RunLocations:
-        """Finish the replay that an earlier run has decided, and let operators check the world.
+        """Finish the replay that an earlier run has decided, and let operators check the outside world.
 
         Args:
             again: Windows that are about to run again.
 
         Raises:
-            DagflowError: Why the run must not start.
+            DagflowError: An operator refuses to start, or the replay cannot be finished; the message says why.
         """
         with self.watch.doing(f"the preparation of the {self.command}"):
             finish_replay(self.journal, self.storage, self.app.instances, again)
@@ -145,7 +145,7 @@ class OpenRun:
         runtime: RuntimeFactory | None,
         observer: Observer | None = None,
     ) -> LazyRuntime:
-        """The runtime of a program, of which the heartbeat says what stands still; see the function of this name."""
+        """The runtime of a program, whose stalls the heartbeat reports; see the function of this name."""
         tasks = lazy_runtime(self.app, program, self.options, locations, self.gate.stop, runtime, observer, self.watch)
         self.live.add_stalls(tasks.stalls)
         return tasks
@@ -155,12 +155,12 @@ class OpenRun:
 def open_run(
     app: LogicalPlan, options: RunOptions, gate: RunGate, command: str, journal_of: Callable[[ObjectStore], Journal]
 ) -> Iterator[OpenRun]:
-    """Have a checkpoint for a run, or a replay, alone; the driver is watched and the heartbeat beats until the end.
+    """Reserve a checkpoint for a run, or a replay; the driver is watched and heartbeats are written until the end.
 
     Args:
         app: The app, checked.
-        options: What the run is given beside the app.
-        gate: Lets the run onto its checkpoint.
+        options: Options of the run.
+        gate: Decides whether the run may use its checkpoint.
         command: "run" or "replay".
         journal_of: Opens the journal of a checkpoint.
 
@@ -168,7 +168,7 @@ def open_run(
         LiveRunError: Another run is at work on the checkpoint; nothing was done.
         DagflowError: The journal cannot be opened.
     """
-    sweep()  # a run that finds nothing to do, and does not start Spark, removes what killed ones have left as well
+    sweep()  # so that what killed runs have left is removed also where a run has no work, and does not start Spark
     watch = DriverWatch(stall_limits_of(app.attributes))
     with (
         memory_for_tasks() if options.workers == 1 else limited_memory(),
@@ -187,7 +187,7 @@ def open_journal(app: LogicalPlan, store: ObjectStore, source: str = "", text: s
     Args:
         app: The app.
         store: The checkpoint.
-        source: The app's file, to be noted as that of the newest run; "" keeps what is noted.
+        source: The app's file, recorded as that of the newest run; "" keeps the recorded one.
         text: The text of the file, likewise.
     """
     return Journal.open(
@@ -201,12 +201,12 @@ def open_journal(app: LogicalPlan, store: ObjectStore, source: str = "", text: s
 
 
 def stall_limits_of(attributes: Attributes) -> StallLimits:
-    """How long work may stand still, as an app says."""
+    """How long work may stand still, by the attributes of an app."""
     return StallLimits(attributes.stall_warning_millis / 1000, (attributes.task_timeout_millis or 0) / 1000)
 
 
 def gate_of(store: ObjectStore, options: RunOptions, notice: Callable[[str], None], stop: StopRequest) -> RunGate:
-    """What lets a run with these options onto its checkpoint."""
+    """The gate of a checkpoint for a run with these options."""
     is_chosen = options.checkpoint is not None
     return RunGate(store, notice, stop, is_chosen=is_chosen, take_over=options.take_over)
 

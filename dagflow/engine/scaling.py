@@ -32,7 +32,7 @@ def asked_for(stage: str, decider: Partitioner, stats: BacklogStats) -> int:
     """The partition count that a policy defines, at least 1; it may be more than can be planned.
 
     Raises:
-        OperatorError: The policy raised, or its answer is no such number.
+        OperatorError: The policy raised, or its answer is not a whole number of at least 1.
     """
     with _errors_of(stage, decider, "define_partitions"):
         answer = decider.define_partitions(stats)
@@ -78,8 +78,8 @@ class Scaling:
 
     Args:
         plan: The physical plan.
-        deciders: What may decide for a stage, by its head: the policy that the app names, otherwise the operator
-            itself. Only a Partitioner decides.
+        deciders: Who may decide for a stage, by its head: the policy that the app names, otherwise the operator itself.
+            Only a Partitioner decides.
         parallelism: Tasks that run at the same time: the count of stages for which no policy decides.
         fixed: Heads of stages whose count must not change, because they have state that cannot be moved, each with
             the count that it has, if it has one.
@@ -120,9 +120,9 @@ class Scaling:
             self._decisions.append(PartitionDecision(0, stage, backlog, before, count, reason))
 
     def widen(self, parallelism: int) -> None:
-        """Let stages for which no policy decides use a cluster that is larger than was known, or has grown.
+        """Let stages without a deciding policy use a cluster that is larger than was known, or has grown.
 
-        Counts never shrink here: executors that went away come back when tasks wait for them.
+        Counts never shrink here: lost executors come back when tasks wait for them.
         """
         for stage in self._undecided:
             if parallelism > self.counts[stage]:
@@ -140,7 +140,7 @@ class Scaling:
         speeds: PartitionSpeeds,
         unemitted: Mapping[str, int],
     ) -> None:
-        """Show the stats listeners their backlog, and repartition where one of them asks for it.
+        """Pass the stats listeners their backlog, and repartition where a listener requests it.
 
         Args:
             backlogs: Tuples and bytes that wait, by stage head.

@@ -1,4 +1,4 @@
-"""Plays a backlog through a policy, without running anything."""
+"""Simulates a policy on a backlog, without running anything."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class SimulationStep:
-    """What a policy made of one sample.
+    """The policy's reaction to one sample.
 
     Attributes:
         millis: The time.
@@ -58,9 +58,9 @@ def simulate(stage: str, decider: Partitioner, trace: Sequence[Sample]) -> list[
     """Let a policy decide at each moment of a trace, as it would in a run.
 
     Args:
-        stage: Whose partitions it decides.
-        decider: The policy; it is used up by this.
-        trace: In order of time.
+        stage: The stage whose partitions the policy decides.
+        decider: The policy; its state changes, so it cannot be used again.
+        trace: The samples in order of time.
 
     Returns:
         One step for each sample.
@@ -70,7 +70,7 @@ def simulate(stage: str, decider: Partitioner, trace: Sequence[Sample]) -> list[
     steps = [SimulationStep(first.millis, current, PartitionDecision(0, stage, 0, 0, current, "start"))]
     processed = 0
     for index, sample in enumerate(trace):
-        # A trace does not tell what was processed while more arrived; what it shows to go has been.
+        # A trace does not show what was processed while more arrived; a fall of the backlog counts as processed.
         processed += max(trace[index - 1].size_bytes - sample.size_bytes, 0) if index else 0
         stats = BacklogStats(
             now_millis=sample.millis,
@@ -99,7 +99,7 @@ def read_trace(path: str, bytes_per_second: float = 0.0) -> list[Sample]:
         bytes_per_second: The speed where the trace has none.
 
     Raises:
-        AppError: It cannot be read, names the line, or has nothing in it.
+        AppError: The trace cannot be read, or is empty; the error names the line.
     """
     try:
         with open(path, "rb") as file:

@@ -22,7 +22,7 @@ def request_scan(checkpoint: str, storage: StorageContext) -> str:
     """Ask the run that follows on a checkpoint to look for new files now.
 
     Returns:
-        The name of the request, which is removed when a run has taken it.
+        The name of the request; the run that takes the request removes it.
 
     Raises:
         MissingJournalError: There is no journal.

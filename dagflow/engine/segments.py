@@ -14,10 +14,10 @@ SEGMENTS = "segments/"
 INLINE_BYTES = 2048
 """A smaller segment costs more as an object of its own than in every intent until it is merged."""
 
-_NAME_CHARACTERS = 200  # of an operator in a segment's name: file systems take 255, and the nonce tells segments apart
+_NAME_CHARACTERS = 200  # of an operator in a segment's name: file systems take 255, and a nonce makes it unique
 
 KEPT_WINDOWS = 8
-"""A segment that no state names any more is removed this much later, when no driver can still want it."""
+"""A segment that no state names any more is removed after this many seconds, when no driver can still need it."""
 
 
 class SegmentStore:
@@ -37,7 +37,7 @@ class SegmentStore:
         """Make a segment durable, before the intent of its window names it.
 
         Returns:
-            Its name; "" for one that belongs into the intent itself.
+            The name of its object; "" for a segment that belongs into the intent itself.
 
         Raises:
             StorageError: The store failed.
@@ -55,14 +55,14 @@ class SegmentStore:
         """A segment's data.
 
         Raises:
-            JournalError: It is gone, or not as it was written.
+            JournalError: The segment is gone, or damaged.
             StorageError: The store failed.
         """
         try:
             data = self._store.read(SEGMENTS + name)
         except MissingError as error:
             raise self._refused(name, "is gone") from error
-        # The name is in the journal, so the checksum tells also where one segment lies in the place of another.
+        # The name is in the journal, so the checksum also reveals another segment under this name.
         if f"{updated_crc32(data, 0):08x}" != name.rpartition("-")[2]:
             raise self._refused(name, "was damaged after it was written")
         return data
@@ -75,7 +75,7 @@ class SegmentStore:
         )
 
     def drop(self, window_id: int, names: Iterable[str]) -> None:
-        """Note segments that no state names from a window on."""
+        """Mark segments that no state names from a window on."""
         self._dropped += [(window_id, name) for name in sorted(names)]
 
     def committed(self, window_id: int) -> None:
@@ -90,13 +90,13 @@ class SegmentStore:
             self._dropped = [entry for entry in self._dropped if entry[1] not in due]
 
     def sweep(self, named: Collection[str]) -> None:
-        """Remove what earlier drivers left that no state names.
+        """Remove segments of earlier drivers that no state names.
 
         Raises:
             StorageError: The store failed.
         """
         present = {name.removeprefix(SEGMENTS) for name in self._store.list(SEGMENTS)}
-        # A later driver's segments may be named by records that this one has not seen; other objects are not dagflow's.
+        # Records that this driver has not seen may name a later driver's segments; other objects are not dagflow's.
         epochs = {name: name.partition("-")[0] for name in present - set(named)}
         stale = [name for name, epoch in epochs.items() if epoch.isdecimal() and int(epoch) < self._epoch]
         self._store.delete(SEGMENTS + name for name in sorted(stale))

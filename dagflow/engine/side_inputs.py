@@ -19,8 +19,8 @@ DIRECTORY = "side_inputs/"
 class SideInputs:
     """The side inputs of one driver.
 
-    Guarantee: a copy is there before a plan that names it, and as long as a planned window does. A driver names only
-    copies of its own in new plans, so that no other one, however late, removes what a window needs.
+    Guarantee: a copy exists before a plan names it, and as long as a planned window does. A driver names only its own
+    copies in new plans, so that no other driver, however late, removes a copy that a window needs.
 
     Args:
         operators: All operators by name.
@@ -40,7 +40,7 @@ class SideInputs:
         self._own: set[str] = set()
 
     def current(self) -> dict[str, SideVersion]:
-        """The versions that a window which is planned now sees, by operator; their copies are durable.
+        """The versions of side inputs for a window that is planned now, by operator; their copies are durable.
 
         Raises:
             DagflowError: A side input cannot be read.
@@ -64,7 +64,7 @@ class SideInputs:
         return SideVersion(version, copy)
 
     def data_of(self, versions: Mapping[str, SideVersion]) -> dict[str, SideData]:
-        """What tasks get, by operator."""
+        """The data of the side inputs for tasks, by operator."""
         return {name: StoredSideData(each.copy, each.version, self._store) for name, each in versions.items()}
 
     def committed(self, planned: Iterable[WindowPlan]) -> None:

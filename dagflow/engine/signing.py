@@ -1,4 +1,4 @@
-"""Signs what a checkpoint holds, for a user who vouches for it."""
+"""Signs the pickles of a checkpoint, for a user who vouches for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dagflow.storage.objects import ObjectStore
 
 
 def pickles_state(operator: Operator) -> bool:
-    """Whether an operator leaves state in the checkpoint that is pickled."""
+    """Whether an operator leaves pickled state in the checkpoint."""
     if isinstance(operator, KeyedOperator):
         return operator.value_type is None
     return is_stateful(operator) and operator.state_type is None
@@ -30,7 +30,7 @@ def sign(store: ObjectStore) -> int:
         store: The checkpoint.
 
     Returns:
-        How many there are.
+        How many pickles there are.
 
     Raises:
         LiveRunError: A run is at work; nothing was changed.

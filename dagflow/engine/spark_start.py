@@ -27,7 +27,7 @@ class SparkStart:
         program: The program of the run.
         master: Spark's master.
         conf: Settings of Spark.
-        locations: What executors must reach.
+        locations: Locations that executors must reach.
         stop: Asks the run to end early.
         process: Spark's Java process, where it was started ahead; None before one was started.
     """
@@ -54,11 +54,11 @@ class SparkStart:
         return self._runtime
 
     def wait(self) -> Runtime:
-        """The runtime, when it has started; some of what Spark needs may never come.
+        """Wait until the runtime has started; it may never do, so a stop request ends the wait.
 
         Raises:
-            DagflowError: It could not be started, or an executor lacks something.
-            RunStoppedError: The run shall stop.
+            DagflowError: Spark could not be started, or an executor lacks something.
+            RunStoppedError: The run is asked to stop.
         """
         runtime = self.begin()
         while not runtime.done():
@@ -69,7 +69,7 @@ class SparkStart:
         return runtime.result()
 
     def give_up(self) -> None:
-        """End what was started and not taken."""
+        """Stop what was started and not taken."""
         self._is_over = True
         if self.process is not None:
             self.process.kill()

@@ -15,13 +15,13 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.publishing import discard_all
 
 TICK_S = 0.2
-"""How often the driver looks up while it waits for a window: to show progress, and to see whether to stop."""
+"""How often the driver interrupts its wait for a window: to show progress, and to see whether to stop."""
 
 STOP_GRACE_S = 5.0
 """A running window may finish within this time after a stop was requested; then it is abandoned."""
 
 GROUP_GRACE_S = 15.0
-"""The files that windows have held back may be merged within this time after that; then the next run merges them."""
+"""The held files of windows may be merged within this further time; then the next run merges them."""
 
 
 ABANDON_S = 2.0
@@ -43,26 +43,26 @@ class StopRequest:
 
     @property
     def is_requested(self) -> bool:
-        """Whether the end was asked for."""
+        """Whether a stop was requested."""
         return self._event.is_set()
 
     @property
     def is_overdue(self) -> bool:
-        """Whether the end was asked for so long ago that nothing is waited for any more."""
+        """Whether a stop was requested so long ago that the driver waits for nothing any more."""
         return time.monotonic() >= self._overdue_s
 
     def wait(self, seconds: float) -> bool:
-        """Sleep until the time is over or the end is asked for; returns whether the end was asked for."""
+        """Sleep until the time is over or a stop is requested; returns whether a stop was requested."""
         return self._event.wait(seconds)
 
 
 def abandon(storage: StorageContext, runtime: Runtime, windows: Iterable[Future[list[TaskResult]]]) -> None:
-    """Cancel running windows, and remove what their tasks have written by now."""
+    """Cancel running windows, and remove the files that their tasks have written so far."""
     runtime.cancel()
     deadline = time.monotonic() + ABANDON_S
     for window in windows:
         try:
-            # What they write after that is swept, at the end or by the next run.
+            # Files that they write later are swept, at the end or by the next run.
             results = window.result(timeout=max(deadline - time.monotonic(), 0))
         except (DagflowError, CancelledError, TimeoutError):
             continue

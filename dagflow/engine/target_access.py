@@ -23,11 +23,11 @@ Attempt = TypeVar("Attempt")
 
 ATTEMPTS = 7
 FIRST_PAUSE_S = 0.05
-"""A transaction is tried so often, with a pause after a failure that doubles each time: about six seconds in all."""
+"""Attempts at a transaction, with a pause after each failure that doubles each time: about six seconds in all."""
 
 
 def writer_of(state: JournalState, operator: str) -> str:
-    """The name under which a target keeps the marker of an operator; another one after each --fresh."""
+    """The name under which a target keeps the marker of an operator; a new one after each --fresh."""
     return f"dagflow/{state.app_uuid}.{state.generation}/{operator}"
 
 
@@ -37,7 +37,7 @@ class TargetAccess:
     Args:
         operator: The operator.
         target: Its target.
-        journal: Says which windows are committed, and whether another driver has taken over.
+        journal: Shows which windows are committed, and whether another driver has taken over.
         wait: Waits for some seconds.
     """
 
@@ -55,21 +55,21 @@ class TargetAccess:
 
         Raises:
             FencedError: Another driver has taken over.
-            JournalError: It is ahead of the journal.
-            StorageError: It cannot be reached.
+            JournalError: The target is ahead of the journal.
+            StorageError: The target cannot be reached.
         """
         state = self._opened()
-        # A target may have taken a window whose decision was taken back, as another one's files were lost.
+        # A target may have a window whose decision was taken back because files of another target were lost.
         newest = max(self._journal.state.last_committed, *self._journal.state.repaired, 0)
         if state.marker > newest:
             raise self._ahead(f"window {state.marker}", f"window {newest}")
         return state
 
     def replayable_state(self) -> ReplayableState:
-        """The same where files are about to be replaced; a target may have to read more for that.
+        """The same before files are replaced; a target may have to read more for that.
 
         Raises:
-            JournalError: The target lets no files be replaced, or is ahead of the journal.
+            JournalError: Files of the target cannot be replaced, or it is ahead of the journal.
             DagflowError: As for state().
         """
         state, newest = self.state(), self._journal.state.replays
@@ -85,7 +85,7 @@ class TargetAccess:
         return state
 
     def _ahead(self, there: str, here: str) -> JournalError:
-        self._journal.check_epoch()  # of two drivers of one checkpoint, the other one is to be named
+        self._journal.check_epoch()  # with two drivers on one checkpoint, the error has to name the other one
         return JournalError(
             f"{self.target.name} has {there} of operator '{self.operator}', and this checkpoint "
             f"ends with {here}: it is an older copy of the one that has written the table",
@@ -113,12 +113,12 @@ class TargetAccess:
 
 
 def why_not_in_targets(state: JournalState, targets: Mapping[str, Target], first: int) -> JournalError | None:
-    """Why windows cannot run again: what they have added is in other targets than the app's, and is not replaced there.
+    """Why windows cannot run again: some of their output is in other targets than the app's, and is not replaced there.
 
     Args:
-        state: What the journal says.
+        state: The state of the journal.
         targets: The targets of the app, by operator.
-        first: The first of the windows, of all up to the newest one.
+        first: The first of the windows, which go on to the newest one.
     """
     for name, receipt in state.receipts.items():
         is_same = name in targets and receipt.target in ("", targets[name].name)
@@ -134,13 +134,13 @@ def why_not_in_targets(state: JournalState, targets: Mapping[str, Target], first
 
 
 class TargetDecisions:
-    """The decisions of transactional targets about the columns of files; tasks of later windows write by them.
+    """The decisions of transactional targets about the columns of files; tasks of later windows write accordingly.
 
     Args:
         storage: Reaches the files.
 
     Attributes:
-        texts: The decisions by operator, as tasks are given them.
+        texts: The decisions as tasks get them, by operator.
     """
 
     def __init__(self, storage: StorageContext) -> None:
@@ -155,17 +155,17 @@ class TargetDecisions:
         decisions: Mapping[str, TargetDecision],
         run_again: Callable[[], Attempt],
     ) -> Attempt | None:
-        """Run a window again where a target does not take its files as they are; later windows know what it decided.
+        """Run a window again where a target does not take its files as they are; later windows get the decision.
 
         Args:
             window_id: The window.
             made_by: The decisions by which its files were made, by operator.
-            results: What its tasks did; their files are dropped where it runs again.
-            decisions: What targets say of the files, by operator.
+            results: The results of its tasks; their files are dropped where it runs again.
+            decisions: The targets' decisions about the files, by operator.
             run_again: Runs the window.
 
         Returns:
-            What run_again gives; None where the files fit, or were made by the same decision.
+            The result of run_again; None where the files fit, or were made by the same decision.
         """
         self.texts.update((operator, each.text) for operator, each in decisions.items())
         if all(each.fits or made_by.get(operator) == each.text for operator, each in decisions.items()):

@@ -1,4 +1,4 @@
-"""Replaces what windows have added to transactional targets by what they made when they ran again."""
+"""Replaces the files of windows in transactional targets by those that the windows made when they ran again."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ logger = logging.getLogger(__name__)
 class TargetReplays:
     """Replaces files of targets, those of all windows of a replay in one transaction of each target.
 
-    Guarantee: a replay is in a target once, or not at all; its number, which the transaction sets, says which.
+    Guarantee: a replay is in a target once or not at all; the replay's number, which the transaction sets, shows it.
 
     Args:
         operators: The operators of the app.
-        journal: Says which replays are decided, and whether another driver has taken over.
+        journal: Shows which replays are decided, and whether another driver has taken over.
         storage: Reaches the stores.
 
     Raises:
@@ -49,7 +49,7 @@ class TargetReplays:
         """Refuse to replace files that targets do not show any more.
 
         Raises:
-            JournalError: A target is not the app's any more.
+            JournalError: A target does not belong to the app any more.
             ReplacedFilesGoneError: Some files are gone.
         """
         for operator, own in _by_operator(files).items():
@@ -60,7 +60,7 @@ class TargetReplays:
     def decide(
         self, again: Collection[int], earlier: Sequence[PendingFile], files: Sequence[PendingFile]
     ) -> dict[str, TargetDecision]:
-        """What the files of a window must be like, by operator.
+        """The targets' decisions about the files of a window, by operator.
 
         Args:
             again: The windows of the replay: what they have held back is replaced.
@@ -71,7 +71,7 @@ class TargetReplays:
         decisions = {}
         for operator, own in _by_operator(files).items():
             access = self._access(operator)
-            access.state()  # what is decided rests on the columns that the target has now
+            access.state()  # the decision depends on the columns that the target has now
             decision = access.target.decide(before.get(operator, []), own)
             if decision is not None:
                 decisions[operator] = decision
@@ -81,7 +81,7 @@ class TargetReplays:
         """Refuse files of windows that no transaction would take.
 
         Raises:
-            DagflowError: Why.
+            DagflowError: A target would not take the files; the message says why.
         """
         for operator, own in _by_operator(files).items():
             self._access(operator).target.check(own)
@@ -90,12 +90,12 @@ class TargetReplays:
         """Replace what a decided replay replaces; may be repeated, by any driver that holds the journal.
 
         Returns:
-            What each target calls its state with the replay, by operator.
+            Each target's name for its state with the replay, by operator.
 
         Raises:
-            ReplacedFilesGoneError: A target does not show files any more that would be replaced, and no target has
-                anything of the replay.
-            DagflowError: The replay is not in every target, or not known to be; a later call goes on.
+            ReplacedFilesGoneError: A target does not show files any more that would be replaced, and no target has a
+                part of the replay.
+            DagflowError: The replay is not in every target, or not known to be; a later call continues.
         """
         receipts: dict[str, str] = {}
         for operator, replay in sorted(_replays(decided).items()):
@@ -164,7 +164,7 @@ def _gone(access: TargetAccess, gone: Sequence[PendingFile], so: str) -> Replace
 
 
 def _replays(decided: Iterable[WindowReplay]) -> dict[str, DecidedReplay]:
-    """What is replaced in each target, by operator."""
+    """The replacements in each target, by operator."""
     replays = list(decided)
     removed = _by_operator(file for each in replays for file in each.replaced)
     added = _by_operator(file for each in replays for file in each.made)

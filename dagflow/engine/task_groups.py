@@ -12,8 +12,8 @@ from dagflow.plan.physical import PhysicalPlan
 
 LIGHT_BYTES_PER_S = 1e9
 LIGHT_TUPLE_S = 2e-5
-"""Before anything was measured, work is taken for light: lines that are filtered on a prefix and written, and small
-files. Heavier work has longer tasks than it should, until its first window is committed."""
+"""Before anything was measured, work counts as light: filtering lines on a prefix and writing them, and small files.
+Heavier work has longer tasks than it should until its first window is committed."""
 
 
 def with_task_groups(
@@ -27,17 +27,17 @@ def with_task_groups(
 ) -> WindowJob:
     """A window whose partitions of the lowest level run in tasks that are not shorter than they should be.
 
-    All cores have the same number of tasks, and at least one. Partitions without input go with the last task. Where
-    nothing has input, each has a task of its own: operators that emit without input do so in parallel.
+    All cores have the same number of tasks, and at least one. Partitions without input go with the last task. Where no
+    partition has input, each has a task of its own: operators that emit without input do so in parallel.
 
     Args:
         plan: The physical plan.
         job: The window.
-        bytes_per_s: How fast one partition of each stage is, by the stage's head, as far as it was measured.
+        bytes_per_s: The speed of one partition of each stage, by the stage's head, as far as it was measured.
         parallelism: Tasks that run at the same time, at least 1.
         min_task_s: Seconds that a task should work at least; 0 where a task costs next to nothing.
-        may_grow: Whether more tasks may run at the same time as soon as some wait. Then partitions whose speed is not
-            known stay apart.
+        may_grow: Whether more tasks may run at the same time as soon as some wait. Then partitions of unknown speed
+            stay apart.
     """
     slots = lowest_slots(plan, job)
     busy = [index for index, (head, partition) in enumerate(slots) if job.assigned[head][partition]]
@@ -59,7 +59,7 @@ def with_task_groups(
 
 
 def _work_s(job: WindowJob, head: str, partition: int, bytes_per_s: Mapping[str, float]) -> float:
-    """About how many seconds a partition works, which is taken for light work where its speed was not measured."""
+    """About how many seconds a partition works; it counts as light work where its speed was not measured."""
     size_bytes = slot_bytes(job, head, partition)
     if head in bytes_per_s:
         return size_bytes / bytes_per_s[head]

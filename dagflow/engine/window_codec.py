@@ -31,7 +31,7 @@ class WindowCodec:
         plan: The physical plan.
         operators: All operators by name.
         tag: Unique to this driver; part of every pending name.
-        fingerprint: That of the app; part of every plan.
+        fingerprint: The app's fingerprint; part of every plan.
     """
 
     def __init__(self, plan: PhysicalPlan, operators: Mapping[str, Operator], tag: str, fingerprint: str = "") -> None:
@@ -62,20 +62,20 @@ class WindowCodec:
         *,
         side_inputs: Mapping[str, SideVersion],
     ) -> WindowPlan:
-        """Decide which partition gets what, in a form that the journal keeps.
+        """Decide which partition gets which tuples, in a form that the journal keeps.
 
         Args:
             emission: What the control operators emitted.
-            prescans: What the pre-scans must know of the windows so far, by operator.
+            prescans: The pre-scan states after the windows so far, by operator.
             operator_index: The number of each operator; see index_operators.
             counts: Partitions of each stage, by its head.
             decisions: Why the counts changed.
-            holds: Operators that hold their results back, but for those that are closed.
+            holds: Operators that hold their results back, without the closed ones.
             closes: Operators whose held results the window publishes; nothing was emitted then.
             side_inputs: The versions of side inputs that the window sees, by operator.
 
         Raises:
-            OperatorError: A tuple is none of what the journal can keep.
+            OperatorError: The journal cannot keep a tuple.
         """
         return WindowPlan(
             window_id=emission.window_id,
@@ -129,13 +129,13 @@ class WindowCodec:
             ) from error
 
     def is_current(self, planned: WindowPlan) -> bool:
-        """Whether a window was planned by the app as it is."""
+        """Whether a window was planned by the app as it is now."""
         return planned.config_hash == self._fingerprint
 
     def emission_of(self, planned: WindowPlan) -> Emission:
-        """What was emitted for a planned window, for the input ports that the app has now.
+        """The tuples that were emitted for a planned window, for the input ports that the app has now.
 
-        A port that the app did not have takes what one with the same upstream has taken.
+        A port that is new in the app takes the tuples of one with the same upstream.
 
         Raises:
             JournalError: No port of the app takes some of the tuples.
@@ -169,7 +169,7 @@ class WindowCodec:
         """The tuples of a planned window that wait for its results, by input port, in order.
 
         Raises:
-            JournalError: A class is gone of which some were pickled.
+            JournalError: The class of pickled tuples is gone.
         """
         late = [(PortRef.parse(each.port), each) for each in planned.control_state.late]
         return [(target, self._late(target, each)) for target, each in late if target.operator in self._operators]
@@ -200,11 +200,11 @@ class WindowCodec:
         states: Mapping[tuple[str, int], SavedState],
         parts: Mapping[str, Sequence[bytes]] | None = None,
     ) -> WindowJob:
-        """The work of a planned window: the same blocks in the same partitions, however often it is asked for.
+        """The work of a planned window: the same blocks in the same partitions on each call.
 
         Args:
             planned: The window.
-            states: States that it begins with, by operator and partition.
+            states: States that it starts with, by operator and partition.
             parts: Parts of held results that it takes in, by operator.
         """
         partitions = self.partitions_of(planned)
@@ -234,7 +234,7 @@ class WindowCodec:
 
 
 def _discovered_ms(emission: Emission) -> int:
-    """When the oldest input of an emission was discovered; 0 where its tuples do not say."""
+    """When the oldest input of an emission was discovered; 0 where its tuples do not record it."""
     items = (item for given in emission.tuples.values() for item in given)
     return min(filter(None, map(discovered_ms_of, items)), default=0)
 
@@ -245,7 +245,7 @@ def taking_ports(plan: PhysicalPlan) -> set[str]:
 
 
 def why_not_taken(planned: WindowPlan, ports: Iterable[str]) -> JournalError | None:
-    """Why an app cannot run a plan, which has tuples for an input port that the app does not have.
+    """Why an app cannot run a plan: it has tuples for an input port that the app does not have.
 
     Args:
         planned: The plan.
@@ -267,17 +267,17 @@ def require_takers(planned: WindowPlan, ports: Iterable[str]) -> None:
     """Refuse a plan that an app cannot run.
 
     Raises:
-        JournalError: Why; see why_not_taken().
+        JournalError: The app lacks an input port; see why_not_taken().
     """
     if obstacle := why_not_taken(planned, ports):
         raise obstacle
 
 
 def require_names_apart(files: Sequence[PendingFile]) -> None:
-    """Refuse a window in which two tasks wrote what would be published under one name.
+    """Refuse a window in which two tasks wrote files of the same final name.
 
     Raises:
-        DagflowError: Nothing of the window may be published.
+        DagflowError: Two files have the same final name; nothing of the window may be published.
     """
     url, count = next(iter(Counter(file.final_url for file in files).most_common(1)), ("", 0))
     if count > 1:

@@ -1,4 +1,4 @@
-"""Commits windows in order: gathers what the tasks did, journals the intent, and has it published."""
+"""Commits windows in order: gathers the results of the tasks, journals the intent, and publishes the window."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class WindowCommitter:
         journal: Takes the intents.
         control: The control operators.
         states: States of the partitioned operators.
-        codec: Reads what plans keep for the commit.
+        codec: Reads the parts of plans that the commit needs.
         held: Results that operators hold back.
         segments: The segments of the checkpoint.
         side_inputs: The copies of side inputs.
@@ -96,12 +96,12 @@ class WindowCommitter:
         for window_id in sorted(state.intents):
             self._publish(window_id, state.intents[window_id].files)
             yield window_id
-        # Whether the run before has reported the last one is not known.
+        # Whether the run before has notified listeners of the last one is not known.
         self._last_reported = max(state.published_through(state.last_committed) - 1, 0)
         self._report_published(state.last_committed)
 
     def decide(self, results: Sequence[TaskResult]) -> dict[str, TargetDecision]:
-        """What targets say of the files of a window, by operator; the same however the tasks came to an end."""
+        """The targets' decisions about the files of a window, by operator; the same in any order of the results."""
         ordered = sorted(results, key=lambda result: (result.stage, result.partition))
         return self._publication.decide(file for result in ordered for file in result.files)
 
@@ -112,11 +112,11 @@ class WindowCommitter:
 
         Args:
             planned: The window.
-            results: What its tasks did, one result per task; none of them failed.
-            decisions: What decide() has said of them.
+            results: The results of its tasks, one per task; none of them failed.
+            decisions: What decide() has returned for them.
 
         Returns:
-            What the window did.
+            The window's intent.
 
         Raises:
             DagflowError: The window must not be committed, or could not be.
@@ -160,7 +160,7 @@ class WindowCommitter:
         return intent
 
     def check_byte_accounting(self, replay_command: str) -> None:
-        """Refuse to call a run complete whose bytes do not add up.
+        """Require that the byte accounting of a completed run comes to zero.
 
         Args:
             replay_command: The command that runs windows again, up to their ids.
@@ -173,17 +173,17 @@ class WindowCommitter:
     def _control_result(
         self, planned: WindowPlan, results: Sequence[TaskResult]
     ) -> tuple[ControlResult, dict[str, SavedState]]:
-        """Let the control operators that listen to tasks, or wait for a window's results, work on the results.
+        """Let the control operators that listen to tasks, or wait for a window's results, process the results.
 
         Returns:
-            What the operators that wait for results made of them; and what the listeners keep of the events.
+            The result of the operators that wait; and the states in which the listeners keep the events.
         """
         late = self._codec.late_tuples(planned)
         # Tasks answer in any order; the operators see their results in the same order in every run.
         ordered = sorted(results, key=lambda result: (result.stage, result.partition))
         event_states = dict(self._journal.state.committed_state.source_events)
-        # Where a plan has the states of the window before, what was reported since is in none of them, and the
-        # operators must not take it to be.
+        # Where a plan has the states of the window before, these lack what was reported since then, and the operators
+        # must not assume otherwise.
         if not planned.keeps_states:
             events = [event for result in ordered for event in result.source_events]
             event_states = self._control.handle_source_events(planned.window_id, events)
@@ -191,10 +191,10 @@ class WindowCommitter:
         return self._control.process_results(planned.window_id, late, reports), event_states
 
     def _check_limits(self, counters: Counters) -> None:
-        """Let operators that check limits look at their own totals.
+        """Let operators that check limits check their own totals.
 
         Raises:
-            DagflowError: An operator refuses to go on.
+            DagflowError: An operator refuses to continue.
         """
         for name, operator in self._operators.items():
             if isinstance(operator, LimitChecker):
@@ -213,20 +213,20 @@ class WindowCommitter:
         return totals
 
     def _publish(self, window_id: int, files: Sequence[PendingFile]) -> None:
-        """Publish a committed window, and note that it is done."""
+        """Publish a committed window, and record that it is done."""
         receipts = self._publication.publish(window_id, files)
         self._directories.published(window_id)
         taken = self._journal.state.held.taken_by(window_id)
         self._journal.mark_done(window_id, receipts, self._publication.targets)
         if taken:
-            # As long as that is not durable, the window may be repaired, which needs them.
+            # Until that record is durable, the window may be repaired, which needs them.
             self._journal.flush()
             discard_all(self._storage, taken)
 
     def _report_published(self, newest: int) -> None:
-        """Report to the commit listeners each window that is wholly published by now, and that they do not know of.
+        """Notify the commit listeners of each window that is now wholly published, and that they do not know of.
 
-        A window whose results or files are held back is published with a later one, and reported then.
+        A window whose results or files are held back is published with a later one, and listeners are notified then.
 
         Args:
             newest: The newest window that is published as far as it does not hold anything.
@@ -252,7 +252,7 @@ def raise_first_error(planned: WindowPlan, results: Sequence[TaskResult]) -> Non
 
 
 def _advise_of_duplicates(error: DagflowError, planned: WindowPlan) -> None:
-    """Let an error about a record say what becomes of its file if that is mended, and was read in part before."""
+    """Let an error about a record explain what happens if its file is corrected after a part of it was published."""
     if not isinstance(error, RecordError):
         return
     items = (block for _, _, item in planned_tuples(planned) for block in unbatched((item,)))

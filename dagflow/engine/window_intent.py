@@ -1,4 +1,4 @@
-"""What a window did, as its tasks tell it: its files, what it counted and left out, and how long it took."""
+"""What a window did, from the results of its tasks: its files, counters, left-out ranges, and times."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def intent_of(
     results: Sequence[TaskResult],
     taken: Mapping[str, Sequence[PendingFile]] = MappingProxyType({}),
 ) -> WindowIntent:
-    """What the tasks of a window did: their files, where these come from, what they counted and left out.
+    """The intent of a window: its files and where these come from, its counters, and what it left out.
 
     Args:
         window_id: The window.
-        plan: Says which stages there are.
-        results: What its tasks did.
-        taken: Files that stand for those that an operator has made, but for what waits for a later window.
+        plan: The physical plan, with the stages.
+        results: The results of its tasks.
+        taken: Files that stand for those that an operator has made, except files that wait for a later window.
     """
     heads = {stage.index: stage.head for stage in plan.stages}
     counters = Counters()
@@ -43,7 +43,7 @@ def intent_of(
             produced.append(ProducedFiles(heads[result.stage], result.partition, len(own), sources))
             files += [file for file, _ in own]
     for operator, others in taken.items():
-        # Which partition wrote each of them, and from what, is not known any more.
+        # Which partition wrote each of these files, and from what, is not known any more.
         head = next((stage.head for stage in plan.stages if operator in stage.operators), "")
         produced.append(ProducedFiles(head, 0, len(others)))
         files += others
@@ -71,7 +71,7 @@ def _task_ms(heads: Mapping[int, str], results: Sequence[TaskResult]) -> dict[st
 
 
 def _booked(results: Sequence[TaskResult]) -> dict[str, dict[str, int]]:
-    """What all tasks together have booked into the byte accounting, without what comes to zero."""
+    """The sums that all tasks together have booked into the byte accounting, without those that are zero."""
     sums: dict[str, Counter[str]] = defaultdict(Counter)
     for result in results:
         for name, booked in result.accounting.items():
@@ -90,7 +90,7 @@ def busy_s(control: Mapping[str, float], results: Sequence[TaskResult]) -> dict[
 
     Args:
         control: Seconds of the control operators since the window before was committed.
-        results: What the tasks of the window did.
+        results: The results of the window's tasks.
     """
     sums = dict(control)
     for result in results:
@@ -102,7 +102,7 @@ def busy_s(control: Mapping[str, float], results: Sequence[TaskResult]) -> dict[
 def ran_ms(planned: WindowPlan, results: Sequence[TaskResult]) -> tuple[int, int]:
     """When the first task of a window began and the last one ended, in milliseconds since 1970.
 
-    Tasks tell their times by the clocks of their hosts; what differs from the driver's clock is cut off.
+    Tasks report times by the clocks of their hosts; they are clamped between the window's planning and now.
     """
     now = now_ms()
     started = min((result.started_ms for result in results), default=now)

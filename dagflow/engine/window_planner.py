@@ -27,7 +27,7 @@ from dagflow.plan.groups import merger_name
 
 
 class WindowSource(Protocol):
-    """Gives the windows of a run: its control operators, or what stands in for them."""
+    """The windows of a run: emitted by its control operators, or by a replacement for them."""
 
     @property
     def operator_index(self) -> Mapping[str, int]:
@@ -37,7 +37,7 @@ class WindowSource(Protocol):
         """The next window; None where there is nothing to emit."""
 
     def emit_rest(self, window_id: int) -> Emission | None:
-        """A window of what earlier windows have held back; None where nothing is held."""
+        """A window of files that earlier windows have held back; None where nothing is held."""
 
     def unemitted_bytes(self) -> dict[str, int]:
         """Bytes that are known to be emitted in later windows, by the head of the receiving stage."""
@@ -54,17 +54,17 @@ class WindowPlanner:
 
     Args:
         app: The app.
-        journal: Takes the plans, and has the pre-scan states that earlier windows left.
+        journal: Takes the plans, and holds the pre-scan states that earlier windows left.
         control: Gives the windows.
         states: States of the partitioned operators, which may fix a stage's partition count.
-        runner: Runs pre-scans, and knows how many tasks run at the same time.
+        runner: Runs pre-scans, and says how many tasks run at the same time.
         codec: Makes plans.
         sizing: How large windows are, and how fast partitions.
         held: Results that operators hold back.
         side_inputs: Gives the versions of side inputs.
 
     Attributes:
-        has_emitted_all: Whether there was no more to emit when it was last asked for.
+        has_emitted_all: Whether the source had nothing to emit when it was last asked.
 
     Raises:
         DagflowError: A stage has state for another number of partitions than the app sets, or the name of an operator
@@ -136,7 +136,7 @@ class WindowPlanner:
         self._scaling.widen(self._runner.known_parallelism)
         self._scaling.observe(self.backlogs(in_flight), self._sizing.speeds, self._control.unemitted_bytes())
         emission = self._prescans.complete(self._emitted.popleft()[0])
-        # A plan that the journal has must be able to run, in every run to come.
+        # Every later run must be able to run a plan in the journal.
         self._states.require_counts(self._scaling.counts)
         planned = self._codec.plan_of(
             emission,
@@ -162,7 +162,7 @@ class WindowPlanner:
         The journal gets all new plans or none, because a pre-scan continues from one window to the next.
 
         Args:
-            windows: What stale() gave.
+            windows: What stale() returned.
 
         Raises:
             JournalError: The app has no input port for some of the tuples; nothing was changed.
@@ -189,9 +189,9 @@ class WindowPlanner:
         self._journal.append(*map(Replan, plans))
 
     def let_plan_again(self) -> None:
-        """Let the next run plan the windows again that are not committed and see side inputs; this run has failed.
+        """Let the next run plan uncommitted windows with side inputs again; called when this run has failed.
 
-        What was wrong may be mended in a side input, and a plan names the version that there was when it was made.
+        The cause may be corrected in a side input, and a plan names the version that existed when it was made.
 
         Raises:
             StorageError: The store failed; the next run may keep the plans.
@@ -218,7 +218,7 @@ class WindowPlanner:
         return None if emission is None else self._plan_apart(emission)
 
     def _plan_apart(self, emission: Emission, closes: Collection[str] = ()) -> WindowPlan:
-        """Plan a window in which control operators with state take no part: their states stay as they were planned."""
+        """Plan a window without the control operators that have state: their states stay as they were planned."""
         state = self._journal.state.control_state
         planned = self._codec.plan_of(
             replace(
@@ -240,11 +240,11 @@ class WindowPlanner:
         return planned
 
     def committed(self, load: Load, results: Sequence[TaskResult]) -> None:
-        """Learn from a committed window how large the next ones should be.
+        """Adjust the size of the next windows to a committed one.
 
         Args:
-            load: What the window held.
-            results: What its tasks did.
+            load: The load of the window.
+            results: The results of its tasks.
         """
         busy_s = {stage.head: 0.0 for stage in self._plan.stages}
         longest_s = dict(busy_s)
@@ -255,7 +255,7 @@ class WindowPlanner:
         self._sizing.committed(load, busy_s, longest_s)
 
     def at_work(self) -> str:
-        """Which operator emits now, as the beginning of a sentence; for the threads that watch the driver's thread."""
+        """The operator that emits now, as the beginning of a sentence; for threads that watch the driver's."""
         return self._control.at_work() or "the driver"
 
     def scan_now(self) -> None:

@@ -1,4 +1,4 @@
-"""Repairs windows that cannot go on: what was decided and cannot be published is planned again."""
+"""Repairs windows that cannot be published: takes back the decision, so that they are planned again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RepairedWindow:
     Attributes:
         window_id: The window.
         lost: Locations of its files that could not be published; empty where nothing was decided.
-        kept: Locations of those that could, or were; the next run replaces them.
+        kept: Locations of its files that could be, or were, published; the next run replaces them.
     """
 
     window_id: int
@@ -43,8 +43,8 @@ def repair_command(checkpoint: str, window_id: int) -> str:
 def repair(checkpoint: str, window_id: int, storage: StorageContext) -> RepairedWindow:
     """Take back the decision about a window whose files are lost, so that the next run plans its blocks again.
 
-    One record of the journal does it; no file is touched. The next run plans the window with the app as it is then,
-    and puts its new files in the places of those that the window had published.
+    One record of the journal does it; no file is touched. The next run plans the window with the app as it is then, and
+    replaces the files that the window had published by its new ones.
 
     Args:
         checkpoint: URL of the checkpoint.
@@ -72,10 +72,10 @@ def repair(checkpoint: str, window_id: int, storage: StorageContext) -> Repaired
 
 
 def _examined(state: JournalState, window_id: int, checkpoint: str, storage: StorageContext) -> RepairedWindow:
-    """What is wrong with a window.
+    """The damage of a window.
 
     Raises:
-        JournalError: Nothing that a repair would mend.
+        JournalError: Nothing is wrong that a repair would fix.
     """
     url = redacted(checkpoint)
     if window_id > state.last_planned:

@@ -41,7 +41,7 @@ def app_file(checkpoint: str, storage: StorageContext) -> str:
 
     Raises:
         MissingError: There is no journal.
-        JournalError: The journal does not name it, or cannot be read.
+        JournalError: The journal does not name the file, or cannot be read.
         StorageError: The store failed.
     """
     url = absolute(checkpoint)
@@ -56,7 +56,7 @@ def app_file(checkpoint: str, storage: StorageContext) -> str:
 def _require_same_locations(outputs: Iterable[str], journal: Journal) -> None:
     """Refuse a working directory in which the app's relative locations differ from those of the run.
 
-    Files would be removed in one place and made in another, and not replaced.
+    Otherwise files would be removed in one directory and made in another, instead of being replaced.
 
     Raises:
         JournalError: The run published into another directory, by the same relative path.
@@ -73,7 +73,7 @@ def _require_same_locations(outputs: Iterable[str], journal: Journal) -> None:
 
 
 def _require_possible(app: PlacedApp, store: ObjectStore, windows: Sequence[int]) -> None:
-    """Refuse what is known to be impossible before anything says that a replay is at work: it is no failed run.
+    """Refuse what is known to be impossible before the replay shows as a run: it must not count as a failed one.
 
     Raises:
         MissingError: There is no such window.
@@ -88,7 +88,7 @@ def _require_possible(app: PlacedApp, store: ObjectStore, windows: Sequence[int]
 
 
 def _state_of(store: ObjectStore) -> JournalState:
-    """What a journal says; a checkpoint without one knows no window."""
+    """The state of a journal; a checkpoint without one has no window."""
     with contextlib.suppress(MissingJournalError):
         return read_state(store)
     return JournalState()
@@ -101,7 +101,7 @@ def _require_known(store: ObjectStore, state: JournalState, windows: Sequence[in
 
 
 def windows_of(ranges: Iterable[range], checkpoint: str, storage: StorageContext) -> list[int]:
-    """The windows of ranges; memory is taken for windows that are there, not for as many as a range may name.
+    """The windows of ranges; memory grows with the existing windows, not with the size of a range.
 
     Args:
         ranges: Ids of windows.
@@ -109,7 +109,7 @@ def windows_of(ranges: Iterable[range], checkpoint: str, storage: StorageContext
         storage: Reaches the checkpoint.
 
     Raises:
-        MissingError: There is no such window; the first one is named.
+        MissingError: A window does not exist; the message names the first such window.
         JournalError: The journal cannot be read.
         StorageError: The store failed.
     """
@@ -148,12 +148,12 @@ def replay_windows(
         notice: Takes messages for people.
 
     Returns:
-        What was changed, window by window; all new files are in their locations.
+        The changes, window by window; all new files are in their final locations.
 
     Raises:
         LiveRunError: A run is at work on the checkpoint; nothing was done.
         RunStoppedError: A stop was requested before anything was replaced.
-        DagflowError: A window could not be replayed, and nothing was replaced; or what was decided could not be
+        DagflowError: A window could not be replayed, and nothing was replaced; or a decided replay could not be
             finished, and the next run or replay does it.
     """
     require_startable(options, runtime)
@@ -169,7 +169,7 @@ def replay_windows(
         chosen = _chosen(journal, windows, notice)
         locations = opened.prepare(chosen.all)
         _require_same_locations(locations.outputs, journal)
-        # Whatever durability the app asks for: a record of the journal says that these files are complete.
+        # Regardless of the app's durability: a record of the journal says that these files are complete.
         program = Program.of(app.name, placed.plan, placed.operators, storage, "power", watch.stall_limits)
         tasks = opened.lazy_runtime(program, locations, runtime)
         side_inputs = SideInputs(placed.operators, gate.store, storage, journal.epoch)
@@ -181,7 +181,7 @@ def replay_windows(
                 tasks.close()
                 side_inputs.sweep(journal.state.planned.values())
             if set(chosen.all) >= set(range(journal.state.forgotten + 1, journal.state.last_committed + 1)):
-                # All output is by this app: the next run has nothing to tell.
+                # All output is now by this app: the next run has no change to report.
                 journal.note_app(placed.facts)
                 journal.flush()
             return changed

@@ -29,7 +29,7 @@ from dagflow.runtime.base import LazyRuntime, Runtime
 from dagflow.storage.publishing import discard_all
 
 WINDOWS_IN_FLIGHT = 3
-"""One being committed, one running, one ready to take its free slots."""
+"""Windows in flight: one being committed, one running, one ready to take its free slots."""
 
 MAX_IN_FLIGHT = 12
 """Windows that wait behind a slow task of the oldest one, at most: a bound on memory."""
@@ -42,11 +42,11 @@ class InFlight:
     Attributes:
         planned: Its plan.
         load: How much it holds.
-        results: What its tasks did, one result per task.
+        results: The results of its tasks, one per task.
         tasks: Number of its tasks.
-        gone: Versions of files that it leaves out, as an earlier attempt found.
+        gone: Versions of files that it leaves out, as found by an earlier attempt.
         is_repeated: Whether an earlier attempt found versions gone that the driver sees.
-        decided: What targets had decided when it began, by operator.
+        decided: What targets had decided when it started, by operator.
         submitted_s: When it was submitted, by time.monotonic().
     """
 
@@ -65,12 +65,12 @@ class WindowRunner:
 
     Args:
         app: The app.
-        states: States of the partitioned operators, which a window begins with.
+        states: States of the partitioned operators, which a window starts with.
         runtime: Where tasks run.
-        sizing: Learns how many tasks run at the same time.
+        sizing: Is told how many tasks run at the same time.
         codec: Makes tasks of plans.
         held: Results that operators hold back.
-        side_inputs: Gives tasks the side inputs that plans name.
+        side_inputs: Provides the side inputs that plans name.
         gone: Versions that were gone for committed windows.
     """
 
@@ -102,8 +102,8 @@ class WindowRunner:
     def are_windows_independent(self) -> bool:
         """Whether windows may overlap.
 
-        They may not where a window begins with the state that the one before it left, nor where partitions divide
-        a rate, because they know nothing of other windows' partitions.
+        They may not where a window starts with the state that the one before it left, nor where partitions divide a
+        rate, because they do not know the partitions of other windows.
         """
         return self._states.is_empty and not self._rate_limit.is_set
 
@@ -113,7 +113,7 @@ class WindowRunner:
         return 0 if self._runtime is None else self._runtime.parallelism
 
     def runtime(self) -> Runtime:
-        """The runtime, started when it is first asked for."""
+        """The runtime, started on first use."""
         if self._runtime is None:
             self._runtime = self._lazy.get()
             self._sizing.parallelism = self._runtime.parallelism
@@ -121,11 +121,11 @@ class WindowRunner:
         return self._runtime
 
     def submit(self, planned: WindowPlan, gone: Mapping[VersionKey, Skipped] | None = None) -> InFlight:
-        """Begin a window; one without anything to do is done at once.
+        """Start a window; one without work is done at once.
 
         Args:
             planned: The window.
-            gone: Versions of files to be left out, as an earlier attempt found.
+            gone: Versions of files to leave out, as found by an earlier attempt.
         """
         states = self._states.for_window(self._codec.partitions_of(planned))
         job = self._codec.job_of(planned, states, self._held.for_window(planned))
@@ -154,7 +154,7 @@ class WindowRunner:
     def rerun_to_fit_targets(
         self, window: InFlight, results: Sequence[TaskResult], decisions: Mapping[str, TargetDecision]
     ) -> InFlight | None:
-        """Begin a window anew where a target does not take its files as they are; see TargetDecisions."""
+        """Start a window again where a target does not take its files as they are; see TargetDecisions."""
         return self._decisions.rerun_to_fit(
             window.planned.window_id,
             window.decided,
@@ -164,13 +164,13 @@ class WindowRunner:
         )
 
     def rerun_without_gone_files(self, window: InFlight, results: Sequence[TaskResult]) -> InFlight | None:
-        """Begin a window anew where what it did must not be committed because versions of files were gone.
+        """Start a window again where its results must not be committed because versions of files were gone.
 
-        Guarantee: of each version of a file a window publishes what it holds of it, or nothing.
+        Guarantee: a window publishes all that it has of a version of a file, or nothing.
 
         Args:
             window: The window.
-            results: What its tasks did; none of them failed.
+            results: The results of its tasks; none of them failed.
 
         Returns:
             The window's new attempt; None where the results may be committed.
@@ -184,7 +184,7 @@ class WindowRunner:
                 self._gone.require_gone(window.planned.window_id, results)
                 return None
             except StorageError:
-                # It may have come back since.
+                # The version may have come back since.
                 if is_repeated:
                     raise
                 is_repeated = True
@@ -210,7 +210,7 @@ class WindowRunner:
         return RunningWindow(window_id, read, held, done, window.tasks, stalls, operators, seconds=seconds)
 
     def abandon(self, windows: list[InFlight]) -> None:
-        """Leave windows to a later run, and remove what their tasks have written by now."""
+        """Leave windows to a later run, and remove the files that their tasks have written so far."""
         if self._runtime is not None and windows:
             abandon(self._storage, self._runtime, [window.results for window in windows])
 
@@ -220,7 +220,7 @@ class WindowRunner:
 
 
 def _work_done(results: Sequence[TaskResult]) -> dict[str, OperatorReport]:
-    """What operators have done in tasks that have ended, by name."""
+    """What operators have done in finished tasks, by name."""
     return sum_of(
         {
             name: OperatorReport(busy_s, result.counters.of(name).records)

@@ -25,16 +25,16 @@ from dagflow.journal.windows import WindowPlan
 from dagflow.plan.physical import PhysicalPlan, PortRef
 
 WINDOW_TARGET_S = 1.0
-"""A window should keep all readers busy for about this long: short enough to lose little in a crash, long enough
-to hide what a window costs."""
+"""A window should keep all readers busy for about this long: short enough to lose little in a crash, long enough to
+hide the cost of a window."""
 
 FIRST_WINDOW_BYTES = 256 << 20
 FIRST_WINDOW_TUPLES = 1024
-"""Per task that runs at the same time, before anything was measured. Windows that are sized by throughput are never
-smaller afterwards."""
+"""Size of a window for each task that runs at the same time, before anything was measured. Windows that are sized by
+throughput are never smaller afterwards."""
 
 FIRST_BYTES_BY_SPEED = 8 << 20
-"""Per partition, where a policy waits for a first speed: a second or two of a slow operator."""
+"""Bytes for each partition, where a policy waits for a first speed: a second or two of a slow operator."""
 
 MAX_WINDOW_TUPLES = 40_000
 TUPLES_PER_TASK = 128
@@ -52,7 +52,7 @@ MIN_MEASURED_S = 0.1
 """Seconds that tasks must have worked before their speed is known; a shorter time only shows what a task costs."""
 
 MIN_WINDOW_S = 0.02
-"""Seconds that a window counts as at least: the tasks of a shorter one show little of what larger ones do."""
+"""Seconds that a window counts as at least: the tasks of a shorter one say little about larger ones."""
 
 SMOOTHING = 0.5
 """Weight of the newest window in the measured throughput."""
@@ -61,10 +61,10 @@ WINDOWS_AHEAD = 2
 """Emitted windows that wait to be planned, at most: the backlog that scaling sees, and a bound on memory."""
 
 UNMEASURED_WINDOWS = 2
-"""Windows of a run that are emitted before the first is committed, which shows how large the next ones should be."""
+"""Windows that a run emits before the first is committed, which shows how large the next ones should be."""
 
 MAX_GROWTH = 8
-"""How many times as many tuples a window holds as the largest before it, at most: tasks have nothing to do while a far
+"""How many times the tuples of the largest window so far a window has at most: tasks have nothing to do while a far
 larger one is emitted."""
 
 
@@ -151,7 +151,7 @@ class WindowSizing:
         parallelism: Tasks that run at the same time, as far as is known before Spark starts.
 
     Attributes:
-        parallelism: Tasks that run at the same time; set anew when the cluster is known.
+        parallelism: Tasks that run at the same time; updated when the cluster is known.
         speeds: How fast the partitions of each stage are.
     """
 
@@ -168,8 +168,8 @@ class WindowSizing:
         """Size windows by speed for the stages that a policy scales by speed.
 
         Args:
-            partitions: Gives the partition count of each such stage, by its head; windows are sized by throughput
-                where there is none.
+            partitions: Returns the partition count of each such stage, by its head; windows are sized by throughput
+                where it returns none.
         """
         self._partitions_by_speed = partitions
 
@@ -198,7 +198,7 @@ class WindowSizing:
         self.speeds.add(load, busy_s)
 
     def budget(self) -> WindowBudget:
-        """How much the next window should hold at most."""
+        """How much the next window may hold at most."""
         if counts := self._partitions_by_speed():
             return budget_by_speed(self.speeds, counts)
         return budget_by_throughput(self._tuples_per_s, self._bytes_per_s, self.parallelism, self._largest_tuples)
@@ -218,11 +218,11 @@ def working_s(busy_s: Mapping[str, float], longest_s: Mapping[str, float], paral
 def counted_s(elapsed_s: float, tasks_s: float) -> float:
     """How many seconds a window counts for its throughput.
 
-    What it costs beside the work of its tasks does not grow with it, and work of several windows may overlap.
+    The fixed cost of a window does not grow with its size, and several windows may overlap.
 
     Args:
-        elapsed_s: Since the window before it was committed.
-        tasks_s: That its tasks take where no others run.
+        elapsed_s: Seconds since the window before it was committed.
+        tasks_s: Seconds that its tasks take where no others run.
     """
     return max(min(elapsed_s, tasks_s), MIN_WINDOW_S)
 

@@ -140,7 +140,7 @@ def test_a_run_elsewhere_that_does_not_beat_is_taken_for_dead(tmp_path: Path) ->
     assert number == 5
     assert "another run may be at work on this checkpoint: process 7 of ann on mill7" in said[0]
     assert "known within 20 s, and --take-over does not wait" in said[0]
-    assert "has not beaten for 20 s: it is taken for dead, and its work goes on" in said[1]
+    assert "has written no heartbeat for 20 s: it counts as dead, and this run takes over its work" in said[1]
 
 
 def test_a_run_elsewhere_that_beats_is_not_disturbed(tmp_path: Path) -> None:
