@@ -143,8 +143,8 @@ def _cell(value: Any) -> str:
 def preview(app: LogicalPlan, options: PreviewOptions = PreviewOptions()) -> Preview:
     """Run an app up to a port until there are enough records to show.
 
-    The operators begin without state, as in a first run; the app's own instances are left as they are. No journal is
     The operators start without state, as in a first run; the app's own instances are left unchanged. No journal is
+    read or written, and nothing is published. What operators print goes to stderr.
 
     Args:
         app: The app, checked.

@@ -1,4 +1,4 @@
-"""What the journal remembers of an app: enough to tell whether, and how, it has changed since."""
+"""What the journal keeps about an app: enough to see whether, and how, it has changed since."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 from dagflow.journal.typed_json import to_json
 
 CHECKSUM_MARK = "~"
-"""Stands between what is shown in the place of a value and the checksum of the value."""
+"""Separates what is shown in place of a value from the checksum of the value."""
 
 _CHECKSUM = re.compile(rf"(\$\{{\w+\}}|\*{{3}}){CHECKSUM_MARK}[0-9a-f]{{4}}")
 
 
 def without_checksums(text: str) -> str:
-    """A value of a property, or its JSON, without the checksums of what is not shown of it."""
+    """A value of a property, or its JSON, without the checksums of hidden values."""
     return _CHECKSUM.sub(r"\1", text)
 
 
@@ -27,11 +27,11 @@ class OperatorFacts:
 
     Attributes:
         kind: Its class.
-        properties: Its properties as JSON values, by name; a value of the environment is its reference and a checksum,
-            a secret is *** and one.
+        properties: Its properties as JSON values, by name; a value from the environment is its reference and a
+            checksum, a secret is *** and a checksum.
         partition: How it is divided into partitions, "" where the app does not say.
         is_control: Whether it runs in the driver.
-        tuning: Names of the properties that decide how fast it works, and not what comes out.
+        tuning: Names of the properties that affect its speed, and not its output.
     """
 
     kind: str
@@ -57,5 +57,5 @@ class AppFacts:
 
     @property
     def fingerprint(self) -> str:
-        """Equal for equal apps."""
+        """The same text for equal apps, and another one for different apps."""
         return hashlib.sha256(json.dumps(to_json(self), sort_keys=True).encode()).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Reads the archive of a journal: each of its windows once, and none of them passed over."""
+"""Reads the archive of a journal: each of its windows once, without a gap."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def archive_directory(state: JournalState) -> str:
 
 
 def archived_windows(store: ObjectStore, state: JournalState, window_id: int) -> Iterator[Window]:
-    """The windows that are in the archive only, in their order, from window_id on.
+    """The windows that are only in the archive, in their order, from window_id on.
 
     Raises:
         JournalError: The archive is damaged, or a part of it is missing.
@@ -35,10 +35,10 @@ def archived_windows(store: ObjectStore, state: JournalState, window_id: int) ->
 
 
 def require_archives(store: ObjectStore, state: JournalState) -> None:
-    """Make sure that the archive has all windows that are kept, by the names of its objects alone.
+    """Check that the archive has all kept windows, by the names of its objects alone.
 
     Raises:
-        JournalError: A part of it is missing.
+        JournalError: A part of the archive is missing.
         StorageError: The store failed.
     """
     for _ in _archives(store, state, state.forgotten + 1, lambda name: [b""] * windows_in(name)):
@@ -48,7 +48,7 @@ def require_archives(store: ObjectStore, state: JournalState) -> None:
 def _archives(
     store: ObjectStore, state: JournalState, window_id: int, read: Callable[[str], list[bytes]]
 ) -> Iterator[tuple[str, list[bytes]]]:
-    """The archives with windows from window_id on, each with those of its windows that none before it has."""
+    """The archives with windows from window_id on, each with its windows that no earlier archive has."""
     # A crash between archive and snapshot leaves windows in both, and may have torn that archive.
     end = min(state.finished, default=state.last_done + 1)
     due = window_id
@@ -69,7 +69,7 @@ def _archives(
                 try:
                     frames = read(name)
                 except TornError as error:
-                    # It may be one that a death tore while its parts were compacted, and they are all there.
+                    # A crash during compaction may have torn this archive; then all its parts still exist.
                     problem = error
                     continue
                 start, due, lost = due, last + 1, last + 1
@@ -77,8 +77,8 @@ def _archives(
                 if due >= end:
                     return
         except MissingError as error:
-            # A driver that is at work has compacted it into another one, which the next listing shows. So it is with
-            # one that a listing does not show while that driver compacts.
+            # A running driver has compacted it into another one, which the next listing shows. The same holds for one
+            # that a listing does not show while that driver compacts.
             problem = error
     if isinstance(problem, TornError) or not _are_forgotten(store, found - 1):
         raise _gap(store, state, (lost, found - 1), problem)
@@ -88,7 +88,7 @@ def _archives(
 def _gap(
     store: ObjectStore, state: JournalState, windows: tuple[int, int], problem: JournalError | MissingError | None
 ) -> JournalError | MissingError:
-    """The error for windows that no archive gives."""
+    """The error for windows that are in no archive."""
     url = redacted(f"{store.url}/{archive_directory(state)}")
     if isinstance(problem, TornError):
         return problem.damage("the archive was damaged after it was written")
@@ -103,9 +103,9 @@ def _gap(
 
 
 def _are_forgotten(store: ObjectStore, window_id: int) -> bool:
-    """Whether windows up to this one are not kept any more, which the state may not say.
+    """Whether windows up to this one are not kept any more, which the state may not show.
 
-    A driver that is at work has removed them since that was read; or the snapshot that said so is torn.
+    A running driver has removed them since the state was read; or the snapshot that recorded it is torn.
     """
     newest = max(map(number_of, store.list(SNAPSHOTS)), default=0)
     loaded = load(store)
@@ -113,10 +113,10 @@ def _are_forgotten(store: ObjectStore, window_id: int) -> bool:
 
 
 def _archived_frames(store: ObjectStore, name: str) -> list[bytes]:
-    """The windows of an archive, none of them decoded.
+    """The windows of an archive, not decoded.
 
     Raises:
-        TornError: There are fewer than its name says.
+        TornError: The archive has fewer windows than its name says.
     """
     url = redacted(f"{store.url}/{name}")
     frames = frames_of(store.read(name), url)
@@ -129,7 +129,7 @@ def window_in(store: ObjectStore, name: str, frame: bytes) -> Window:
     """The window that a frame of an object holds.
 
     Raises:
-        JournalError: It is damaged.
+        JournalError: The frame is damaged.
     """
     url = redacted(f"{store.url}/{name}")
     return from_json(Window, decode(frame, url, store.roots), url)

@@ -10,10 +10,10 @@ from dagflow.journal.log import Log, is_whole
 from dagflow.storage.objects import ObjectStore
 
 COMPACTED_ARCHIVES = 32
-"""How many archives are made into one."""
+"""How many archives are merged into one."""
 
 _LARGE_WINDOWS = 512
-# Of so many bytes each, 32 are held in memory while they are compacted, and written by one request to an object store.
+# Archives of up to this size: 32 are held in memory during compaction, and written to an object store by one request.
 _MOST_BYTES = 512 << 10
 
 
@@ -32,8 +32,8 @@ def archives_in(store: ObjectStore, directory: str) -> Iterator[str]:
 def compact_archives(log: Log, directory: str) -> None:
     """Put the newest small archives into one, if there are enough of them.
 
-    A death in between leaves ranges that overlap; readers pass over windows that they have seen, and the next
-    compaction removes what is covered.
+    A crash in between leaves overlapping ranges; readers skip windows that they have seen, and the next compaction
+    removes the covered archives.
 
     Args:
         log: This driver's right to act.
@@ -46,7 +46,7 @@ def compact_archives(log: Log, directory: str) -> None:
     store = log.store
     names = list(archives_in(store, directory))
     if covered := _covered(names):
-        # What covers others was written by a driver that died; where it was torn, they are all there is.
+        # A driver that crashed wrote the covering archive; where that is torn, only the covered ones have the windows.
         torn = {name for name in {*covered.values()} if not is_whole(store, name, windows_in(name))}
         needless = torn or {*covered}
         log.check_epoch()
@@ -66,7 +66,7 @@ def compact_archives(log: Log, directory: str) -> None:
 
 
 def _content(store: ObjectStore, names: Sequence[str]) -> bytes | None:
-    """The bytes of all, as they stand one behind the other; None where one is large, or gone."""
+    """The bytes of all, one behind the other; None where one is large, or gone."""
     parts: list[bytes] = []
     # The last one first: where windows are large, so are all archives, and one look is enough.
     for name in reversed(names):
@@ -92,10 +92,10 @@ def windows_in(name: str) -> int:
 
 
 def _covered(names: Sequence[str]) -> dict[str, str]:
-    """The archives whose windows are all in another one, each with that one."""
+    """The archives whose windows are all in another archive, each with that archive."""
     ranges = {name: window_range(name) for name in names}
     covered: dict[str, str] = {}
-    # By first window, the longest first: what is covered comes behind what covers it.
+    # By first window, the longest first: covered archives come after those that cover them.
     reach, last_name = 0, ""
     for name, (first, last) in sorted(ranges.items(), key=lambda item: (item[1][0], -item[1][1])):
         if last_name and last <= reach and first >= ranges[last_name][0]:
@@ -107,7 +107,7 @@ def _covered(names: Sequence[str]) -> dict[str, str]:
 
 
 def _adjacent(names: Sequence[str]) -> list[str]:
-    """The last of the names that follow on each other without a gap or an overlap."""
+    """The names at the end that follow each other without a gap or an overlap."""
     chain: list[str] = []
     for name in reversed(names):
         if chain and window_range(name)[1] + 1 != window_range(chain[-1])[0]:

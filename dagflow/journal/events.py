@@ -23,8 +23,8 @@ class JournalHolder:
     Attributes:
         host: Its machine.
         pid: Its process id there.
-        started: When it opened the journal, by its clock, for people only.
-        nonce: Makes its epoch its own, also when two processes look alike.
+        started: When it opened the journal, by its clock, for display only.
+        nonce: Makes its epoch unique, also when two processes look alike.
     """
 
     host: str
@@ -48,8 +48,8 @@ class Fence:
 
     Attributes:
         holder: The driver.
-        void: Torn slots of the log, which say nothing.
-        run: What it runs; None where it only sets the journal aside.
+        void: Torn slots of the log, which have no meaning.
+        run: The run that it starts; None where it only sets the journal aside.
     """
 
     kind: ClassVar[str] = "FENCE"
@@ -88,7 +88,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Replan:
-    """A window that was planned and of which nothing was committed is planned again, with the same tuples.
+    """A planned window without a commit is planned again, with the same tuples.
 
     Attributes:
         plan: Its new plan.
@@ -106,8 +106,8 @@ class Done:
     Attributes:
         window_id: The window.
         published_ms: When they were, in milliseconds since 1970.
-        receipts: What each transactional target calls its state with the window, by operator.
-        targets: What messages call these targets, by operator.
+        receipts: Each transactional target's name for its state with the window, by operator.
+        targets: How messages name these targets, by operator.
     """
 
     kind: ClassVar[str] = "DONE"
@@ -120,7 +120,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """The plan of a window, and the decision if there is one, is taken back: the next run plans it again."""
+    """The plan of a window, and its intent if there is one, is taken back: the next run plans it again."""
 
     kind: ClassVar[str] = "REPAIR"
 
@@ -129,15 +129,15 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class WindowReplay:
-    """A window that was done ran again, and what it made replaces what it had published.
+    """A done window ran again, and its new output replaces what it had published.
 
     Attributes:
-        intent: What it did; without state.
+        intent: Its new intent; without state.
         removed: Files that the window no longer makes, and no other window that is replayed with it.
-        before: What the window had counted.
-        number: Which of the checkpoint's replays it is part of, counted from 1.
-        kept: Files of the intent that are in their places, and that targets show, as they are.
-        replaced: Files of targets that take no part any more; of their facts operator and partition.
+        before: The counters of the window before.
+        number: The checkpoint's replay that it is part of, counted from 1.
+        kept: Files of the intent that are already at their final names, or shown by targets, and stay as they are.
+        replaced: Files of targets that are replaced; their facts have only the operator and the partition.
         booked_before: What the window had booked into the byte accounting; None where that is not known.
     """
 
@@ -160,12 +160,12 @@ class WindowReplay:
 
 @dataclass(frozen=True, slots=True)
 class ReplayDone:
-    """All files of a replayed window are in their places.
+    """All files of a replayed window are published.
 
     Attributes:
         window_id: The window.
-        name: The object that says what it did.
-        receipts: What transactional targets call their states with the replay, by operator.
+        name: The object that holds the result of the replay.
+        receipts: Transactional targets' names for their states with the replay, by operator.
     """
 
     kind: ClassVar[str] = "REPROCESSED"
@@ -177,12 +177,12 @@ class ReplayDone:
 
 @dataclass(frozen=True, slots=True)
 class ReplayCancelled:
-    """What was decided about a replayed window is taken back, before anything of it was replaced.
+    """The decision about a replayed window is taken back, before any of its files were replaced.
 
     Attributes:
         window_id: The window.
-        before: What the window has counted as it is published.
-        booked_before: What it has booked into the byte accounting then; None where that is not known.
+        before: The counters of the window as it is published.
+        booked_before: What it has then booked into the byte accounting; None where that is not known.
     """
 
     kind: ClassVar[str] = "CANCELLED"
@@ -203,7 +203,7 @@ class Outputs:
 
 @dataclass(frozen=True, slots=True)
 class Operators:
-    """A run of these operators has taken back the states of earlier ones."""
+    """A run of these operators has restored the states of earlier ones."""
 
     kind: ClassVar[str] = "OPERATORS"
 
@@ -234,7 +234,7 @@ class SetAside:
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
-    """The files of the journal that was set aside are gone."""
+    """The files of the journal that was set aside are removed."""
 
     kind: ClassVar[str] = "CLEARED"
 
@@ -256,7 +256,7 @@ Event = (
     | SetAside
     | Cleared
 )
-"""One thing that a record says; its class names it in the log as `kind`."""
+"""One statement of a record; its class is its `kind` in the log."""
 
 _CLASS_BY_KIND: dict[str, type[Event]] = {event.kind: event for event in get_args(Event)}
 
@@ -268,8 +268,8 @@ class Record:
     Attributes:
         seq: The slot, counted from 1.
         epoch: The epoch of the driver that wrote it.
-        nonce: Makes the record its writer's own.
-        events: What it says, in order.
+        nonce: Makes the record unique to its writer.
+        events: The events, in order.
     """
 
     seq: int
@@ -286,7 +286,7 @@ class Record:
         """The record that to_json() described.
 
         Raises:
-            JournalError: It is not of this form, or holds an event that this program does not know.
+            JournalError: The values have another form, or an event that this program does not know.
         """
         seq, epoch, nonce, events = from_json(tuple[int, int, str, list[tuple[str, Any]]], value, url)
         for kind, _ in events:

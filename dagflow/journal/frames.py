@@ -35,10 +35,10 @@ class TornError(JournalError):
     """An object is cut off: its writer, or the machine, died while writing."""
 
     def damage(self, what: str) -> JournalError:
-        """The error to raise where the object was whole once, because something was written that relies on it.
+        """The error to raise if the object must have been whole, because something was written that relies on it.
 
         Args:
-            what: The kind of object and what tells that it was whole, as "the archive was damaged after …".
+            what: The kind of object, and what shows that it was whole, as "the archive was damaged after …".
         """
         return JournalError(
             f"{self.message.removesuffix(WRITER_DIED)}: {what}",
@@ -67,11 +67,11 @@ class Compressed:
 
 
 def encode(value: Any, roots: Roots = NO_ROOTS) -> bytes:
-    """One JSON value as a frame that stands for itself: `dagflow-journal <version> <length> <crc32>`, then the body.
+    """One JSON value as a frame of its own: `dagflow-journal <version> <length> <crc32>`, then the body.
 
     Args:
         value: The value.
-        roots: Named roots: each text that is a location below one is written with the root's name in its place.
+        roots: Named roots: in each text that is a location below a root, the root's name takes its place.
     """
     text = _written(value)
     if roots.pairs:
@@ -81,17 +81,17 @@ def encode(value: Any, roots: Roots = NO_ROOTS) -> bytes:
 
 
 def compressed(value: Any) -> Compressed:
-    """Compress a JSON value that is held for a while, and then is part of what encode() takes."""
+    """Compress a JSON value that is kept in memory, and later becomes a part of encode()'s argument."""
     return Compressed(_written(value))
 
 
 def as_read(value: Any) -> Any:
-    """A JSON value as decode() gives it after encode(): with lists in the place of tuples."""
+    """A JSON value as decode() returns it after encode(): with lists in place of tuples."""
     return _read(_written(value))
 
 
 def decompressed(value: Any) -> Any:
-    """The value that compressed() was given; any other as it is."""
+    """The value that was given to compressed(); any other value unchanged."""
     return _read(value.text) if isinstance(value, Compressed) else value
 
 
@@ -105,7 +105,7 @@ def decode(data: bytes, url: str, roots: Roots = NO_ROOTS) -> Any:
 
     Raises:
         TornError: The object is a beginning of a frame, or nothing but zero bytes.
-        JournalError: It is no frame, damaged, or of a version that this program does not know.
+        JournalError: The object is not one frame, is damaged, or has an unknown version.
     """
     values = list(decode_all(data, url, roots))
     if not values:
@@ -127,11 +127,11 @@ def decode_all(data: bytes, url: str, roots: Roots = NO_ROOTS) -> Iterator[Any]:
 
 
 def frames_of(data: bytes, url: str) -> list[bytes]:
-    """The frames that an object is a sequence of, none of them looked into.
+    """The frames of an object that is a sequence of frames, not decoded.
 
     Raises:
         TornError: The last frame is cut off.
-        JournalError: One has no header, or a version that this program does not know.
+        JournalError: A frame has no header, or an unknown version.
     """
     frames: list[bytes] = []
     position = 0
@@ -168,8 +168,8 @@ def _value_of(frame: bytes, url: str, roots: Roots) -> Any:
     return roots.expand_all(_read(isal_zlib.decompress(body)))
 
 
-# msgspec takes a tenth of json's time. It knows no lone surrogates, of which file names that are not UTF-8 are made,
-# and writes null for numbers that are not finite.
+# msgspec takes a tenth of json's time. It refuses lone surrogates, which occur in file names that are not UTF-8, and
+# writes null for numbers that are not finite.
 def _written(value: Any) -> bytes:
     try:
         text = msgspec.json.encode(value, enc_hook=_opened)
@@ -189,12 +189,12 @@ def _opened(value: Any) -> msgspec.Raw:
 
 
 _WITHOUT_FLOATS = frozenset((int, str, bool, type(None)))
-"""Types of which long lists are made: columns of the files of a window."""
+"""Element types of long lists: columns of the files of a window."""
 
 
 def _is_finite(value: Any) -> bool:
     values = [value]
-    for each in values:  # which grows
+    for each in values:  # the list grows meanwhile
         if isinstance(each, str | int):
             continue
         if isinstance(each, dict):

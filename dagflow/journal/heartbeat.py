@@ -1,6 +1,6 @@
-"""The heartbeat of a driver: a small object in the checkpoint by which others see that it lives, and what it does.
+"""The heartbeat of a driver: a small object in the checkpoint that shows others that it runs, and what it does.
 
-Nothing rests on it but what people are told, and whether a run may begin: who may write is decided by epochs alone.
+Only status displays and the admission of runs depend on it; epochs alone decide who may write.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ HEARTBEATS = "heartbeat/"
 
 BEAT_EVERY_S: Final = 5.0
 STALE_AFTER_S: Final = 20.0
-"""Without a beat for so long, a driver that cannot be seen otherwise is taken for dead: four beats."""
+"""Seconds without a heartbeat after which a driver that cannot be seen otherwise counts as dead: four beats."""
 
 RunState = Literal["starting", "running", "waiting", "stopping", "completed", "stopped", "failed"]
 Standing = RunState | Literal["stalled", "killed"]
-"""What is known of a run: what it said last, unless its process is gone without a word, or says nothing any more."""
+"""The state of a run: the last one it recorded, unless its process is gone or has stopped writing heartbeats."""
 
 _ENDED = ("completed", "stopped", "failed")
 _LOOKS = 3
@@ -35,11 +35,11 @@ _LOOKS = 3
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """What a driver says of itself, every few seconds and at its end.
+    """What a driver records about itself, every few seconds and at its end.
 
     Attributes:
         process: The driver's process.
-        nonce: Makes the run its own, also within one process.
+        nonce: Makes the run unique, also within one process.
         command: "run" or "replay".
         app: The app's name.
         app_file: The app file, or "".
@@ -51,10 +51,11 @@ class Heartbeat:
         epoch: The driver's epoch; 0 before it has one.
         outputs: Locations that the run publishes into, once it has looked at them.
         error: Why it failed, or "".
-        stalls: What has made no progress for long, in words; empty where all goes on.
-        backlog_bytes: Bytes of input that the run knows and has not read; only it knows what scans have listed.
-        progress: What the run has in hand and how fast it reads, without the stalls of windows; None before it has
-            looked for input, of a replay, and at the end.
+        stalls: What has made no progress for long, in words; empty where nothing stalls.
+        backlog_bytes: Bytes of input that the run knows and has not read; no other process knows what scans have
+            listed.
+        progress: The running windows and their rates, without stalls; None before the run has looked for input, of a
+            replay, and at the end.
     """
 
     process: ProcessIdentity
@@ -75,11 +76,11 @@ class Heartbeat:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the run has said its last word."""
+        """Whether the run has recorded its end."""
         return self.state in _ENDED
 
     def existence(self) -> Existence:
-        """Whether the driver's process exists, and still drives this run where it is the process that calls."""
+        """Whether the driver's process exists; for the calling process also, whether it still drives this run."""
         if self.process == ProcessIdentity.of_this_process():
             name = thread_name(self.nonce)
             return "there" if any(thread.name == name for thread in threading.enumerate()) else "gone"
@@ -92,7 +93,7 @@ class Heartbeat:
         return time.time() - self.beat_ms / 1000
 
     def standing(self) -> Standing:
-        """What is known of the run now."""
+        """The state of the run now."""
         if self.has_ended:
             return self.state
         existence = self.existence()
@@ -101,11 +102,11 @@ class Heartbeat:
         return "stalled" if existence == "paused" or self.age_s() > STALE_AFTER_S else self.state
 
     def who(self) -> str:
-        """Which process it is, where, and since when."""
+        """The process, its host, and since when it runs, in words."""
         return f"{self.process}, since {time_text(self.since_ms)}"
 
     def fate(self) -> str:
-        """What became of the driver, as the end of a sentence about it."""
+        """What happened to the driver, as the end of a sentence about it."""
         match self.standing():
             case "completed":
                 return "has completed"
@@ -127,7 +128,7 @@ def time_text(milliseconds: int) -> str:
 
 
 def thread_name(nonce: str) -> str:
-    """The name of the thread that beats for a run: where it has ended, so has the run."""
+    """The name of the thread that writes a run's heartbeats: when the thread has ended, so has the run."""
     return f"dagflow-heartbeat-{nonce}"
 
 
@@ -152,7 +153,7 @@ def beating(heartbeat: Heartbeat) -> bytes:
 
 
 def newest_heartbeat(store: ObjectStore) -> tuple[int, Heartbeat | None]:
-    """The number of the newest heartbeat, 0 for none, and what it says; None where that cannot be read.
+    """The number of the newest heartbeat, 0 for none, and its content; None where it cannot be read.
 
     Raises:
         StorageError: The store failed.
@@ -166,7 +167,7 @@ def newest_heartbeat(store: ObjectStore) -> tuple[int, Heartbeat | None]:
         try:
             return number, from_json(Heartbeat, decode(store.read(names[-1]), url), url)
         except MissingError:
-            continue  # its driver has just ended, or just puts other bytes there
+            continue  # its driver has just ended, or is replacing it
         except JournalError:
             break  # torn by a power loss, or of another version
     return number, None

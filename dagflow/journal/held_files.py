@@ -1,4 +1,4 @@
-"""What the journal knows of files that windows have held back, until the window that takes them is published."""
+"""Files that windows have held back, until the window that takes them is published."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class HeldFiles:
     """Files that windows have held back.
 
     Attributes:
-        waiting: Those that no committed window has taken, oldest first, by operator.
-        taken: Those that a committed window has taken that is not published yet, by the window.
-        withdrawn: Those of a window whose replay is decided, which publishes its rows at once, by the window.
+        waiting: Files that no committed window has taken, oldest first, by operator.
+        taken: Files that a committed, not yet published window has taken, by that window.
+        withdrawn: Files of a window whose replay is decided, which publishes its rows at once, by the window.
     """
 
     waiting: dict[str, list[HeldFile]] = field(default_factory=dict)
@@ -24,7 +24,7 @@ class HeldFiles:
     withdrawn: dict[int, dict[str, list[HeldFile]]] = field(default_factory=dict)
 
     def commit(self, plan: WindowPlan, intent: WindowIntent, since_window: int = 0) -> None:
-        """Take away what a window takes, and add what it holds back; see HeldFile for since_window."""
+        """Remove what a window takes, and add what it holds back; see HeldFile for since_window."""
         window_id = plan.window_id
         for operator, newest in plan.takes.items():
             waiting = self.waiting.pop(operator, [])
@@ -36,7 +36,7 @@ class HeldFiles:
             self.waiting.setdefault(operator, []).append(HeldFile(window_id, intent.committed_ms, file, since_window))
 
     def publish(self, window_id: int) -> None:
-        """Forget what a window has taken: it is published."""
+        """Drop the files that a window has taken: it is published."""
         self.taken.pop(window_id, None)
 
     def take_back(self, window_id: int) -> None:
@@ -47,7 +47,7 @@ class HeldFiles:
             self._keep(operator, [*taken, *self.waiting.get(operator, [])])
 
     def withdraw(self, window_id: int) -> None:
-        """Let the files of a window wait no longer: what it makes now comes instead of them."""
+        """Stop the files of a window from waiting: its new files replace them."""
         for operator, waiting in list(self.waiting.items()):
             if own := [held for held in waiting if held.window_id == window_id]:
                 self.withdrawn.setdefault(window_id, {})[operator] = own
@@ -71,20 +71,20 @@ class HeldFiles:
         return [held for held in self.waiting.get(operator, []) if held.window_id > newest]
 
     def taken_by(self, window_id: int) -> list[PendingFile]:
-        """The files that a committed window has taken that is not published yet."""
+        """The files that a committed, not yet published window has taken."""
         return [held.file for files in self.taken.get(window_id, {}).values() for held in files]
 
     def files(self, but: Collection[int] = ()) -> Iterator[PendingFile]:
-        """All of them, but for those of some windows."""
+        """All files, except those of some windows."""
         for by_operator in (self.waiting, *self.taken.values(), *self.withdrawn.values()):
             for files in by_operator.values():
                 yield from (held.file for held in files if held.window_id not in but)
 
     def published_through(self, newest: int) -> int:
-        """The newest window of which nothing is held, nor of any window before.
+        """The newest window such that neither it nor any window before it has held files.
 
         Args:
-            newest: The newest window that is published as far as it does not hold anything.
+            newest: The newest window that is published except for its held files.
         """
         held = (each for files in self.waiting.values() for each in files)
         return min([newest, *((each.since_window or each.window_id) - 1 for each in held)])

@@ -53,8 +53,8 @@ def _in(source: str) -> str:
 class Journal:
     """A journal that this process has taken over; made by open().
 
-    Guarantee: what a method has written is durable when it returns, and no other driver had taken over by then.
-    After any error the journal takes nothing more: open it again. Not for use by several threads at once.
+    Guarantee: a method's writes are durable when it returns, and no other driver had taken over before. After any error
+    the journal accepts nothing more: open it again. Not for use by several threads at once.
     """
 
     def __init__(self, store: ObjectStore, log: Log, loaded: LoadedLog, retention: JournalRetention) -> None:
@@ -92,9 +92,9 @@ class Journal:
 
         Raises:
             FencedError: Another driver took over at the same time.
-            JournalError: The journal is damaged, of an unknown version, or another app's.
-            StorageError: The store failed, or cannot keep two drivers apart; or the app lacks a root in which
-                decided files lie.
+            JournalError: The journal is damaged, of an unknown version, or belongs to another app.
+            StorageError: The store failed, or cannot keep two drivers apart; or the app lacks a root below which
+                decided files are.
         """
         located = [f"{name}={url}" for name, url in roots.items()]
         origin = RunOrigin(source, os.getcwd() if source else "", located, text)
@@ -132,7 +132,7 @@ class Journal:
             try:
                 record = self._log.append(self._seq + 1, events)
             except SlotTakenError as error:
-                # The driver that is being fenced may append until it meets the fence: what it says is true.
+                # The driver that is being fenced may append until it meets the fence: its records count.
                 self._seq += 1
                 if error.record is None:
                     void = [*void, self._seq]
@@ -172,19 +172,19 @@ class Journal:
         return self._log.epoch
 
     def append(self, *events: Event) -> None:
-        """Make events durable, all of them or none, and what was noted before; writes nothing where there is neither.
+        """Make events durable, all or none, together with pending notes; writes nothing where there are neither.
 
-        A WindowPlan comes before any of its window runs. When the WindowIntent of a window is written, its files may
-        be published, and whatever happens they will be; WindowReplay events are the same for files that replace others.
+        A WindowPlan comes before any of its window runs. Once the WindowIntent of a window is written, its files may be
+        published, and in any case will be; the same holds for WindowReplay events and files that replace others.
 
         Raises:
-            ValueError: The events cannot follow on what the journal says, for example another window is the next one.
+            ValueError: The events cannot follow the state of the journal, for example because another window is next.
             FencedError: Another driver has taken over: nothing may be run, published or replaced.
             StorageError: The store failed; whether the events are in the log is not known.
         """
         self._require_open()
         events = tuple(signed_event(self._signer, event) for event in events)
-        # Applied first: an event that the state refuses is never written. Those before it are in the state by then.
+        # Applied first: an event that the state refuses is never written. The ones before it are in the state by then.
         self._closed_by = "an event that its state refuses"
         for event in events:
             self.state.apply(event)
@@ -192,7 +192,7 @@ class Journal:
         if not written:
             self._closed_by = ""
             return
-        # Whatever ends the write leaves its outcome in doubt; the next driver reads what came of it.
+        # Any error leaves the outcome of the write in doubt; the next driver reads whether the record is there.
         self._closed_by = "a write that was interrupted"
         try:
             self._seq = self._log.append(self._seq + 1, written).seq
@@ -208,7 +208,7 @@ class Journal:
         self._noted.clear()
 
     def require_key(self) -> None:
-        """Find out before the first window whether the states of operators can be signed.
+        """Check before the first window whether the states of operators can be signed.
 
         Raises:
             DagflowError: There is no key, and none can be made; or others can read it.
@@ -219,7 +219,7 @@ class Journal:
         """Sign all pickles as this user's own.
 
         Args:
-            with_checksum: Gives a segment the checksum of what it holds now.
+            with_checksum: Returns a segment with the checksum of its current data.
 
         Returns:
             How many pickles there are.
@@ -234,11 +234,11 @@ class Journal:
         return count
 
     def end_replay(self, window_id: int, receipts: Mapping[str, str] = MappingProxyType({})) -> None:
-        """Note that all files of a replayed window are in their places.
+        """Record that all files of a replayed window are published.
 
         Args:
             window_id: The window.
-            receipts: What transactional targets call their states with it, by operator.
+            receipts: Transactional targets' names for their states with it, by operator.
 
         Raises:
             FencedError: Another driver has taken over.
@@ -251,7 +251,7 @@ class Journal:
         self.append(ReplayDone(window_id, name, dict(receipts)))
 
     def window(self, window_id: int) -> Window:
-        """What the journal knows of a window.
+        """The journal's information about a window.
 
         Raises:
             MissingError: There is no such window.
@@ -274,37 +274,37 @@ class Journal:
         receipts: Mapping[str, str] = MappingProxyType({}),
         targets: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Note that all files of a committed window are published.
+        """Record that all files of a committed window are published.
 
-        It becomes durable with the next record, or with flush(); until then a new driver publishes once more,
-        which changes nothing.
+        The note becomes durable with the next record, or with flush(); until then a new driver publishes the window
+        once more, which changes nothing.
 
         Args:
             window_id: The window.
-            receipts: What each transactional target calls its state with the window, by operator.
-            targets: What messages call the targets, by operator.
+            receipts: Each transactional target's name for its state with the window, by operator.
+            targets: How messages name the targets, by operator.
 
         Raises:
-            ValueError: It is not the oldest window with an intent.
+            ValueError: The window is not the oldest one with an intent.
         """
         named = {name: targets[name] for name in receipts if name in targets}
         self._note(Done(window_id, now_ms(), dict(receipts), named))
 
     def note_outputs(self, urls: Iterable[str]) -> None:
-        """Note the locations that operators have taken to publish into.
+        """Record the locations that operators have claimed to publish into.
 
-        It becomes durable with the next record, before anything is published.
+        The note becomes durable with the next record, before anything is published.
         """
         if new := sorted(set(urls) - set(self.state.outputs)):
             self._note(Outputs(new))
 
     def note_operators(self, names: Iterable[str]) -> None:
-        """Note the operators of a run that has taken back all states; it becomes durable with the next record."""
+        """Record the operators of a run that has restored all states; it becomes durable with the next record."""
         if (operators := sorted(names)) != self.state.operators:
             self._note(Operators(operators))
 
     def note_app(self, facts: AppFacts) -> None:
-        """Note the app of a run that has begun; it becomes durable with the next record."""
+        """Record the app of a run that has begun; it becomes durable with the next record."""
         if facts != self.state.facts:
             self._note(NewApp(facts))
 
@@ -313,7 +313,7 @@ class Journal:
         self._noted.append(event)
 
     def flush(self) -> None:
-        """Make what mark_done() noted durable; writes nothing where there is nothing.
+        """Make the notes of mark_done() durable; writes nothing where there are none.
 
         Raises:
             FencedError: Another driver has taken over.
@@ -322,19 +322,19 @@ class Journal:
         self.append()
 
     def check_epoch(self) -> None:
-        """Make sure that this driver still holds the journal.
+        """Check that this driver still holds the journal.
 
         Raises:
-            FencedError: Another driver has taken over; the message says which.
+            FencedError: Another driver has taken over; the message names it.
             JournalError: The journal has vanished.
         """
         self._require_open()
         self._log.check_epoch()
 
     def maintain(self) -> None:
-        """Make the journal smaller, if that is due; a few small objects at most.
+        """Make the journal smaller, if that is due; writes a few small objects at most.
 
-        A store that refuses stops nothing: what is there says the same as what should be, and it is tried again later.
+        A store that refuses stops nothing: the old objects hold the same as the new ones, and a later call tries again.
 
         Raises:
             FencedError: Another driver has taken over.
@@ -382,7 +382,7 @@ class Journal:
         return published_urls(self._store, self.state)
 
     def close(self) -> None:
-        """Take no more records; the next driver finds out what was not flushed."""
+        """Accept no more records; the next driver works out what was not flushed."""
         self._closed_by = self._closed_by or "close()"
 
     def _require_open(self) -> None:

@@ -1,4 +1,4 @@
-"""What windows have left out of their files, and no later window has read."""
+"""Ranges that windows have left out of their files, and that no later window has read."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class LeftOut:
     newest: list[Skipped] = field(default_factory=list)
 
     def after(self, skipped: Sequence[Skipped], recovered: Sequence[Skipped]) -> LeftOut:
-        """The same after a window.
+        """The totals after a window.
 
         Args:
-            skipped: What it has left out.
-            recovered: Which of the newest ranges it has read.
+            skipped: The ranges that it has left out.
+            recovered: The newest ranges that it has read.
         """
         read = set(recovered)
         return LeftOut(

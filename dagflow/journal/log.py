@@ -43,15 +43,15 @@ EPOCHS_KEPT = 16
 
 
 def slot_name(directory: str, number: int) -> str:
-    """The name of a numbered object; names sort as their numbers."""
+    """The name of a numbered object; names sort like their numbers."""
     return f"{directory}{number:012d}"
 
 
 def number_of(name: str) -> int:
-    """The number in a name that slot_name() gave.
+    """The number in a name that slot_name() returned.
 
     Raises:
-        JournalError: The name has none.
+        JournalError: The name has no number.
     """
     text = name.rpartition("/")[2]
     if not text.isdigit():
@@ -73,7 +73,7 @@ class SlotTakenError(JournalError):
 
 @dataclass(slots=True)
 class LoadedLog:
-    """What was read from a log.
+    """The result of reading a log.
 
     Attributes:
         state: The state after the newest record.
@@ -103,7 +103,7 @@ def load(store: ObjectStore) -> LoadedLog:
         try:
             return _load(store)
         except _MovedError as error:
-            # A driver that is still alive takes snapshots and removes what they cover; the next look finds those.
+            # A running driver takes snapshots and removes the records that they cover; the next attempt finds those.
             if attempt == _LOADS:
                 raise JournalError(
                     str(error),
@@ -125,7 +125,7 @@ def _load(store: ObjectStore) -> LoadedLog:
         if seq in voided:
             continue
         if isinstance(found, TornError):
-            # Only the newest record can be torn by a death; a driver that met such a one has said so after it.
+            # Only the newest record can be torn by a crash; a driver that finds such a record says so in a later one.
             if seq != records[-1][0]:
                 raise found.damage("the record was damaged after it was written, since later ones exist") from found
             loaded.torn = seq
@@ -163,7 +163,7 @@ def read_record(store: ObjectStore, seq: int) -> Record:
     Raises:
         MissingError: The slot is free.
         TornError: The record is cut off.
-        JournalError: It is damaged, of an unknown version, or another slot's.
+        JournalError: The record is damaged, of an unknown version, or another slot's.
     """
     name = slot_name(LOG, seq)
     url = redacted(f"{store.url}/{name}")
@@ -180,10 +180,10 @@ def _voided_by(record: Record) -> Iterator[int]:
 
 
 def apply_record(state: JournalState, record: Record, store: ObjectStore) -> None:
-    """Change the state as the events of a record say.
+    """Change the state by the events of a record.
 
     Raises:
-        JournalError: The record cannot follow on those before it.
+        JournalError: The record cannot follow those before it.
     """
     for event in record.events:
         try:
@@ -194,7 +194,7 @@ def apply_record(state: JournalState, record: Record, store: ObjectStore) -> Non
 
 
 def is_whole(store: ObjectStore, name: str, frames: int) -> bool:
-    """Whether an object can be read and holds so many frames.
+    """Whether an object can be read and holds this many frames.
 
     Raises:
         StorageError: The store failed.
@@ -206,7 +206,7 @@ def is_whole(store: ObjectStore, name: str, frames: int) -> bool:
 
 
 class Log:
-    """A driver's right to append, and its use.
+    """A driver's right to append to the log, and the means to do so.
 
     Guarantee: when append() returns, no driver of a later epoch had opened the log before the record was durable
     and visible to it.
@@ -215,8 +215,8 @@ class Log:
         store: Where the log is.
 
     Attributes:
-        store: The same.
-        holder: This process, as other drivers are told.
+        store: Where the log is.
+        holder: This process, as other drivers see it.
         epoch: This driver's epoch; later drivers have higher ones.
     """
 
@@ -250,11 +250,11 @@ class Log:
         except AlreadyExistsError as error:
             raise self._taken(seq) from error
         except StorageError:
-            # Where the journal itself has gone, that is what a person must hear of, and not of a missing folder.
+            # Where the journal itself is gone, the error must say so, and not complain of a missing folder.
             with contextlib.suppress(StorageError):
                 self.check_epoch()
             raise
-        # A slot that retention has freed lets a driver of the past create it again: only the epoch tells.
+        # A slot that retention has freed can be created again by an outdated driver: only the epoch reveals that.
         self.check_epoch()
         return record
 
@@ -267,14 +267,14 @@ class Log:
         return SlotTakenError(f"the slot holds a record of epoch {present.epoch}", url=url, record=present)
 
     def check_epoch(self) -> None:
-        """Make sure that no other driver has taken over.
+        """Check that no other driver has taken over.
 
         Raises:
-            FencedError: One has.
+            FencedError: Another driver has taken over.
             JournalError: The journal is gone.
         """
-        # One listing answers both questions, of the same moment, for one wait: is there a later epoch, and is this
-        # one still there? So many drivers may have come since that this epoch, and the one after it, were forgotten.
+        # One listing answers both questions, for the same moment, with one wait: is there a later epoch, and does this
+        # one still exist? After many later drivers, this epoch and the one after it may have been removed.
         present = list(self.store.list(EPOCHS, after=slot_name(EPOCHS, self.epoch - 1)))
         if present == [slot_name(EPOCHS, self.epoch)]:
             return
@@ -287,22 +287,22 @@ class Log:
         )
 
     def create_if_absent(self, name: str, data: bytes, frames: int = 1) -> None:
-        """Create an object into which any driver would write the same facts, unless it is there as a whole.
+        """Create an object to which any driver would write the same facts, unless it exists as a whole.
 
         Args:
             name: The object.
             data: Its bytes.
-            frames: How many frames these are.
+            frames: How many frames the data has.
 
         Raises:
-            FencedError: Another driver has taken over, and what is there is torn.
+            FencedError: Another driver has taken over, and the existing object is torn.
             StorageError: The store failed.
         """
         try:
             self.store.create(name, data)
         except AlreadyExistsError:
-            # A file system may have lost synced bytes of what is there in a power loss, and the records that say
-            # the same are removed after this.
+            # A file system may have lost synced bytes of the object in a power loss, and the records with the same
+            # content are removed after this.
             if is_whole(self.store, name, frames):
                 return
             self.check_epoch()
@@ -310,7 +310,7 @@ class Log:
             self.store.create(name, data)
 
     def forget_epochs(self) -> None:
-        """Remove the oldest epochs; a driver that comes back after so many finds its own gone, and stops.
+        """Remove the oldest epochs; a driver that comes back after many others finds its own gone, and stops.
 
         Raises:
             StorageError: The store failed.

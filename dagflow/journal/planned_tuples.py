@@ -29,7 +29,7 @@ def encode_tuples(kind: Any, tuples: list[Any]) -> Any:
     """Tuples and tuple batches of a class as a JSON value: a list of tuple batches, and of rows of tuples.
 
     Raises:
-        TupleError: A tuple is none of what the journal can keep.
+        TupleError: The journal cannot keep one of the tuples.
     """
     encoded: list[Any] = []
     for is_batch, group in itertools.groupby(tuples, lambda item: isinstance(item, TupleBatch)):
@@ -39,12 +39,12 @@ def encode_tuples(kind: Any, tuples: list[Any]) -> Any:
             encoded.append(kind.to_rows(group))
         else:
             encoded.append(_encoded_rows(kind, list(group)))
-    # A plan is held until its window is published; names and numbers as Python objects would take 150 bytes a file.
+    # A plan is kept until its window is published; names and numbers as Python objects would take 150 bytes a file.
     return compressed(encoded)
 
 
 def _encoded_rows(kind: type, tuples: list[Any]) -> Any:
-    """Tuples of an author's class, as the next run can read them."""
+    """Tuples of an author's class, in a form that the next run can read."""
     try:
         adapter = _adapter(kind)
     except PydanticUserError as error:
@@ -55,14 +55,14 @@ def _encoded_rows(kind: type, tuples: list[Any]) -> Any:
     except ValueError as error:
         raise TupleError(f"a {kind.__name__} cannot be kept in the journal: {text_of(error)}") from error
     for given, back in zip(tuples, read, strict=True):
-        # A NaN is no NaN's equal.
+        # A NaN is not equal to itself.
         if type(given) is not type(back) or (given != back and repr(given) != repr(back)):
             raise TupleError(f"{given!r} would come back from the journal as {back!r}")
     return encoded
 
 
 def decode_tuples(kind: Any, encoded: Any) -> list[Any]:
-    """The tuples and tuple batches that encode_tuples() was given.
+    """The tuples and tuple batches that were given to encode_tuples().
 
     Raises:
         ImportError: The class of a tuple batch is gone.

@@ -19,15 +19,15 @@ _PAUSED = "Tt"
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """One process of one machine, and no later one with the same number.
+    """One process of one machine, distinct from later ones with the same id.
 
     Attributes:
-        host: Its machine's name, for people: containers and machines share names.
+        host: Its machine's name, for display: containers and machines share names.
         user: Who started it.
         pid: Its process id.
         boot: The id of the boot of its machine's kernel, or "" where the system has none.
-        pid_space: The namespace that its process id is of, or "".
-        start_ticks: When it started, in clock ticks since the boot: a process id is used again, this is not.
+        pid_space: The namespace of its process id, or "".
+        start_ticks: When it started, in clock ticks since the boot; unlike a process id, this is not used again.
     """
 
     host: str
@@ -45,14 +45,14 @@ class ProcessIdentity:
         return cls(socket.gethostname(), _user(), pid, *_kernel(), start_ticks=found[1] if found else 0)
 
     def is_of_this_kernel(self) -> bool:
-        """Whether this process and the one that calls have the same kernel since the same boot, and so the clocks."""
+        """Whether this process and the calling one have the same kernel since the same boot, and so the same clocks."""
         return self.boot != "" and self.boot == _kernel()[0]
 
     def existence(self) -> Existence:
         """Whether the process exists now.
 
-        A container that was started again has another process namespace, and a machine another boot: from there the
-        process cannot be seen, and "unknown" is the answer.
+        A restarted container has another process namespace, and a restarted machine another boot: from there the
+        process cannot be seen, and the result is "unknown".
         """
         if not self.boot or (self.boot, self.pid_space) != _kernel():
             return "unknown"
@@ -61,7 +61,7 @@ class ProcessIdentity:
         except ProcessLookupError:
             return "gone"
         except PermissionError:
-            pass  # another user's, and there
+            pass  # it belongs to another user, and exists
         found = _look_up(self.pid)
         if found is None:
             return "unknown"  # hidden from this user, or gone this very moment
@@ -75,7 +75,7 @@ class ProcessIdentity:
 
 
 def _kernel() -> tuple[str, str]:
-    """The boot and the process namespace of the process that calls; "" for what the system does not tell."""
+    """The boot and the process namespace of the calling process; "" where the system does not report one."""
     boot = space = ""
     with contextlib.suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
@@ -86,7 +86,7 @@ def _kernel() -> tuple[str, str]:
 def _look_up(pid: int) -> tuple[str, int] | None:
     """State and start of a process; None where they cannot be read."""
     try:
-        # The command's name before them may itself hold parentheses and blanks.
+        # The command's name in front of them may itself contain parentheses and blanks.
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2].split()
         return fields[0].decode(), int(fields[19])
     except (OSError, IndexError, ValueError):

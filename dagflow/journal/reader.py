@@ -1,4 +1,4 @@
-"""Reading a journal without taking it over: a run that is under way is not disturbed."""
+"""Reads a journal without taking it over: a run that is under way is not disturbed."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from dagflow.storage.roots import Roots
 
 
 def read_state(store: ObjectStore) -> JournalState:
-    """What the journal in a store amounts to at this moment.
+    """The state of the journal in a store at this moment.
 
     Raises:
         MissingJournalError: There is no journal.
-        JournalError: It is damaged, or of an unknown version.
+        JournalError: The journal is damaged, or of an unknown version.
         StorageError: The store failed.
     """
     replay = load(store)
@@ -35,29 +35,29 @@ def with_roots_of_run(storage: StorageContext, checkpoint: str) -> ObjectStore:
 
     Raises:
         MissingJournalError: There is no journal.
-        JournalError: It is damaged, or of an unknown version.
+        JournalError: The journal is damaged, or of an unknown version.
         StorageError: The store failed.
     """
     return _with_roots(storage, checkpoint, read_state(storage.objects(checkpoint)).roots)
 
 
 def read_state_with_roots(storage: StorageContext, checkpoint: str) -> JournalState:
-    """What a journal amounts to, with named roots where the newest run had them.
+    """The state of a journal, with named roots where the newest run had them.
 
     Raises:
         MissingJournalError: There is no journal.
-        JournalError: It is damaged, or of an unknown version.
+        JournalError: The journal is damaged, or of an unknown version.
         StorageError: The store failed.
     """
     return read_journal(storage, checkpoint)[1]
 
 
 def read_journal(storage: StorageContext, checkpoint: str) -> tuple[ObjectStore, JournalState]:
-    """A checkpoint whose named roots are where the newest run had them, and what its journal amounts to.
+    """A checkpoint whose named roots are where the newest run had them, and the state of its journal.
 
     Raises:
         MissingJournalError: There is no journal.
-        JournalError: It is damaged, or of an unknown version.
+        JournalError: The journal is damaged, or of an unknown version.
         StorageError: The store failed.
     """
     store = storage.objects(checkpoint)
@@ -75,7 +75,7 @@ def _with_roots(storage: StorageContext, checkpoint: str, named: Iterable[str]) 
 
 
 def read_window(store: ObjectStore, window_id: int) -> Window:
-    """What the journal knows of one window; without operator state once it is committed.
+    """The journal's information about one window; without operator state once the window is committed.
 
     Raises:
         MissingError: There is no journal, or no such window.

@@ -26,10 +26,10 @@ class JournalRetention:
     """When a journal is made smaller.
 
     Attributes:
-        finished_windows: So many finished windows are moved to the archive together, at most.
-        finished_bytes: So many bytes of them, which are held in memory till then, are moved also when they are fewer.
-        records: So many records after the newest snapshot make a new one due, also when no window finished.
-        kept_windows: So many finished windows, at least, can be asked for; None for all.
+        finished_windows: Finished windows to move to the archive together, at most.
+        finished_bytes: Bytes of finished windows, held in memory, from which on they are moved even if they are fewer.
+        records: Records after the newest snapshot from which on a new one is due, even if no window finished.
+        kept_windows: Finished windows to keep for queries, at least; None for all.
     """
 
     finished_windows: int = 32
@@ -46,11 +46,11 @@ class JournalRetention:
 def archive(log: Log, state: JournalState) -> None:
     """Move the finished windows from the state to the archive.
 
-    A crash between this and the next snapshot archives them again, under a range that overlaps; readers skip
-    what they have seen.
+    After a crash between this and the next snapshot they are archived again, under an overlapping range; readers skip
+    windows that they have seen.
 
     Raises:
-        FencedError: Another driver has taken over, and what is there is torn.
+        FencedError: Another driver has taken over, and the existing archive is torn.
         StorageError: The store failed.
     """
     if not state.finished:
@@ -59,7 +59,7 @@ def archive(log: Log, state: JournalState) -> None:
     name = f"{archive_directory(state)}{first:012d}-{last:012d}"
     frames = [state.finished[window_id] for window_id in sorted(state.finished)]
     if log.store.roots.pairs:
-        # The state holds whole locations; what is written holds the names of roots.
+        # The state has whole locations; written objects have the names of roots.
         frames = [encode(decode(frame, name), log.store.roots) for frame in frames]
     log.create_if_absent(name, b"".join(frames), len(frames))
     state.finished.clear()
@@ -77,7 +77,7 @@ def take_snapshot(log: Log, state: JournalState, seq: int) -> None:
 def trim(log: Log) -> None:
     """Remove the records that the snapshot before the newest one covers, and all older snapshots.
 
-    The newest snapshot is never the only way to a state.
+    The newest snapshot is never the only way to restore a state.
 
     Raises:
         FencedError: Another driver has taken over; nothing was removed.
@@ -96,9 +96,9 @@ def trim(log: Log) -> None:
 
 
 def forget(state: JournalState, kept_windows: int | None) -> None:
-    """Let the state say that windows older than the newest so many are not kept; before a snapshot is taken of it."""
+    """Mark windows beyond the newest kept_windows as not kept; called before a snapshot of the state."""
     if kept_windows is not None:
-        # A window that is being replayed is needed until it is done.
+        # A window that is being replayed is needed until its replay is done.
         last = min([state.last_done - kept_windows, *(window_id - 1 for window_id in state.reprocessing)])
         state.forgotten = max(state.forgotten, last)
         kept = {window_id: name for window_id, name in state.reprocessed.items() if window_id > state.forgotten}
@@ -106,13 +106,13 @@ def forget(state: JournalState, kept_windows: int | None) -> None:
 
 
 def remove_forgotten(log: Log, state: JournalState) -> None:
-    """Remove the archives of which every window is forgotten, and what replays left that no longer counts.
+    """Remove the archives whose windows are all forgotten, and the results of replays that no longer count.
 
     Raises:
         FencedError: Another driver has taken over; nothing was removed.
         StorageError: The store failed; the next call removes the rest.
     """
-    # Archives are in the order of their windows, so that this looks at no more of them than it removes.
+    # Archives are in the order of their windows, so only those to be removed and one more are looked at.
     archives = archives_in(log.store, archive_directory(state))
     old = list(takewhile(lambda name: int(name.rpartition("-")[2]) <= state.forgotten, archives))
     old += set(log.store.list(_replayed_directory(state))) - set(state.reprocessed.values())
@@ -122,7 +122,7 @@ def remove_forgotten(log: Log, state: JournalState) -> None:
 
 
 def all_windows(store: ObjectStore, state: JournalState, window_id: int = 0) -> Iterator[Window]:
-    """All windows that were committed, from window_id on, in their order; replayed ones as they were at last.
+    """All committed windows, from window_id on, in their order; replayed ones as of their last replay.
 
     Raises:
         JournalError: The archive is damaged.
@@ -133,15 +133,15 @@ def all_windows(store: ObjectStore, state: JournalState, window_id: int = 0) -> 
 
 
 def newest_windows(store: ObjectStore, state: JournalState, before: int = 0) -> Iterator[Window]:
-    """The windows that a journal keeps, the newest first: planned ones, and committed ones as they were at last.
+    """The windows that a journal keeps, the newest first: planned ones, and committed ones as of their last replay.
 
     Args:
         store: The checkpoint.
-        state: What its journal amounts to.
+        state: The state of its journal.
         before: Only windows with a lower id; 0 for all.
 
     Yields:
-        The windows. Reading stops with the caller: the archives of older windows are not opened.
+        The windows. Archives of older windows are opened only as the caller reads on.
 
     Raises:
         JournalError: The archive is damaged.
@@ -166,7 +166,7 @@ def _held_window(store: ObjectStore, state: JournalState, window_id: int) -> Win
 
 
 def _as_at_last(store: ObjectStore, state: JournalState, window: Window) -> Window:
-    """A window as it was when it was replayed last, where it was."""
+    """A window as of its last replay; unchanged if it was never replayed."""
     name = state.reprocessed.get(window.plan.window_id)
     if name is None:
         return window
@@ -177,7 +177,7 @@ def _as_at_last(store: ObjectStore, state: JournalState, window: Window) -> Wind
 
 
 def keep_replayed(log: Log, state: JournalState, seq: int, window: Window) -> str:
-    """Write down what a window did when it was replayed, and return the name of the object.
+    """Write the result of a window's replay, and return the name of the object.
 
     Raises:
         StorageError: The store failed.
@@ -208,7 +208,7 @@ def published_urls(store: ObjectStore, state: JournalState) -> Iterator[str]:
 
 
 def find_window(store: ObjectStore, state: JournalState, window_id: int) -> Window:
-    """What the journal knows of one window.
+    """The journal's information about one window.
 
     Raises:
         MissingError: There is no such window.

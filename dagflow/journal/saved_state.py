@@ -11,7 +11,7 @@ from typing import Any
 from dagflow.journal.app_facts import OperatorFacts
 
 Booked = Mapping[str, Mapping[str, int]]
-"""What a window adds to the byte accounting: by operator, sums by key, without those that are zero."""
+"""The sums that a window adds to the byte accounting: by operator and key, without those that are zero."""
 
 _EMPTY = frozenset(pickle.dumps(kind(), protocol=5) for kind in (list, dict, tuple, set, str))
 
@@ -21,10 +21,10 @@ class SavedSegment:
     """A segment of a keyed state.
 
     Attributes:
-        name: The object of the checkpoint that holds its data; "" where the data is here.
-        size: How many keys it tells about.
-        data: The encoded keys and values; b"" where an object holds them.
-        pickle_sha256: Checksum of the data where pickles are part of it; b"" where none are.
+        name: The checkpoint object with its data; "" where the data is here.
+        size: Number of its keys.
+        data: The encoded keys and values; b"" where an object has them.
+        pickle_sha256: Checksum of the data if it contains pickles; b"" otherwise.
     """
 
     name: str
@@ -42,8 +42,8 @@ class SavedState:
         data: The fields of its state_type, as JSON values.
         segments: The segments of a keyed state, oldest first.
         pickled: A pickle of the state of an author's operator that declares no state_type.
-        keyed_by: What decided the keys of a keyed state, as KeyedOperator.keyed_by() says; None where unknown.
-        key_family: The kind of values that the column of the keys had; None where unknown.
+        keyed_by: What decides the keys of a keyed state, as returned by KeyedOperator.keyed_by(); None where unknown.
+        key_family: The kind of values in the key's column; None where unknown.
     """
 
     version: int = 1
@@ -55,7 +55,7 @@ class SavedState:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it says nothing that an operator would not begin with: no keys, or collections that are all empty."""
+        """Whether it equals the state of a new operator: no keys, or only empty collections."""
         if self.segments is not None:
             return not self.segments
         if self.pickled:
@@ -67,13 +67,13 @@ class SavedState:
 
 @dataclass(frozen=True, slots=True)
 class SavedPart:
-    """What a window, or several of them, added to a result that is not published yet.
+    """What one or several windows added to a result that is not published yet.
 
     Attributes:
-        window_id: The window that left it.
+        window_id: The window that wrote it.
         size_bytes: Its size.
-        name: The object of the checkpoint that holds it; "" where it is here.
-        data: The part as the operator gave it; b"" where an object holds it.
+        name: The checkpoint object with its data; "" where the data is here.
+        data: The part as the operator returned it; b"" where an object has it.
     """
 
     window_id: int
@@ -87,11 +87,11 @@ class SavedParts:
     """A result that is held back.
 
     Attributes:
-        since_ms: When the first window that it holds was committed, in milliseconds since 1970.
+        since_ms: When the first window in it was committed, in milliseconds since 1970.
         parts: Its parts, oldest first.
-        since_window: The oldest window of which it may hold something.
-        made_by: What the operator was that made them.
-        written: What the app said of the composite operator that it is a part of; None where it is none.
+        since_window: The oldest window that it may contain something of.
+        made_by: The facts of the operator that made the parts.
+        written: How the app declares the composite operator that it is a part of; None where it is no part.
     """
 
     since_ms: int
@@ -108,7 +108,7 @@ class LateTuples:
     Attributes:
         port: The input port of a control operator that works when the results are in.
         tuples: The tuples, encoded by their class.
-        pickled: A pickle of the tuples, where they are of an author's class that has no JSON form.
+        pickled: A pickle of the tuples, where their author's class has no JSON form.
     """
 
     port: str
@@ -118,14 +118,14 @@ class LateTuples:
 
 @dataclass(frozen=True, slots=True)
 class ControlState:
-    """What planning a window leaves behind for the next one.
+    """What planning a window leaves for the next one.
 
     Attributes:
         operators: States of the control operators that emit, by operator.
-        prescans: What pre-scans must know of earlier windows, by operator.
+        prescans: The pre-scans' state after the windows so far, by operator.
         late: Tuples of this window for control operators that work when its results are in, in order.
-        operator_index: The number that tells an operator's ids from those of others, by operator.
-        signature: Of all pickles in it; b"" where there are none.
+        operator_index: The number that distinguishes an operator's ids from those of others, by operator.
+        signature: Signature of all pickles in it; b"" where there are none.
     """
 
     operators: dict[str, SavedState] = field(default_factory=dict)
@@ -137,15 +137,15 @@ class ControlState:
 
 @dataclass(frozen=True, slots=True)
 class CommittedState:
-    """What the results of a window leave behind for the next one.
+    """What the results of a window leave for the next one.
 
     Attributes:
         partitions: States of partitioned operators, by operator and partition; None where a partition has none.
         control: States of the control operators that work when a window's results are in, by operator.
-        source_events: What control operators keep of the events that tasks sent, by operator.
+        source_events: The states in which control operators keep events of tasks, by operator.
         held_results: Results that are held back, by operator.
-        byte_accounting: Sums that are not zero yet, by key; all must come to zero when the input is processed.
-        signature: Of all pickles in it; b"" where there are none.
+        byte_accounting: Sums that are not zero yet, by key; all must be zero when the input is processed.
+        signature: Signature of all pickles in it; b"" where there are none.
     """
 
     partitions: dict[str, list[SavedState | None]] = field(default_factory=dict)
@@ -156,11 +156,11 @@ class CommittedState:
     signature: bytes = b""
 
     def with_booked(self, added: Booked | None, withdrawn: Booked | None = None) -> CommittedState:
-        """The state with other sums of the byte accounting.
+        """The state with updated sums of the byte accounting.
 
         Args:
-            added: What a window has booked; None where that is not known, and then the sums have it already.
-            withdrawn: What it had booked before, in the place of which that is; None as above.
+            added: What a window has booked; None where that is not known, because the sums already include it.
+            withdrawn: What the window had booked before, which `added` replaces; None as above.
         """
         sums = Counter(self.byte_accounting)
         for booked in (added or {}).values():
@@ -170,7 +170,7 @@ class CommittedState:
         return replace(self, byte_accounting={key: value for key, value in sums.items() if value})
 
     def segment_names(self) -> set[str]:
-        """The objects of the checkpoint that it needs."""
+        """The checkpoint objects that it needs."""
         states = (state for each in self.partitions.values() for state in each if state is not None)
         parts = (part.name for held in self.held_results.values() for part in held.parts)
         return {*(segment.name for state in states for segment in state.segments or ()), *parts} - {""}

@@ -25,7 +25,7 @@ S = TypeVar("S", bound=ControlState | CommittedState)
 
 
 def pickles_of(state: ControlState | CommittedState) -> Iterator[tuple[str, bytes]]:
-    """All pickles of a state, each with its place; of a segment, which may lie elsewhere, the checksum."""
+    """All pickles of a state, each with a description; the checksum of a segment, whose data may be elsewhere."""
     if isinstance(state, ControlState):
         by_kind = {"control": state.operators, "prescan": state.prescans}
         for late in state.late:
@@ -53,10 +53,10 @@ def _in_saved(place: str, saved: SavedState) -> Iterator[tuple[str, bytes]]:
 class Signer:
     """Signs states with a key that only the user who runs dagflow can read.
 
-    The key is read, or made, when there is a pickle: most apps have none, and need no key.
+    The key is read, or created, when there is a pickle: most apps have none, and need no key.
 
     Args:
-        environ: Where the place of the key is looked up.
+        environ: The environment in which the location of the key is looked up.
     """
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
@@ -64,7 +64,7 @@ class Signer:
         self._key = b""
 
     def signed(self, state: S) -> S:
-        """The state with a signature of its pickles; as it is where it has none.
+        """The state with a signature of its pickles; unchanged where it has none.
 
         Raises:
             DagflowError: There is no key, and none can be made; or others can read it.
@@ -72,7 +72,7 @@ class Signer:
         return replace(state, signature=self._signature(state))
 
     def foreign_pickle(self, state: ControlState | CommittedState) -> str:
-        """The place of a pickle that this key has not signed; "" where there is none.
+        """The description of a pickle that this key has not signed; "" where there is none.
 
         Raises:
             DagflowError: As signed() says.
@@ -92,10 +92,10 @@ class Signer:
         return digest.digest()
 
     def key(self) -> bytes:
-        """The key of the user who runs dagflow, which is made where there is none.
+        """The key of the user who runs dagflow; created if it does not exist.
 
         Raises:
-            DagflowError: None can be made, or others can read it.
+            DagflowError: The key cannot be created, or others can read it.
         """
         if not self._key:
             path = self._path()
@@ -129,7 +129,7 @@ def _make(path: Path) -> None:
             file.write(secrets.token_hex(_KEY_BYTES).encode() + b"\n")
             file.flush()
             os.fsync(descriptor)
-        # Whole or absent, and of several processes that make it at once one wins.
+        # The file appears whole or not at all; if several processes create it at once, one wins.
         os.link(draft, path)
     finally:
         draft.unlink()

@@ -44,8 +44,8 @@ def require_signatures(signer: Signer, store: ObjectStore, state: JournalState) 
     """Refuse pickles that this user has not signed, before one is unpickled.
 
     Raises:
-        JournalError: There is one.
-        DagflowError: There is one, and no key.
+        JournalError: A pickle is not signed by this user.
+        DagflowError: There are pickles, and no key.
     """
     for each in _states_of(state):
         if place := signer.foreign_pickle(each):
@@ -66,7 +66,7 @@ def _states_of(state: JournalState) -> Iterator[ControlState | CommittedState]:
 
 
 def _object_with(store: ObjectStore, state: ControlState | CommittedState) -> str:
-    """The URL of an object in which a pickle of a state is."""
+    """The URL of an object that contains a pickle of a state."""
     texts = [base64.b64encode(pickled).decode() for _, pickled in pickles_of(state)]
     for name in (*store.list(LOG), *store.list(SNAPSHOTS)):
         try:
@@ -79,12 +79,12 @@ def _object_with(store: ObjectStore, state: ControlState | CommittedState) -> st
 
 
 def sign_all(signer: Signer, state: JournalState, with_checksum: Callable[[SavedSegment], SavedSegment]) -> int:
-    """Sign every state of a journal, whatever its signature was.
+    """Sign every state of a journal, whether it was signed or not.
 
     Args:
-        signer: Signs.
+        signer: Signs the states.
         state: The journal's state, which is changed.
-        with_checksum: Gives a segment the checksum of what it holds now.
+        with_checksum: Returns a segment with the checksum of its current data.
 
     Returns:
         How many pickles were signed.

@@ -1,4 +1,4 @@
-"""Starting over: the old journal is kept under another name, the files that it published go."""
+"""Starting over: the old journal is kept under another name, and the files that it published are removed."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from dagflow.storage.roots import require_located
 
 
 def set_aside(store: ObjectStore) -> Iterator[str]:
-    """Begin the journal in a store anew, and say which files the old one published.
+    """Begin the journal in a store anew, and name the files that the old one published.
 
-    The old state stays readable under aside/, its windows in the archive. The caller removes each file when it is
-    given; when the last one was taken the journal notes that all are gone. If that point is not reached, the journal
-    cannot be opened before set_aside() is called again, which gives all files once more.
+    The old state stays readable under aside/, its windows in the archive. The caller removes each file as it is
+    yielded; after the last one the journal records that all are removed. If that point is not reached, the journal
+    cannot be opened before set_aside() is called again, which yields all files once more.
 
     Args:
-        store: The checkpoint; where it holds no journal nothing happens.
+        store: The checkpoint; if it has no journal, nothing happens.
 
     Yields:
         The final URL of every file that was published, or would have been.
@@ -33,13 +33,13 @@ def set_aside(store: ObjectStore) -> Iterator[str]:
     Raises:
         FencedError: Another driver has taken over.
         JournalError: The journal is damaged, or of an unknown version: its files are not known.
-        StorageError: The store failed, or a root that files lie in has no name in the app; nothing was set aside.
+        StorageError: The store failed, or the app does not name a root of published files; nothing was set aside.
     """
     if not any(True for directory in (SNAPSHOTS, LOG) for _ in store.list(directory)):
         return
     journal = Journal.take_over(store, None, JournalRetention())
     if not journal.state.setting_aside:
-        # Half of the files would be gone, and half of them could not be found.
+        # Otherwise half of the files would be removed, and the other half could not be found.
         for url in published_urls(store, journal.state):
             require_located(url)
         journal.archive()

@@ -1,4 +1,4 @@
-"""What a journal amounts to: the events of its log, applied one after the other."""
+"""The state of a journal: the events of its log, applied one after the other."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ KEPT_DRIVERS = 50
 """How many of the newest drivers are kept, for display."""
 
 KEPT_DECISIONS = 20
-"""How many changes of partition counts are kept for people; each window's plan has its own for ever."""
+"""How many changes of partition counts are kept for display; each window's plan keeps its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class DriverStart:
 
 
 def note_partitions(known: dict[str, PartitionCounts], plan: WindowPlan) -> None:
-    """Include the counts of one more window in those by stage head."""
+    """Include the counts of one more window in the counts by stage head."""
     for stage, count in plan.partitions.items():
         before = known.get(stage, PartitionCounts(count, count, count))
         known[stage] = PartitionCounts(min(before.min, count), max(before.max, count), count)
@@ -84,13 +84,13 @@ class JournalState:
         text: The app file of that run without secrets; "" where it is not kept.
         drivers: The newest drivers, oldest first.
         outputs: Locations that operators publish below.
-        earlier_outputs: Those of before the journal was set aside.
-        operators: All operators of the newest run that took back the states of earlier ones.
-        facts: The app of the newest run; None where no run has told.
+        earlier_outputs: Locations from before the journal was set aside.
+        operators: All operators of the newest run that restored the states of earlier ones.
+        facts: The app of the newest run; None where no run has recorded it.
         next_window_id: Id of the next window to plan.
         last_planned: Id of the newest planned window, 0 for none.
         last_committed: Id of the newest window with an intent, 0 for none.
-        last_done: Id of the newest window of which all files are known to be published, 0 for none.
+        last_done: Id of the newest window whose files are all known to be published, 0 for none.
         forgotten: Id of the newest window that is not kept any more, 0 for none.
         planned: Windows that were planned and have no intent.
         intents: Windows with an intent whose files may not all be published.
@@ -99,20 +99,20 @@ class JournalState:
         repaired: Files of commits that were taken back, some of which may be published, by window id; until the window
             is done.
         finished: Done windows that are not in the archive yet, encoded for it.
-        control_state: Of the newest plan.
-        committed_state: Of the newest intent.
+        control_state: Control state of the newest plan.
+        committed_state: Committed state of the newest intent.
         totals: Sums of the counters of committed windows.
         busy_s: Seconds that operators worked in committed windows, by operator.
         partitions: Partition counts by stage head.
-        decisions: The newest decisions of the plans.
-        left_out: What windows have left out.
+        decisions: The newest partition decisions of the plans.
+        left_out: Ranges that windows have left out.
         reprocessing: Done windows whose files are being replaced, by window id.
         replays: How many replays were decided.
-        reprocessed: The objects that say what windows did when they were replayed, by window id.
-        receipts: What transactional targets have, by operator.
+        reprocessed: The objects that hold the results of replays, by window id.
+        receipts: The newest state of each transactional target, by operator.
         retried: Windows whose refused records a later window has taken over.
         held: Files that windows have held back.
-        phase_ms: How long the phases of done windows took together, in milliseconds, by phase; see PHASES.
+        phase_ms: How long each phase took in all done windows together, in milliseconds, by phase; see PHASES.
         last_committed_ms: When the newest intent was written, in milliseconds since 1970, 0 for none.
         last_published_ms: When the newest done window was published, in milliseconds since 1970, 0 for none.
         columns: How the columns of targets have changed, oldest first.
@@ -162,20 +162,20 @@ class JournalState:
 
     @property
     def oldest_unpublished_ms(self) -> int:
-        """Since when the oldest input waits that a window has planned and no target shows, in milliseconds since 1970.
+        """When the oldest planned input that no target shows began to wait, in milliseconds since 1970.
 
-        0 where nothing waits. Input that is in no plan yet is not known to the journal; files are planned in the order
-        in which they were discovered, or nearly.
+        0 where nothing waits. The journal does not know input that is in no plan yet; files are planned in about the
+        order in which they were discovered.
         """
         waiting = [plan.waits_since_ms for plan in [*self.planned.values(), *self.committing.values()]]
         waiting += [files[0].held_ms for files in self.held.waiting.values()]
         return min(filter(None, waiting), default=0)
 
     def published_through(self, newest: int) -> int:
-        """The newest window of which nothing is held back, neither files nor results, nor of any window before.
+        """The newest window such that neither it nor any window before it holds back files or results.
 
         Args:
-            newest: The newest window that is published as far as it does not hold anything.
+            newest: The newest window that is published except for what it holds back.
         """
         results = self.committed_state.held_results.values()
         return min([self.held.published_through(newest), *(each.since_window - 1 for each in results)])
@@ -187,14 +187,14 @@ class JournalState:
 
     @property
     def unread_blocks(self) -> int:
-        """The blocks that these bytes are in."""
+        """The number of blocks that these bytes are in."""
         return sum(plan.counters.total(names.BLOCKS_EMITTED) for plan in self.planned.values())
 
     def apply(self, event: Event) -> None:
-        """Change the state as an event says.
+        """Change the state by an event.
 
         Raises:
-            ValueError: No driver that keeps the protocol writes this event here.
+            ValueError: A driver that keeps the protocol would not write this event now.
         """
         match event:
             case Fence():
@@ -236,7 +236,7 @@ class JournalState:
             self.source = fence.run.source or self.source
             self.directory = fence.run.directory or self.directory
             self.roots = fence.run.roots
-            # A replay names no app file, and the one of the newest run stays.
+            # A replay names no app file: that of the newest run stays.
             self.text = fence.run.text if fence.run.source else self.text
             self.drivers = [*self.drivers, DriverStart(self.next_window_id, str(fence.holder))][-KEPT_DRIVERS:]
 
@@ -289,7 +289,7 @@ class JournalState:
         window_id = done.window_id
         if window_id not in self.intents:
             raise ValueError(f"window {window_id} is done without an intent")
-        # The archive is a sequence of ranges; its readers would pass over a window that came later.
+        # The archive is a sequence of ranges; its readers would skip a window that came later.
         if window_id != self.last_done + 1:
             raise ValueError(f"window {window_id} is done before window {self.last_done + 1}")
         plan = self.committing.pop(window_id).without_state()
@@ -309,7 +309,7 @@ class JournalState:
         self.finished[window_id] = encode(to_json(window))
 
     def _repair(self, window_id: int) -> None:
-        # An app has this fingerprint at no time, so the next run plans the window again.
+        # No app has this fingerprint, so the next run plans the window again.
         if window_id in self.planned:
             self.planned[window_id] = replace(self.planned[window_id], config_hash="")
             return
@@ -321,7 +321,7 @@ class JournalState:
         self.committed_state = self.before.pop(window_id)
         self.repaired[window_id] = [*self.repaired.get(window_id, []), *intent.files]
         self.retried = [each for each in self.retried if each not in plan.retries]
-        # The reverse of the commit: what it had read of earlier windows is left out again, and its own is not.
+        # The reverse of the commit: what it had read of earlier windows counts as left out again, and its own does not.
         self.left_out = self.left_out.after(intent.recovered, intent.skipped)
         self.held.take_back(window_id)
         self.columns = [each for each in self.columns if each.window_id != window_id]
@@ -334,12 +334,12 @@ class JournalState:
         window_id = event.intent.window_id
         if not 0 < window_id <= self.last_done:
             raise ValueError(f"window {window_id} is replayed, but windows 1 to {self.last_done} are done")
-        # A window whose new files were lost before they were in their places is replayed once more.
+        # A window whose new files were lost before they were published is replayed once more.
         self.reprocessing[window_id] = event
         self.replays = max(self.replays, event.number)
         self.held.withdraw(window_id)
         if window_id in self.held.withdrawn:
-            # Windows that would merge its files are planned again, without them; see _repair.
+            # Windows that would merge its files are planned again, without these files; see _repair.
             planned = self.planned.items()
             self.planned = {each: replace(plan, config_hash="") if plan.takes else plan for each, plan in planned}
         self.totals.subtract(event.before)
@@ -351,11 +351,11 @@ class JournalState:
         if done is None:
             raise ValueError(f"the replay of window {event.window_id} ends without having begun")
         listed = set(self.left_out.newest)
-        # Two windows of a replay may have left out the same.
+        # Two windows of a replay may have left out the same ranges.
         self.left_out = self.left_out.after((), [each for each in done.intent.recovered if each in listed])
         self.held.withdrawn.pop(event.window_id, None)
         self.reprocessed[event.window_id] = event.name
-        # A target that has had nothing but held files has no newest window yet.
+        # A target that has only had held files has no newest window yet.
         for name in event.receipts.keys() & self.receipts.keys():
             self.receipts[name] = replace(self.receipts[name], version=event.receipts[name])
 
@@ -369,7 +369,7 @@ class JournalState:
         self._book(event.booked_before, cancelled.intent.accounting)
 
     def _book(self, added: Booked | None, withdrawn: Booked | None) -> None:
-        """Let the sums have what a done window has booked at last, also where later commits are taken back."""
+        """Replace in the sums what a done window has booked, also where later commits are taken back."""
         self.committed_state = self.committed_state.with_booked(added, withdrawn)
         self.before = {window_id: each.with_booked(added, withdrawn) for window_id, each in self.before.items()}
 
@@ -380,13 +380,13 @@ class JournalState:
             setattr(self, each.name, getattr(fresh, each.name))
 
     def unpublished_files(self) -> Iterator[PendingFile]:
-        """Every file that is decided, and perhaps not in its place yet."""
+        """Every decided file that may not have its final name yet."""
         for intent in [*self.intents.values(), *(each.intent for each in self.reprocessing.values())]:
             yield from intent.files
         yield from self.held.files()
 
     def to_json(self) -> dict[str, Any]:
-        """The state as JSON values; finished windows are left to the archive.
+        """The state as JSON values, without finished windows: they belong in the archive.
 
         Raises:
             ValueError: There are finished windows that are not in the archive.

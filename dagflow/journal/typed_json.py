@@ -1,7 +1,7 @@
-"""Dataclasses as JSON values and back: the one codec of everything that the journal persists.
+"""Converts dataclasses to JSON values and back: the one codec of everything that the journal persists.
 
-A bytes field becomes base64 text, a tuple a list, and a key of a mapping text. A field of type Any must hold JSON
-values, or what frames.compressed() gave.
+A bytes field becomes base64 text, a tuple becomes a list, and a key of a mapping becomes text. A field of type Any must
+have JSON values, or what frames.compressed() returns.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ def to_json(value: Any) -> Any:
 
 
 def from_json(kind: type[T], value: Any, url: str) -> T:
-    """The object that to_json() was given.
+    """The object that was given to to_json().
 
     Args:
         kind: Its class.
         value: JSON values.
-        url: Where they were read, for messages.
+        url: The object with the values, for messages.
 
     Raises:
         JournalError: The values are not of this class.

@@ -1,4 +1,4 @@
-"""What the journal says of a window: its plan, its intent, and when each step happened."""
+"""The journal's information about a window: its plan, its intent, and when each step happened."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from dagflow.metrics.counters import Counters
 from dagflow.storage.pending import PendingFile
 
 PHASES: Final = ("plan", "queue", "run", "commit", "publish")
-"""What a window goes through from the end of its emission on: it is planned, waits for a task, its tasks run, it waits
-for its turn and is committed, and its files are published."""
+"""The phases of a window from the end of its emission on: it is planned, waits for a task, its tasks run, it waits for
+its turn and is committed, and its files are published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class PlannedTuples:
         kind: The class of the tuples as `module:name`, for readers of a plan without its app.
         tuples: The tuples, encoded by their class.
         lengths: How many tuples each partition gets, in order; None where every partition gets all.
-        sources: The output ports that they came from, by which an app with other names finds where they go.
+        sources: The output ports that they came from; an app with other names finds the receiving ports by them.
     """
 
     kind: str
@@ -41,7 +41,7 @@ class PartitionDecision:
     Attributes:
         window: The window whose plan has it; 0 before it is planned.
         stage: The stage's head.
-        backlog: Tuples that waited.
+        backlog: Tuples that were waiting.
         before: The old count, 0 at the start.
         after: The new count.
         reason: Why it was changed.
@@ -60,8 +60,8 @@ class SideVersion:
     """The version of a side input that a window sees.
 
     Attributes:
-        version: What the operator calls it.
-        copy: The object of the checkpoint that holds a copy, as long as the window is not committed.
+        version: The operator's name for the version.
+        copy: The checkpoint object with a copy, as long as the window is not committed.
     """
 
     version: str
@@ -77,21 +77,21 @@ class WindowPlan:
         config_hash: Hash of the app that planned it; see AppFacts.
         inputs: What control operators emitted to partitioned ones, by input port.
         partitions: How many partitions each stage has, by its head.
-        decisions: Why the counts are what they are.
+        decisions: Why the partition counts are as they are.
         control_state: State of the control operators after the window was emitted.
         counters: What the control operators counted; added up when the window is committed.
         emitted_ms: When the window was emitted, in milliseconds since 1970.
-        planned_ms: When it was planned.
+        planned_ms: When it was planned, in milliseconds since 1970.
         holds: Operators that hold their results back in this window.
         closes: Operators whose held results this window publishes; it has no input then, and only stages behind them
             run.
         retries: Windows whose refused records the window takes over: it accepts them or refuses them once more.
         keeps_states: Whether control_state is that of the window before, because control operators with state took no
             part in this one.
-        takes: By operator, the newest window whose held files this window takes in; it takes those of earlier ones too.
+        takes: The newest window whose held files this window takes in, by operator; it takes those of earlier ones too.
         discovered_ms: When its oldest input was discovered, in milliseconds since 1970; 0 where that is not known.
         side_inputs: The versions of side inputs that the window sees, by operator.
-        emitted_after: The newest window that was committed when this one was emitted: what is emitted depends on what
+        emitted_after: The newest window that was committed when this one was emitted: the emitted tuples depend on what
             could be read by then.
     """
 
@@ -117,23 +117,23 @@ class WindowPlan:
 
     @property
     def waits_since_ms(self) -> int:
-        """Since when its oldest input waits to be published, as far as that is known."""
+        """Since when its oldest input waits to be published, in milliseconds since 1970, as far as that is known."""
         return self.discovered_ms or self.emitted_ms
 
     def without_state(self) -> WindowPlan:
-        """The plan as it is kept for questions about the window."""
+        """The plan in the form that is kept for queries about the window."""
         return replace(self, control_state=ControlState())
 
 
 @dataclass(frozen=True, slots=True)
 class ProducedFiles:
-    """How many of a window's files, in their order, one partition of a stage wrote.
+    """The number of a window's files, in their order, that one partition of a stage wrote.
 
     Attributes:
         stage: Head of the stage.
         partition: The partition.
         files: The number of files.
-        sources: Which blocks each comes from, as encode_sources() writes it.
+        sources: The blocks that each file comes from, as written by encode_sources().
     """
 
     stage: str
@@ -144,11 +144,11 @@ class ProducedFiles:
 
 @dataclass(frozen=True, slots=True)
 class RefusedPart:
-    """What one task of a window refused.
+    """The records that one task of a window refused.
 
     Attributes:
         operator: The operator.
-        records: Where the records lie, as RefusedRecords.to_bytes() writes it.
+        records: Where the records are, as written by RefusedRecords.to_bytes().
     """
 
     operator: str
@@ -157,27 +157,27 @@ class RefusedPart:
 
 @dataclass(frozen=True, slots=True)
 class WindowIntent:
-    """What a window did; from the moment that this is durable its files will be published.
+    """The results of a window; once the intent is durable, the window's files will be published.
 
     Attributes:
         window_id: The window; intents come in the order of windows.
         files: The files that the window publishes.
         counters: What partitioned operators counted.
         state: State of the operators that depend on results, after the window.
-        skipped: What readers left out.
+        skipped: Ranges that readers left out.
         produced: Where the files come from, in their order.
         busy_s: Seconds that each operator worked, in tasks or in the driver, by operator.
         started_ms: When its first task began, in milliseconds since 1970.
-        finished_ms: When its last task had ended.
-        committed_ms: When this was written.
-        recovered: What earlier windows had left out, and this one has read; of a window that was replayed, what it
-            had left out itself.
-        refused: Where the records lie that operators refused.
+        finished_ms: When its last task had ended, in milliseconds since 1970.
+        committed_ms: When this was written, in milliseconds since 1970.
+        recovered: Ranges that earlier windows had left out, and this one has read; for a replayed window, ranges that
+            it had left out itself.
+        refused: Where the records are that operators refused.
         held: Files that the window holds back until a later one takes them.
-        columns: What its files change in the columns of targets, by operator.
+        columns: The changes that its files make to the columns of targets, by operator.
         task_ms: How long the task of each partition took, in milliseconds, by head of the stage.
-        accounting: What its operators booked into the byte accounting; see saved_state.Booked. None in intents of
-            before this was kept.
+        accounting: What its operators booked into the byte accounting; see saved_state.Booked. None in intents that are
+            older than this field.
     """
 
     kind: ClassVar[str] = "INTENT"
@@ -200,17 +200,17 @@ class WindowIntent:
     accounting: dict[str, dict[str, int]] | None = None
 
     def without_state(self) -> WindowIntent:
-        """The intent as it is kept for questions about the window."""
+        """The intent in the form that is kept for queries about the window."""
         held = [PendingFile(file.final_url, file.pending_url, file.size_bytes, file.records) for file in self.held]
         return replace(self, state=CommittedState(), held=held)
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnHistory:
-    """A change of a target's columns, as long as its checkpoint lives.
+    """A change of a target's columns; kept as long as the checkpoint.
 
     Attributes:
-        window_id: The window whose files brought it.
+        window_id: The window whose files made the change.
         committed_ms: When that was decided, in milliseconds since 1970.
         operator: The operator that writes to the target.
         change: The change.
@@ -224,12 +224,12 @@ class ColumnHistory:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What a transactional target has.
+    """The newest known state of a transactional target.
 
     Attributes:
-        window_id: The newest window that is done and has added something to it.
-        version: What the target called its state with that window, or with a replay behind it.
-        target: What messages call the target.
+        window_id: The newest done window that has added something to the target.
+        version: The target's name for its state with that window, or with a replay after it.
+        target: How messages name the target.
         elsewhere: The newest window that went into another target before, 0 for none.
     """
 
@@ -239,19 +239,19 @@ class Receipt:
     elsewhere: int = 0
 
     def followed_by(self, window_id: int, version: str, target: str) -> Receipt:
-        """The receipt behind this one."""
+        """The receipt after this one."""
         return Receipt(window_id, version, target, self.elsewhere if target == self.target else self.window_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A window as the journal knows it.
+    """The journal's information about a window.
 
     Attributes:
         plan: Its plan.
-        intent: What it did; None where it is not committed.
+        intent: Its intent; None where it is not committed.
         published_ms: When all its files were published, in milliseconds since 1970; 0 where they are not.
-        receipts: What each transactional target calls its state with the window, by operator.
+        receipts: Each transactional target's name for its state with the window, by operator.
     """
 
     plan: WindowPlan

@@ -1,8 +1,8 @@
-"""Attempts of Spark tasks: whether the results of a window tell of what its tasks have used.
+"""Attempts of Spark tasks: whether the results of a window report all that its tasks have used.
 
-When an executor dies with what its tasks have sent, Spark runs these tasks again for those slots of the next level that
-are not done. The second attempt may send something else, or fail, and its result goes to a slot that may be done: the
-driver has the result of the first attempt, and what the other slots made of the second one.
+When an executor dies with the items that its tasks have sent, Spark runs these tasks again for those slots of the next
+level that are not done. The second attempt may send other items, or fail, and its result goes to a slot that may be
+done. Then the driver has the result of the first attempt, and what the other slots made of the second one.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _ORDER = (-1,)
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What an attempt of a Spark task tells the driver, beside its results.
+    """The report of a Spark task's attempt to the driver, beside its results.
 
     Attributes:
         level: The level of the task.
         slot: Its slot; 0 for tasks of the lowest level, which may run several.
-        number: Random, so that sums of other numbers differ.
+        number: A random number, so that different sets of attempts have different sums.
         used: The sum of the numbers of the attempts whose items it has received.
         slots: The slots of the next level that its items and its number went to.
     """
@@ -39,7 +39,7 @@ class Attempt:
 
 
 class AttemptWatch:
-    """Follows an attempt of a Spark task: which attempts it uses, and who uses it.
+    """Follows an attempt of a Spark task: which attempts it uses, and which slots use it.
 
     Args:
         level: The level of the task.
@@ -50,11 +50,11 @@ class AttemptWatch:
         self._level = level
         self._slot = slot
         self._used = 0
-        # Not of the module random, of which forked processes have the same state.
+        # Not from the module random, whose state forked processes share.
         self._number = secrets.randbits(64)
 
     def received(self, items: Iterable[Any]) -> Iterator[Any]:
-        """What arrives, without the numbers of the attempts that have sent it."""
+        """The received items, without the numbers of the attempts that have sent them."""
         for item in items:
             if isinstance(item, int):
                 self._used += item
@@ -62,13 +62,13 @@ class AttemptWatch:
                 yield item
 
     def sent(self, items: Iterable[Any], slots: int) -> Iterator[Any]:
-        """Each item with its place; the number behind the items for each slot that gets some, and the attempt itself.
+        """Each item with its place; then the attempt itself, and its number for each slot that gets items.
 
-        A number costs as much as an item, so there is none where there are no items.
+        A number costs as much as an item, so a slot without items gets none.
 
         Args:
-            items: What leaves.
-            slots: How many slots the next level has; 0 where there is none, and all goes to the driver as it is.
+            items: The items that the task sends.
+            slots: How many slots the next level has; 0 where there is none, and all goes to the driver unchanged.
         """
         if not slots:
             yield from items
@@ -85,7 +85,7 @@ class AttemptWatch:
 
 
 def have_used_each_other(attempts: Sequence[Attempt]) -> bool:
-    """Whether the tasks of a window have used all of what the attempts given here have sent, and nothing else.
+    """Whether the tasks of a window have used all items that these attempts have sent, and no others.
 
     Args:
         attempts: One attempt of each Spark task.

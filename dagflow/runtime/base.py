@@ -13,14 +13,14 @@ from dagflow.execution.messages import TaskResult, WindowJob
 from dagflow.runtime.progress_board import ProgressBoard, WindowProgress
 
 MAX_ATTEMPTS = 4
-"""How often a task runs without Spark: its process may die, or its store may do next time what it did not do now."""
+"""How often a task is tried without Spark: its process may die, or its store may work the next time."""
 
 
 class Runtime(ABC):
     """Where the tasks of windows run: Spark, processes of this machine, or the driver's own process.
 
     Args:
-        board: Keeps what the tasks report.
+        board: Keeps the reports of the tasks.
     """
 
     def __init__(self, board: ProgressBoard) -> None:
@@ -33,17 +33,17 @@ class Runtime(ABC):
 
     @property
     def min_task_s(self) -> float:
-        """Seconds that a task should work at least, for what it costs beside its work; 0 where that is very little."""
+        """Seconds that a task should work at least, given its fixed cost; 0 where that is very small."""
         return 0.0
 
     @property
     def may_grow(self) -> bool:
-        """Whether more tasks may run at the same time later on, as hosts come when tasks wait."""
+        """Whether more tasks may run at the same time later, because hosts are added when tasks wait."""
         return False
 
     @abstractmethod
     def submit(self, window: WindowJob) -> Future[list[TaskResult]]:
-        """Begin a window; windows that were submitted earlier have priority.
+        """Start a window; windows that were submitted earlier have priority.
 
         Returns:
             The result of each stage task, exactly one per partition; or an exception, where the window as a whole
@@ -51,7 +51,7 @@ class Runtime(ABC):
         """
 
     def progress(self, window_id: int) -> WindowProgress:
-        """How far the tasks of a submitted window are, as far as is known; for display only."""
+        """The progress of a submitted window's tasks, as far as it is known; for display only."""
         return self._board.progress(window_id)
 
     def stalls(self) -> tuple[str, ...]:
@@ -82,7 +82,7 @@ class Runtime(ABC):
 
     @abstractmethod
     def cancel(self) -> None:
-        """Abandon the running windows; their tasks may go on writing for a while."""
+        """Abandon the running windows; their tasks may continue to write for a while."""
 
     @abstractmethod
     def close(self) -> None:
@@ -94,12 +94,12 @@ class LazyRuntime:
 
     Args:
         start: Starts the runtime; called until it succeeds.
-        give_up: Ends what was started without start(), which was not called, or failed.
-        is_local_spark: Whether it is a Spark of this machine.
-        log: Where its processes write; "" where they have no file of their own.
+        give_up: Stops what was started without start(), where start() was not called, or failed.
+        is_local_spark: Whether it is a Spark on this machine.
+        log: Where its processes write; "" where they have no log file.
 
     Attributes:
-        start_s: Seconds that were waited for the start; 0 before it.
+        start_s: Seconds spent waiting for the start; 0 before it.
     """
 
     def __init__(
@@ -120,10 +120,10 @@ class LazyRuntime:
         self._lock = threading.Lock()
 
     def get(self) -> Runtime:
-        """The runtime, which has started now.
+        """The runtime; starts it if necessary.
 
         Raises:
-            DagflowError: It could not be started.
+            DagflowError: The runtime could not be started.
         """
         with self._lock:
             if self._runtime is None:
@@ -133,7 +133,7 @@ class LazyRuntime:
             return self._runtime
 
     def stalls(self) -> tuple[str, ...]:
-        """See Runtime.stalls; does not wait for a runtime that starts."""
+        """See Runtime.stalls; does not wait for a runtime that is starting."""
         return () if self._runtime is None else self._runtime.stalls()
 
     def in_tasks(self, function: Callable[[Any], Any], items: list[Any]) -> list[Any]:

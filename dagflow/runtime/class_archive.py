@@ -18,38 +18,38 @@ from dagflow.errors import DagflowError
 from dagflow.runtime.java import cache_folders
 
 _QUIET = ("-Xlog:cds=error", "-Xlog:cds+dynamic=error")
-"""Without these Java prints at each start that an archive does not fit, and while it makes one what it leaves out."""
+"""Without these Java prints at each start that an archive does not match, and what it leaves out of a new one."""
 
 
 def archive_options(java_home: str, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
     """The options that make Java use the archive; empty where there is none.
 
-    Java checks by itself whether an archive is of another Java, or of other files than Spark has now.
+    Java itself ignores an archive of another Java, or of other files than Spark has now.
 
     Args:
         java_home: The Java that will be started.
-        environ: Where the folders for such files are looked up.
+        environ: Where the directories for such files are looked up.
     """
     name = archive_name(java_home)
-    # Not Path.is_file, which raises where a folder may not be looked into.
+    # Not Path.is_file, which raises where a directory must not be searched.
     found = next((folder / name for folder in cache_folders(environ) if os.access(folder / name, os.R_OK)), None)
     return () if found is None else (f"-XX:SharedArchiveFile={found}", *_QUIET)
 
 
 def make_archive(java_home: str, run: Callable[[str, Path], str], environ: Mapping[str, str] = os.environ) -> Path:
-    """Make the archive, in place of an older one.
+    """Create the archive, in place of an older one.
 
     Args:
         java_home: The Java that will be started.
-        run: Given an option for Java and a log file, runs a small Spark job until Java has ended, and returns the
-            class path.
-        environ: Where the folders for such files are looked up.
+        run: Runs a small Spark job with an option for Java and a log file until Java has ended, and returns the class
+            path.
+        environ: Where the directories for such files are looked up.
 
     Returns:
         The archive; the log is beside it.
 
     Raises:
-        DagflowError: The archive can be written nowhere, or Java did not make it.
+        DagflowError: The archive cannot be written anywhere, or Java did not make it.
     """
     folder = _writable(cache_folders(environ))
     archive = folder / archive_name(java_home)

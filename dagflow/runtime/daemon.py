@@ -16,12 +16,12 @@ from dagflow.runtime.prepared_daemon import handed_over, import_for_tasks
 
 
 def unpacked(path: Sequence[str], spark_home: Path) -> list[str]:
-    """A module search path without Spark's archives of itself, where the same Spark is installed beside them.
+    """A module search path without Spark's archives of PySpark, where the same PySpark is installed beside them.
 
-    Python compiles what it imports from an archive in each process anew, which takes half a second for PySpark.
+    Python compiles imports from an archive again in each process, which takes half a second for PySpark.
 
     Args:
-        path: As sys.path has it.
+        path: A module search path, like sys.path.
         spark_home: Where Spark is installed.
 
     Returns:
@@ -36,7 +36,7 @@ def unpacked(path: Sequence[str], spark_home: Path) -> list[str]:
 
 
 def main() -> None:
-    """Import what tasks need, and serve Spark until it closes the standard input."""
+    """Import the modules that tasks need, and serve Spark until it closes the standard input."""
     sys.path[:] = unpacked(sys.path, Path(os.environ.get("SPARK_HOME", "")))
     if handed_over(sys.path):
         return

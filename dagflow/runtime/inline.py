@@ -1,4 +1,4 @@
-"""Runs windows in this very process: the same stages and results as on Spark, for tests without a JVM."""
+"""Runs windows in this process: the same stages and results as on Spark, for tests without a JVM."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class InlineRuntime(Runtime):
 
     Args:
         program: The app.
-        parallelism: What to report as such.
+        parallelism: The number of parallel tasks to report.
         before: Called with each window before it runs; a place for tests to fail.
     """
 
@@ -76,7 +76,7 @@ class InlineRuntime(Runtime):
         return list(map(function, items))
 
     def cancel(self) -> None:
-        """Do nothing: no window is ever under way."""
+        """Do nothing: no window is ever running."""
 
     def close(self) -> None:
         """Do nothing: no resource is held."""

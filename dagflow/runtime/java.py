@@ -1,4 +1,4 @@
-"""Finds a Java that Spark can run on, and adapts one that lacks a module that Spark asks for."""
+"""Finds a Java that Spark can run on, and adapts one that lacks a module that Spark requests."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class JavaMissingError(DagflowError):
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """One Java installation.
+    """A Java installation.
 
     Attributes:
-        home: Its directory: the one with bin/java.
+        home: Its directory, which contains bin/java.
         version: Its major version, for example 17.
-        has_vector_module: Whether it has the module that Spark asks for by name.
+        has_vector_module: Whether it has the module that Spark requests by name.
     """
 
     home: Path
@@ -62,7 +62,7 @@ def use_java(environ: MutableMapping[str, str] = os.environ) -> str:
         The new JAVA_HOME.
 
     Raises:
-        JavaMissingError: There is none; names those that are too old, and what to do.
+        JavaMissingError: There is no such Java; the error names those that are too old, and what to do.
     """
     home = find_java_home(environ)
     if home is None:
@@ -83,11 +83,11 @@ def find_java_home(environ: MutableMapping[str, str] = os.environ) -> str | None
         environ: Where JAVA_HOME and PATH are looked up.
 
     Returns:
-        A value for JAVA_HOME, or None where no Java is new enough. A Java without the module that Spark
-        asks for is given as a small directory whose bin/java starts it without that module.
+        A value for JAVA_HOME, or None where no Java is new enough. For a Java without the module that Spark requests,
+        this is a small directory whose bin/java starts it without that module.
 
     Raises:
-        JavaMissingError: That directory can be written nowhere.
+        JavaMissingError: That directory cannot be written anywhere.
     """
     for _, java in _candidates(environ):
         if java.version >= MINIMUM_VERSION:
@@ -96,10 +96,10 @@ def find_java_home(environ: MutableMapping[str, str] = os.environ) -> str | None
 
 
 def cache_folders(environ: Mapping[str, str] = os.environ) -> list[Path]:
-    """Where files for one Java may lie, the preferred ones first; none of them need be there, or be writable."""
+    """Directories for files of one Java, the preferred ones first; they may be missing or read-only."""
     roots = [environ.get("XDG_CACHE_HOME")]
     if sys.prefix != sys.base_prefix:
-        # They should go away together with the environment that uses them.
+        # Files in this directory are removed together with the environment that uses them.
         roots.append(f"{sys.prefix}/share")
     # Stays unexpanded for a user without a home directory.
     home = os.path.expanduser("~/.cache")
@@ -107,7 +107,7 @@ def cache_folders(environ: Mapping[str, str] = os.environ) -> list[Path]:
 
 
 def _candidates(environ: MutableMapping[str, str]) -> Iterator[tuple[str, Java]]:
-    """Every Java on this machine, with the place where it was found; the preferred ones first."""
+    """Every Java on this machine, with the location where it was found; the preferred ones first."""
     programs = []
     if home := environ.get("JAVA_HOME"):
         programs.append(("JAVA_HOME", Path(home) / "bin" / "java"))
@@ -148,7 +148,7 @@ def _release(home: Path) -> dict[str, str]:
 
 
 def _settings(program: Path) -> dict[str, str]:
-    """The properties that a Java prints when it is started; empty where it fails."""
+    """The properties that a Java prints at its start; empty where it fails."""
     command = [str(program), "-XshowSettings:properties", "-version"]
     try:
         answer = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=True)
@@ -158,7 +158,7 @@ def _settings(program: Path) -> dict[str, str]:
 
 
 def _with_launcher(java: Java, environ: Mapping[str, str]) -> Path:
-    """A directory whose bin/java starts a Java without asking for the module that it lacks."""
+    """A directory whose bin/java starts a Java without requesting the module that it lacks."""
     script = _LAUNCHER.format(module=_VECTOR_MODULE, java=shlex.quote(str(java.home / "bin" / "java")))
     name = hashlib.sha256(script.encode()).hexdigest()[:16]
     folders = cache_folders(environ)
@@ -167,7 +167,7 @@ def _with_launcher(java: Java, environ: Mapping[str, str]) -> Path:
             _write(folder / name / "release", f'JAVA_VERSION="{java.version}"\n', 0o644)
             _write(folder / name / "bin" / "java", script, 0o755)
         except OSError:
-            continue  # a read-only environment, or a home directory that is not there
+            continue  # a read-only environment, or a home directory that does not exist
         return folder / name
     raise JavaMissingError(
         f"the Java in {java.home} needs a launcher, and it can be written to none of {', '.join(map(str, folders))}",
@@ -179,7 +179,7 @@ def _write(path: Path, text: str, mode: int) -> None:
     if path.is_file() and path.read_text() == text and path.stat().st_mode & 0o777 == mode:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Written aside and renamed: another process may be about to start the very same file.
+    # Written aside and renamed: another process may be about to start this file.
     descriptor, draft = tempfile.mkstemp(dir=path.parent)
     with os.fdopen(descriptor, "w") as file:
         file.write(text)
@@ -188,7 +188,7 @@ def _write(path: Path, text: str, mode: int) -> None:
 
 
 def main() -> None:
-    """Print the Java that dagflow would use, for scripts that set a machine up; exit with 1 if there is none."""
+    """Print the Java that dagflow would use, for scripts that set up a machine; exit with 1 if there is none."""
     home = find_java_home()
     if home is None:
         sys.exit(1)

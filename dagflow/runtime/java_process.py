@@ -1,4 +1,4 @@
-"""How the Java process of a run is started: signals that reach the whole process group leave it alone."""
+"""Starts the Java process of a run so that signals to the whole process group do not reach it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import subprocess
 from collections.abc import Mapping, Sequence
 
 OUT_OF_MEMORY_CODE = 3
-"""The exit code of a Java that ends by -XX:+ExitOnOutOfMemoryError."""
+"""The exit code of a Java that stops because of -XX:+ExitOnOutOfMemoryError."""
 
 OUT_OF_MEMORY_END = "it ran out of memory"
-"""What how_it_ended says of such an end."""
+"""The text of how_it_ended() for this exit code."""
 
 END_S = 5.0
-"""How long an ending Java is waited for; its connections close before it is gone."""
+"""Seconds to wait for a Java that is ending; its connections close before it is gone."""
 
 _LOOK_EVERY_S = 0.2
 
@@ -41,32 +41,33 @@ exec "$@" 3<&-
 
 
 def bound_to_driver(command: Sequence[str], grace_s: float = 10.0) -> list[str]:
-    """A command that ends with the driver, and ignores what is sent to every process of a run.
+    """A command that ends with the driver, and ignores signals that are sent to every process of a run.
 
-    The driver could not end the run cleanly without Java, which a signal of a terminal or a service manager would end.
-    Java ends when its standard input does, which is the driver's end of a pipe: also after a SIGKILL of the driver. A
-    second process at that pipe kills a Java that has not ended some time later: while it starts, or when it hangs, it
-    does not look at the pipe. Nor does it if its main thread has failed: where the directory of a killed run is removed
-    before Java has written its address there, only the thread remains that waits for connections.
+    Without Java, which a signal of a terminal or a service manager would end, the driver could not end the run cleanly.
+    Java ends when its standard input does. That is a pipe from the driver, so Java ends also after a SIGKILL of the
+    driver. A second process at that pipe kills a Java that has not ended after grace_s: Java does not read the pipe
+    while it starts, or when it hangs, or after its main thread has failed. The main thread fails where the directory of
+    a killed run is removed before Java has written its address there; only the thread that waits for connections
+    remains then.
 
     Args:
         command: Starts Java.
-        grace_s: How long Java has time to end by itself.
+        grace_s: Seconds that Java has to end by itself.
     """
     return ["/bin/sh", "-c", _BOUND.replace("{looks}", str(round(grace_s / _LOOK_EVERY_S))), "sh", *command]
 
 
 def with_utf8(environ: Mapping[str, str]) -> dict[str, str]:
-    """An environment in which Java takes file names for UTF-8, as Python does, also in the locale C.
+    """An environment in which Java reads file names as UTF-8, as Python does, also in the locale C.
 
-    In that locale Java finds no directory whose name has other letters than those of ASCII, and ends without a word.
+    In that locale Java finds no directory whose name has letters outside of ASCII, and ends without a message.
     """
     locale = next((environ[name] for name in ("LC_ALL", "LC_CTYPE", "LANG") if environ.get(name)), "C")
     return {**environ, "LC_ALL": "C.UTF-8"} if locale in ("C", "POSIX") else dict(environ)
 
 
 def how_it_ended(process: subprocess.Popen[bytes] | None) -> str:
-    """How a Java process has ended; "" where this process does not know, or it goes on."""
+    """How a Java process has ended; "" where this process does not know, or Java still runs."""
     if process is None:
         return ""
     try:

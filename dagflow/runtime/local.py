@@ -30,12 +30,12 @@ from dagflow.runtime.worker_pool import WorkerPool
 from dagflow.storage.backends.local.disk import translated
 
 JOBS_PER_WORKER = 4
-"""More jobs than processes, so that one that is done early finds another one."""
+"""Jobs for each process, so that a process that is done early finds another job."""
 
 
 @dataclass(frozen=True, slots=True)
 class LevelOutcome:
-    """What a job of a level left: results of its tasks, and items for higher levels."""
+    """The outcome of a job: results of its tasks, and items for higher levels."""
 
     results: list[TaskResult]
     spooled: list[SpooledItem]
@@ -46,8 +46,8 @@ class LevelJob:
     """Runs slots of one level, one after the other.
 
     Attributes:
-        window: The window, without what the driver assigns.
-        level: The level.
+        window: The window, without the tuples that the driver assigns.
+        level: The level of the slots.
         slots: Each slot with its items from the driver.
         directory: Where items for higher levels are stored.
         spooled: Items from lower levels, by slot, in order.
@@ -102,12 +102,12 @@ def start_local(program: Program, workers: int, log: Path, server: TaskServer | 
 
     Args:
         program: The app.
-        workers: How many processes run tasks; 1 for this one, where debuggers and profilers see them.
+        workers: How many processes run tasks; 1 for this process, where debuggers and profilers see the operators.
         log: Where several processes write what operators print.
-        server: The process that forks them, where it was started ahead.
+        server: The process that forks the others, where it was started ahead.
 
     Raises:
-        StorageError: A directory that processes need cannot be written to.
+        StorageError: A directory that the processes need cannot be written to.
         DagflowError: The processes cannot be started.
     """
     if workers == 1:
@@ -126,13 +126,13 @@ def start_local(program: Program, workers: int, log: Path, server: TaskServer | 
 class LocalRuntime(Runtime):
     """A runtime of several processes on this machine.
 
-    Items on their way to another stage travel in files, so record data never passes through the driver.
+    Items for another stage travel in files, so record data never passes through the driver.
 
     Args:
         program: The app.
         workers: How many processes run tasks.
-        log: Where they write what operators print.
-        server: The process that forks them, where it was started ahead.
+        log: Where the processes write what operators print.
+        server: The process that forks the others, where it was started ahead.
     """
 
     def __init__(self, program: Program, workers: int, log: Path, server: TaskServer | None = None) -> None:
@@ -148,7 +148,7 @@ class LocalRuntime(Runtime):
         return self._workers
 
     def submit(self, window: WindowJob) -> Future[list[TaskResult]]:
-        """Begin a window on a thread of its own, which waits for its jobs."""
+        """Start a window on a thread of its own, which waits for its jobs."""
         future: Future[list[TaskResult]] = Future()
         self._board.open(window.window_id)
 
@@ -186,7 +186,7 @@ class LocalRuntime(Runtime):
         return results
 
     def _results_of(self, jobs: Iterable[Any], priority: tuple[float, ...] = ()) -> list[Any]:
-        """The results of jobs, in their order; all have ended, also where one of them has failed."""
+        """The results of jobs, in their order; all jobs have ended, also where one has failed."""
         futures = [self._pool.submit(job, priority) for job in jobs]
         wait(futures)
         return [future.result() for future in futures]
@@ -206,7 +206,7 @@ class LocalRuntime(Runtime):
         return [items[len(items) * n // count : len(items) * (n + 1) // count] for n in range(count)]
 
     def cancel(self) -> None:
-        """End the processes, with all that they do."""
+        """End the processes, with all their work."""
         self._pool.cancel()
 
     def close(self) -> None:

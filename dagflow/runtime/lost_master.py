@@ -1,4 +1,4 @@
-"""Tells why Spark gave up the master of a standalone cluster, which it says in its log only."""
+"""Explains why Spark gave up the master of a standalone cluster, which it reports only in its log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from dagflow.errors import DagflowError
 
 _GAVE_UP = "All masters are unresponsive"
-"""What Spark writes after three attempts, before it stops; what is called then fails for reasons of its own."""
+"""What Spark logs after three attempts, before it stops; later calls then fail for other reasons."""
 
 _GIVE = (
     "give spark.authenticate: 'true' and spark.authenticate.secret as the master and the workers have them, under "
@@ -33,7 +33,7 @@ _CAUSE = re.compile(r"Caused by: (?:[\w.$]+: )*([^\n]+)")
 
 @contextlib.contextmanager
 def master_named(master: str, log: Path) -> Iterator[None]:
-    """Replace the error of a start by one that says why Spark got no connection to the master, if that was the cause.
+    """Replace the error of a start by one that says why Spark could not connect to the master, if that was the cause.
 
     Args:
         master: The master's URL.
@@ -48,7 +48,7 @@ def master_named(master: str, log: Path) -> Iterator[None]:
 
 
 def loss_in(text: str, master: str) -> DagflowError | None:
-    """The error that Spark's log tells of; None where Spark has not given up its master."""
+    """The error that Spark's log reports; None where Spark has not given up its master."""
     if _GAVE_UP not in text:
         return None
     for pattern, why, hint in _REASONS:

@@ -1,4 +1,4 @@
-"""The modules of an app for processes that do not have them, each by its own name."""
+"""Provides the modules of an app to processes that do not have them, each by its own name."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from pathlib import Path
 logger = logging.getLogger(__name__)
 
 LARGE_BYTES = 64 << 20
-"""More than this much to copy to each executor is worth a warning."""
+"""Bytes to copy to each executor above which a warning is logged."""
 
 
 def linked_sources(paths: Iterable[Path], directory: Path) -> Path:
-    """A new directory with links to modules, below another directory; nothing is copied.
+    """Create a directory with links to modules, below another directory; nothing is copied.
 
     Args:
         paths: Absolute paths of module files and package directories.
-        directory: Where to make it.
+        directory: Where to create it.
     """
     made = Path(tempfile.mkdtemp(dir=directory))
     for path in paths:
@@ -31,14 +31,14 @@ def linked_sources(paths: Iterable[Path], directory: Path) -> Path:
 
 
 def package_zip(paths: Iterable[Path], directory: Path) -> Path:
-    """A zip file in a directory, named by its content: Spark takes one content of each name.
+    """Create a zip file in a directory, named by its content: Spark accepts one content for each name.
 
-    What Python has compiled, and hidden directories, are left out; so is a file that vanishes meanwhile, as those of a
-    run beside it do.
+    Compiled files and hidden directories are left out; so is a file that vanishes meanwhile, as files of a concurrent
+    run do.
 
     Args:
         paths: Module files and package directories.
-        directory: Where to make the file.
+        directory: Where to create the file.
     """
     members = [member for path in paths for member in _files_of(path)]
     _warn_of_size([file for file, _ in members])
@@ -49,7 +49,7 @@ def package_zip(paths: Iterable[Path], directory: Path) -> Path:
                 source = file.open("rb")
             except FileNotFoundError:
                 continue
-            # Without the file's time, so that the same content has the same name.
+            # Without the file's time, so that the same content gives the same name.
             with source, archive.open(zipfile.ZipInfo(name), "w", force_zip64=True) as target:
                 shutil.copyfileobj(source, target)
     with made.open("rb") as whole:

@@ -1,7 +1,8 @@
 """Spark's Python daemon, prepared while Spark starts: it imports what tasks need before Spark asks for a daemon.
 
-Spark starts its daemon with the first task, as a child of its Java process. That child finds a prepared process at a
-socket, hands it everything that Spark gave it, and waits for its end. Where the two do not fit, the child works itself.
+Spark starts its daemon with the first task, as a child of its Java process. That child connects to a prepared process
+by a socket, hands it everything that Spark gave it, and waits for its end. Where the two do not match, the child works
+itself.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ ADDRESS = "DAGFLOW_PREPARED_DAEMON"
 _MESSAGE_BYTES = 1 << 20
 _END_S = 5.0
 
-# What Python and the libraries of numbers read while they start; names with PYTHON_ are Spark's own.
+# Variables that Python and numeric libraries read while they start; names with PYTHON_ are Spark's own.
 _READ_AT_START = ("PYTHON", "OMP_", "OPENBLAS_", "MKL_", "ARROW_", "MALLOC_", "LD_", "LC_", "LANG")
 _NOT_READ_AT_START = ("PYTHON_", "PYTHONPATH")
 
 _WORKERS_OWN = {"PYTHONHASHSEED": "0", "PYTHONUNBUFFERED": "YES", "OMP_NUM_THREADS": "1"}
-"""What Spark gives to its daemon, and the driver may not have."""
+"""Variables that Spark gives to its daemon, and the driver may not have."""
 
 
 class PreparedDaemon:
@@ -44,7 +45,7 @@ class PreparedDaemon:
         environ: The environment of Spark's Java process.
 
     Raises:
-        OSError: It cannot be started.
+        OSError: The process cannot be started.
     """
 
     def __init__(self, path: Path, environ: Mapping[str, str]) -> None:
@@ -62,12 +63,12 @@ class PreparedDaemon:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 pass_fds=descriptors,
-                # A daemon has a group of its own, to which it sends signals.
+                # A daemon has a process group of its own, to which it sends signals.
                 process_group=0,
             )
 
     def close(self) -> None:
-        """End it; where it was Spark's daemon, it ends the processes that it has forked."""
+        """End the process; if it was Spark's daemon, it ends the processes that it has forked."""
         self._control.close()
         self._process.terminate()
         try:
@@ -78,7 +79,7 @@ class PreparedDaemon:
 
 
 def main() -> None:
-    """Be the prepared process: import, wait for what Spark gives to its daemon, and be that daemon."""
+    """Run the prepared process: import, wait for what Spark gives to its daemon, and serve as that daemon."""
     control, listener = (socket.socket(fileno=int(each)) for each in sys.argv[1:3])
     at_start = _read_at_start(os.environ)
     import_for_tasks("pyspark.worker")
@@ -92,7 +93,7 @@ def main() -> None:
     connection.sendall(json.dumps([at_start, _origins(sys.path)]).encode() + b"\n")
     message, descriptors, _, _ = socket.recv_fds(connection, _MESSAGE_BYTES, 3)
     if len(descriptors) != 3:
-        return  # the two do not fit
+        return  # the two do not match
     while not message.endswith(b"\n"):
         message += connection.recv(_MESSAGE_BYTES)
     given: dict[str, Any] = json.loads(message)
@@ -108,7 +109,7 @@ def main() -> None:
 
 
 def import_for_tasks(worker: str) -> None:
-    """Import what every task needs; what is imported stays shared between all processes that are forked later."""
+    """Import what every task needs; all processes that are forked later share it."""
     with shared_imports():
         for module in (worker, "dagflow.execution.task"):
             importlib.import_module(module)
@@ -121,7 +122,7 @@ def handed_over(path: Sequence[str]) -> bool:
         path: The module search path of this process.
 
     Returns:
-        Whether there was one that fits. It fits where it started with the same variables and has the same modules.
+        Whether there was a matching process: one that started with the same variables and has the same modules.
     """
     address = os.environ.get(ADDRESS, "")
     if not os.path.exists(address):
@@ -135,7 +136,7 @@ def handed_over(path: Sequence[str]) -> bool:
         data = json.dumps(given).encode() + b"\n"
         sent = socket.send_fds(connection, [data], [0, 1, 2])
         connection.sendall(data[sent:])
-        for descriptor in range(3):  # Java reads on until all have closed them
+        for descriptor in range(3):  # Java reads until all have closed them
             os.close(descriptor)
         connection.recv(1)
         return True

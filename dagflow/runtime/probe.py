@@ -42,7 +42,7 @@ _INSTALL = (
 
 @dataclass(frozen=True, slots=True)
 class RunLocations:
-    """Where a run publishes and what it reads, for executors to check.
+    """The locations that a run publishes into and reads, for executors to check.
 
     Attributes:
         outputs: URLs of directories that tasks write into.
@@ -57,16 +57,16 @@ class RunLocations:
 
 @dataclass(slots=True)
 class ExecutorReport:
-    """What one executor has.
+    """The result of checking one executor.
 
     Attributes:
         host: Its host.
         directory: Its working directory, which no other executor has.
         python: Its Python's version.
-        versions: Versions of the needed packages; None for one that is not there, "" where it does not say.
-        error: Why the app's code cannot be loaded, an output location not be written to, or credentials are not
-            accepted; "" for no reason.
-        missing: Local inputs that are not there.
+        versions: Versions of the needed packages; None for a missing one, "" for one that does not report a version.
+        error: Why the app's code cannot be loaded, an output location cannot be written to, or credentials are not
+            accepted; "" where there is no error.
+        missing: Local inputs that do not exist there.
         written: Pending files that it wrote, one for each output location.
     """
 
@@ -79,7 +79,7 @@ class ExecutorReport:
     written: list[PendingFile] = field(default_factory=list)
 
     def problem(self, storage: StorageContext) -> DagflowError | None:
-        """Why no window must run on this executor, or None."""
+        """Why this executor must not run a window, or None."""
         where = f"executor on {self.host} with Python {self.python}"
         absent = sorted(name for name, version in self.versions.items() if version is None)
         old = sorted(
@@ -113,7 +113,7 @@ class ExecutorReport:
 
 
 def version_numbers(version: str) -> tuple[int, ...]:
-    """The first three numbers of a version, which compare as versions do; none for an empty one."""
+    """The first three numbers of a version, comparable like versions; empty for an empty version."""
     return tuple(int(number) for number in re.findall(r"\d+", version)[:3])
 
 
@@ -136,17 +136,18 @@ def examiner(
     Args:
         locations: Locations to check.
         storage: Reaches the stores of the app.
-        program: Gives the app's program in the executor.
+        program: Returns the app's program in the executor.
     """
     needed, outputs, tag, hold_s = list(NEEDED), list(locations.outputs), locations.tag, HOLD_S
     module = __name__
     inputs = [_sample(url) for url in locations.inputs if storage.backend(url).is_local]
-    # One location tells of the credentials for all of its bucket or server.
+    # One location is enough to check the credentials of its whole bucket or server.
     remote = [url for url in locations.inputs if not storage.backend(url).is_local]
     inputs += {"/".join(url.split("/", 3)[:3]): url for url in remote}.values()
 
     def examine(_: Iterable[Any]) -> Iterator[dict[str, Any]]:
-        # Imported here, and no name of this module used: an executor that lacks packages could not load it otherwise.
+        # Imported here, and no name of this module is used: an executor that lacks packages could not load it
+        # otherwise.
         import importlib
         import os
         import platform
@@ -188,7 +189,7 @@ def examine_app(program: Program, inputs: Sequence[str], outputs: Sequence[str],
 
     Args:
         program: The app.
-        inputs: Files and directories: local ones should be there, others be asked for with accepted credentials.
+        inputs: Files and directories: local ones must exist, others are requested to check the credentials.
         outputs: URLs of directories to write a pending file into.
         tag: Part of the names of the pending files.
 
@@ -197,7 +198,7 @@ def examine_app(program: Program, inputs: Sequence[str], outputs: Sequence[str],
 
     Raises:
         CredentialsError: A store does not accept this executor's credentials.
-        Exception: An operator cannot be loaded, or a location not be written to.
+        Exception: An operator cannot be loaded, or a location cannot be written to.
     """
     for operator in program.operators.values():
         pickle.loads(operator)
@@ -219,21 +220,21 @@ def _require_credentials(storage: StorageContext, url: str) -> None:
     except CredentialsError:
         raise
     except StorageError:
-        return  # the driver finds what it is, and says it once
+        return  # the driver meets the same error, and reports it once
 
 
 def check_compatibility(answers: Iterable[dict[str, Any]], storage: StorageContext) -> int:
     """Refuse to start where an executor lacks something.
 
     Args:
-        answers: Reports of the executors, as the function of examiner() gives them.
+        answers: Reports of the executors, as returned by the function of examiner().
         storage: Reaches the stores of the app.
 
     Returns:
         Number of executors that have reported.
 
     Raises:
-        DagflowError: What is wrong where, and what to do.
+        DagflowError: An executor lacks something; the error says which one, what, and what to do.
     """
     reports = [
         ExecutorReport(**{**answer, "written": [PendingFile.from_json(file) for file in answer.get("written", [])]})
@@ -248,7 +249,7 @@ def check_compatibility(answers: Iterable[dict[str, Any]], storage: StorageConte
 
 
 def incompatibility_of(text: str) -> DagflowError | None:
-    """The error for a probe that Spark could not begin; None for a message that is not known.
+    """The error for a probe that Spark could not start; None for an unknown message.
 
     Args:
         text: Spark's message.

@@ -1,4 +1,4 @@
-"""The log of another process: what came first and what came last, and never more than a few megabytes."""
+"""The log of another process, limited to a few megabytes: its beginning and its end are kept."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import threading
 from pathlib import Path
 
 HEAD_BYTES = 1 << 20
-"""What is kept from the beginning: how a process started, and its first error, often the cause of the others."""
+"""Bytes kept from the beginning: how a process started, and its first error, often the cause of later ones."""
 
 TAIL_BYTES = 4 << 20
-"""What is kept from the end, at least; the file grows to twice as much before it is cut."""
+"""Bytes kept from the end, at least; the file grows to twice as much before it is cut."""
 
 _READ_BYTES = 1 << 16
 _MARK = b"\n... %d bytes are left out here ...\n"
@@ -22,12 +22,12 @@ class ProcessLog:
     The log of the run before is kept beside it, with `.1` behind its name.
 
     Args:
-        head_bytes: What is kept from the beginning.
-        tail_bytes: What is kept from the end, at least.
+        head_bytes: Bytes to keep from the beginning.
+        tail_bytes: Bytes to keep from the end, at least.
 
     Attributes:
-        descriptor: What the other process writes to; the caller closes it in this process once the other one has it.
-            Until begin() the pipe keeps the little that is written.
+        descriptor: The other process writes to it; the caller closes it in this process once the other one has it.
+            Until begin() the pipe holds what is written.
     """
 
     def __init__(self, head_bytes: int = HEAD_BYTES, tail_bytes: int = TAIL_BYTES) -> None:
@@ -40,7 +40,7 @@ class ProcessLog:
         self._copying: threading.Thread | None = None
 
     def begin(self, path: Path) -> None:
-        """Write the file from now on.
+        """Start to write the file.
 
         Args:
             path: The file; only its owner may read it, because operators may print records.
@@ -71,7 +71,7 @@ class ProcessLog:
             self._cut()
 
     def _cut(self) -> None:
-        """Leave out what lies between the head and the newest bytes."""
+        """Remove the bytes between the head and the newest ones."""
         tail = os.pread(self._file, self._tail_bytes, self._size_bytes - self._tail_bytes)
         self._left_out_bytes += self._size_bytes - self._tail_bytes - self._kept_from
         mark = _MARK % self._left_out_bytes
@@ -82,6 +82,6 @@ class ProcessLog:
         os.ftruncate(self._file, self._size_bytes)
 
     def wait(self, timeout_s: float) -> None:
-        """Wait until all that was written is in the file; called when the other process has ended."""
+        """Wait until all output is in the file; called when the other process has ended."""
         if self._copying is not None:
             self._copying.join(timeout_s)

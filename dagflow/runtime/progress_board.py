@@ -1,4 +1,4 @@
-"""Gathers what the tasks of windows report while they run."""
+"""Gathers the reports of the tasks of windows while they run."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from dagflow.metrics.operator_report import OperatorReport, sum_of
 logger = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 0.5
-"""How often the receiving thread looks whether tasks are silent, and whether it is to end."""
+"""Seconds between checks of the receiving thread: whether tasks are silent, and whether it is to end."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowProgress:
-    """How far the tasks of a running window are, as far as is known.
+    """The progress of the tasks of a running window, as far as it is known.
 
     Attributes:
         bytes_read: Bytes that its tasks have read.
@@ -51,7 +51,7 @@ class WindowProgress:
 
 @dataclass(frozen=True, slots=True)
 class LastReport:
-    """What an attempt of a task said last: what it had at hand, and whether it was ended because it stood still."""
+    """The last report of a task's attempt: what it worked on, and whether it was ended because it stood still."""
 
     work: TaskActivity
     is_timed_out: bool = False
@@ -59,14 +59,14 @@ class LastReport:
 
 @dataclass(slots=True)
 class _Task:
-    """What is known of a running task.
+    """The state of a running task.
 
     Attributes:
         report: Its newest report.
-        reported_s: When that came.
-        stall: What it said when it stood still; None where it goes on.
-        stalled_s: When it said so.
-        is_silent: Whether its silence has been told.
+        reported_s: When the report arrived.
+        stall: Its report of standing still; None while it makes progress.
+        stalled_s: When that report arrived.
+        is_silent: Whether its silence has been reported.
         timed_out: The attempt that was ended because it stood still; -1 for none.
     """
 
@@ -78,20 +78,20 @@ class _Task:
     timed_out: int = -1
 
     def stall_line(self, now: float) -> str:
-        """What stands still, for how long by now, and in what; "" for a task that goes on."""
+        """The stall in words, with its duration by now; "" for a task that makes progress."""
         stall = self.stall
         return "" if stall is None else structs.replace(stall, seconds=stall.seconds + now - self.stalled_s).line
 
 
 class ProgressBoard:
-    """Holds the newest report of each task of the windows that run, and warns of tasks that stand still.
+    """Holds the newest report of each task of running windows, and warns of tasks that stand still.
 
     May be used by several threads.
 
     Args:
         stall_limits: How long tasks may stand still.
         now: A clock, in seconds.
-        log: Where all that operators print is, as the end of a sentence.
+        log: Where the complete output of operators is, as the end of a sentence.
     """
 
     def __init__(
@@ -109,19 +109,19 @@ class ProgressBoard:
         self._is_start_reported = False
 
     def open(self, window_id: int) -> None:
-        """Take reports of a window from now on."""
+        """Accept reports of a window from now on."""
         with self._lock:
             if not self._windows:
                 self._reported_s = self._now()
             self._windows[window_id] = {}
 
     def close(self, window_id: int) -> None:
-        """Forget a window; of tasks of it that are still at work only the ends of stalls are reported."""
+        """Drop a window; for its tasks that still run, only the ends of stalls are reported."""
         with self._lock:
             self._windows.pop(window_id, None)
 
     def record(self, message: TaskMessage) -> None:
-        """Take a report; of several attempts of a task the one that has read most counts."""
+        """Record a report; of several attempts of a task the one that has read most counts."""
         if isinstance(message, OutputReport):
             self._print(message)
             return
@@ -161,7 +161,7 @@ class ProgressBoard:
             return
         known.reported_s, known.is_silent = now, False
         older = known.report
-        # What the newest attempt has at hand counts, and of its bytes as many as any attempt has read.
+        # The newest attempt's activity counts, and the most bytes that any attempt has read.
         known.report = TaskReport(
             older.work if report.work.attempt == older.work.attempt and not report.work.operator else report.work,
             max(report.bytes_read, older.bytes_read),
@@ -172,7 +172,7 @@ class ProgressBoard:
             known.stall = None
 
     def progress(self, window_id: int) -> WindowProgress:
-        """How far a window is; nothing is known of a window that does not run."""
+        """The progress of a window; empty for a window that does not run."""
         with self._lock:
             tasks = list(self._windows.get(window_id, {}).values())
         return WindowProgress(
@@ -183,7 +183,7 @@ class ProgressBoard:
         )
 
     def stalls(self) -> tuple[str, ...]:
-        """The tasks of all windows that stand still: which, for how long by now, and in what."""
+        """The tasks of all windows that stand still: which, for how long so far, and in what."""
         with self._lock:
             tasks = [task for window in self._windows.values() for task in window.values()]
         return self._stalls_of(tasks)
@@ -193,7 +193,7 @@ class ProgressBoard:
         return tuple(filter(None, (task.stall_line(now) for task in tasks)))
 
     def last_of(self, attempt: int) -> LastReport | None:
-        """The last report of an attempt of a task that has not ended; None where there is none."""
+        """The last report of a running task's attempt; None where there is none."""
         with self._lock:
             tasks = [task for window in self._windows.values() for task in window.values()]
         for task in tasks:
@@ -203,11 +203,11 @@ class ProgressBoard:
         return None
 
     def ends_after(self, silent_s: float) -> bool:
-        """Whether a process that was silent for so long before its end was ended because of it."""
+        """Whether a process that was silent for this long before its end was ended because of it."""
         return 0 < self._stall_limits.timeout_s <= silent_s
 
     def look_for_silence(self) -> None:
-        """Warn of tasks whose processes do not answer, and of windows whose tasks do not begin; called now and then."""
+        """Warn of tasks whose processes do not answer, and of windows whose tasks do not start; called now and then."""
         for text in self._silent():
             logger.warning("%s", text)
 
@@ -246,14 +246,14 @@ class ProgressReceiver:
         host: The address of this host to listen on: loopback where all tasks run on this host.
 
     Attributes:
-        address: Where tasks send their reports; None where nothing can be received.
+        address: Where tasks send their reports; None if none can be received.
     """
 
     def __init__(self, board: ProgressBoard, host: str) -> None:
         self._board = board
         self.address: ProgressAddress | None = None
         self._is_closed = threading.Event()
-        # Without a socket the run goes on, and shows progress window by window.
+        # Without a socket the run continues, and shows progress window by window.
         with contextlib.suppress(OSError):
             receiving = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
             try:
@@ -269,7 +269,7 @@ class ProgressReceiver:
         looked_s = 0.0
         with receiving:
             while not self._is_closed.is_set():
-                # Not for each message: a look goes through all tasks.
+                # Not for each message: a check goes through all tasks.
                 if (now := time.monotonic()) - looked_s >= _LOOK_EVERY_S:
                     looked_s = now
                     self._board.look_for_silence()

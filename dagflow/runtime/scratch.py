@@ -1,4 +1,4 @@
-"""A directory for the temporary files of one run, which goes when the run ends, or when the next one finds it dead."""
+"""A directory for the temporary files of one run; removed when the run ends, or by a later run if it was killed."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _ATTEMPTS = 3
 class Scratch:
     """A directory that only this user may enter, and that is removed by close() or by a later sweep().
 
-    Guarantee: it is not swept before its process has ended. A lock says whether that process lives, and not its
-    number: the kernel drops a lock with the process, and another container has other numbers.
+    Guarantee: the directory is not swept before its process has ended. A lock shows whether that process is alive, not
+    its id: the kernel drops a lock with the process, and process ids differ between containers.
 
     Args:
-        parent: The directory to make it in.
+        parent: The directory in which to create it.
 
     Attributes:
         path: The directory.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: The directory cannot be created.
     """
 
     def __init__(self, parent: str | Path) -> None:
@@ -40,13 +40,13 @@ class Scratch:
             self._lock = _locked(self.path)
             if self._lock is not None:
                 return
-            # A process that sweeps at this very moment takes it for one of a dead process.
+            # A process that sweeps at this moment may take it for one of a dead process.
             shutil.rmtree(self.path, ignore_errors=True)
-        # A file system without locks: no process can lock it, so none sweeps it.
+        # A file system without locks: no process can lock the directory, so none sweeps it.
         self.path = Path(tempfile.mkdtemp(prefix=_prefix(), dir=parent))
 
     def close(self) -> None:
-        """Remove the directory with all that is in it; a second call does nothing."""
+        """Remove the directory with all its content; a second call does nothing."""
         shutil.rmtree(self.path, ignore_errors=True)
         if self._lock is not None:
             os.close(self._lock)
@@ -57,7 +57,7 @@ def sweep(*directories: str | Path) -> None:
     """Remove what dead processes of this user have left; what cannot be removed stays.
 
     Args:
-        directories: Where to look; none for the directories in which a run makes its own by default.
+        directories: The directories to search; by default those in which runs create their own.
     """
     for directory in set(map(Path, directories or (*_temporary_directories(), *SHORT_DIRECTORIES))):
         for path in _ours_in(directory):
@@ -68,7 +68,7 @@ def sweep(*directories: str | Path) -> None:
 
 
 def _temporary_directories() -> list[str]:
-    # Where none can be written to, a run that finds nothing to do needs none.
+    # If no directory can be written to, a run without work needs none.
     with contextlib.suppress(OSError):
         return [tempfile.gettempdir()]
     return []
@@ -102,7 +102,7 @@ def _locked(directory: Path) -> int | None:
         return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # The process that held it before may have removed what it stood for.
+        # The process that held the lock may have removed the directory.
         if os.path.samestat(os.fstat(descriptor), os.stat(path)):
             return descriptor
     except OSError:

@@ -30,7 +30,7 @@ class SingleProcessRuntime(InlineRuntime):
         self._thread.start()
 
     def submit(self, window: WindowJob) -> Future[list[TaskResult]]:
-        """Run the window after those that were submitted before."""
+        """Run the window after earlier ones."""
         future: Future[list[TaskResult]] = Future()
         self._board.open(window.window_id)
         self._waiting.put((window, future))
@@ -69,7 +69,7 @@ class SingleProcessRuntime(InlineRuntime):
             yield item
 
     def cancel(self) -> None:
-        """Interrupt the task before its next input, and drop the windows that wait."""
+        """Interrupt the task before its next input, and drop waiting windows."""
         self._is_cancelled = True
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Slots: the numbered partitions of one level, over all its stages, and what each of them receives."""
+"""Slots: the numbered partitions of one level, over all its stages, and the input of each slot."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dagflow.execution.program import Program
 
 
 def driver_inputs(program: Program, window: WindowJob) -> list[list[Any]]:
-    """What the driver sends to each slot of the lowest level; items for higher levels go with slot 0."""
+    """The driver's input for each slot of the lowest level; items for higher levels go with slot 0."""
     levels = program.plan.levels
     slots: list[list[Any]] = [list(share) for stage in levels[0] for share in window.assigned[stage.head]]
     for level in levels[1:]:
@@ -29,7 +29,7 @@ def driver_inputs(program: Program, window: WindowJob) -> list[list[Any]]:
 def slot_of(item: ShuffleItem | TaskResult, next_level: int, slots: int) -> tuple[int, tuple[int, ...]]:
     """The slot of the next level that an item goes to, and its place in the order of arrival there.
 
-    Results go with slot 0. An item for a level above the next one goes to the slot that its own number falls on.
+    Results go with slot 0. An item for a level above the next one goes to the slot given by its own number.
     """
     if isinstance(item, TaskResult):
         return 0, (-1, item.stage, item.partition)
@@ -41,6 +41,6 @@ def group_slots(shares: Sequence[list[Any]], together: Sequence[Sequence[int]]) 
 
     Args:
         shares: The input of each slot.
-        together: The slots of each task; empty for one each.
+        together: The slots of each task; empty for one task for each slot.
     """
     return [[(slot, shares[slot]) for slot in slots] for slots in together or [[slot] for slot in range(len(shares))]]

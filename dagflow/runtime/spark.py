@@ -43,28 +43,28 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 PARALLEL_TASKS_PER_CORE = 4
-"""More tasks than cores, so that a core that is done early finds another one."""
+"""Tasks for each core, so that a core that is done early finds another task."""
 
 MIN_TASK_S = 0.25
 """Tasks of 50 ms spend a fifth of their time in Spark."""
 
 PROBES_PER_CORE = 2
-"""Enough that each executor gets one, although Spark deals tasks out as slots are free."""
+"""Probes for each executor: enough that each executor gets one, although Spark assigns tasks as slots are free."""
 
 PROBE_ROUNDS = 3
-"""Executors that came while others answered are asked as well, but not without an end."""
+"""Executors that arrive while others are checked are checked as well, in at most this many rounds."""
 
 LOOK_EVERY_S = 0.2
-"""How often a thread that waits for a job looks whether the run shall stop."""
+"""How often a thread that waits for a job checks whether the run shall stop."""
 
 CANCEL_S = 2.0
-"""How soon Java must answer at the end of a run that it no longer works on its jobs."""
+"""Seconds in which Java must confirm at the end of a run that it no longer works on its jobs."""
 
 CLOSE_S = 10.0
-"""How soon it must have stopped."""
+"""Seconds in which Spark must have stopped."""
 
 NO_ANSWER_S = 20.0
-"""Executors take seconds to start; a longer silence is worth a warning."""
+"""Seconds without an answer after which a warning is logged: executors take seconds to start."""
 
 _LOST = "an executor was lost whose output some tasks had used and others had not"
 
@@ -77,7 +77,7 @@ class SparkRuntime(Runtime):
         context: The context; close() stops it only with owns_context.
         modules: Files and directories of user modules, for the executors.
         owns_context: Whether close() stops the context.
-        must_stop: Says whether to give up what the driver waits for, such as executors that do not come.
+        must_stop: Whether to stop waiting, for example for executors that do not arrive.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class SparkRuntime(Runtime):
                 "how to set spark.authenticate",
                 context.master,
             )
-        # Executors on other hosts reach the driver where Spark says; local tasks need no other address than loopback.
+        # Executors on other hosts reach the driver at Spark's address; local tasks need only loopback.
         host = str(context.getConf().get("spark.driver.host")) if self._is_cluster else "127.0.0.1"
         self._receiver = ProgressReceiver(self._board, host)
         self._program = replace(program, progress=self._receiver.address)
@@ -132,7 +132,7 @@ class SparkRuntime(Runtime):
 
     @property
     def min_task_s(self) -> float:
-        """See Runtime: a task costs 5 to 15 ms beside its work, in Java and in the pipes between the processes."""
+        """See Runtime: a task has a fixed cost of 5 to 15 ms, in Java and in the pipes between the processes."""
         return MIN_TASK_S
 
     @property
@@ -144,8 +144,8 @@ class SparkRuntime(Runtime):
         """Check that the executors of a cluster can run the app; a local Spark needs no check.
 
         Raises:
-            DagflowError: What an executor lacks, and what to do.
-            RunStoppedError: The run shall stop.
+            DagflowError: An executor lacks something; the error says what, and what to do.
+            RunStoppedError: The run is asked to stop.
         """
         if not self._is_cluster:
             return
@@ -159,7 +159,7 @@ class SparkRuntime(Runtime):
             return int(self._context._jsc.sc().getExecutorMemoryStatus().size()) - 1
 
     def _reports(self, locations: RunLocations) -> list[dict[str, Any]]:
-        """Let the executors that there are by now examine themselves."""
+        """The reports of the executors that exist by now."""
         broadcast = self._broadcast
         examine = examiner(locations, self._program.storage, lambda: broadcast.value)
         tasks = self.parallelism * PROBES_PER_CORE
@@ -176,8 +176,8 @@ class SparkRuntime(Runtime):
             raise DagflowError("Spark stopped while its executors were asked what they have") from error
 
     def submit(self, window: WindowJob) -> Future[list[TaskResult]]:
-        """Begin a window as one Spark job."""
-        # Taken out by the thread, so that the driver does not hold the names of all files while it waits.
+        """Start a window as one Spark job."""
+        # Removed by the thread, so that the driver does not hold the names of all files while it waits.
         waiting, window_id = [window], window.window_id
         self._board.open(window_id)
         results = self._begin(f"window {window_id}", lambda: self._run(waiting.pop()), self._worker_death)
@@ -190,7 +190,7 @@ class SparkRuntime(Runtime):
         Args:
             what: The job's name.
             work: Runs the job.
-            known: Translates Spark's message into an error; gives None for a message that it does not know.
+            known: Translates Spark's message into an error; returns None for an unknown message.
         """
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()
@@ -202,8 +202,8 @@ class SparkRuntime(Runtime):
             except Exception as error:
                 future.set_exception(known(str(error)) or translated(error, what, self._how_java_ended))
 
-        # Not Spark's InheritableThread: it asks the JVM for something before it calls run, and where the JVM has
-        # ended the thread would die and the future would never be done.
+        # Not Spark's InheritableThread: it calls the JVM before it calls run. Where the JVM has ended, the thread would
+        # die and the future would never be done.
         threading.Thread(target=run, name=what, daemon=True).start()
         return future
 
@@ -220,10 +220,10 @@ class SparkRuntime(Runtime):
             what: See _begin().
             work: See _begin().
             known: See _begin().
-            warn: Called every NO_ANSWER_S seconds with the seconds by then.
+            warn: Called every NO_ANSWER_S seconds with the seconds waited so far.
 
         Raises:
-            RunStoppedError: The run shall stop.
+            RunStoppedError: The run is asked to stop.
         """
         job, began_s, warned = self._begin(what, work, known), time.monotonic(), 0
         while wait([job], timeout=LOOK_EVERY_S).not_done:
@@ -243,10 +243,10 @@ class SparkRuntime(Runtime):
         return how_it_ended(None if gateway is None else gateway.proc)
 
     def _run(self, window: WindowJob) -> list[TaskResult]:
-        """Run a window, and again as long as its tasks have not used the attempts whose results have arrived.
+        """Run a window, and again as long as its tasks have used other attempts than those whose results have arrived.
 
         Raises:
-            DagflowError: They have not in any of MAX_ATTEMPTS runs.
+            DagflowError: The results and the used attempts differ in each of MAX_ATTEMPTS runs.
         """
         counts = self._program.plan.partitions_by_level(window.partitions)
         tasks = group_slots(driver_inputs(self._program, window), window.together)
@@ -257,7 +257,7 @@ class SparkRuntime(Runtime):
         # One result for each partition of each stage: results of lower levels pass through the higher ones.
         arriving = sum(lean.partitions.values()) + lowest + sum(counts[1:])
         for _ in range(MAX_ATTEMPTS):
-            # New shuffles each time: Spark would take what it has of the old ones.
+            # New shuffles each time: Spark would reuse the old ones.
             arrived = self._collected(self._levels(rdd, lean, counts), arriving)
             results = [item for item in arrived if isinstance(item, TaskResult)]
             if have_used_each_other([item for item in arrived if isinstance(item, Attempt)]):
@@ -289,8 +289,8 @@ class SparkRuntime(Runtime):
         """All items of an RDD.
 
         Raises:
-            ConnectionError: The JVM ended while it sent. PySpark takes the end of the connection for the end of the
-                results, so results that were not sent would be missing silently, and never be published.
+            ConnectionError: The JVM ended while it sent the results. PySpark takes the end of the connection for the
+                end of the results, so missing results would go unnoticed and never be published.
         """
         results = self._receive(rdd)
         if len(results) != count:
@@ -338,7 +338,7 @@ class SparkRuntime(Runtime):
             self._asked_for("stopped", CLOSE_S, lambda: stop_context(self._context))
 
     def _asked_for(self, done: str, within_s: float, ask: Callable[[], object]) -> None:
-        """Ask Java for something that ends what it does; a Java of this run that does not answer is killed."""
+        """Ask Java to end some work; a Java of this run that does not answer is killed."""
 
         def work() -> None:
             # This fails only where the JVM has ended, and its jobs with it.
@@ -394,7 +394,7 @@ def _higher_task(
 
 
 def _host() -> tuple[TaskHost, int]:
-    """Where the running task runs, and Spark's number of the attempt."""
+    """The host of the running task, and Spark's number of the attempt."""
     context = TaskContext.get()
     if context is None:
         return TaskHost(), -1

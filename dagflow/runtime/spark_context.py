@@ -25,8 +25,8 @@ from dagflow.runtime.spark_process import JavaEndedError, SparkProcess, variable
 from dagflow.runtime.spark_settings import JAVA_OPTIONS, LOCAL_JAVA, process_settings, protection, require_secret
 from dagflow.runtime.start_checks import reason_in, require_no_context
 
-# dagflow uses no accumulators, and the job that fails reports the end of the JVM. PySpark would print a traceback as
-# well, in these servers and where pickling asks the JVM something.
+# dagflow uses no accumulators, and the job that fails reports the end of the JVM. PySpark would also print a traceback,
+# in these servers and where pickling calls the JVM.
 for _server in (AccumulatorTCPServer, AccumulatorUnixServer):
     _server.handle_error = lambda *_: None  # type: ignore[method-assign]  # the hook that socketserver offers
 pyspark.util.print_exec = lambda stream: None
@@ -35,14 +35,14 @@ pyspark.util.print_exec = lambda stream: None
 def java_for(
     app: str, master: str, conf: Mapping[str, str], log: Path | None, ahead: SparkProcess | None = None
 ) -> SparkProcess:
-    """A Java process for Spark with the settings that suit dagflow, which may still be starting.
+    """A Java process for Spark with dagflow's settings, which may still be starting.
 
     Args:
         app: Name for Spark's own displays.
         master: A Spark master URL.
         conf: Settings that take precedence over dagflow's.
         log: Where the JVM and the Python workers write; None leaves them this process's stderr.
-        ahead: A process with a log that was started ahead; it is ended where it has other settings.
+        ahead: A process with a log that was started ahead; ended here if it has other settings.
 
     Raises:
         DagflowError: Java could not be started.
@@ -63,14 +63,14 @@ def java_for(
 def start_context(
     app: str, master: str, conf: Mapping[str, str], log: Path | None = None, process: SparkProcess | None = None
 ) -> SparkContext:
-    """Start Spark with the settings that suit dagflow.
+    """Start Spark with dagflow's settings.
 
     Args:
         app: Name for Spark's own displays.
         master: A Spark master URL.
         conf: Settings that take precedence over dagflow's.
         log: Where the JVM and the Python workers write; None leaves them this process's stderr.
-        process: Its Java process, by java_for() with the same arguments; None for a new one.
+        process: The Java process from java_for() with the same arguments; None for a new one.
 
     Raises:
         DagflowError: Java or Spark could not be started.
@@ -87,7 +87,7 @@ def start_context(
 
 @contextlib.contextmanager
 def _start_errors(master: str, log: Path | None) -> Iterator[None]:
-    """Translate what prevents a start into a DagflowError."""
+    """Translate the error of a failed start into a DagflowError."""
     try:
         yield
     except DagflowError:
@@ -103,7 +103,7 @@ def _start_errors(master: str, log: Path | None) -> Iterator[None]:
 
 def _context(process: SparkProcess) -> SparkContext:
     settings = process.settings
-    # What Spark has read from its own files counts as well, and is known in the Java process only.
+    # Settings that Spark has read from its own files count as well, and only the Java process knows them.
     found = dict(SparkConf(_jvm=process.gateway.jvm).getAll())
     require_secret(settings["spark.master"], found)
     conf = SparkConf()
@@ -116,11 +116,11 @@ def _context(process: SparkProcess) -> SparkContext:
 def stop_context(context: SparkContext) -> None:
     """Stop Spark, its Java process and its temporary files; a second call does nothing."""
     opened: Any = context
-    # Left to it, PySpark would wait a second for the server of its accumulators.
+    # On its own, PySpark would wait a second for its accumulator server.
     server, opened._accumulatorServer = opened._accumulatorServer, None
     try:
         with warnings.catch_warnings():
-            # PySpark warns where the Java process has ended, which the job that failed has reported.
+            # PySpark warns if the Java process has ended, which the failed job has reported.
             warnings.simplefilter("ignore", RuntimeWarning)
             context.stop()
     finally:
@@ -130,14 +130,14 @@ def stop_context(context: SparkContext) -> None:
 
 
 def link_sources(context: SparkContext, paths: Iterable[Path]) -> None:
-    """Let tasks on this machine import modules from where they are.
+    """Let tasks on this machine import modules from their own locations.
 
     Args:
         context: The context of the tasks.
         paths: Absolute paths of module files and package directories; each is importable by its own name.
     """
     opened: Any = context
-    # Not the directories around them: these may hold modules that have the names of installed ones.
+    # Not from the directories around them: these may contain modules with the names of installed ones.
     _let_import(context, str(linked_sources(paths, Path(opened._temp_dir))))
 
 
@@ -146,25 +146,25 @@ def send_sources(context: SparkContext, paths: Iterable[Path]) -> None:
 
     Args:
         context: The context of the executors.
-        paths: As link_sources() takes them; of a package all files are sent that package_zip() takes.
+        paths: As for link_sources(); of a package the files are sent that package_zip() includes.
     """
     opened: Any = context
     archive = package_zip(paths, Path(opened._temp_dir))
     # Spark unpacks it once in each executor, before the first task there. PySpark would leave it packed: modules could
-    # neither read files beside them nor be machine code, and not be imported once an operator has changed the working
-    # directory, against which Python looks for archives.
+    # neither read files beside them nor be machine code, and could not be imported once an operator has changed the
+    # working directory, against which Python looks for archives.
     context.addArchive(f"{archive.as_uri()}#{archive.stem}")
     _let_import(context, archive.stem)
 
 
 def _let_import(context: SparkContext, directory: str) -> None:
-    """Have tasks look for modules in a directory: an absolute one, or one that Spark has made for an archive."""
+    """Let tasks look for modules in a directory: an absolute one, or one that Spark has created for an archive."""
     opened: Any = context
     opened._python_includes.append(directory)
 
 
 def keep_classes() -> Path:
-    """Make local runs start faster from now on: keep an archive of the classes that a small Spark job loads.
+    """Make later local runs start faster: keep an archive of the classes that a small Spark job loads.
 
     Returns:
         The archive.

@@ -20,7 +20,7 @@ from dagflow.runtime.worker_errors import death_of
 
 
 def first_line(error: BaseException) -> str:
-    """The line of an error's message that says what happened, or its type where it has none."""
+    """The line of an error's message that says what happened; the error's type if it has no message."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     if isinstance(error, Py4JJavaError) and len(lines) > 1:
         return lines[1].removeprefix(": ")  # the first one names the call
@@ -29,7 +29,7 @@ def first_line(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def translating(work: str) -> Iterator[None]:
-    """Turn what Spark raises, or py4j where the JVM has ended, into one line that says what was under way."""
+    """Turn an error of Spark, or of py4j after the JVM has ended, into one line that names the work under way."""
     try:
         yield
     except Exception as error:
@@ -47,13 +47,13 @@ _KILLED = (
 )
 
 _OWN_ERROR = re.compile(r"^dagflow\.errors\.\w+: ")
-"""How Python begins an error that names its place itself."""
+"""How Python begins an error that names its own place."""
 
 
 _WORKER_DIED = "Python worker exited unexpectedly"
 _FAILED_TASK = re.compile(r"failed (\d+) times, most recent failure: Lost task [^\n]*?\(TID (\d+)\)")
 _FATAL = re.compile(r"Fatal Python error: ([^\n]+)(.*?)(?=\n\tat |\Z)", re.DOTALL)
-"""What Python's faulthandler leaves of a process that dies by a signal of its own making, up to Java's stack."""
+"""The output of Python's faulthandler for a process that dies by its own signal, up to Java's stack."""
 
 
 def worker_death(text: str, last_of: Callable[[int], LastReport | None]) -> DagflowError | None:
@@ -61,7 +61,7 @@ def worker_death(text: str, last_of: Callable[[int], LastReport | None]) -> Dagf
 
     Args:
         text: Spark's message.
-        last_of: Gives the last report of an attempt by its number.
+        last_of: Returns the last report of an attempt by its number.
     """
     failed = _FAILED_TASK.search(text)
     if failed is None or _WORKER_DIED not in text or (last := last_of(int(failed[2]))) is None:
@@ -77,16 +77,16 @@ def translated(error: Exception, work: str, how_java_ended: Callable[[], str] = 
     Args:
         error: What was raised.
         work: What was under way.
-        how_java_ended: Called where Java has ended; gives how, or "".
+        how_java_ended: Called if Java has ended; returns how, or "".
     """
     if isinstance(error, PicklingError) and isinstance(error.__context__, (Py4JError, ConnectionError)):
-        error = error.__context__  # pickling asked the JVM
+        error = error.__context__  # pickling called the JVM
     text = str(error)
     if "cancelled" in text.lower() and ("job group" in text or "SPARK_JOB_CANCELLED" in text):
         return CancelledError(f"{work} was abandoned")
     if isinstance(error, DagflowError):
         return error
-    # Java sends that message while it ends in an orderly way.
+    # Java also sends that message while it shuts down in an orderly way.
     is_gone = isinstance(error, (Py4JError, ConnectionError)) and not isinstance(error, Py4JJavaError)
     if is_gone or "cancelled because SparkContext was shut down" in text:
         end = how_java_ended()

@@ -1,4 +1,4 @@
-"""Spark's Java process: how it is started, what it may leave to others to see, and how it ends without a trace.
+"""Spark's Java process: how it is started, what other users can see of it, and how it ends without leftovers.
 
 Importing this module takes little time, because the process is started before PySpark is imported.
 """
@@ -26,36 +26,36 @@ from dagflow.runtime.spark_settings import process_variables
 from dagflow.runtime.start_checks import require_open_files, require_space, unwritable_log
 
 _SOCKET_PATH_BYTES = 64
-"""How long the path of a directory for sockets may be: the system takes 107 bytes, and PySpark's names have 42."""
+"""Bytes that the path of a directory for sockets may have: the system takes 107, and PySpark's names have 42."""
 
 _LOCAL_DIRS = "SPARK_LOCAL_DIRS"
 _SOCKETS = "spark.python.unix.domain.socket.dir"
 
 _LOOK_EVERY_S = 0.01
-"""How often a process that starts is looked at."""
+"""Seconds between checks of a process that is starting."""
 
 
 class JavaEndedError(RuntimeError):
-    """Java has ended before it was ready."""
+    """Java ended before it was ready."""
 
 
 class SparkProcess:
     """A Java process for one Spark context, with a directory of its own for all temporary files.
 
-    Guarantee: no other user of the machine can enter that directory, in which blocks, sockets and settings lie; and
-    no setting is part of the command line, which everybody can read.
+    Guarantee: no other user of the machine can enter that directory, which contains blocks, sockets and settings; and
+    no setting is part of the command line, which every user can read.
 
     Args:
-        settings: Spark's settings that hold before the context is made.
+        settings: Spark's settings from before the context is created.
         has_log: Whether the process and the Python workers write to a log, by log_to(), or to this process's stderr.
 
     Attributes:
-        settings: As they were given.
-        variables: The environment variables that PySpark must see as well while it makes the context.
+        settings: The given settings.
+        variables: The environment variables that PySpark must see as well while it creates the context.
 
     Raises:
         DagflowError: The machine lacks something that it needs.
-        OSError: It could not be started.
+        OSError: The process could not be started.
     """
 
     def __init__(self, settings: Mapping[str, str], *, has_log: bool) -> None:
@@ -80,20 +80,20 @@ class SparkProcess:
 
     @property
     def gateway(self) -> Any:
-        """PySpark's connection to it; the first use waits until it is ready.
+        """PySpark's connection to the process; the first use waits until it is ready.
 
         Raises:
-            JavaEndedError: It has ended before.
+            JavaEndedError: The process ended before it was ready.
         """
         if self._gateway is None:
             self._gateway = self._connected(*self._address())
         return self._gateway
 
     def log_to(self, path: Path) -> None:
-        """Write the log to a file from now on.
+        """Start to write the log to a file.
 
         Raises:
-            StorageError: It cannot be written.
+            StorageError: The file cannot be written.
         """
         assert self._log is not None
         try:
@@ -102,7 +102,7 @@ class SparkProcess:
             raise unwritable_log(error, path) from error
 
     def prepare_daemon(self) -> None:
-        """Begin with the imports of Spark's Python daemon, where it is dagflow's."""
+        """Start the imports of Spark's Python daemon, if that is dagflow's."""
         is_ours = self.settings.get("spark.python.daemon.module") == daemon.__name__
         if is_ours and not any(name.startswith("spark.executorEnv.") for name in self.settings):
             # Without it the first task waits a little longer.
@@ -118,17 +118,17 @@ class SparkProcess:
         file.write_text(
             "".join(f"{_escaped(key)}={_escaped(value)}\n" for key, value in self.settings.items()), "utf-8"
         )
-        # Java keeps its counters in /tmp, whatever it is told, where each of them is a file of its own.
+        # Java keeps its counters in /tmp, regardless of its settings; there each of them is a file of its own.
         options = [f"-Djava.io.tmpdir={self._scratch}", "-XX:-UsePerfData"]
         home = os.environ.get("SPARK_HOME") or _installed_spark()
         environ = {
             **os.environ,
             **self.variables,
             "TMPDIR": str(self._scratch),
-            # Otherwise its script starts a Python to find it.
+            # Otherwise Spark's script starts a Python to find it.
             "SPARK_HOME": home,
             "SPARK_SUBMIT_OPTS": f"{shlex.join(options)} {os.environ.get('SPARK_SUBMIT_OPTS', '')}",
-            # What PySpark sets for a process of its own: where this one tells its port and its secret.
+            # PySpark sets these for a process of its own: where the process reports its port and its secret.
             "SPARK_CONNECT_MODE": "0",
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._address_file),
         }
@@ -153,7 +153,7 @@ class SparkProcess:
         return self._scratch / "address"
 
     def _address(self) -> tuple[int, str]:
-        """The port and the secret of the process, which it tells when it is ready."""
+        """The port and the secret of the process, which it reports when it is ready."""
         while not self._address_file.exists():
             if self._process is None or self._process.poll() is not None:
                 raise JavaEndedError("Java ended at once")
@@ -184,7 +184,7 @@ class SparkProcess:
         return ",".join(str(self._scratch_in(parent)) for parent in parents)
 
     def local_settings(self, found: Mapping[str, str]) -> dict[str, str]:
-        """Where the context keeps its sockets, and its blocks where that is not the directory for temporary files.
+        """The directory for the context's sockets, and that for its blocks if it is not the one for temporary files.
 
         Args:
             found: The settings as Spark has read them, from all of its files.
@@ -206,12 +206,12 @@ class SparkProcess:
         return self._scratch_in(parent)
 
     def kill(self) -> None:
-        """Kill the process, so that what waits for it fails; any thread may call it, and end() has still to follow."""
+        """Kill the process, so that what waits for it fails; any thread may call this, and end() must still follow."""
         if self._process is not None:
             self._process.kill()
 
     def end(self) -> None:
-        """End the process, and remove its temporary files; a second call does nothing, nor does one in a fork."""
+        """End the process, and remove its temporary files; does nothing in a second call, or in a fork."""
         if os.getpid() != self._owner:
             return
         atexit.unregister(self.end)
@@ -222,7 +222,7 @@ class SparkProcess:
         if process is not None:
             assert process.stdin is not None
             process.stdin.close()
-            if gateway is None:  # nothing depends on it yet
+            if gateway is None:  # nothing depends on the process yet
                 process.kill()
             try:
                 process.wait(END_S)
@@ -239,7 +239,7 @@ class SparkProcess:
 
 
 def spark_log(app: str) -> Path:
-    """Where the Java process of an app writes, and the Python workers do."""
+    """The log file of the Java process and the Python workers of an app."""
     return Path(".dagflow") / f"{app}.spark.log"
 
 
@@ -270,7 +270,7 @@ def _disconnect(gateway: Any) -> None:
 
 @contextlib.contextmanager
 def variables_set(environ: Mapping[str, str]) -> Iterator[None]:
-    """Have this process see more environment variables within the block."""
+    """Add environment variables to this process within the block."""
     before = {name: os.environ.get(name) for name in environ}
     os.environ.update(environ)
     try:

@@ -1,4 +1,4 @@
-"""Settings that suit dagflow, for a local Spark and for a cluster."""
+"""dagflow's settings for Spark, local and on a cluster."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ SETTINGS = {
 }
 
 AUTHENTICATE = "spark.authenticate"
-"""Whether processes that talk to each other must know a secret. A standalone cluster needs to have been given it."""
+"""Whether processes must know a secret to talk to each other. A standalone cluster has to be given it."""
 
 LOCAL_SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # Every user of this machine can connect to a port of it. With a local master Spark makes up a secret for each run.
+    # Every user of this machine can connect to its ports. With a local master Spark makes up a secret for each run.
     AUTHENTICATE: "true",
 }
 
 OUT_OF_MEMORY = ("-XX:+ExitOnOutOfMemoryError", "-XX:-HeapDumpOnOutOfMemoryError")
-"""Without its heap Java may go on for minutes, and answer nothing: it ends at once, so the run can say so."""
+"""With a full heap Java may run for minutes without an answer: it ends at once, so that the run can report it."""
 
 LOCAL_JAVA = (
     *OUT_OF_MEMORY,
     # The first compiler only, and the serial garbage collector: Java only moves bytes between Python processes and
-    # starts tasks, and on two cores the other compilers and collectors take more from the tasks than they give back.
-    # Unlike the name of a collector, this option lets a person choose another one.
+    # starts tasks, and on two cores the other compilers and collectors cost the tasks more than they gain. Unlike the
+    # name of a collector, this option lets a user choose another one.
     "-XX:+NeverActAsServerClassMachine",
-    # By default Java begins with a 64th of the machine's memory, and keeps two thirds more than it uses.
+    # By default Java starts with a 64th of the machine's memory, and keeps two thirds more than it uses.
     "-Xms64m",
     "-XX:MinHeapFreeRatio=10",
 )
@@ -83,16 +83,16 @@ def is_protected(setting: Callable[[str], str | None]) -> bool:
     """Whether only processes that know a secret can talk to Spark's.
 
     Args:
-        setting: Gives the value of a setting; None for one that is not set.
+        setting: Returns the value of a setting; None for one that is not set.
     """
     return setting(AUTHENTICATE) == "true"
 
 
 def protection(found: Mapping[str, str]) -> dict[str, str]:
-    """Settings that encrypt what Spark's processes send each other, where they know one secret.
+    """Settings that encrypt the traffic between Spark's processes, where they share a secret.
 
     Args:
-        found: The settings that Spark has been given.
+        found: The settings given to Spark.
     """
     encryption = "spark.network.crypto.enabled"
     return {encryption: found.get(encryption, "true")} if is_protected(found.get) else {}
@@ -106,13 +106,13 @@ _SECRETS = (
 
 
 def require_secret(master: str, found: Mapping[str, str]) -> None:
-    """Refuse to connect to a standalone cluster that is to authenticate, without its secret.
+    """Refuse to connect without its secret to a standalone cluster that requires authentication.
 
     Other clusters make up a secret for each app.
 
     Args:
         master: A Spark master URL.
-        found: The settings that Spark has been given.
+        found: The settings given to Spark.
 
     Raises:
         DagflowError: The secret is missing.
@@ -142,7 +142,7 @@ def process_settings(app: str, master: str, conf: Mapping[str, str]) -> dict[str
     Args:
         app: Name for Spark's own displays.
         master: A Spark master URL.
-        conf: Settings that take precedence over dagflow's, but for the master.
+        conf: Settings that take precedence over dagflow's, except the master.
 
     Raises:
         DagflowError: There is no Java that Spark can run on.
@@ -150,7 +150,7 @@ def process_settings(app: str, master: str, conf: Mapping[str, str]) -> dict[str
     cores = SparkMaster.parse(master).local_tasks
     settings = settings_for(master, conf)
     if cores:
-        # Written like this, local mode runs a failed task again, as a cluster does.
+        # In this form, local mode runs a failed task again, as a cluster does.
         master = f"local[{cores},4]"
     java_home = use_java()
     if cores:
@@ -164,10 +164,10 @@ def process_settings(app: str, master: str, conf: Mapping[str, str]) -> dict[str
 def process_variables(settings: Mapping[str, str]) -> dict[str, str]:
     """The environment variables that Spark reads beside its settings.
 
-    This process does not get them for good: a later run in it may be on a cluster, or have another Python.
+    They are not set in this process for good: a later run in it may be on a cluster, or use another Python.
 
     Args:
-        settings: Those of the Java process.
+        settings: The settings of the Java process.
     """
     variables = {"PYSPARK_PYTHON": _python(settings)}
     if SparkMaster.parse(settings[MASTER_SETTING]).local_tasks:
@@ -176,5 +176,5 @@ def process_variables(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _python(settings: Mapping[str, str]) -> str:
-    # PySpark reads the setting in spark-submit only. Without any, workers would run whatever python3 is first on PATH.
+    # PySpark reads the setting in spark-submit only. Without it, workers would run whatever python3 is first on PATH.
     return settings.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON", sys.executable)

@@ -20,15 +20,15 @@ _STORE = "store records that go to another stage"
 
 @dataclass(frozen=True, slots=True)
 class SpooledItem:
-    """Where one item is stored, and which slot it goes to.
+    """The location of one stored item, and the slot that it goes to.
 
     Attributes:
         path: The file.
         offset: Its first byte in the file.
-        length: How many bytes it takes.
+        length: Its size in bytes.
         level: Level of the receiving stage.
         slot: The slot within that level.
-        order: Its place among the items of the slot.
+        order: Its position among the items of the slot.
     """
 
     path: str
@@ -40,13 +40,13 @@ class SpooledItem:
 
 
 class SpoolWriter:
-    """Stores the items of one task in a file, which is made with the first item; use it as a context manager.
+    """Stores the items of one task in a file, which is created with the first item; use it as a context manager.
 
     Args:
-        directory: Where to make the file; the driver removes it with its window.
+        directory: Where to create the file; the driver removes it with its window.
 
     Attributes:
-        spooled: What was stored, in order of arrival.
+        spooled: The stored items, in order of arrival.
     """
 
     def __init__(self, directory: str) -> None:
@@ -60,7 +60,7 @@ class SpoolWriter:
         """Store an item.
 
         Raises:
-            StorageError: The disk does not take it.
+            StorageError: The item cannot be written to the disk.
         """
         data = pickle.dumps(item, protocol=5)
         with _disk_errors(self._directory, _STORE):
@@ -78,13 +78,13 @@ class SpoolWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._file is not None:
-            # What was written is of no use after an error, which is the one to tell of.
+            # After an error, written data is useless; the error of the block is the one to report.
             with _disk_errors(self._directory, _STORE) if error is None else contextlib.suppress(OSError):
                 self._file.close()
 
 
 def read_spooled(spooled: Iterable[SpooledItem]) -> Iterator[Any]:
-    """The items that were stored, one at a time, so that a task holds one of them in memory.
+    """The stored items, one at a time, so that a task holds only one of them in memory.
 
     Raises:
         StorageError: A file cannot be read.
@@ -101,7 +101,7 @@ def read_spooled(spooled: Iterable[SpooledItem]) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def _disk_errors(path: str, action: str) -> Iterator[None]:
-    """Turn an OSError into a StorageError that says what was tried, and how to do without this disk."""
+    """Turn an OSError into a StorageError that names the action, and how to use another disk."""
     try:
         with translated(path, action):
             yield

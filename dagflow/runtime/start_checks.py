@@ -1,4 +1,4 @@
-"""What Spark's Java process needs of this machine: looked at before the start, and told where the start has failed."""
+"""Checks what Spark's Java process needs of this machine, before the start and to explain a failed one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NEEDED_FILES = 384
 ADVISED_FILES = 4096
 
 NEEDED_BYTES = 1 << 20
-"""Space for temporary files that a start takes at most; without it Java waits for ever."""
+"""Bytes of temporary files that a start needs at most; without them Java waits for ever."""
 
 _REASON = re.compile(r"^(?:Exception in thread \S+ |Caused by: |Error: )(.+)$", re.MULTILINE)
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
@@ -26,10 +26,10 @@ _MORE_FILES = f"raise the limit, such as with: ulimit -n {ADVISED_FILES}"
 
 
 def require_no_context() -> None:
-    """Refuse to start Spark in a process that has a SparkContext, as one of a notebook has: there is one at most.
+    """Refuse to start Spark in a process that has a SparkContext, as a notebook may have: there can be only one.
 
     Raises:
-        DagflowError: It has one.
+        DagflowError: This process has a SparkContext.
     """
     # A process that has not imported PySpark has none.
     known = getattr(sys.modules.get("pyspark"), "SparkContext", None)
@@ -60,7 +60,7 @@ def require_open_files() -> None:
     """Refuse to start Java where the system allows this process too few open files.
 
     Raises:
-        DagflowError: It does.
+        DagflowError: The limit of open files is too low.
     """
     # Java raises its limit to the hard one itself.
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -76,10 +76,10 @@ def require_space(directory: Path) -> None:
     """Refuse to start Java where the disk of its temporary files is full.
 
     Args:
-        directory: Where it will make them.
+        directory: Where Java will create its temporary files.
 
     Raises:
-        StorageError: It is.
+        StorageError: The disk is full.
         OSError: The directory cannot be written to.
     """
     probe = directory / "space"
@@ -98,7 +98,7 @@ def require_space(directory: Path) -> None:
 
 
 def space_hint() -> str:
-    """What to do about a disk that a process of Spark, which does not name it, has found full."""
+    """What to do about a full disk that a process of Spark reports without naming it."""
     return (
         f"free some space: where temporary files go (TMPDIR, here {tempfile.gettempdir()}; SPARK_LOCAL_DIRS), or where "
         "the output is"
@@ -106,7 +106,7 @@ def space_hint() -> str:
 
 
 def unwritable_log(error: OSError, log: Path, whose: str = "Spark's log") -> StorageError:
-    """The error of a start whose log cannot be written."""
+    """The error for a start whose log cannot be written."""
     message, url = f"cannot write {whose}: {error.strerror}", str(log.absolute())
     if error.errno == errno.EMFILE:
         return StorageError(message, url=url, hint=_MORE_FILES)
@@ -117,13 +117,13 @@ def unwritable_log(error: OSError, log: Path, whose: str = "Spark's log") -> Sto
 
 
 def reason_in(log: Path | None) -> str:
-    """Why Java ended before it was ready, by the log of its start; "" where the log says nothing."""
+    """Why Java ended before it was ready, from the log of its start; "" where the log has no reason."""
     if log is None:
         return ""
     try:
         text = log.read_text("utf-8", errors="replace")
     except OSError:
         return ""
-    # The last cause is the first thing that went wrong; a shell that fails leaves one line.
+    # The last cause is the first failure; a shell that fails leaves one line.
     reasons = _REASON.findall(text) or text.strip().splitlines()[-1:]
     return reasons[-1].strip() if reasons else ""

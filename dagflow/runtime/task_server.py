@@ -1,6 +1,6 @@
-"""Starts the process that forks those of tasks: it imports what tasks need while the driver still reads its app.
+"""Starts the process that forks task processes: it imports what tasks need while the driver still reads its app.
 
-Imports nothing that takes long: the command line starts the process before it imports anything else.
+Imports nothing that takes long: the command line starts the process before any other import.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import subprocess
 import sys
 
 SIZE_BYTES = 8
-"""The length of the size in front of what the server is given."""
+"""Bytes of the size that precedes the data for the server."""
 
 END_S = 5.0
-"""How long the end of a killed server is waited for."""
+"""Seconds to wait for the end of a killed server."""
 
 SERVER = "dagflow.runtime.worker_server"
 """The module of the server; an argument of its process, by which dagflow knows that it runs tasks."""
 
 
 class TaskServer:
-    """A process that imports what tasks need, is then given an app, and forks a process for each connection.
+    """A process that imports what tasks need, then gets an app, and forks a process for each connection.
 
     Raises:
-        OSError: It cannot be started.
+        OSError: The server cannot be started.
     """
 
     def __init__(self) -> None:
@@ -39,24 +39,24 @@ class TaskServer:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
-                # A group of its own: Ctrl-C does not reach it, and it can be ended with all that it has forked.
+                # A process group of its own: Ctrl-C does not reach it, and it can be ended with all that it has forked.
                 process_group=0,
             )
         self._is_over = False
 
     def begin(self, setup: bytes, log: int) -> None:
-        """Give it the app.
+        """Send the app to the server.
 
         Args:
-            setup: What it works on, pickled.
-            log: The descriptor of what it and its processes write to from now on.
+            setup: The server's setup, pickled.
+            log: The descriptor that the server and its processes write to from now on.
         """
-        with contextlib.suppress(OSError):  # it has ended at once, which fork() finds as well
+        with contextlib.suppress(OSError):  # it ended at once; fork() then fails as well
             socket.send_fds(self._control, [len(setup).to_bytes(SIZE_BYTES)], [log])
             self._control.sendall(setup)
 
     def fork(self, connection: socket.socket) -> None:
-        """Have a process forked that serves a connection.
+        """Fork a process that serves a connection.
 
         Raises:
             OSError: The server is gone.
@@ -64,7 +64,7 @@ class TaskServer:
         socket.send_fds(self._control, [b"f"], [connection.fileno()])
 
     def close(self) -> None:
-        """End it, with all processes of its group; a second call does nothing."""
+        """End the server, with all processes of its group; a second call does nothing."""
         if self._is_over:
             return
         self._is_over = True

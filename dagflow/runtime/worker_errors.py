@@ -1,4 +1,4 @@
-"""What to raise where the Python process of a task has died."""
+"""The error for a task whose Python process has died."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dagflow.runtime.progress_board import LastReport
 
 
 def death_of(last: LastReport, times: int, stack_is: str, fatal: str = "", trace: str = "") -> OperatorError:
-    """The error of a task that lost its process each time.
+    """The error for a task that lost its process in each attempt.
 
     Args:
-        last: What its last attempt said last.
-        times: How often it was tried.
+        last: The last report of its last attempt.
+        times: The number of attempts.
         stack_is: Where the stack of native code is, as a clause.
-        fatal: What Python's faulthandler says of the end; "" where it says nothing.
-        trace: All that it says.
+        fatal: Python's faulthandler's reason of the end; "" where there is none.
+        trace: The whole output of faulthandler.
     """
     work = last.work
     how = f"was killed {times} times, or called os._exit()"

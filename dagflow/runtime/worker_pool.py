@@ -1,4 +1,4 @@
-"""Processes of this machine that do jobs of a run, each one at a time."""
+"""Processes of this machine that run the jobs of a run, each one at a time."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from dagflow.runtime.worker_errors import death_of
 from dagflow.runtime.worker_server import Job, Reply, ServerSetup
 
 LOOK_EVERY_S = 1.0
-"""How often a silent process is looked at."""
+"""Seconds between checks of a silent process."""
 
 _FATAL = re.compile(r"(?:Fatal Python error: )+([^\n]+)")
-"""What Python's faulthandler leaves of a process that dies by a signal of its own making; where two die at the same
-moment, the beginnings of both may come first."""
+"""The output of Python's faulthandler for a process that dies by its own signal; if two die at the same moment, the
+beginnings of both may come first."""
 
 Priority = tuple[float, ...]
 
@@ -49,7 +49,7 @@ class _ProcessDiedError(Exception):
 
 @dataclass(slots=True, order=True)
 class _Request:
-    """A job that waits: lower priorities first, and of equal ones the one that came first."""
+    """A waiting job; lower priorities come first, and within a priority the earliest job."""
 
     priority: Priority
     number: int
@@ -58,16 +58,16 @@ class _Request:
 
 
 class WorkerPool:
-    """Processes that do jobs, forked by a server process that has imported what they need.
+    """Processes that run jobs, forked by a server process that has imported what they need.
 
-    Guarantee: no process of the pool outlives this one by more than a moment, also where this one is killed.
+    Guarantee: no process of the pool outlives this one by more than a moment, even if this one is killed.
 
     Args:
         program: The app.
-        workers: How many jobs are done at the same time.
-        log: Where the processes write what operators print, and native code.
-        board: Takes reports of tasks.
-        server: The process that forks them, where it was started ahead; the pool ends it.
+        workers: How many jobs run at the same time.
+        log: Where operators in the processes, and native code, print.
+        board: Takes the reports of tasks.
+        server: The process that forks the others, where it was started ahead; the pool ends it.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class WorkerPool:
             thread.start()
 
     def submit(self, job: Job, priority: Priority = ()) -> Future[Any]:
-        """Have a job done; the future gives its result, or raises a DagflowError, or CancelledError."""
+        """Queue a job; the future has its result, or raises a DagflowError, or CancelledError."""
         with self._lock:
             self._submitted += 1
             request = _Request(priority, self._submitted, job)
@@ -125,7 +125,7 @@ class WorkerPool:
                     request.future.set_exception(CancelledError())
 
     def _serve(self) -> None:
-        """Have one process at a time do jobs; runs on a thread of its own."""
+        """Run jobs in one process at a time; the target of a thread."""
         process: Connection | None = None
         while (request := self._waiting.get()).job is not None:
             for attempt in range(MAX_ATTEMPTS):
@@ -181,8 +181,8 @@ class WorkerPool:
         """The result of a job.
 
         Raises:
-            DagflowError: It failed.
-            _ProcessDiedError: Its process died.
+            DagflowError: The job failed.
+            _ProcessDiedError: The process died.
         """
         last: LastReport | None = None
         reported_s = time.monotonic()
@@ -215,7 +215,7 @@ def _last_of(message: TaskMessage, before: LastReport | None) -> LastReport | No
 
 
 def _begun(server: TaskServer | None, setup: bytes, log: Path) -> TaskServer:
-    """A server, or a new one, that has the app and writes to a log.
+    """The given server, or a new one, that has the app and writes to a log.
 
     Raises:
         DagflowError: The log cannot be written.

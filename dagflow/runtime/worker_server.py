@@ -1,7 +1,7 @@
 """Starts the processes that run tasks on this machine: imports what every task needs once, and forks for each of them.
 
-Started by TaskServer, with the descriptor of one end of a socket as its last argument. The driver is
-at the other one: where that closes, the server ends, and all of its processes with it, also after a SIGKILL.
+Started by TaskServer, with the descriptor of one end of a socket as its last argument. The driver has the other end:
+when it closes, the server ends with all of its processes, even after a SIGKILL of the driver.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dagflow.runtime.shared_imports import shared_imports
 from dagflow.runtime.task_server import SIZE_BYTES
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Sent to all processes of a run by a terminal or a service manager; the driver decides what they mean."""
+"""Signals that a terminal or a service manager sends to all processes of a run; the driver handles them."""
 
 
 class Job(Protocol):
@@ -40,8 +40,8 @@ class Job(Protocol):
 
         Args:
             program: The app.
-            send: Takes reports while the work is under way.
-            host: Where it runs.
+            send: Takes reports while the job runs.
+            host: The host of the process.
 
         Returns:
             The result, which is pickled.
@@ -50,7 +50,7 @@ class Job(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ServerSetup:
-    """What the server is given when it starts.
+    """The data that the server gets when it starts.
 
     Attributes:
         path: The driver's module search path, with the modules of the app's author.
@@ -68,8 +68,8 @@ class Reply:
     """The last message about a job.
 
     Attributes:
-        result: What it returned; None where it failed.
-        error: What it raised.
+        result: The result of the job; None where it failed.
+        error: The error of the job.
     """
 
     result: Any = None
@@ -84,7 +84,7 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     control = socket.socket(fileno=int(sys.argv[-1]))
     with shared_imports():
-        # Before the driver knows its app, which it gives as soon as it does.
+        # Before the driver has read its app, which it sends at once.
         _import("dagflow.execution.task")
         setup: ServerSetup = pickle.loads(_received(control))
         sys.path[:] = setup.path
@@ -101,15 +101,15 @@ def main() -> None:
 
 
 def _import(module: str) -> None:
-    # What is missing is missed again, and told, by the task that needs it.
+    # A task that needs a missing module meets the error again, and reports it.
     with contextlib.suppress(ImportError):
         importlib.import_module(module)
 
 
 def _received(control: socket.socket) -> bytes:
-    """What the driver gives, once it does; what is printed from then on goes to its log."""
+    """The driver's setup, once it arrives; later output goes to the driver's log."""
     size, descriptors, _, _ = socket.recv_fds(control, SIZE_BYTES, 1, socket.MSG_WAITALL)
-    if not descriptors:  # it has ended, or had nothing to do
+    if not descriptors:  # the driver has ended, or had no work
         os._exit(0)
     for stream in (1, 2):
         os.dup2(descriptors[0], stream)
@@ -118,13 +118,13 @@ def _received(control: socket.socket) -> bytes:
 
 
 def _work(connection: Connection, program: Program) -> None:
-    """Do the jobs that arrive, one after the other, until the driver closes the connection; never returns."""
+    """Run the jobs that arrive, one after the other, until the driver closes the connection; never returns."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     withhold_sockets()
     lock, pid = threading.Lock(), os.getpid()
 
     def send_bytes(message: bytes) -> None:
-        """Send a pickled message; the thread that watches a task does so as well."""
+        """Send a pickled message; also called by the thread that watches a task."""
         if os.getpid() != pid:
             return
         try:
@@ -146,14 +146,14 @@ def _work(connection: Connection, program: Program) -> None:
 
 
 def _reply(arrived: bytes, program: Program, send: Callable[[TaskMessage], None]) -> bytes:
-    """What comes of a job, pickled; what an author's function returns may refuse that."""
+    """The outcome of a job, pickled; the result of an author's function may refuse pickling."""
     try:
         job, is_retry = cast("tuple[Job, bool]", pickle.loads(arrived))
         result = job(program, send, TaskHost(owns_process=True, is_retry=is_retry))
         return pickle.dumps(Reply(result), protocol=5)
     except DagflowError as error:
         failure = error
-    except BaseException as error:  # no signal raises here: it is an author's, and would end the process without a word
+    except BaseException as error:  # raised by an author's code, not a signal; it would end the process silently
         failure = DagflowError(f"a task failed: {type(error).__name__}: {text_of(error)}")
     return pickle.dumps(Reply(error=failure), protocol=5)
 
