@@ -1,4 +1,4 @@
-"""A call of an operator, as other threads and messages see it."""
+"""A call of an operator, for other threads and for messages."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dagflow.execution.failures import NO_INPUT, FailedInput
 
 @dataclass(slots=True, eq=False)
 class ActiveCall:
-    """A call of an operator that has not ended; other threads look at it.
+    """A call of an operator that has not ended; other threads may read it.
 
     Attributes:
-        operator: The operator that works.
+        operator: The operator.
         method: Its method.
-        payload: What the method was called with; None for a life-cycle method.
-        piece: An iterator over records of the payload that are handled one by one, and the position behind the last
-            of them; None where the method takes all at once.
+        payload: The argument of the call; None for a life-cycle method.
+        piece: An iterator over records of the payload that are handled one by one, and the position after the last of
+            them; None where the method takes all at once.
     """
 
     operator: str
@@ -29,7 +29,7 @@ class ActiveCall:
 
     @property
     def taken(self) -> int:
-        """How many records of the payload were taken; 0 where the method takes all at once."""
+        """How many records of the payload the method has taken; 0 where it takes all at once."""
         if self.piece is None:
             return 0
         iterator, end = self.piece

@@ -21,7 +21,7 @@ def size_bytes_of(item: Any) -> int:
 
 
 def assign_balanced(sizes: Sequence[int], partitions: int) -> list[list[int]]:
-    """Deal items out to partitions, balanced by size, neighbours together.
+    """Distribute items over partitions, balanced by size, neighbours together.
 
     Args:
         sizes: Size of each item in its unit, in the order of emission; 0 counts as 1.
@@ -67,7 +67,7 @@ def _borders(sizes: npt.NDArray[Any], partitions: int) -> list[int]:
     """Where the consecutive items of each partition begin, followed by the number of items."""
     weights = np.maximum(sizes, 1).astype(np.float64)
     stops = np.cumsum(weights)
-    # A share takes an item of which more than half fits, so that it ends as near to its target as it can.
+    # A share takes an item if more than half of it fits, so that the share ends as near to its target as possible.
     middles = stops - weights / 2
     borders = [0]
     for partition in range(partitions - 1):

@@ -1,4 +1,4 @@
-"""What breakpoint() does in an operator: it opens a debugger where a terminal is, or says how to get one."""
+"""Makes breakpoint() in an operator open a debugger on the terminal, or explain how to get one."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _DEBUGGING = threading.Event()
 
 
 class NoTerminalError(Exception):
-    """breakpoint() was called where no terminal is."""
+    """breakpoint() was called in a process without a terminal."""
 
     def __str__(self) -> str:
         return "breakpoint() finds no terminal in a task of its own process; use: dagflow run APP --local --workers 1"
 
 
 def is_debugging() -> bool:
-    """Whether a debugger waits for commands: nothing is late, and nothing else should be written to the terminal."""
+    """Whether a debugger waits for commands: then nothing counts as late, and nothing else should use the terminal."""
     return _DEBUGGING.is_set()
 
 
 @contextlib.contextmanager
 def breakpoints(*, is_shared: bool) -> Iterator[None]:
-    """Let breakpoint() fit the process of a task within the block.
+    """Adapt breakpoint() to the process of a task within the block.
 
-    Where the environment or another program, such as a notebook, has chosen a debugger, it is left alone.
+    A debugger that the environment or another program, such as a notebook, has chosen stays in place.
 
     Args:
         is_shared: Whether the task runs in the driver's process, which has the terminal.
@@ -52,11 +52,11 @@ def _refuse(*_: Any, **__: Any) -> NoReturn:
 
 
 def _debug(*_: Any, **__: Any) -> None:
-    # Imported late: only a person who debugs pays for it.
+    # Imported late: only debugging needs it.
     import pdb
 
     class TerminalDebugger(pdb.Pdb):
-        """Talks to the terminal, although what operators print goes elsewhere."""
+        """Uses the terminal, although operators' output goes elsewhere."""
 
         def interaction(self, *arguments: Any, **options: Any) -> None:
             with contextlib.redirect_stdout(sys.__stdout__):

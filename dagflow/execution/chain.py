@@ -45,13 +45,13 @@ class Chain:
     Args:
         operators: Instances by name, upstream first.
         edges: Edges between them.
-        counters: Counts by operator, which the operators' contexts share.
+        counters: Counters by operator, which the operators' contexts share.
         partition: The partition, for errors; -1 in the driver.
-        owns_process: Whether it works in a process of a task.
+        owns_process: Whether the chain runs in a process of a task.
 
     Attributes:
-        active_call: What it works on now; None for nothing.
-        calls: The calls that have not ended, outermost first; a generator that pauses is among them.
+        active_call: The current call; None between calls.
+        calls: The calls that have not ended, outermost first; a paused generator is among them.
         steps: How many calls of operators have ended.
         on_step: Called before each call of an operator.
     """
@@ -87,11 +87,11 @@ class Chain:
             self.connect(edge.source, self.consumer_of(edge.target))
 
     def connect(self, source: PortRef, consumer: Consumer) -> None:
-        """Send all that an output port emits to a consumer."""
+        """Send everything that an output port emits to a consumer."""
         self.buffers[source].connect(consumer)
 
     def consumer_of(self, target: PortRef) -> Consumer:
-        """A function that gives its payload to an input port."""
+        """A function that passes its payload to an input port."""
 
         def consume(payload: Any) -> None:
             for _ in self.feed(target, payload):
@@ -100,7 +100,7 @@ class Chain:
         return consume
 
     def feed(self, target: PortRef, payload: Any) -> Generator[None]:
-        """Give a RecordBatch or a list of tuples to an input port.
+        """Pass a RecordBatch or a list of tuples to an input port.
 
         Yields:
             Whenever an operator pauses between pieces of its work, so that the caller can pass on what it emitted.
@@ -134,7 +134,7 @@ class Chain:
                 yield from self._guarded(target.operator, method, item)
 
     def _begin(self, active_call: ActiveCall) -> ActiveCall | None:
-        """Note what an operator is called with; returns what was at hand before, for the way back."""
+        """Record an operator's call; returns the call before it, to be restored afterwards."""
         before, self.active_call = self.active_call, active_call
         self.calls.append(active_call)
         if self.on_step is not None:
@@ -149,18 +149,18 @@ class Chain:
         self.steps += 1
 
     def mark(self) -> Hashable:
-        """A mark of what the chain has done: equal as long as it has done nothing; other threads may call this."""
+        """A mark of the chain's progress: equal as long as the chain has done nothing; other threads may call this."""
         return self.steps, tuple(buffer.passed_on for buffer in self.buffers.values())
 
     def mark_of(self, call: ActiveCall, emitted: int) -> Hashable:
         """A mark of the input that a call has taken; other threads may call this.
 
-        What it emits is no input: a handler may emit for ever. A handler of a batch takes records unseen, so as many
-        emitted records as the batch has count as taken.
+        Emitted records are no input: a handler may emit for ever. How many records a handler of a batch has taken
+        cannot be seen, so its emitted records count as taken, up to the length of the batch.
 
         Args:
             call: A call that has not ended.
-            emitted: How much its operator has emitted in it.
+            emitted: How many records or tuples its operator has emitted in it.
         """
         counted = sum(list(self.counters[call.operator].values()))
         if call.piece is not None:
@@ -217,7 +217,7 @@ class Chain:
             raise self._not_emitted(operator, "returned", result)
 
     def _not_emitted(self, operator: str, what: str, value: object) -> BrokenContractError:
-        """The error of a handler that returns or yields what it should emit."""
+        """The error for a handler that returns or yields a value instead of emitting it."""
         port = next(iter(self.operators[operator].output_ports), "PORT")
         return BrokenContractError(
             f"{what} {type(value).__name__}; emit with self.{port}.emit(...), what is {what} goes nowhere"
@@ -238,8 +238,8 @@ class Chain:
             self._end(active_call, earlier)
             for buffer in watched:
                 buffer.end_records()
-        # Errors of operators downstream are complete. What is left is that the records do not make a batch, for which
-        # Arrow raises errors of many types.
+        # Errors of operators downstream are complete. Otherwise the values do not make a batch, for which Arrow raises
+        # errors of many types.
         with self._located(active_call):
             for buffer in watched:
                 buffer.close_records()
@@ -270,7 +270,7 @@ class Chain:
 
     @contextlib.contextmanager
     def _located(self, active_call: ActiveCall) -> Iterator[None]:
-        """Let what does not make records, before a method or behind it, name the operator and the records."""
+        """Add the operator and the records to errors of making records, before or after a method."""
         try:
             yield
         except FAILURES as error:
@@ -303,10 +303,10 @@ class Chain:
             buffer.flush()
 
     def call(self, operator: str, method: Callable[..., Any], *arguments: Any) -> Any:
-        """Call a life-cycle method and pass on what it emitted.
+        """Call a life-cycle method, and pass on what it emitted.
 
         Raises:
-            OperatorError: It raised.
+            OperatorError: The method raised.
         """
         before = self.clock.switch(operator)
         earlier = self._begin(active_call := ActiveCall(operator, method))
@@ -326,10 +326,10 @@ class Chain:
         return result
 
     def let_emit(self, operator: str, method: Callable[..., Any], *arguments: Any) -> None:
-        """Call a life-cycle method that emits what it has.
+        """Call a life-cycle method that emits.
 
         Raises:
-            OperatorError: It raised, or returned what it should have emitted.
+            OperatorError: The method raised, or returned a value instead of emitting it.
         """
         result = self.call(operator, method, *arguments)
         if result is not None and self.operators[operator].output_ports:
@@ -350,7 +350,7 @@ class Chain:
             holds: Operators that hold their results back.
 
         Returns:
-            What those have to hold, by operator.
+            The held results, by operator.
         """
         parts: dict[str, bytes] = {}
         for name, operator in self.operators.items():
@@ -363,10 +363,10 @@ class Chain:
         return parts
 
     def snapshots(self) -> dict[str, SavedState]:
-        """The states of the operators after the window just ended, by operator; none of operators without state.
+        """The states of the operators after the window that has just ended, by operator, without stateless operators.
 
         Raises:
-            OperatorError: An operator failed, or gave what cannot be kept.
+            OperatorError: An operator failed, or returned a state that cannot be kept.
         """
         saved = {}
         for name, operator in self.operators.items():
@@ -379,7 +379,7 @@ class Chain:
         return saved
 
     def restore(self, operator: str, saved: SavedState) -> None:
-        """Give an operator the state that snapshots() kept of it.
+        """Restore the state of an operator from snapshots().
 
         Raises:
             JournalError: The state is of a version, or a form, that this program does not know.
@@ -388,21 +388,21 @@ class Chain:
         instance = self.operators[operator]
         state = StateCodec.of_snapshots(operator, instance).decode(saved)
         if saved.keyed_by is not None and not isinstance(instance, KeyedOperator):
-            # What restore() makes of it is the author's; one that only keeps it fails by a later call.
+            # The author's restore() decides what it makes of the state; if it only stores it, a later call fails.
             self._were_keyed.add(operator)
         with restored(operator):
             self.call(operator, instance.restore, state)
 
     def setup(self, operator: str, context: OperatorContext) -> None:
-        """Set an operator up, which teardown() ends."""
+        """Set up an operator; teardown() tears it down."""
         self.call(operator, self.operators[operator].setup, context)
         self._set_up.append(operator)
 
     def teardown(self) -> list[DagflowError]:
-        """End the operators that were set up, each of them once.
+        """Tear down the operators that were set up, each of them once.
 
         Returns:
-            What failed; the others are ended all the same.
+            The errors; a failure does not keep the others from being torn down.
         """
         for buffer in self.buffers.values():
             buffer.close()
@@ -416,7 +416,7 @@ class Chain:
         return failures
 
     def counts(self) -> Counters:
-        """What operators counted, and the records that left each port."""
+        """The operators' counters, with the records that left each port."""
         counters = Counters.of_counts(self.counters)
         for ref, buffer in self.buffers.items():
             if buffer.emitter.port.carries_records:
@@ -434,14 +434,14 @@ class Chain:
         return {name: OperatorReport(self.clock.worked_s(name), ports) for name, ports in records.items()}
 
     def take_counts(self) -> Counters:
-        """What was counted since the last call."""
+        """The counts since the last call."""
         counts = self.counts()
         new, self._taken = counts.since(self._taken), counts
         return new
 
 
 def _refuse_asynchronous(result: object) -> None:
-    """Raise where a method was asynchronous; a decorator may have hidden this from the check of its class."""
+    """Raise if a method was asynchronous; a decorator may have hidden this from the check of its class."""
     if inspect.isawaitable(result) or isinstance(result, AsyncIterator):
         if inspect.iscoroutine(result):
             result.close()  # otherwise Python warns elsewhere that it was never awaited

@@ -1,4 +1,4 @@
-"""Finds what makes no progress in a chain: a call that takes no input, or a chain that waits outside of all calls."""
+"""Finds calls of a chain that take no input, and a chain that makes no progress outside of all calls."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from dagflow.execution.stalls import Stall, StallDetector
 
 @dataclass(slots=True)
 class Watched:
-    """A call that is watched.
+    """A watched call.
 
     Attributes:
         call: The call; None for the chain while no operator works.
-        detector: Takes its marks, by a clock that runs while its operator works.
-        emitted: How much its operator had emitted when it made progress last.
+        detector: Compares its marks, by a clock that runs while its operator works.
+        emitted: How much its operator had emitted when it last made progress.
     """
 
     call: ActiveCall | None
@@ -32,7 +32,7 @@ class Watched:
         return emitted - self._first_emitted
 
     def look(self, mark: Hashable, emitted: int) -> Stall | None:
-        """Take its mark as it is now; see StallDetector.look()."""
+        """Pass its current mark on; see StallDetector.look()."""
         if mark != self._mark:
             self._mark, self.emitted = mark, emitted
         return self.detector.look(mark)
@@ -40,12 +40,12 @@ class Watched:
 
 @dataclass(frozen=True, slots=True)
 class StallNotice:
-    """A call that stalls, or that goes on again.
+    """A call that stalls, or that makes progress again.
 
     Attributes:
         watched: The call.
         stall: The stall, or its end.
-        emitted: How much its operator has emitted meanwhile.
+        emitted: How much its operator has emitted during the stall.
     """
 
     watched: Watched
@@ -59,14 +59,14 @@ class StallNotice:
 
 
 class ChainWatch:
-    """Compares what calls of operators have taken; used by one thread, beside the one that runs the chain.
+    """Compares the input that calls of operators have taken; used by one thread, beside the one that runs the chain.
 
     Time counts against the operator that works: a call that emits does not stand still because an operator downstream
     is slow.
 
     Args:
         chain: The chain.
-        progress: Gives a mark of what the operators say that they have done: equal as long as they say nothing.
+        progress: Returns a mark of the operators' own progress reports: equal as long as they report nothing.
         warning_s: Seconds after which a stall is reported.
         now: A clock, in seconds, for the time when no operator works.
     """
@@ -85,7 +85,7 @@ class ChainWatch:
         self._watched: dict[ActiveCall | None, Watched] = {}
 
     def look(self) -> list[StallNotice]:
-        """What is to be reported now: each stall once, and its end once."""
+        """The notices that are due: each stall once, and its end once."""
         calls: list[ActiveCall | None] = [*self._chain.calls]
         if self._chain.active_call is None:
             calls.append(None)
@@ -97,7 +97,7 @@ class ChainWatch:
             if stall is not None:
                 found.append(StallNotice(watched, stall, emitted - watched.emitted))
         if any(each.stall.is_over for each in found):
-            # An end is reported of the task as a whole: what still stalls is reported again.
+            # The end is reported for the task as a whole: calls that still stall are reported again.
             for watched in self._watched.values():
                 watched.detector.is_reported = False
         return found
@@ -128,11 +128,11 @@ class ChainWatch:
 
 
 SILENT_TIMES = 10
-"""How many times later a call that emits nothing is reported than one that does: it may scan any number of files."""
+"""How many times later a call that emits nothing is reported than one that emits: it may scan any number of files."""
 
 
 class EmissionWatch(ChainWatch):
-    """Finds the calls that go on and on without taking input.
+    """Finds calls that emit without end and take no input.
 
     For the operators of the driver, whose calls may scan any number of files before they emit something.
 
@@ -147,7 +147,7 @@ class EmissionWatch(ChainWatch):
 
     def _mark_of(self, watched: Watched, emitted: int) -> Hashable:
         if watched.call is None:
-            return object()  # unlike all others: the driver may wait for ever between two calls
+            return object()  # differs from all others: the driver may wait for ever between two calls
         if watched.emitted_in_it(emitted):
             watched.detector.warning_s = self._emitting_warning_s
         return super()._mark_of(watched, emitted)

@@ -20,9 +20,9 @@ from dagflow.execution.typed_values import class_of, with_type
 class EmittedMappings:
     """Gathers mappings, piece by piece.
 
-    A column whose values are the very objects with which the method was called is taken from the batch, so it has the
-    batch's type, and is not built anew. A column of another content that has a name of the batch keeps the type as
-    well if all values are of its class and fit; all other types are inferred.
+    A column whose values are the very objects that the method was called with is taken from the batch: it keeps the
+    batch's type, and is not built again. A column with other values under a name of the batch keeps the type as well if
+    all values are of its class and fit; all other types are inferred.
 
     Args:
         batch: The columns that the method is called with, record by record.
@@ -30,7 +30,7 @@ class EmittedMappings:
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self._batch = batch
-        # By column, for each piece its values, or None where they are those of the batch.
+        # By column and piece: the values, or None where they are those of the batch.
         self._parts: dict[str, list[list[Any] | None]] = {}
         self._lengths: list[int] = []
 
@@ -41,13 +41,13 @@ class EmittedMappings:
         records: int,
         sources: npt.NDArray[np.int64],
     ) -> None:
-        """Take what was emitted for a piece of the batch, which follows the piece before.
+        """Add what was emitted for a piece of the batch, which follows the piece before.
 
         Args:
-            mappings: What was emitted, at least one.
-            values: The values by column, of which the piece's records were made.
+            mappings: The emitted mappings, at least one.
+            values: The values by column, from which the piece's records were made.
             records: The number of the piece's records.
-            sources: For each mapping the position in the piece of the record for which it was emitted.
+            sources: For each mapping the position in the piece of the record that it was emitted for.
         """
         columns = columns_of(mappings)
         for name in columns:
@@ -61,27 +61,27 @@ class EmittedMappings:
         self._lengths.append(len(mappings))
 
     def _is_same(self, name: str, made: list[Any], given: list[Any]) -> bool:
-        """Whether a column's values are those with which the method was called."""
+        """Whether a column's values are those that the method was called with."""
         kind = self._batch.schema.field(name).type
         if class_of(kind) is None:
             return False
         if types.is_string(kind) or types.is_binary(kind):
             return made == given
-        # Not by ==, to which 1, 1.0 and True are the same.
+        # Not by ==, for which 1, 1.0 and True are equal.
         return all(map(operator.is_, made, given))
 
     def mappings(self, sources: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
-        """What was gathered, one by one; see to_arrow."""
+        """The gathered mappings, one by one; see to_arrow."""
         return mappings_with({name: self._values(name, parts, sources) for name, parts in self._parts.items()})
 
     def to_arrow(self, sources: npt.NDArray[np.int64]) -> pa.RecordBatch:
-        """What was gathered, as columns.
+        """The gathered mappings, as columns.
 
         Args:
-            sources: For each mapping the position in the batch of the record for which it was emitted.
+            sources: For each mapping the position in the batch of the record that it was emitted for.
 
         Raises:
-            ColumnValuesError: The values of a column do not go together.
+            ColumnValuesError: The values of a column have no common type.
             ValueError: There is no column.
         """
         require_columns(self._parts)
@@ -121,7 +121,7 @@ class EmittedMappings:
 
 
 def _picker(records: int, sources: npt.NDArray[np.int64]) -> Callable[[list[Any]], list[Any]]:
-    """A function that picks a value of a list for each position among those of so many records."""
+    """A function that picks the values at the positions `sources` from a list of one value for each record."""
     counts = np.bincount(sources, minlength=records)
     most = counts.max()
     if most == counts.min() == 1:

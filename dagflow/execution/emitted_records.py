@@ -1,4 +1,4 @@
-"""What a per-record method emits for one batch: gathered piece by piece, in columns."""
+"""Records that a per-record method emits for one batch: gathered piece by piece, in columns."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from dagflow.api.records import LINE_FEED, BatchTooLargeError, Delimiters, Origi
 from dagflow.execution.emitted_mappings import EmittedMappings
 
 BATCH_BYTES = 8 << 20
-"""Records that an operator emits one by one go on in batches of about this many bytes at most, or of one longer record:
-Arrow has no batch of raw records above 2 GiB, and Spark takes 32 batches into its heap before it may spill."""
+"""Records that an operator emits one by one are passed on in batches of at most about this many bytes, or of one longer
+record: Arrow has no batch of raw records above 2 GiB, and Spark takes 32 batches into its heap before it may spill."""
 
 PIECE_RECORDS = 2048
-"""A per-record method takes a batch in pieces of so many records: their objects stay in the processor's cache, and
-their memory need not be got from the system again and again."""
+"""A per-record method takes a batch in pieces of this many records: their objects stay in the processor's cache, and
+their memory need not be requested from the system again and again."""
 
 
 END_OF_CALL = object()
-"""Follows in a list what one call of a per-record method has emitted there."""
+"""Marks in a list the end of the items that one call of a per-record method has emitted there."""
 
 
 def call_with_each(
@@ -41,10 +41,10 @@ def call_with_each(
     Args:
         method: The method.
         records: The records.
-        finish: Takes what the method returns, where it is not None.
+        finish: Called with the method's result, where it is not None.
         lists: Grow while the method emits; each gets END_OF_CALL after each record.
     """
-    # Every record passes here. To note how long a list is would make a number for each record.
+    # Every record passes here. To keep the length of a list would create a number for each record.
     end_of_call = END_OF_CALL
     if len(lists) == 1:
         (emitted,) = lists
@@ -62,7 +62,7 @@ def call_with_each(
 
 def _identities(objects: npt.NDArray[np.object_]) -> npt.NDArray[np.intp]:
     """A number for each object of an array, the same for the same object, as long as all of them live."""
-    # What the array's memory holds: to call id() of each object takes many times as long.
+    # The content of the array's memory: calling id() for each object takes many times as long.
     return np.frombuffer(objects, np.intp)
 
 
@@ -76,8 +76,8 @@ class RecordPiece:
     Attributes:
         start: The position of the first one in the batch.
         records: The records.
-        values: The values by column, of which the records were made; empty for raw records.
-        identities: Of raw records, see _identities.
+        values: The values by column, from which the records were made; empty for raw records.
+        identities: For raw records, see _identities.
     """
 
     start: int
@@ -87,7 +87,7 @@ class RecordPiece:
 
 
 class PieceSource:
-    """Makes the records of a batch as objects of Python, piece by piece.
+    """Makes Python objects of the records of a batch, piece by piece.
 
     Args:
         batch: The batch.
@@ -112,24 +112,24 @@ class PieceOutput:
     """What the calls of a per-record method with the records of a piece emitted at one port.
 
     Args:
-        emitted: What was emitted, with END_OF_CALL after each record.
+        emitted: The emitted items, with END_OF_CALL after each record.
 
     Attributes:
-        sources: For each item the position in the piece of the record for which it was emitted; they do not decrease.
+        sources: For each item the position in the piece of the record that it was emitted for; ascending.
     """
 
     def __init__(self, emitted: list[Any]) -> None:
         self._objects = np.fromiter(emitted, object, len(emitted))
         self._identities = _identities(self._objects)
         (self._positions,) = (self._identities != _IDENTITY_OF_END).nonzero()
-        # Before an item are the items before it and the ends of the calls before its own.
+        # In front of an item are the items before it and the ends of the calls before its own.
         self.sources: npt.NDArray[np.int64] = self._positions - np.arange(len(self._positions))
 
     def __len__(self) -> int:
         return len(self._positions)
 
     def items(self) -> list[Any]:
-        """What was emitted."""
+        """The emitted items."""
         return list(self._objects.take(self._positions).tolist())
 
     def has_repeated(self) -> bool:
@@ -137,9 +137,9 @@ class PieceOutput:
         return len(np.unique(self._identities.take(self._positions))) < len(self)
 
     def is_selection(self, records: npt.NDArray[np.intp]) -> bool:
-        """Whether the items are the very records for which something was emitted.
+        """Whether the items are the very records that they were emitted for.
 
-        Identity alone does not say for which: Python has one object for all empty records.
+        Identity alone does not say which record: Python has one object for all empty records.
 
         Args:
             records: The identities of the records.
@@ -150,17 +150,17 @@ class PieceOutput:
 
 
 class EmittedKindError(TypeError):
-    """What was emitted is neither all raw records nor all mappings.
+    """The emitted items are neither all raw records nor all mappings.
 
     Args:
-        reason: What records are, and the kinds that there are instead.
+        reason: The allowed kinds, and the kinds that were emitted.
         item: The first item that is no record, or is of another kind than those before.
         position: Its position among the items.
 
     Attributes:
         item: The same.
         position: The same.
-        source: The position in a batch of the record for which it was emitted; -1 where it is not known.
+        source: The position in a batch of the record that it was emitted for; -1 where it is not known.
     """
 
     def __init__(self, reason: str, item: object, position: int) -> None:
@@ -174,7 +174,7 @@ class EmittedRecords:
     """Gathers what a per-record method emits for a batch.
 
     As long as the method emits records that it was given, only their positions are kept. Other raw records are
-    brought into Arrow's form piece by piece, and mappings into columns, so that few objects of Python live at a time.
+    converted to Arrow's form piece by piece, and mappings to columns, so that only few Python objects exist at a time.
 
     Args:
         batch: The batch that the method is called with, record by record.
@@ -193,7 +193,7 @@ class EmittedRecords:
         self.count = 0
 
     def add(self, output: PieceOutput, piece: RecordPiece) -> None:
-        """Take what was emitted for a piece of the batch, which follows the piece before."""
+        """Add what was emitted for a piece of the batch, which follows the piece before."""
         if self._is_selection and (piece.identities is None or not output.is_selection(piece.identities)):
             if piece.start:
                 self._parts.append(self._selected(piece.start))
@@ -204,7 +204,7 @@ class EmittedRecords:
             self._add_made(output, piece)
 
     def _add_made(self, output: PieceOutput, piece: RecordPiece) -> None:
-        """Take items that are not all records of the batch."""
+        """Add items that are not all records of the batch."""
         items, sources = output.items(), output.sources
         kinds = set(map(type, items))
         if kinds == {bytes} and self._mappings is None and not self._items:
@@ -219,7 +219,7 @@ class EmittedRecords:
             self._items += items
 
     def _selected(self, end: int) -> RecordBatch:
-        """The records before a position that were emitted, if only such records were."""
+        """The emitted records before a position, if they are all records of the batch."""
         batch = self._batch if end == len(self._batch) else self._batch.slice(0, end)
         if self.count == end:
             return batch
@@ -231,8 +231,8 @@ class EmittedRecords:
         """The records with origin and delimiters, in batches of about BATCH_BYTES at most.
 
         Raises:
-            EmittedKindError: They are neither all bytes nor all mappings.
-            ValueError: Their columns do not go together.
+            EmittedKindError: The items are neither all bytes nor all mappings.
+            ValueError: The columns do not fit together.
         """
         if self._is_selection:
             yield self._selected(len(self._batch))
@@ -251,7 +251,7 @@ class EmittedRecords:
             start = end
 
     def _joined(self, sources: npt.NDArray[np.int64], origin: Origin | None) -> RecordBatch:
-        """All that was emitted, as one batch."""
+        """All emitted records, as one batch."""
         try:
             if self._mappings is not None and not self._items:
                 return RecordBatch(self._mappings.to_arrow(sources), origin=origin)
@@ -262,18 +262,18 @@ class EmittedRecords:
             raise
 
     def _joined_sources(self) -> npt.NDArray[np.int64]:
-        """For each item the position in the batch of the record for which it was emitted."""
+        """For each item the position in the batch of the record that it was emitted for."""
         return np.concatenate(self._sources) if self._sources else np.empty(0, np.int64)
 
     def items(self) -> list[Any]:
-        """All that was emitted, one by one, where something other than raw records or mappings was among it."""
+        """All emitted items, one by one, where they include something other than raw records and mappings."""
         items = [*itertools.chain.from_iterable(part.to_pylist() for part in self._parts)]
         if self._mappings is not None:
             items += self._mappings.mappings(self._joined_sources())
         return items + self._items
 
     def has_batches(self) -> bool:
-        """Whether whole batches were emitted, too, which have an origin of their own."""
+        """Whether whole batches were emitted, too, which have their own origin."""
         return any(issubclass(kind, (RecordBatch, pa.RecordBatch)) for kind in set(map(type, self._items)))
 
 
@@ -281,8 +281,8 @@ def batches_of(records: list[Any], delimiters: Delimiters) -> Iterator[RecordBat
     """Single records as batches, raw ones in batches of about BATCH_BYTES at most.
 
     Raises:
-        EmittedKindError: They are neither all bytes nor all mappings.
-        ValueError: Their columns do not go together.
+        EmittedKindError: The items are neither all bytes nor all mappings.
+        ValueError: The columns do not fit together.
     """
     if set(map(type, records)) <= {bytes}:
         yield from _raw_batches(records, delimiters)
@@ -295,14 +295,14 @@ def _batch_of(items: Sequence[Any], delimiters: Delimiters = LINE_FEED, origin: 
     """Items that were emitted one by one, as one batch.
 
     Raises:
-        EmittedKindError: They are neither all bytes nor all mappings.
-        ValueError: Their columns do not go together.
+        EmittedKindError: The items are neither all bytes nor all mappings.
+        ValueError: The columns do not fit together.
     """
     try:
         return RecordBatch.from_records(items, delimiters, origin)
     except TypeError as error:
         kinds = [*map(type, items)]
-        # Where all of them are records, two kinds come together.
+        # If all items are records, the batch mixes two kinds.
         wrong = {*kinds} - {bytes, dict} or {*kinds} - {kinds[0]}
         position = next(at for at, kind in enumerate(kinds) if kind in wrong)
         raise EmittedKindError(str(error), items[position], position) from error
@@ -311,12 +311,12 @@ def _batch_of(items: Sequence[Any], delimiters: Delimiters = LINE_FEED, origin: 
 def require_distinct(items: Sequence[Any]) -> None:
     """Refuse a mutable object that was emitted more than once: it was most likely changed in between.
 
-    What is emitted is looked at later, when all of it would have the last values.
+    Emitted objects are converted later, when all of them would have the last values.
 
     Raises:
-        ValueError: There is such an object.
+        ValueError: A mutable object was emitted more than once.
     """
-    # What cannot be hashed can be changed, by Python's convention; bytes and frozen dataclasses may come twice.
+    # By Python's convention unhashable objects can be changed; bytes and frozen dataclasses may occur twice.
     mutable = [item for item in items if type(item).__hash__ is None]
     if len(set(map(id, mutable))) < len(mutable):
         raise _repeated(type(mutable[0]))
@@ -340,7 +340,7 @@ def _raw_batches(records: list[bytes], delimiters: Delimiters) -> Iterator[Recor
 
 
 def _batch_ends(records: list[bytes]) -> list[int]:
-    """Ends of the batches into which records of many bytes are divided."""
+    """Ends of the batches into which many bytes of records are divided."""
     ends, held = [], 0
     for position, record in enumerate(records):
         if held and held + len(record) > BATCH_BYTES:
@@ -351,7 +351,7 @@ def _batch_ends(records: list[bytes]) -> list[int]:
 
 
 def _grouped(parts: list[RecordBatch]) -> Iterator[list[RecordBatch]]:
-    """Neighbours that together have about BATCH_BYTES at most."""
+    """Neighbouring parts that together have about BATCH_BYTES at most."""
     group: list[RecordBatch] = []
     held = 0
     for part in parts:

@@ -1,4 +1,4 @@
-"""What to raise where the code of an operator fails: its error, with the operator and the input at hand."""
+"""The error for a failure in an operator's code, with the operator and its current input."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from dagflow.errors import (
 )
 
 LOCATED_ERRORS = (OperatorError, RecordError, StorageError, JournalError, AppError, RunStoppedError)
-"""Errors that name their place themselves, or whose type decides what happens next; all others get a place."""
+"""Errors that name their own place, or whose type decides what happens next; all others get a place."""
 
 FAILURES = (BaseException,)
-"""What counts as a failure of an operator, unless it is raised from outside; after sys.exit(), or an exception of an
-author's that is no Exception, Spark would only say that the task is gone."""
+"""Errors that count as a failure of an operator, unless they are raised from outside. After sys.exit(), or an author's
+exception that is no Exception, Spark would only say that the task is gone."""
 
 
 _OTHERS_CODE = tuple(
@@ -41,13 +41,13 @@ _OTHERS_CODE = tuple(
         *(sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib")),
     }
 )
-"""Where code lies that is not the author's."""
+"""Directories with code that is not the author's."""
 
 _PACKAGES = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages"))
 """Directories of installed packages, which may also be those of another environment or of the user."""
 
 _COMPILED = (".pyx", ".pxi", ".pxd")
-"""Ends of the names of Cython's files, which are relative to a directory that was elsewhere."""
+"""Suffixes of Cython's file names, which are relative to the directory of another machine."""
 
 _MAX_RECORD = 200
 """Characters of a record in an error's message."""
@@ -57,7 +57,7 @@ class BrokenContractError(Exception):
     """A method of an operator broke its contract; the message continues a sentence that begins with its name.
 
     Args:
-        message: What it did.
+        message: What the method did.
         source: The position in a batch of the record for which it did it; -1 where it is not known.
         hint: What to do about it.
 
@@ -74,12 +74,12 @@ class BrokenContractError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class FailedInput:
-    """The input that an operator had at hand when it failed.
+    """The input that an operator was processing when it failed.
 
     Attributes:
         blocks: Blocks, or other tuples, that the input comes from; empty where they are not known.
         offset: Byte offset of the record in its file, -1 where it is not known.
-        record: The record as Python shows it, "" where the operator had more than one, or none.
+        record: The record as Python shows it; "" where the operator had more than one, or none.
     """
 
     blocks: Sequence[Any] = ()
@@ -97,7 +97,7 @@ class FailedInput:
         if not isinstance(payload, RecordBatch):
             return cls((payload,))
         if position < 0:
-            return cls(payload.blocks)  # not as a tuple: a batch of small files makes each block when it is asked for
+            return cls(payload.blocks)  # not as a tuple: a batch of small files makes each block on access
         return cls((payload.block_of(position),), int(payload.offsets()[position]))
 
     def __str__(self) -> str:
@@ -117,7 +117,7 @@ NO_INPUT = FailedInput()
 def operator_error(
     error: BaseException, method: Callable[..., Any], operator: str, window_id: int, partition: int, failed: FailedInput
 ) -> OperatorError:
-    """The error to raise where an operator's method has failed; picklable, with the traceback as text.
+    """The error for a failed method of an operator; picklable, with the traceback as text.
 
     Args:
         error: What the method raised.
@@ -125,7 +125,7 @@ def operator_error(
         operator: The operator's name.
         window_id: The window.
         partition: The partition; -1 in the driver.
-        failed: The input at hand.
+        failed: The input of the failed call.
     """
     message = error.message if isinstance(error, DagflowError) else text_of(error)
     hint = error.hint if isinstance(error, DagflowError | BrokenContractError) else ""
@@ -144,15 +144,15 @@ def operator_error(
 
 
 def is_complete(error: BaseException, partition: int, owns_process: bool) -> bool:
-    """Whether an error that a call of an operator ended with is raised as it is, without the operator's place.
+    """Whether the error of an operator's call is raised as it is, without the operator's place.
 
     Args:
         error: The error, in the frame that called the operator.
         partition: The partition; -1 in the driver.
-        owns_process: Whether the operator works in a process of a task, which signals do not interrupt.
+        owns_process: Whether the operator runs in a process of a task, which signals do not interrupt.
     """
     if isinstance(error, GeneratorExit):
-        # One that ends the frame itself, in a yield, is from outside; the operator's own comes from a frame below.
+        # An error that ends the frame itself, in a yield, is from outside; the operator's own comes from a frame below.
         return error.__traceback__ is None or error.__traceback__.tb_next is None
     if isinstance(error, KeyboardInterrupt):
         return not owns_process and threading.current_thread() is threading.main_thread()
@@ -162,10 +162,10 @@ def is_complete(error: BaseException, partition: int, owns_process: bool) -> boo
 
 @contextlib.contextmanager
 def located(operator: str, method: Callable[..., Any]) -> Iterator[None]:
-    """Let what an operator's method raises in the driver name the operator; errors of dagflow are complete.
+    """Add the operator to errors of its method in the driver; errors of dagflow are complete.
 
     Raises:
-        OperatorError: The method raised anything else.
+        OperatorError: The method raised any other error.
     """
     try:
         yield
@@ -177,10 +177,10 @@ def located(operator: str, method: Callable[..., Any]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def restored(operator: str) -> Iterator[None]:
-    """Let what is wrong with the state that an operator takes back name the operator: state by key does not know it.
+    """Add the operator to errors of restoring its state: keyed state does not know the operator's name.
 
     Raises:
-        JournalError: What was raised, with the name.
+        JournalError: The error that was raised, with the operator's name.
     """
     try:
         yield
@@ -189,9 +189,9 @@ def restored(operator: str) -> Iterator[None]:
 
 
 def line_of(error: BaseException) -> str:
-    """The line of the author's code that raised, as "file:line: code"; "" where none of the author's ran.
+    """The line of the author's code that raised, as "file:line: code"; "" where none of the author's code ran.
 
-    Where the author's code called a library that raised, it is the line with that call.
+    If a library raised, it is the line of the author's code that called the library.
     """
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if frame.line and not _is_others(frame.filename):
@@ -205,7 +205,7 @@ def _is_others(file: str) -> bool:
 
 
 def _short_path(path: str) -> str:
-    """A path from the working directory where it is below that one."""
+    """A path relative to the working directory where it is below that directory."""
     with contextlib.suppress(OSError, ValueError):
         return str(Path(path).relative_to(Path.cwd()))
     return path

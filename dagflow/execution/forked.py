@@ -1,7 +1,7 @@
-"""Keeps processes that an operator has forked from acting as the process of the task, whose copies they are.
+"""Keeps processes that an operator has forked from acting as the process of the task, which they are copies of.
 
-Such a process has copies of the task's open files and connections. Where it came back into dagflow's code it would
-write everything a second time. Where it outlives the task's process, the driver would not learn of that one's death.
+A forked process has copies of the task's open files and connections. If it returned to dagflow's code it would write
+everything a second time. If it outlives the task's process, the driver would not notice the end of that process.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import stat
 from functools import cache
 
 FORKED_CODE = 70
-"""The exit code of a forked process that came back."""
+"""The exit code of a forked process that returned to dagflow's code."""
 
 
 def end_if_forked(pid: int, operator: str) -> None:
-    """End this process, at once and without flushing anything, where it is not the one that began the work.
+    """End this process, at once and without flushing anything, if it is not the one that started the work.
 
     Args:
-        pid: The process that began it.
-        operator: Whose method may have forked, for the message.
+        pid: The process that started the work.
+        operator: The operator whose method may have forked, for the message.
     """
     if os.getpid() == pid:
         return
@@ -30,7 +30,7 @@ def end_if_forked(pid: int, operator: str) -> None:
 
 @cache
 def withhold_sockets() -> None:
-    """Take the sockets that this process has now from each process that is forked from it later."""
+    """Close the current sockets of this process in each process that is forked from it later."""
     sockets = [descriptor for descriptor in _open_descriptors() if _is_socket(descriptor)]
     os.register_at_fork(after_in_child=lambda: _detach(sockets))
 
@@ -43,11 +43,11 @@ def _is_socket(descriptor: int) -> bool:
     try:
         return stat.S_ISSOCK(os.fstat(descriptor).st_mode)
     except OSError:
-        return False  # the listing's own, which is closed
+        return False  # the listing's own descriptor, which is closed
 
 
 def _detach(descriptors: list[int]) -> None:
-    # Not closed: objects that are still there would write to what gets the numbers next.
+    # Not closed: objects that still exist would write to whatever gets the numbers next.
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in descriptors:
         os.dup2(null, descriptor, inheritable=False)

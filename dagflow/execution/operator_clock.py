@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 
 
 class OperatorClock:
-    """Charges time to the operator that works, and to one operator at a time.
+    """Charges time to the operator that works, one operator at a time.
 
-    While an operator emits, the operators downstream work, and their time is not charged to the emitting one.
-    Time that an operator waits, for its input's bytes for example, counts as work.
+    While an operator emits, the operators downstream work, and their time is not charged to the emitting one. Time that
+    an operator waits, for example for its input's bytes, counts as work.
 
     Args:
         operators: Names of the operators.
@@ -29,13 +29,13 @@ class OperatorClock:
         self._since = 0.0
 
     def switch(self, operator: str | None) -> str | None:
-        """Stop charging the operator that has worked until now, and begin to charge another one.
+        """Stop charging the operator that works now, and start to charge another one.
 
         Args:
             operator: Its name; None where no operator works.
 
         Returns:
-            The operator that has worked until now, for the way back.
+            The operator that was charged until now, to be restored afterwards.
         """
         now = self._now()
         before = self._active
@@ -45,7 +45,7 @@ class OperatorClock:
         return before
 
     def worked_s(self, operator: str) -> float:
-        """Seconds that an operator has worked by now; other threads may call this."""
+        """Seconds that an operator has worked so far; other threads may call this."""
         since, active = self._since, self._active
         return self.busy_s[operator] + (self._now() - since if active == operator else 0.0)
 

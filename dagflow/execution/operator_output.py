@@ -13,23 +13,23 @@ from typing import Any, TextIO
 from dagflow.errors import cut_text
 
 MAX_LINE = 2000
-"""Characters of a line that are passed on."""
+"""Characters of a line that are passed on, at most."""
 
 
 _LAYERS = threading.Lock()
-"""Held while streams and factories are put over others and are taken out from between them."""
+"""Held while streams and factories are replaced, or removed from between others."""
 
 
 class CapturedStream(io.TextIOBase):
-    """Stands in for sys.stdout or sys.stderr, and gives whole lines to a function.
+    """Replaces sys.stdout or sys.stderr, and passes whole lines to a function.
 
     Args:
-        original: The stream that it stands in for.
+        original: The replaced stream.
         take: Takes a line without its end; returns False for a line that goes to the original stream.
-        thread: Only what this thread writes is taken; None for all threads.
+        thread: Only the output of this thread is taken; None for all threads.
 
     Attributes:
-        beneath: The stream that it stands in for; another one where that one has ended.
+        beneath: The replaced stream; another one after that one has ended.
     """
 
     def __init__(self, original: TextIO | None, take: Callable[[str], bool], thread: int | None = None) -> None:
@@ -41,19 +41,19 @@ class CapturedStream(io.TextIOBase):
         self._is_over = False
 
     def write(self, text: str) -> int:
-        """Take text; what is behind the last end of a line waits for more."""
+        """Take text; a line without an end waits for more."""
         is_other = self._thread is not None and threading.get_ident() != self._thread
         if is_other or self._is_taking or self._is_over:
             self._pass_on(text)
             return len(text)
         *lines, rest = (self._rest + text).split("\n")
-        self._rest = rest[:MAX_LINE]  # a line without an end does not fill the memory
+        self._rest = rest[:MAX_LINE]  # an endless line must not fill the memory
         for line in lines:
             self._line(line)
         return len(text)
 
     def _line(self, line: str) -> None:
-        self._is_taking = True  # what takes the line may write itself
+        self._is_taking = True  # the function may write as well
         try:
             if not self._take(cut_text(line, MAX_LINE)):
                 self._pass_on(f"{line}\n")
@@ -61,7 +61,7 @@ class CapturedStream(io.TextIOBase):
             self._is_taking = False
 
     def _pass_on(self, text: str) -> None:
-        # An operator may have closed the stream; its output is then lost, and nothing else.
+        # An operator may have closed the stream; then only its output is lost.
         with contextlib.suppress(OSError, ValueError):
             if self.beneath is not None:
                 self.beneath.write(text)
@@ -76,7 +76,7 @@ class CapturedStream(io.TextIOBase):
         """Stay open: an operator that closes its output must not close that of others."""
 
     def end(self) -> None:
-        """Take a last line that has no end; what still has the stream writes to the original one from here on."""
+        """Take the last line if it has no end; later writes go to the original stream."""
         self._is_over = True
         rest, self._rest = self._rest, ""
         if rest:
@@ -104,7 +104,7 @@ class CapturedStream(io.TextIOBase):
 
 @contextlib.contextmanager
 def captured(*names: str, take: Callable[[str], bool], thread: int | None = None) -> Iterator[None]:
-    """Let a function take what is printed within the block.
+    """Pass what is printed within the block to a function.
 
     Args:
         names: "stdout", "stderr" or both.
@@ -127,7 +127,7 @@ def captured(*names: str, take: Callable[[str], bool], thread: int | None = None
 
 
 class _NamedRecords:
-    """Makes the records of logs, those of one thread with the operator in front."""
+    """Makes log records, and puts the operator in front of those of one thread."""
 
     def __init__(self, beneath: Any, name: Callable[[], str]) -> None:
         self.beneath = beneath
@@ -144,10 +144,10 @@ class _NamedRecords:
 
 @contextlib.contextmanager
 def named_records(name: Callable[[], str]) -> Iterator[None]:
-    """Put the operator in front of what this thread logs within the block, but for dagflow's own records.
+    """Put the operator in front of what this thread logs within the block, except in dagflow's own records.
 
     Args:
-        name: Gives the operator at work; "" for none.
+        name: Returns the operator at work; "" for none.
     """
     with _LAYERS:
         made = _NamedRecords(logging.getLogRecordFactory(), name)
@@ -160,7 +160,7 @@ def named_records(name: Callable[[], str]) -> Iterator[None]:
 
 
 def _without(layer: Any, top: Any) -> Any:
-    """What is on top once a layer is taken out, which others may lie over: runs of several threads end in any order."""
+    """The top layer after one layer is removed, which may be below others: runs of several threads end in any order."""
     if top is layer:
         return layer.beneath
     above = top

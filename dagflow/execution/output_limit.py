@@ -1,4 +1,4 @@
-"""Bounds what operators print: the log of a run stays readable, whatever they say for each record."""
+"""Limits what operators print, so that the log of a run stays readable even if they print for each record."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dagflow.api.operator_log import OPERATOR_LOGGER
 
 BURST = 16 << 10
-"""Characters of one operator that are shown at once."""
+"""Characters of one operator that are logged at once."""
 
 PER_SECOND = 2 << 10
-"""Characters of one operator that are shown in a second, in the long run."""
+"""Characters of one operator that are logged per second, in the long run."""
 
 
 class OperatorOutput:
-    """Logs what operators print, as much of each as is bearable; several threads may call it.
+    """Logs what operators print, each up to a limit; several threads may call it.
 
     Args:
         rest: Where all output is, as the end of a sentence: "in a file", or "left out".
@@ -37,8 +37,8 @@ class OperatorOutput:
         """Log a line.
 
         Args:
-            operator: Who printed it, as messages name it.
-            place: Who and where, as the beginning of a sentence.
+            operator: The operator that printed it, as messages name it.
+            place: The operator and where it runs, as the beginning of a sentence.
             text: The line.
         """
         with self._lock:
@@ -60,5 +60,5 @@ class OperatorOutput:
             self._logger.info("%s: %s", place, text)
 
     def leave_out(self, operator: str) -> None:
-        """Log that there is more."""
+        """Log that there is more output."""
         self._logger.info("further output of %s is %s", operator, self._rest)

@@ -12,10 +12,10 @@ from dagflow.execution.failures import BrokenContractError
 
 @dataclass(frozen=True, slots=True)
 class PickledTuples:
-    """Tuples, pickled while their operator emits them, so that a failure is the operator's and not the runtime's.
+    """Tuples, pickled while their operator emits them, so that a failure counts as the operator's, not the runtime's.
 
     Attributes:
-        data: The list of them, pickled.
+        data: The pickled list of tuples.
     """
 
     data: bytes
@@ -25,7 +25,7 @@ class PickledTuples:
         """Pickle tuples.
 
         Raises:
-            BrokenContractError: One of them cannot be pickled.
+            BrokenContractError: A tuple cannot be pickled.
         """
         try:
             return cls(pickle.dumps(tuples, protocol=5))

@@ -27,7 +27,8 @@ from dagflow.execution.record_emitter import RecordEmitter
 Consumer = Callable[[Any], None]
 
 GATHERED_ITEMS = 8192
-"""Items that an operator emits one by one, outside a per-record method, go on in groups of this many at most."""
+"""Items that an operator emits one by one, outside a per-record method, are passed on in groups of at most this
+many."""
 
 
 class PortBuffer:
@@ -43,15 +44,15 @@ class PortBuffer:
         current: The batch that the operator handles, whose origin an emitted Arrow batch inherits; or None.
         passed_on: Number of records or tuples that were passed on.
         passed_on_bytes: Bytes of the records that were passed on, in memory.
-        gathered: Items that wait to be passed on, with END_OF_CALL among them while a batch is handled record by
-            record, when it is the operator's emitter, too; always the same, because an operator may keep it.
+        gathered: Waiting items, with END_OF_CALL among them while a batch is handled record by record; then it is also
+            the operator's emitter. Always the same object, because an operator may keep it.
         gathered_bytes: Bytes of the raw records among them that were emitted outside a per-record method.
-        is_open: Whether a window has begun for the operator and has not ended; no operator downstream would take what
-            comes before or later.
+        is_open: Whether a window is open for the operator; at other times no operator downstream would take what it
+            emits.
         is_gathering: Whether a batch is handled record by record; all that is emitted waits for the batch's end.
-        records: What was emitted for the pieces of this batch that are done; None where no batch is handled so, or
-            where no consumer takes it.
-        admit: Says how many of some records may be passed on; None for all.
+        records: What was emitted for the finished pieces of this batch; None where no batch is handled record by
+            record, or no consumer takes it.
+        admit: Returns how many of a number of records may be passed on; None for all.
     """
 
     __slots__ = (
@@ -78,17 +79,17 @@ class PortBuffer:
         self.emitter.emit = self.emit
 
     def connect(self, consumer: Consumer) -> None:
-        """Send all that is emitted to a consumer."""
+        """Send everything that is emitted to a consumer."""
         self.consumers.append(consumer)
         self.emitter.sinks.append(consumer)
 
     def open(self) -> None:
-        """Begin a window; from here on the operator emits in the thread that calls this."""
+        """Open a window; from now on the operator emits in the thread that calls this."""
         self._thread = threading.get_ident()
         self.is_open = True
 
     def close(self) -> None:
-        """Drop what is left, as after a failure: no operator takes it."""
+        """Drop waiting items, as after a failure: no operator takes them."""
         self.gathered.clear()
         self._has_thread_emitted = False
         self.is_open = False
@@ -97,15 +98,15 @@ class PortBuffer:
         """Take one item from the operator; a batch is passed on at once.
 
         Raises:
-            BrokenContractError: Another thread calls this. The operator's own thread is told as well, because the
-                author's thread may end without telling anyone.
+            BrokenContractError: Another thread calls this. The operator's own thread then gets the error as well,
+                because the author's thread may end without reporting it.
         """
         if threading.get_ident() != self._thread:
             self._has_thread_emitted = True
             raise self._thread_error()
         if self.is_gathering:
-            # An operator that has kept this method calls it here too. Nothing is passed on now: close_records
-            # could not say which record it belongs to.
+            # An operator that has kept this method calls it here too. Nothing is passed on now, because close_records
+            # could not say which record the item belongs to.
             self.gathered.append(item)
         elif isinstance(item, RecordBatch):
             self.flush()
@@ -145,7 +146,7 @@ class PortBuffer:
             self._send_all(batches_of(items, LINE_FEED))
 
     def _send_all(self, batches: Iterator[RecordBatch]) -> None:
-        """Pass on batches while they are made of what was emitted."""
+        """Pass on batches as they are made from the emitted items."""
         try:
             for batch in batches:
                 self._send(batch)
@@ -161,7 +162,7 @@ class PortBuffer:
         return items
 
     def _drop(self, count: int) -> None:
-        """Forget the first items gathered: behind them another thread may have put more."""
+        """Drop the first gathered items: another thread may have added more behind them."""
         del self.gathered[:count]
 
     def _thread_error(self) -> BrokenContractError:
@@ -176,18 +177,18 @@ class PortBuffer:
         return isinstance(item, kind) or (isinstance(item, TupleBatch) and issubclass(item.kind, kind))
 
     def begin_records(self, batch: RecordBatch) -> None:
-        """Make what a per-record method emits for a batch wait for close_records."""
+        """Start to gather what a per-record method emits for a batch, until close_records."""
         self.flush()
         self.is_gathering = True
         if self.consumers:
             self.records = EmittedRecords(batch)
-        # A call into Python for each record would double the cost of small operators. The operator may have kept
-        # its emitter, too.
+        # A call into Python for each record would double the cost of small operators. The operator may have kept its
+        # emitter, too.
         self._replace_emitter(self.gathered)
         self.emitter.emit = self.gathered.emit
 
     def _replace_emitter(self, emitter: EmitterBase) -> None:
-        # Not the class's own way to set an attribute, which may allow no change after setup.
+        # Bypasses the class's own __setattr__, which may allow no change after setup.
         object.__setattr__(self._operator, self.emitter.port.name, emitter)
 
     def take_piece(self, piece: RecordPiece) -> None:
@@ -201,7 +202,7 @@ class PortBuffer:
         self._drop(len(items))
 
     def end_records(self) -> None:
-        """Pass on again what is emitted; called also where the method has failed: what is left then goes nowhere."""
+        """Stop gathering; also called if the method has failed: then the waiting items are dropped."""
         self._left = len(self.gathered)
         self._drop(self._left)
         self.is_gathering = False
@@ -230,7 +231,7 @@ class PortBuffer:
 
     @property
     def emitted(self) -> int:
-        """How many records or tuples an operator has emitted; other threads may call this."""
+        """How many records or tuples the operator has emitted; other threads may call this."""
         records = self.records
         gathered = sum(item is not END_OF_CALL for item in self.gathered.copy())
         return self.passed_on + gathered + (0 if records is None else records.count)

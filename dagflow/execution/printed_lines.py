@@ -1,4 +1,4 @@
-"""What the operators of a task print: the head of it is sent to the driver, in few messages."""
+"""Sends the first part of what a task's operators print to the driver, in few messages."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections.abc import Callable
 from dagflow.execution.task_progress import OutputReport, TaskActivity
 
 MAX_OUTPUT = 8 << 10
-"""Characters that the operators of one task print and that are sent to the driver."""
+"""Characters of all that the operators of one task print that are sent to the driver."""
 
 MESSAGE = 4 << 10
 """Characters of a message: many small ones at once would overflow the driver's socket."""
 
 
 class PrintedLines:
-    """Gathers lines and sends them; the task and the thread that watches it may call it.
+    """Gathers lines and sends them; called by the task and the thread that watches it.
 
     Args:
         send: Takes the messages; must neither wait nor raise.
@@ -30,7 +30,7 @@ class PrintedLines:
         self._left = MAX_OUTPUT
 
     def line(self, work: TaskActivity, text: str) -> None:
-        """Take a line that was printed."""
+        """Take a printed line."""
         with self._lock:
             if self._left <= 0:
                 return
@@ -44,7 +44,7 @@ class PrintedLines:
                 self._flush()
 
     def flush(self) -> None:
-        """Send what is held."""
+        """Send the waiting lines."""
         with self._lock:
             self._flush()
 

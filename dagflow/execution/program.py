@@ -1,4 +1,4 @@
-"""The program of a run: what every task needs to know of the app. Pickled, and sent to each worker process once."""
+"""The program of a run: what tasks need to know of the app. Pickled, and sent to each worker process once."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Program:
         plan: The physical plan.
         operators: Pickled operators by name; each task makes instances of its own.
         storage: Reaches the stores of the app.
-        durability: What the files that tasks write survive.
+        durability: Which failures the files that tasks write survive.
         has_source_listener: Whether a control operator listens to source events.
         progress: Where tasks report their progress; None where it is not shown.
         stall_limits: How long tasks may stand still.
         record_limit: How many records are read; None for all.
-        output_bounds: Where alone files may be published; None for everywhere.
+        output_bounds: The only location where files may be published; None for any.
     """
 
     app: str
@@ -70,10 +70,10 @@ class Program:
 
 
 def pickled_operator(name: str, operator: Operator) -> bytes:
-    """An operator as tasks get it.
+    """An operator in the form that tasks get.
 
     Raises:
-        OperatorError: It cannot be pickled.
+        OperatorError: The operator cannot be pickled.
     """
     try:
         if type(operator).__module__ == "__main__":
@@ -95,7 +95,7 @@ def pickled_operator(name: str, operator: Operator) -> bytes:
 
 
 def _unpicklable_attribute(operator: Operator) -> str:
-    """The first attribute that cannot be pickled; "" where it is something else."""
+    """The first attribute that cannot be pickled; "" where the cause is something else."""
     for name, value in vars(operator).items():
         if name not in operator.output_ports:
             try:

@@ -1,4 +1,4 @@
-"""What stands at an output port while a per-record method is called: an emitter whose emit is a list's append."""
+"""Replaces an output port while a per-record method is called: an emitter whose emit is a list's append."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dagflow.api.ports import Emitter, EmitterBase
 
 
 class RecordEmitter(list[Any], EmitterBase):
-    """Gathers what a per-record method emits, in order; to the method it is an Emitter.
+    """Gathers what a per-record method emits, in order; for the method it is an Emitter.
 
-    Python calls a built-in method that it finds in a class faster than a function that it finds in an attribute: a
-    small per-record method takes a sixth less time.
+    Python calls a built-in method found in a class faster than a function found in an attribute: a small per-record
+    method takes a sixth less time.
 
     Args:
-        emitter: The emitter in whose place it stands.
+        emitter: The replaced emitter.
     """
 
     __slots__ = ("port", "sinks")

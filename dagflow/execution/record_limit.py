@@ -13,7 +13,7 @@ class RecordLimit:
     """How many records ports may still emit; shared by all tasks, which run in one process one after the other.
 
     Args:
-        records: How many records leave each port.
+        records: How many records each port may emit.
         ports: The ports at which records are read.
     """
 
@@ -22,11 +22,11 @@ class RecordLimit:
 
     @property
     def is_reached(self) -> bool:
-        """Whether all that may be read was read."""
+        """Whether every record that may be read was read."""
         return not any(self._left.values())
 
     def attach(self, chain: Chain) -> bool:
-        """Limit the ports of a chain; returns whether it has one of them."""
+        """Limit the ports of a chain; returns whether the chain has one of them."""
         ports = self._left.keys() & chain.buffers.keys()
         for port in ports:
             chain.buffers[port].admit = functools.partial(self._admit, port)

@@ -22,12 +22,12 @@ Router = Callable[[Any], Iterator[tuple[int, Any]]]
 
 
 def router_of(exchange: Exchange, partitions: int, first: int) -> Router:
-    """The router of a task for what it emits to an exchange.
+    """The router of a task for the items that it emits to an exchange.
 
     Args:
         exchange: The exchange.
         partitions: How many partitions the receiving stage has.
-        first: Partition to begin with where items go round robin; each task should begin with a different one.
+        first: Partition to start with where items go round robin; each task should start with a different one.
     """
     if exchange.routing == "to_all":
         return lambda payload: ((partition, payload) for partition in range(partitions))
@@ -67,7 +67,7 @@ def _split_by_key(codec: StreamCodec, target: PortRef, payload: Any, partitions:
     """The part of each partition, in order of partitions; within a part the items stay in order."""
     items = payload if isinstance(payload, RecordBatch) else list(unbatched(payload))
     if not len(items):
-        # An empty batch still says which blocks were read; any partition can take note of that.
+        # An empty batch still shows which blocks were read; any partition can record that.
         yield 0, payload
         return
     destinations = _destinations_of(codec, target, items, partitions)
@@ -118,7 +118,7 @@ def _keys_of(codec: StreamCodec, target: PortRef, items: Any) -> pa.Array:
     except DagflowError:
         raise
     except Exception as error:  # an author's codec may raise anything
-        # ByName's error is a sentence, an author's may be a mere key.
+        # ByName's error is a sentence, an author's may be only a key.
         if isinstance(codec, ByName) and isinstance(error, LookupError):
             raise OperatorError(str(error.args[0]), operator=target.operator) from error
         text = f"keys() of the codec {codec} raised {type(error).__name__}: {text_of(error)}"

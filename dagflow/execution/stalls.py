@@ -1,4 +1,4 @@
-"""Notices work that stands still, and shows what its threads are doing."""
+"""Detects work that stands still, and shows what its threads are doing."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from types import FrameType
 from dagflow.errors import cut_text
 
 LOOK_EVERY_S = 1.0
-"""How often a watch looks at the work; more often where it warns sooner."""
+"""Seconds between checks of the work, at most; fewer where the warning time is short."""
 
 MAX_FRAMES = 12
-"""The innermost frames of a thread are shown."""
+"""How many of the innermost frames of a thread are shown."""
 
 MAX_STACK = 6000
-"""Characters of all stacks of a stall, which travel in one datagram."""
+"""Characters of all stacks of a stall, which are sent in one datagram."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Stall:
 
     Attributes:
         seconds: How long it has stood still.
-        is_over: Whether it has gone on.
+        is_over: Whether the work makes progress again.
     """
 
     seconds: float
@@ -59,7 +59,7 @@ class Stall:
 
 
 _OWN_FRAMES = f"{os.sep}dagflow{os.sep}execution{os.sep}"
-"""Part of the paths of frames that call operators: those behind the last of them say what an operator does."""
+"""Part of the paths of frames that call operators: the frames after the last of them show what an operator does."""
 
 
 class StallDetector:
@@ -70,7 +70,7 @@ class StallDetector:
         now: A clock, in seconds.
 
     Attributes:
-        warning_s: See above.
+        warning_s: Seconds after which a stall is reported.
         is_reported: Whether the stall has been reported.
     """
 
@@ -83,11 +83,11 @@ class StallDetector:
 
     @property
     def stood_s(self) -> float:
-        """Seconds since the mark has changed."""
+        """Seconds since the mark last changed."""
         return self._now() - self._since
 
     def look(self, mark: Hashable) -> Stall | None:
-        """Take the work's mark as it is now.
+        """Compare the current mark of the work with the last one.
 
         Returns:
             A stall, once, and its end, once; None where there is nothing to report.
@@ -103,7 +103,7 @@ class StallDetector:
 
 
 def stack_mark(thread_id: int) -> Hashable:
-    """A mark of where a thread is: equal as long as it waits at one place."""
+    """A mark of a thread's position in the code: equal as long as it waits at one place."""
     frame, mark = sys._current_frames().get(thread_id), []
     while frame is not None:
         mark.append((id(frame.f_code), frame.f_lasti))
@@ -116,7 +116,7 @@ def stacks_of(first: int, others: Callable[[threading.Thread], bool] = lambda _:
 
     Args:
         first: The thread that works.
-        others: Which other threads of this process are shown.
+        others: Selects the other threads of this process that are shown.
     """
     frames = sys._current_frames()
     parts = [_stack(frames[first])] if first in frames else []

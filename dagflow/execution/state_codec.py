@@ -27,7 +27,7 @@ class StateCodec:
     Args:
         operator: The operator's name.
         method: The method that returns the state, for messages.
-        state_type: What the operator declares it to be; None to pickle it.
+        state_type: The declared type of the state; None to pickle it.
         version: The operator's state_version.
     """
 
@@ -39,26 +39,26 @@ class StateCodec:
 
     @classmethod
     def of_snapshots(cls, name: str, operator: Operator) -> StateCodec:
-        """For what Operator.snapshot returns."""
+        """The codec for results of Operator.snapshot."""
         return cls(name, "snapshot", operator.state_type, operator.state_version)
 
     @classmethod
     def of_shares(cls, name: str, operator: Operator) -> StateCodec:
-        """For what Rescalable.split_state returns."""
+        """The codec for results of Rescalable.split_state."""
         return cls(name, "split_state", operator.state_type, operator.state_version)
 
     @classmethod
     def of_prescans(cls, name: str, prescan: PreScan) -> StateCodec:
-        """For what PreScan.snapshot returns."""
+        """The codec for results of PreScan.snapshot."""
         return cls(name, "prescan().snapshot", prescan.state_type, prescan.state_version)
 
     @classmethod
     def of_events(cls, name: str, operator: SourceEventListener) -> StateCodec:
-        """For what SourceEventListener.event_state returns."""
+        """The codec for results of SourceEventListener.event_state."""
         return cls(name, "event_state", operator.event_state_type, _version_of(operator))
 
     def encode(self, state: Any, window_id: int = -1, partition: int = -1) -> SavedState:
-        """The state as the journal keeps it.
+        """The state in the journal's form.
 
         Args:
             state: What the operator returned.
@@ -66,8 +66,8 @@ class StateCodec:
             partition: The partition, for messages.
 
         Raises:
-            OperatorError: It is not of the declared type, its fields are not, it would come back as another one, or it
-                cannot be pickled.
+            OperatorError: The state or one of its fields is not of the declared type, it would come back as another
+                one, or it cannot be pickled.
         """
         if isinstance(state, KeyedSnapshot):
             segments = [SavedSegment(each.name, each.size, each.data, each.pickle_sha256) for each in state.segments]
@@ -84,7 +84,7 @@ class StateCodec:
             raise self._refused(what, window_id, partition)
         try:
             data = as_read(msgspec.to_builtins(state, str_keys=True))
-            # What the next window could not take back as it is must not be committed.
+            # A state that the next window could not restore unchanged must not be committed.
             restored: Any = msgspec.convert(data, self._type, str_keys=True)
         except msgspec.ValidationError as error:
             what = f"returned {self._type.__name__} with other values than its fields say: {error}"
@@ -108,11 +108,11 @@ class StateCodec:
         )
 
     def decode(self, saved: SavedState) -> Any:
-        """The state that encode() was given.
+        """The state that was given to encode().
 
         Raises:
-            JournalError: It is of a version, or a form, that this program does not know, or a class is gone that was
-                pickled.
+            JournalError: The state is of a version, or a form, that this program does not know, or the class of a
+                pickled state is gone.
         """
         if saved.version != self._version:
             raise self._unknown(f"version {saved.version}, and this program knows version {self._version}")

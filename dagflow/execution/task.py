@@ -1,4 +1,4 @@
-"""One task of one stage: feeds a chain with what the driver or lower stages send, and reports what it did."""
+"""One task of one stage: feeds a chain with input from the driver or lower stages, and reports its results."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from dagflow.storage.pending import PendingFile
 logger = logging.getLogger(__name__)
 
 MAX_WHAT = 1000
-"""Characters of what a task has at hand, in each of its reports."""
+"""Characters of the description of a task's work, in each of its reports."""
 
 
 class StageTask:
@@ -95,7 +95,7 @@ class StageTask:
         self._watch = TaskWatch(program.stall_limits, host, self._work_in, watched, self._give_sign, send)
         self._begun: set[str] = set()
         if host.is_retry:
-            # An operator that ends its process has ended the one before; the driver gets to know at which input.
+            # An operator may have ended the process of the attempt before; these reports show at which input.
             self._chain.on_step = self._progress.report
         elif host.owns_process:
             self._chain.on_step = self._report_beginning
@@ -105,7 +105,7 @@ class StageTask:
             self._chain.connect(edge.source, self._sender(number, edge))
 
     def _work(self) -> TaskActivity:
-        """What the task has at hand; also called by the thread that watches it."""
+        """The current work of the task; also called by the thread that watches it."""
         return self._work_in(self._chain.active_call)
 
     def _work_in(self, active_call: ActiveCall | None) -> TaskActivity:
@@ -125,11 +125,11 @@ class StageTask:
             self._progress.report()
 
     def _loaded(self, operator: str) -> Operator:
-        """A new instance of an operator; a module of its author may do anything while it is imported."""
+        """A new instance of an operator; its author's module may run any code while it is imported."""
         try:
             instance: Operator = pickle.loads(self._program.operators[operator])
         except (Exception, SystemExit) as error:
-            # Raised and not reported: another executor may have what this one lacks.
+            # Raised, not reported: another executor may have what this one lacks.
             raise OperatorError(
                 f"it cannot be loaded in the task: {type(error).__name__}: {text_of(error)}",
                 operator=operator,
@@ -211,7 +211,7 @@ class StageTask:
         """
         is_shared = not self._host.owns_process
         thread = threading.get_ident() if is_shared else None
-        # In a process of its own everything is the operators'; otherwise others write to stderr as well.
+        # In a process of its own all output is the operators'; otherwise others write to stderr as well.
         names = ("stdout",) if is_shared else ("stdout", "stderr")
         taken = captured(*names, take=self._printed, thread=thread)
         with self._watch, taken, named_records(self._name), breakpoints(is_shared=is_shared):
@@ -231,7 +231,7 @@ class StageTask:
         return True
 
     def _give_sign(self) -> None:
-        """Report, and send what was printed; called by the thread that watches the task."""
+        """Report progress, and send printed lines; called by the thread that watches the task."""
         self._progress.report()
         self._printed_lines.flush()
 
@@ -259,7 +259,7 @@ class StageTask:
                 trace=trace_of(raised),
             )
         for _ in inputs:
-            pass  # where a task leaves input unread, Spark ends its worker process
+            pass  # if a task leaves input unread, Spark ends its worker process
         if error is not None:
             self._outputs.abandon()
         yield from self._sent()
@@ -290,7 +290,7 @@ class StageTask:
         )
 
     def _process(self, inputs: Iterable[tuple[PortRef, Any]]) -> Generator[ShuffleItem, None, dict[str, SavedState]]:
-        """Feed the operators with everything that arrives, from their setup to their teardown.
+        """Feed the operators with all arriving input, from their setup to their teardown.
 
         Returns:
             States of the operators after the window, by name.
@@ -305,7 +305,7 @@ class StageTask:
             return self._chain.snapshots()
 
     def _feed(self, target: PortRef, payload: Any) -> Iterator[ShuffleItem]:
-        """Give what has arrived to an operator, unless as many records were read as shall be."""
+        """Pass arrived input to an operator, unless the record limit is reached."""
         if self._record_limit is None:
             for _ in self._chain.feed(target, payload):
                 yield from self._sent()

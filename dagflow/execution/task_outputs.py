@@ -18,15 +18,15 @@ from dagflow.storage.pending import Durability, PendingFile, PendingWriter
 
 ENDING_BYTES = 64 << 20
 ENDING_FILES = 32
-"""Files of a task that are ended while their last bytes are still sent to a remote store, at most: bounds memory."""
+"""Ended files of a task whose last bytes are still being sent to a remote store, at most: bounds memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputBounds:
-    """Where a run publishes that must leave everything else as it is, such as a try-out or a test.
+    """Limits where a run publishes that must leave everything else unchanged, such as a try-out or a test.
 
     Attributes:
-        directory: An absolute path, below which it publishes all.
+        directory: An absolute path, below which all files are published.
         run: What kind of run it is, as the subject of a sentence.
         hint: What to do about an operator that publishes elsewhere.
     """
@@ -43,10 +43,10 @@ class OutputBounds:
         """Refuse a file of an operator that would be published elsewhere.
 
         Raises:
-            BrokenContractError: It would.
+            BrokenContractError: The file would be published outside of the directory.
         """
         if not self.include(url):
-            # In brackets: the input at hand is named behind it.
+            # In brackets: the current input is named behind it.
             raise BrokenContractError(
                 f"opens {redacted(url)} ({self.run} publishes into {self.directory} alone)", hint=self.hint
             )
@@ -64,21 +64,21 @@ class TaskOutputFile:
         self._writer.write(data)
 
     def close(self, *, records: int, sources: FileSources | None = None, facts: FileFacts | None = None) -> None:
-        """End the file and report it with the task's result."""
+        """End the file, and report it with the task's result."""
         self._outputs.end(self._writer, index(records), sources, facts)
 
 
 class TaskOutputs:
     """The files that a task's operators open.
 
-    Every pending name is unique to one attempt: Spark may run a task twice at the same time, and a task whose
-    driver is gone may go on writing.
+    Every pending name is unique to one attempt: Spark may run a task twice at the same time, and a task whose driver is
+    gone may continue to write.
 
     Args:
         storage: Reaches the stores.
-        tag: What pending_tag() gave the driver.
-        durability: What the files survive.
-        bounds: Where alone files may be published; None for everywhere.
+        tag: The driver's result of pending_tag().
+        durability: Which failures the files survive.
+        bounds: The only location where files may be published; None for any.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class TaskOutputs:
         self._finished: list[PendingFile] = []
 
     def open(self, url: str) -> TaskOutputFile:
-        """Begin the file that will be published as url.
+        """Start the file that will be published as url.
 
         Raises:
             BrokenContractError: The run publishes elsewhere; nothing was written.
@@ -108,7 +108,7 @@ class TaskOutputs:
         return self._opened(url, writer)
 
     def hold(self, url: str) -> TaskOutputFile:
-        """Begin a file that a later window reads, beside the place of url.
+        """Start a file that a later window reads, in the directory of url.
 
         Raises:
             BrokenContractError: The run publishes elsewhere; nothing was written.
@@ -119,7 +119,7 @@ class TaskOutputs:
         return self._opened(url, writer)
 
     def _require_allowed(self, url: str) -> None:
-        # What an operator has claimed is checked before the run; one that claims nothing is found out here.
+        # A claimed location is checked before the run; an operator that claims nothing is checked here.
         if self._bounds is not None:
             self._bounds.require(url)
 
@@ -135,7 +135,7 @@ class TaskOutputs:
         sources: FileSources | None = None,
         facts: FileFacts | None = None,
     ) -> None:
-        """Complete a file; on a remote store this goes on while the next file is written."""
+        """Complete a file; on a remote store this continues while the next file is written."""
         self._url_by_unended.pop(writer, None)
         held_bytes = writer.end()
         self._ending.append((writer, records, held_bytes, facts))
@@ -170,7 +170,7 @@ class TaskOutputs:
         return finished
 
     def take_sources(self) -> tuple[FileSources | None, ...]:
-        """Which blocks the files come from that were ended since the last call, in the order of their ends."""
+        """The blocks of the files that were ended since the last call, in the order of their ends."""
         sources = tuple(self._sources)
         self._sources.clear()
         return sources

@@ -1,7 +1,7 @@
 """Progress of the tasks of a window, sent to the driver while they run.
 
-For display only: a lost message changes a figure on the screen for a moment, and nothing else. What a window has read
-is counted anew, exactly, from the results of its tasks.
+For display only: a lost message changes a figure on the screen for a moment, and nothing else. The bytes that a window
+has read are counted again, exactly, from the results of its tasks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REPORT_EVERY_S = 0.2
 """A task reports at most this often, and once at its end."""
 
 MAX_MESSAGE = 60_000
-"""Bytes of a message: a datagram takes some more."""
+"""Bytes of a message: a datagram can hold a little more."""
 
 
 class TaskActivity(msgspec.Struct, frozen=True, array_like=True):
@@ -50,13 +50,12 @@ class TaskActivity(msgspec.Struct, frozen=True, array_like=True):
 
 
 class TaskReport(msgspec.Struct, frozen=True, array_like=True, tag="progress"):
-    """How far one task of a window is.
+    """The progress of one task of a window.
 
-    Every report repeats the whole count, so reports may be lost, and the second attempt of a task takes the place
-    of the first one.
+    Every report has the whole count, so reports may be lost, and the second attempt of a task replaces the first.
 
     Attributes:
-        work: The task, and what it has at hand.
+        work: The task, and its current work.
         bytes_read: Bytes that the task has read so far.
         is_done: Whether the task has ended.
         operators: What its operators have done so far, by name.
@@ -69,16 +68,16 @@ class TaskReport(msgspec.Struct, frozen=True, array_like=True, tag="progress"):
 
 
 class StallReport(msgspec.Struct, frozen=True, array_like=True, tag="stall"):
-    """A task that stands still, or that has gone on.
+    """A task that stands still, or that makes progress again.
 
     Attributes:
-        work: The task, and what it has at hand.
+        work: The task, and its current work.
         seconds: How long it has stood still.
-        stack: What its threads do, as Python prints it.
-        is_over: Whether it has gone on.
+        stack: The stacks of its threads, as Python prints them.
+        is_over: Whether it makes progress again.
         is_ended: Whether it is ended now because of it.
         timeout_s: Seconds after which it is ended, 0 for never.
-        emitted: How much its operator has emitted meanwhile, without taking input.
+        emitted: How much its operator has emitted during the stall, without taking input.
     """
 
     work: TaskActivity
@@ -91,7 +90,7 @@ class StallReport(msgspec.Struct, frozen=True, array_like=True, tag="stall"):
 
     @property
     def line(self) -> str:
-        """What stands still, for how long, and in what."""
+        """The stalled work, for how long, and where, in words."""
         place = f" in {self.work.what}" if self.work.what else ""
         emitted = f"; it takes no input, and has emitted {self.emitted} records meanwhile" if self.emitted else ""
         return f"{self.work}: no progress for {self.seconds:.0f} s{place}{emitted}"
@@ -112,7 +111,7 @@ class OutputReport(msgspec.Struct, frozen=True, array_like=True, tag="output"):
     """Lines that an operator has printed.
 
     Attributes:
-        work: The task, and what it has at hand.
+        work: The task, and its current work.
         text: The lines.
         is_last: Whether the task sends no more.
     """
@@ -123,19 +122,19 @@ class OutputReport(msgspec.Struct, frozen=True, array_like=True, tag="output"):
 
 
 TaskMessage = TaskReport | StallReport | OutputReport
-"""What a task sends to the driver while it runs."""
+"""A message of a task to the driver while it runs."""
 
 _DECODER = msgspec.msgpack.Decoder(TaskMessage)
 
 
 @dataclass(frozen=True, slots=True)
 class ProgressAddress:
-    """Where tasks in other processes send their reports.
+    """The address to which tasks in other processes send their reports.
 
     Attributes:
         host: Host of the driver, as executors reach it.
         port: UDP port.
-        token: Tells the messages of this run from all others; 8 bytes.
+        token: Distinguishes the messages of this run from all others; 8 bytes.
     """
 
     host: str
@@ -143,11 +142,11 @@ class ProgressAddress:
     token: bytes
 
     def message(self, report: TaskMessage) -> bytes:
-        """A report as it is sent."""
+        """A report as the bytes of a message."""
         return self.token + msgspec.msgpack.encode(report)
 
     def report(self, message: bytes) -> TaskMessage | None:
-        """The report in a message; None for a message that is not of this run."""
+        """The report in a message; None for a message of another run."""
         if not message.startswith(self.token):
             return None
         try:
@@ -162,9 +161,9 @@ class TaskProgress(Progress):
 
     Args:
         send: Takes the reports; must neither wait nor raise.
-        work: Gives what the task has at hand.
+        work: Returns the current work of the task.
         now: A clock, in seconds.
-        operators: Gives what its operators have done so far, by name; any thread may call it.
+        operators: Returns the work of its operators so far, by name; any thread may call it.
     """
 
     def __init__(
@@ -182,7 +181,7 @@ class TaskProgress(Progress):
         self._due = now() + REPORT_EVERY_S
 
     def add(self, bytes_read: int) -> None:
-        """Count bytes, and report where the last report is old."""
+        """Count bytes, and send a report if the last one is old."""
         self.bytes_read += bytes_read
         if self._now() >= self._due:
             self.report()
@@ -197,7 +196,7 @@ class ProgressSender:
     """Sends reports to the driver in datagrams, which need no connection and never wait; use it as a context manager.
 
     Args:
-        address: Where to; None sends nothing.
+        address: The receiver; None sends nothing.
         attempt: Spark's number of the attempt that reports.
     """
 
@@ -207,7 +206,7 @@ class ProgressSender:
         self._socket: socket.socket | None = None
 
     def send(self, report: TaskMessage) -> None:
-        """Send a report, or lose it."""
+        """Send a report; it may be lost."""
         if self._address is None:
             return
         # A host without this network has no progress to show, and loses nothing else.
@@ -226,9 +225,9 @@ class ProgressSender:
 
 
 def _socket_to(address: ProgressAddress) -> socket.socket:
-    """A socket that sends to the driver; where its host is not known, what it is given is lost.
+    """A socket that sends to the driver; if the driver's host is unknown, messages are dropped.
 
-    The host's name is looked up once, and not for every datagram: a lookup is a request, and may wait for its answer.
+    The host's name is looked up once, not for every datagram: a lookup is a request, and may wait for its answer.
     """
     family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
     found = socket.socket(family, socket.SOCK_DGRAM)

@@ -1,4 +1,4 @@
-"""Watches a task from a thread beside it: reports what it has at hand, and tells when it stands still."""
+"""Watches a task from a thread beside it: reports its current work, and when it stands still."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ TIMEOUT_CODE = 75
 """The exit code of a worker process that ends itself."""
 
 _STDERR = 2
-"""The descriptor where the interpreter writes the stacks."""
+"""The descriptor to which the interpreter writes the stacks."""
 
 GRACE_S = 5.0
-"""How much longer native code may keep this watch from looking before the process is ended all the same."""
+"""Seconds for which native code may keep this watch from checking before the process is ended anyway."""
 
 
 class TaskTimeoutError(Exception):
@@ -60,8 +60,8 @@ class TaskWatch:
     Args:
         stall_limits: How long the task may stand still.
         host: Where it runs.
-        work: What it has at hand in a call, None for none; called by the watching thread.
-        chain: Finds what makes no progress; used by the watching thread.
+        work: Returns the current work of the task in a call, None for none; called by the watching thread.
+        chain: Finds calls without progress; used by the watching thread.
         report: Sends an ordinary report; called by the watching thread, as a sign of life.
         send: Takes the reports; must neither wait nor raise.
     """
@@ -82,8 +82,8 @@ class TaskWatch:
         self._report = report
         self._send = send
         self._is_over = threading.Event()
-        # Held while the task is ended: its thread, or process, works for no later task then. And while a stall is
-        # told: a task that ends meanwhile has to say that it went on.
+        # Held while the task is ended: then its thread, or process, works for no later task. Also held while a stall is
+        # reported: a task that ends meanwhile has to report that the stall is over.
         self._ending = threading.Lock()
         self._reported: dict[ActiveCall | None, tuple[StallReport, StallNotice]] = {}
         self._task = 0
@@ -116,15 +116,15 @@ class TaskWatch:
             try:
                 self._look()
             except Exception:
-                # The task changes what this thread reads; the next look sees a state in rest.
+                # The task changes what this thread reads; the next look sees a consistent state.
                 continue
 
     def _wind_up(self) -> None:
-        """Start, again, a watch of the interpreter's own, which needs no lock of Python's: native code may hold it."""
+        """Restart the interpreter's own watch, which needs no Python lock: native code may hold that lock."""
         if not self._ends_process:
             return
         with self._ending:
-            # A task that is over has taken it back: it would end the process in a later task.
+            # A finished task has cancelled it: it would end the process during a later task.
             if not self._is_over.is_set():
                 faulthandler.dump_traceback_later(self._stall_limits.timeout_s + GRACE_S, exit=True, file=_STDERR)
 
@@ -168,6 +168,6 @@ class TaskWatch:
                 with contextlib.suppress(Exception):
                     sys.stderr.flush()
                 os._exit(TIMEOUT_CODE)
-            # In a process that others use the task is asked to end; it does so where it next runs Python code.
+            # In a shared process the task is asked to end; it does so when it next runs Python code.
             self._is_over.set()
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._task), ctypes.py_object(TaskTimeoutError))

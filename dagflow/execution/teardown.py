@@ -1,4 +1,4 @@
-"""Ends operators, so that a failure to end does not take the place of the failure that caused it."""
+"""Tears down operators so that a failure of the teardown does not hide the failure that caused it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ logger = logging.getLogger(__name__)
 
 
 def tear_down(*chains: Chain, failed: BaseException | None = None) -> None:
-    """End all operators of some chains that were set up, also where one of them fails to end.
+    """Tear down all operators of some chains that were set up, even if one of them fails.
 
     Args:
         chains: The chains.
-        failed: What has failed before, which is the failure to report: the log has the others.
+        failed: An earlier failure, which is the one to report: the others are logged.
 
     Raises:
-        DagflowError: An operator failed to end, and nothing had failed before.
+        DagflowError: An operator could not be torn down, and nothing had failed before.
     """
     failures = [error for chain in chains for error in chain.teardown()]
     first = failures.pop(0) if failed is None and failures else None
@@ -31,7 +31,7 @@ def tear_down(*chains: Chain, failed: BaseException | None = None) -> None:
 
 @contextlib.contextmanager
 def torn_down(*chains: Chain) -> Iterator[None]:
-    """Surrounds the work of chains: their operators are ended behind it, however it ends; see tear_down()."""
+    """Tear down the operators of chains after the block, however it ends; see tear_down()."""
     try:
         yield
     except BaseException as error:

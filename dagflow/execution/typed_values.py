@@ -1,4 +1,4 @@
-"""Values of Python as an Arrow type that is known, where nothing is lost by it."""
+"""Converts Python values to a known Arrow type, where nothing is lost by it."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _CLASSES: Sequence[tuple[Callable[[pa.DataType], bool], type]] = (
     (types.is_time, time),
     (types.is_duration, timedelta),
 )
-"""The class of the values of a type, which nothing can change in place."""
+"""The class of the values of a type, for classes that cannot be changed in place."""
 
 
 @functools.cache
 def class_of(kind: pa.DataType) -> type | None:
-    """The class of the values of a type; None where it is one that can be changed in place, or not known."""
+    """The class of the values of a type; None where it can be changed in place, or is not known."""
     return next((cls for is_kind, cls in _CLASSES if is_kind(kind)), None)
 
 
@@ -72,12 +72,12 @@ def _as_doubles(array: pa.Array) -> Any:
 
 
 def _temporal(values: Sequence[Any], kind: pa.DataType) -> pa.Array | None:
-    """Times and days as a type; None where one has a zone and the type has none, or the other way round."""
+    """Times and days as a type; None where only one of a value and the type has a zone."""
     if types.is_timestamp(kind) or types.is_time(kind):
         has_zone = types.is_timestamp(kind) and kind.tz is not None
         if {value.tzinfo is not None for value in values if value is not None} != {has_zone}:
             return None
-    # Arrow cuts off what does not fit when it makes an array, and says so when it casts one.
+    # Arrow truncates values that do not fit when it makes an array, but reports them when it casts one.
     return pa.array(values).cast(kind)
 
 
@@ -88,7 +88,7 @@ def _nested(values: Sequence[Any], kind: pa.DataType, classes: set[type]) -> pa.
     if classes != {list} or not (types.is_list(kind) or types.is_large_list(kind) or types.is_map(kind)):
         return None
     parts = [*itertools.chain.from_iterable(value for value in values if value is not None)]
-    # A border that is null makes the list that begins there null.
+    # A null border makes the list that begins there null.
     ends = itertools.accumulate(0 if value is None else len(value) for value in values)
     borders = [None if value is None else end - len(value) for value, end in zip(values, ends, strict=True)]
     borders.append(len(parts))
@@ -124,5 +124,5 @@ def _structs(values: Sequence[Any], kind: pa.StructType) -> pa.Array | None:
 
 
 def _lacks(values: pa.Array, field: pa.Field) -> bool:
-    """Whether there are nulls where a field allows none: Arrow does not look."""
+    """Whether there are nulls where a field allows none: Arrow does not check."""
     return bool(values.null_count) and not field.nullable

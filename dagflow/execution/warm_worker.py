@@ -12,20 +12,20 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's mallopt."""
 
 KEPT_BYTES = 64 << 20
-"""Freed memory up to so much stays with the process."""
+"""Bytes of freed memory that stay with the process."""
 
 
 @contextlib.contextmanager
 def warm() -> Iterator[None]:
-    """Surrounds the work of a task; the first task of a process makes the process cheap for all later ones."""
+    """Wrap the work of a task; the first task of a process makes later ones cheaper."""
     if hasattr(sys, "_dagflow_is_warm"):
         yield
         return
     sys._dagflow_is_warm = True  # type: ignore[attr-defined]  # the one object that outlives all tasks of a worker
     keep_freed_memory()
     yield
-    # The worker's daemon collects garbage after every task, which takes 20 ms for the modules of an app.
-    # What is frozen is not looked at again; only after the first task is everything imported.
+    # The worker's daemon collects garbage after every task, which takes 20 ms for the modules of an app. Frozen objects
+    # are skipped; everything is imported only after the first task.
     gc.collect()
     gc.freeze()
 

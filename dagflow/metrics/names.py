@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 FILES = "files"
-"""Files whose first block, or only one, was emitted: counted once a version of a file, by splitters."""
+"""Files whose first block, or only one, was emitted: counted once for each version of a file, by splitters."""
 
 FILES_COMPLETED = "files_completed"
-"""Files whose last block was emitted, or that have none: counted once a version of a file, by splitters."""
+"""Files whose last block was emitted, or that have none: counted once for each version of a file, by splitters."""
 
 BLOCKS_EMITTED = "blocks_emitted"
 """Blocks that splitters emitted."""
@@ -24,25 +24,25 @@ REJECTED = "rejected"
 """Records, or stretches of bytes that should be records, that a format or a parser refused."""
 
 REJECTED_BYTES = "rejected_bytes"
-"""Bytes in what was refused."""
+"""Bytes in refused records."""
 
 SKIPPED_BYTES = "skipped_bytes"
 """Bytes passed over with a reason, such as a header, a byte order mark, or a record that is too long."""
 
 CONTENT_BYTES = "content_bytes"
-"""Bytes that must be accounted for as records, delimiters, rejects or skips: of a compressed file, what it holds."""
+"""Bytes that must be accounted for as records, delimiters, rejects or skips: for a compressed file, its content."""
 
 RECORD_BYTES = "record_bytes"
-"""Bytes of input in the records that were read, as they lay in their files."""
+"""Bytes of input in the records that were read, as they are in their files."""
 
 DELIMITER_BYTES = "delimiter_bytes"
-"""Bytes of input between the records: what ends them, and what says how long they are."""
+"""Bytes of input between the records: those that end a record, or give its length."""
 
 SKIPPED = "skipped"
 """Blocks that were left out because their file could not be read."""
 
 VANISHED = "vanished"
-"""Blocks that were left out because the version of their file that was planned was gone."""
+"""Blocks that were left out because the planned version of their file was gone."""
 
 LEFT_OUT_BYTES = "left_out_bytes"
 """Bytes of the blocks that were left out; they are among skipped_bytes, and not among bytes."""
@@ -51,13 +51,13 @@ WAITING_BYTES = "waiting_bytes"
 """Bytes of records that were in progress at the end of a file that may grow, and that wait for their end."""
 
 RESUMED_BYTES = "resumed_bytes"
-"""Bytes of records in progress that were read again with their end; what waits is waiting_bytes less these."""
+"""Bytes of records in progress that were read again with their end; waiting_bytes less these still wait."""
 
 CLEANED = "cleaned"
 """Input files that were removed or archived after their records had been published."""
 
 CLEANED_NOT = "not_cleaned"
-"""Input files that should have been removed or archived, and were left, or were gone or had another name by then."""
+"""Input files that should have been removed or archived, but stayed, or were gone or renamed by then."""
 
 IGNORED = "ignored"
 """Files and directories that scans passed over because of their names, counted in each scan."""
@@ -75,17 +75,17 @@ RESCUED_VALUES = "rescued_values"
 """Values that had no place in a column of their table, and are in its column _rescued."""
 
 IGNORED_VALUES = "ignored_values"
-"""Values of columns that their table lacks, which the app says to leave out."""
+"""Values of columns that their table lacks, and that the app says to leave out."""
 
 FAILED_SCANS = "failed_scans"
 """Scans that a store broke off and that are made again."""
 
 BYTE_ACCOUNTING = frozenset((CONTENT_BYTES, RECORD_BYTES, DELIMITER_BYTES))
-"""What adds up where all is well: the summary of a run says nothing of these counts, --json all."""
+"""Counts that add up when all is well: the summary of a run leaves them out, --json all shows them."""
 
 
 def changed(change: str) -> str:
-    """The count of files that were found changed in that way after they had been taken."""
+    """The name of the count of files that were found changed in that way after they had been taken."""
     return f"files_{change}"
 
 

@@ -1,4 +1,4 @@
-"""The operators of a plan that may hold their results back over several windows, and what those results are of."""
+"""The operators of a plan that may hold their results back over several windows, and the span of those results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dagflow.plan.unifiers import unifier_name
 
 
 def accumulators(operators: Mapping[str, Operator]) -> dict[str, Accumulator]:
-    """The operators that give the results of all partitions, by name: not those that leave this to a unifier."""
+    """The operators that give the results of all partitions, by name, without those that leave this to a unifier."""
     return {
         name: operator
         for name, operator in operators.items()
@@ -28,10 +28,10 @@ def wants_to_follow(plan: LogicalPlan) -> bool:
 
 
 def require_ends(plan: LogicalPlan) -> None:
-    """Refuse results over a run that goes on watching for new input: they would never be published.
+    """Refuse results over a run that keeps watching for new input: they would never be published.
 
     Raises:
-        PlanError: There are such.
+        PlanError: The app follows its input, and an operator gives a result over the run.
     """
     problems = [
         _problem(plan, name) for name, operator in accumulators(plan.instances).items() if operator.over == "run"
@@ -48,7 +48,7 @@ def results_of_windows(plan: LogicalPlan) -> list[str]:
 
 
 def following_notices(plan: LogicalPlan) -> list[str]:
-    """What a run that follows says of operators whose results would be over a run that has an end."""
+    """The notices of a run that follows, about operators whose results would be over a run that has an end."""
     names = [_owner(plan, name) for name, each in accumulators(plan.instances).items() if each.over is None]
     return [
         f"operator '{name}' gives a result for each window while following; over: window says so as well, and "
@@ -58,7 +58,7 @@ def following_notices(plan: LogicalPlan) -> list[str]:
 
 
 def over_text(operator: Accumulator) -> str:
-    """What a result spans, in words: the run, a window or a time."""
+    """The span of a result, in words: the run, a window or a time."""
     return "run, and while following window" if operator.over is None else str(operator.over)
 
 
@@ -69,7 +69,7 @@ def _reaches_an_end(plan: LogicalPlan, name: str, apart_from: Collection[str]) -
 
 
 def _owner(plan: LogicalPlan, name: str) -> str:
-    """The operator that the app names: itself, or the one whose unifier it is."""
+    """The operator that the app names: this one, or the one whose unifier it is."""
     spec = None if plan.spec is None else plan.spec.written(name)
     return name if spec is None else spec.name
 

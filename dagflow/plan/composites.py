@@ -1,4 +1,4 @@
-"""Puts the parts of composite operators in their places."""
+"""Replaces composite operators by their parts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Describes an app for the journal, so that a later run can tell what has changed."""
+"""Describes an app for the journal, so that a later run can report what has changed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dagflow.spec.shown_text import shown_value
 
 
 def describe(app: LogicalPlan) -> AppFacts:
-    """What the journal remembers of an app."""
+    """The facts of an app that the journal keeps."""
     secrets = _secrets_of(app)
     return AppFacts(
         {name: _operator_facts(app, node, secrets) for name, node in app.operators.items()},
@@ -31,9 +31,9 @@ def describe(app: LogicalPlan) -> AppFacts:
 
 
 def describe_composites(app: LogicalPlan) -> dict[str, OperatorFacts]:
-    """What the app says of its composite operators, without limits: it has their parts in their place.
+    """The app's composite operators as it declares them, without limits; its other facts have their parts instead.
 
-    Of a value of the environment, and of a secret, it has no checksum: a new credential changes no result.
+    Values of the environment, and secrets, have no checksum here: a new credential changes no result.
     """
     if app.spec is None:
         return {}
@@ -59,7 +59,7 @@ def without_limits(value: Any, annotation: Any) -> Any:
     """The value of a property, or of all, without the properties in it that are limits.
 
     Args:
-        value: As YAML gave it.
+        value: A value as read from YAML.
         annotation: Its type, or the model of the properties.
     """
     if not isinstance(value, Mapping):
@@ -79,21 +79,21 @@ def _secrets_of(app: LogicalPlan) -> dict[str, str]:
 
 
 def _code_of(app: LogicalPlan) -> dict[str, str]:
-    """Checksums of the author's modules; and of each class of the script or the notebook itself, by its name."""
+    """Checksums of the author's modules, and of each class of the script or the notebook itself, by name."""
     modules = [] if app.spec is None else app.spec.user_modules()
     found = {path.name: _checksum_of(path) for path in modules}
     for cls in {type(operator) for operator in app.instances.values() if type(operator).__module__ == "__main__"}:
-        with contextlib.suppress(OSError, TypeError):  # one that was typed at a prompt has no source
+        with contextlib.suppress(OSError, TypeError):  # a class that was typed at a prompt has no source
             found[f"class {cls.__qualname__}"] = hashlib.sha256(_source_of(cls).encode()).hexdigest()[:16]
     return found
 
 
 def _source_of(cls: type) -> str:
-    """The source of a class; in a notebook, where only functions know their lines, that of its methods.
+    """The source of a class; in a notebook, where only functions know their lines, the source of its methods.
 
     Raises:
-        OSError: There is none.
-        TypeError: As above.
+        OSError: The source is not found.
+        TypeError: The class has no source file.
     """
     try:
         return inspect.getsource(cls)
@@ -123,12 +123,12 @@ def _kind(cls: type[Operator]) -> str:
 
 
 def property_fact(name: str, value: Any, secrets: Mapping[str, str]) -> Any:
-    """The value of a property as a JSON value, with checksums in the place of secrets and of values of the environment.
+    """The value of a property as JSON, with checksums in place of secrets and of values from the environment.
 
     Args:
         name: The property.
         value: Its value.
-        secrets: The values of the environment, each with its reference.
+        secrets: The values from the environment, each with its reference.
     """
     if value is None or isinstance(value, bool | int | float):
         is_shown = value is None or shown_value(name, str(value)) == str(value)
@@ -148,7 +148,7 @@ def property_fact(name: str, value: Any, secrets: Mapping[str, str]) -> Any:
             _hidden(each, secrets) if is_secret_flag(str(before)) else property_fact(name, each, secrets)
             for before, each in zip(("", *value), value, strict=False)
         ]
-    # Apps that are made without YAML hold objects; those that are made by it, dates at most.
+    # Apps that are made without YAML contain objects; those from YAML contain at most dates.
     members = getattr(value, "__dict__", None)
     held = {each: part for each, part in (members or {}).items() if not each.startswith("_")}
     own = {each: property_fact(each, part, secrets) for each, part in held.items()}
@@ -174,7 +174,7 @@ def _veiled(text: str, secrets: Mapping[str, str]) -> str:
 
 
 def _checked(reference: str, value: str) -> str:
-    # So short a checksum shows that a value has changed, and does not give it away.
+    # A checksum of this length reveals a change of the value, but not the value.
     return f"{reference}{CHECKSUM_MARK}{hashlib.blake2b(value.encode(), digest_size=2).hexdigest()}"
 
 

@@ -9,9 +9,9 @@ from dagflow.plan.physical import Edge
 
 
 def in_topological_order(names: Sequence[str], arcs: Iterable[tuple[str, str]]) -> list[str]:
-    """The operators upstream first; of those that are free to go next, the first of the file.
+    """The operators upstream first; among those that may go next, the first of the file.
 
-    Operators on a cycle, and what comes after them, are left out.
+    Operators on a cycle, and all after them, are left out.
     """
     downstream: dict[str, list[str]] = {name: [] for name in names}
     missing = dict.fromkeys(names, 0)
@@ -36,9 +36,9 @@ class Fusion:
     """Which operators share a stage.
 
     Attributes:
-        ordered: All operators, upstream first; without those on a cycle, and what comes after them.
+        ordered: All operators, upstream first; without operators on a cycle, and all after them.
         heads: The head of each partitioned operator's stage.
-        refused: For each parallel operator that cannot be fused the reason. It heads a stage of its own.
+        refused: The reason for each parallel operator that cannot be fused. It heads a stage of its own.
     """
 
     ordered: list[str]
@@ -53,7 +53,7 @@ def fuse(names: Sequence[str], edges: Iterable[Edge], control: Collection[str], 
         names: All operators, in the order of the file.
         edges: The edges between them.
         control: The operators that run in the driver.
-        parallel: The operators that shall live in the partitions of their upstream.
+        parallel: The operators that shall run in the partitions of their upstream.
     """
     arcs = [(edge.source.operator, edge.target.operator) for edge in edges]
     upstream: dict[str, set[str]] = {name: set() for name in names}
@@ -71,7 +71,7 @@ def fuse(names: Sequence[str], edges: Iterable[Edge], control: Collection[str], 
 
 
 def _head_of(sources: Sequence[str], heads: Mapping[str, str], control: Collection[str]) -> tuple[str, str]:
-    """The stage that a parallel operator joins; or "", and why it cannot."""
+    """The stage that a parallel operator joins; or "", and why it cannot join one."""
     from_driver = [source for source in sources if source in control]
     stages = sorted({heads[source] for source in sources if source in heads})
     if not stages:

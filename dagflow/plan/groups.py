@@ -1,4 +1,4 @@
-"""Puts behind operators that hold files back what takes these files in later windows."""
+"""Adds, after operators that hold files back, the operators that take these files in later windows."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _SUFFIX = "/groups"
 
 
 def grouper_name(operator: str) -> str:
-    """The name of the operator that emits what an operator's windows have held back."""
+    """The name of the operator that emits an operator's held files."""
     return f"{operator}{_SUFFIX}"
 
 
 def merger_name(operator: str) -> str:
-    """The name of the operator that merges what an operator's windows have held back."""
+    """The name of the operator that merges an operator's held files."""
     return f"{operator}/merger"
 
 
 def holder_of(grouper: str) -> str:
-    """The operator that grouper_name() was given."""
+    """The operator whose name was given to grouper_name()."""
     return grouper.removesuffix(_SUFFIX)
 
 

@@ -1,4 +1,4 @@
-"""Reads an app file into its logical plan, and gathers every mistake in it."""
+"""Reads an app file into its logical plan, and collects every mistake in it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def logical_plan(spec: AppSpec | None, of_form: Sequence[Problem] = ()) -> Logic
 
     Args:
         spec: The app as far as it was understood; None where too little was.
-        of_form: What was found wrong with its form.
+        of_form: The mistakes in its form.
 
     Raises:
         SpecError: Every mistake, at least one of which is in the form of the app.

@@ -25,7 +25,7 @@ class OperatorNode:
         name: Its name in the app.
         operator: An instance with the app's properties, not set up.
         partition: "parallel", a fixed number of partitions, partitions by key, or None.
-        partitioner: The policy that the app names for it, fresh; None where the app names none.
+        partitioner: The policy that the app names for it, a new instance; None where the app names none.
     """
 
     name: str
@@ -45,7 +45,7 @@ class LogicalPlan:
 
     Attributes:
         name: The app's name.
-        attributes: What holds for the whole app.
+        attributes: The attributes of the app.
         spec: The app as it was written; None for a plan that was made without YAML.
         operators: The operators by name, in the order of the file.
         edges: The streams, one edge for each input port that they reach.

@@ -40,7 +40,7 @@ def check_partitions(spec: AppSpec, edges: Sequence[Edge], doubtful: Collection[
     fusion = fuse(list(spec.operators), edges, control, parallel)
     fed = {edge.target.operator for edge in edges}
     for name, reason in fusion.refused.items():
-        # An operator without any upstream was reported as one that nothing reaches.
+        # An operator without any upstream was already reported as unreachable.
         if name in fed and name not in doubtful:
             operator = spec.operators[name]
             problems.add(operator.partition_place, f"partition: parallel of operator '{name}' {reason}")
@@ -51,7 +51,7 @@ def check_partitions(spec: AppSpec, edges: Sequence[Edge], doubtful: Collection[
 
 
 def _check_partitioner(operator: OperatorSpec, problems: Problems) -> None:
-    """A policy decides the number of partitions only where the app does not."""
+    """Report a policy that cannot decide the number of partitions, because the app or the upstream does."""
     policy, partition, cls = operator.partitioner, operator.partition, operator.operator_class
     if policy is None:
         return
@@ -66,7 +66,7 @@ def _check_partitioner(operator: OperatorSpec, problems: Problems) -> None:
 
 
 def _check_key(spec: AppSpec, edge: Edge, problems: Problems) -> None:
-    """A key that is an attribute of tuples must be one that they have."""
+    """Report a key that is no attribute of the tuples."""
     operator = spec.operators[edge.target.operator]
     cls, partition = operator.operator_class, operator.partition
     if cls is None or edge.is_broadcast or not isinstance(partition, KeyedPartition):
@@ -90,7 +90,7 @@ def _check_keyed_state(
     Args:
         spec: The app.
         heads: The head of each partitioned operator's stage.
-        broadcast_only: Operators that nothing but broadcasts reaches.
+        told: Operators that only broadcasts reach.
         problems: Takes the mistakes.
     """
     for name, head in heads.items():
@@ -102,7 +102,7 @@ def _check_keyed_state(
             continue
         key = _key_of(operator)
         if not isinstance(partition, KeyedPartition):
-            # Not the head of its stage, which may take in something else than the records that have the key.
+            # Not the head of its stage, which may take in other records than those with the key.
             advice = f"give operator '{name}' partition: {{by: {key or '…'}}}, or partition: 1"
             problems.add(
                 operator.partition_place,

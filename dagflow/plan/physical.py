@@ -1,4 +1,4 @@
-"""The physical plan: which operators run where, fused into which stages, exchanging what.
+"""The physical plan: which operators run where, fused into which stages, and what they exchange.
 
 Stages are levelled: a stage of level n takes in what stages of lower levels emit. Each level is one
 stage of Spark, and everything that passes from one level to the next goes through one shuffle.
@@ -24,7 +24,7 @@ class PortRef:
 
     @classmethod
     def parse(cls, text: str) -> PortRef:
-        """The port that str() was called on."""
+        """The port whose str() is given."""
         operator, _, port = text.rpartition(".")
         return cls(operator, port)
 
@@ -34,7 +34,7 @@ class PortRef:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """One stream's way from an output port to an input port.
+    """A stream's connection from an output port to an input port.
 
     Attributes:
         stream: The stream's name in the app.
@@ -55,9 +55,9 @@ class Exchange:
 
     Attributes:
         edge: The edge.
-        routing: How items find their partition: "assigned…" by the driver, tuple by tuple, when the window
-            is planned; otherwise through a shuffle. Items of one key go to one partition, or all items to all.
-        codec: Tells the key of each item, where they go by key.
+        routing: How items find their partition: "assigned…" by the driver, tuple by tuple, when the window is planned;
+            otherwise through a shuffle. Items of one key go to one partition, or all items to all.
+        codec: Returns the key of each item, where items go by key.
     """
 
     edge: Edge
@@ -66,7 +66,7 @@ class Exchange:
 
     @property
     def is_assigned(self) -> bool:
-        """Whether the driver sends what passes, as part of the window's plan."""
+        """Whether the driver sends the items, as part of the window's plan."""
         return self.routing.startswith("assigned")
 
 
@@ -107,7 +107,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class PhysicalPlan:
-    """What runs.
+    """The stages and control operators of an app.
 
     Attributes:
         control: Names of the operators that run in the driver, upstream first.
@@ -123,7 +123,7 @@ class PhysicalPlan:
         """The stage that an operator runs in.
 
         Raises:
-            KeyError: It runs in the driver, or not at all.
+            KeyError: The operator runs in the driver, or not at all.
         """
         for stage in self.stages:
             if operator in stage.operators:
@@ -131,7 +131,7 @@ class PhysicalPlan:
         raise KeyError(operator)
 
     def edges_to(self, operator: str) -> Iterator[Edge]:
-        """The edges by which something reaches an operator that runs in a stage."""
+        """The edges that lead to an operator that runs in a stage."""
         stage = self.stage_of(operator)
         edges = (*stage.edges, *(exchange.edge for exchange in stage.inputs))
         return (edge for edge in edges if edge.target.operator == operator)
@@ -166,6 +166,6 @@ class PhysicalPlan:
     def partitions_by_level(self, counts: Mapping[str, int]) -> list[int]:
         """How many Spark partitions each level has, given each stage head's count.
 
-        A level of which no stage runs has one, for what passes through to the next level.
+        A level without running stages has one, for what passes through to the next level.
         """
         return [sum(counts[stage.head] for stage in level) or 1 for level in self.levels]

@@ -12,17 +12,17 @@ from dagflow.spec.app_spec import KeyedPartition, Partition
 def place(logical: LogicalPlan) -> PhysicalPlan:
     """The physical plan of an app.
 
-    Control operators run in the driver. A partitioned operator with `partition: parallel` runs in the
-    stage that all its inputs come from; every other one heads a stage of its own. What a control operator
-    emits to a stage is assigned by the driver; what one stage emits to another goes through a shuffle: by key
-    where the receiver is partitioned by key, to all partitions where the stream is a broadcast, otherwise round robin.
+    Control operators run in the driver. A partitioned operator with `partition: parallel` runs in the stage that all
+    its inputs come from; every other one heads a stage of its own. The driver assigns what a control operator emits to
+    a stage. What one stage emits to another goes through a shuffle: by key where the receiver is partitioned by key, to
+    all partitions where the stream is a broadcast, otherwise round robin.
 
     Args:
         logical: A plan that was checked: acyclic, its parallel operators fusible.
 
     Returns:
-        The plan; each edge of the logical plan is in exactly one place of it: between control operators,
-        inside a stage, an input of a stage, or a report of a stage.
+        The plan; each edge of the logical plan is in exactly one part of it: between control operators, inside a stage,
+        an input of a stage, or a report of a stage.
     """
     placement = _Placement(logical)
     levels = placement.levels()
@@ -50,7 +50,7 @@ class _Placement:
         self.heads: Mapping[str, str] = fusion.heads
 
     def between(self, source: str | None, target: str | None) -> tuple[Edge, ...]:
-        """The edges from one place to another: a stage's head, or None for the driver."""
+        """The edges between two stages, given by their heads, or None for the driver."""
         return tuple(edge for edge in self._edges if self._ends(edge) == (source, target))
 
     def _ends(self, edge: Edge) -> tuple[str | None, str | None]:

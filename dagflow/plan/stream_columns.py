@@ -25,8 +25,8 @@ def stream_columns(
 
     Args:
         plan: The app.
-        problems: Takes what does not fit the columns that arrive.
-        seen: Columns that the input itself has told, which count instead of what an operator says.
+        problems: Takes what does not fit the arriving columns.
+        seen: Columns found in the input itself, which replace those that an operator declares.
     """
     found: dict[PortRef, StreamColumns] = {}
     arcs = [(edge.source.operator, edge.target.operator) for edge in plan.edges]
@@ -34,7 +34,7 @@ def stream_columns(
         operator = plan.operators[name].operator
         sources = [edge.source for edge in plan.edges if edge.target == PortRef(name, "input")]
         arriving = [found.get(source) for source in sources]
-        # Streams that come together may have columns of their own each.
+        # Streams that meet at a port may each have their own columns.
         known = arriving[0] if arriving and all(each == arriving[0] for each in arriving) else None
         try:
             if isinstance(operator, ColumnChecked) and known is not None:
@@ -54,7 +54,7 @@ def stream_columns(
 
 
 def asks_for_columns(node: OperatorNode) -> bool:
-    """Whether what arrives at an operator has to fit anything that the app says of it."""
+    """Whether the columns that arrive at an operator have to fit its properties or its key."""
     return isinstance(node.operator, ColumnTyped | ColumnChecked) or _key_of(node) is not None
 
 
@@ -81,12 +81,12 @@ def _check_key(plan: LogicalPlan, name: str, found: Mapping[PortRef, StreamColum
 
 
 def _redacted(plan: LogicalPlan, text: str) -> str:
-    """The text without what the app has from the environment, as names of columns may be."""
+    """The text without values from the environment, which names of columns may contain."""
     return text if plan.spec is None else plan.spec.redact(text)
 
 
 def _place_of(plan: LogicalPlan, name: str, error: Exception) -> Place:
-    """Where a mistake stands: inside of the text that it is about, or at the operator."""
+    """The position of a mistake: inside the text that it is about, or at the operator."""
     spec = None if plan.spec is None else plan.spec.written(name)
     if spec is None:
         return Place("")

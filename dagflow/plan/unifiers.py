@@ -1,4 +1,4 @@
-"""Puts unifiers behind the operators that ask for them."""
+"""Adds unifiers after the operators that request them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def unifier_name(operator: str, port: str) -> str:
 
 
 def unified(logical: LogicalPlan) -> LogicalPlan:
-    """The plan with a unifier, named `operator/unifier`, behind each port that asks for one.
+    """The plan with a unifier, named `operator/unifier`, behind each port that requests one.
 
-    An operator that is in one partition needs none: because the app says so, or because it is parallel to one that is.
+    An operator with one partition needs none: because the app says so, or because it is parallel to one with one.
 
     Raises:
-        PlanError: An operator gives no unifier, or one that does not fit its port or parts an operator from the
+        PlanError: An operator returns no unifier, or one that does not fit its port or separates an operator from the
             upstream that it is parallel to.
     """
     unifiers: dict[str, dict[str, OperatorNode]] = {}
@@ -73,14 +73,14 @@ def unified(logical: LogicalPlan) -> LogicalPlan:
 
 
 class _WrongUnifierError(Exception):
-    """What an author's unifier() did, as a clause."""
+    """A wrong result of an author's unifier(), as a clause."""
 
 
 def _asked(operator: Unified, port: str) -> Operator | None:
-    """What an operator gives as the unifier of a port.
+    """The unifier that an operator returns for a port.
 
     Raises:
-        _WrongUnifierError: It raised, or gave something else.
+        _WrongUnifierError: unifier() raised, or returned something else.
     """
     try:
         unifier: object = operator.unifier(port)

@@ -24,7 +24,7 @@ def wire(spec: AppSpec, problems: Problems) -> tuple[Edge, ...]:
     """The edges of an app.
 
     Args:
-        spec: The app as far as it was understood; what was not is passed over without further complaint.
+        spec: The app as far as it was understood; other parts are skipped without further complaint.
         problems: Takes every mistake of the wiring.
 
     Returns:
@@ -139,7 +139,7 @@ class _Wiring:
         self._meant.add(PortRef(operator.name, nearest(end.port, ports) or only))
 
     def _leave(self, stream: StreamSpec, end: Endpoint) -> None:
-        """Note that a stream leaves by a port; only a union and a broadcast may share it with another stream."""
+        """Record that a stream leaves by a port; only a union and a broadcast may share it with another stream."""
         ref = PortRef(end.operator, end.port)
         is_plain = len(stream.sources) == 1 and stream.broadcast_place is None
         other = self._stream_by_port.get(ref)
@@ -152,7 +152,7 @@ class _Wiring:
             self._stream_by_port[ref] = stream.name
 
     def _reach(self, stream: str, end: Endpoint) -> bool:
-        """Note that a stream reaches a port; false where one does already."""
+        """Record that a stream reaches a port; False where one does already."""
         ref = PortRef(end.operator, end.port)
         if ref in self._stream_by_port:
             other = self._stream_by_port[ref]
@@ -175,12 +175,12 @@ class _Wiring:
         return True
 
     def check_operators(self) -> None:
-        """Loose ports, and operators that nothing would ever reach."""
+        """Report loose ports, and operators that no stream would ever reach."""
         classes = [operator.operator_class for operator in self._spec.operators.values()]
         for operator in self._spec.operators.values():
             if operator.operator_class is not None:
                 self._check_operator(operator, operator.operator_class)
-        # Where a file has no operators, or none that can be read, its reader has said so.
+        # If a file has no operators, or none that can be read, its reader has reported that.
         is_unreported = classes or not self._spec.file
         if is_unreported and None not in classes and not any(cls and issubclass(cls, InputOperator) for cls in classes):
             message = "no operator brings anything in: an app needs an input operator, such as FileSplitterInput"
@@ -204,14 +204,14 @@ class _Wiring:
             self._problems.add(operator.place, f"{who} would never do anything: {why}")
         elif is_input and not used and len(self._spec.operators) > 1:
             self._problems.add(operator.place, f"{who} is connected to nothing")
-        # What arrives at a composite is handled by its parts.
+        # The parts of a composite handle what arrives at it.
         handled = cls.input_ports.keys() if issubclass(cls, Composite) else cls.handlers.keys()
         for name in sorted(used.intersection(cls.input_ports) - handled):
             message = f"{who} has no method for its input port '{name}'; mark one with @{name}.each or @{name}.batch"
             self._problems.add(operator.class_place, message)
 
     def check_cycles(self) -> None:
-        """Each cycle once, with its operators in order."""
+        """Report each cycle once, with its operators in order."""
         arcs = dict.fromkeys((edge.source.operator, edge.target.operator) for edge in self.edges)
         names = list(self._spec.operators)
         if len(in_topological_order(names, arcs)) == len(names):
@@ -232,7 +232,7 @@ class _Wiring:
 
 
 def fits(source: Port, target: Port) -> bool:
-    """Whether what one port gives is what the other one takes."""
+    """Whether an input port accepts what an output port emits."""
     given, taken = source.type, target.type
     if source.carries_records != target.carries_records:
         return False

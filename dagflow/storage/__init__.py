@@ -1,3 +1,3 @@
-"""Where bytes are: locations, files to read, files to publish, and the store that a journal lives in."""
+"""Access to stores: locations, files to read, files to publish, and the objects of a journal."""
 
 import dagflow.arrow_allocator  # noqa: F401  # before Arrow

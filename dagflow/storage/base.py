@@ -1,4 +1,4 @@
-"""A kind of store: everything that dagflow asks of a file system or an object store."""
+"""A kind of store: all operations that dagflow needs of a file system or an object store."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from dagflow.storage.source_files import SourceFiles
 class Backend(ABC):
     """One kind of store, reached by the URLs of its schemes.
 
-    StorageContext makes one of each scheme in each process. An implementation is one file, named in registry.py
-    or in the app's attributes by `storage: {SCHEME: {backend: package.module.Class}}`; the law that it has to keep is
-    the suite dagflow.testing.storage_contract.StorageContract.
+    StorageContext makes one for each scheme in each process. An implementation is one file, named in registry.py or in
+    the app's attributes by `storage: {SCHEME: {backend: package.module.Class}}`. It must pass the suite
+    dagflow.testing.storage_contract.StorageContract.
 
     Args:
         scheme: The scheme by which it was found; "" for plain paths.
         options: Options by protocol, as in the app's attribute `storage`.
-        files: Files to be read.
+        files: Files to read.
         pending: Output that waits to be published.
-        sources: Source files that were processed; by default they can be removed, and not archived.
+        sources: Processed source files; by default they can be removed, and not archived.
     """
 
     is_local: ClassVar[bool] = False
-    """Whether locations are paths on this machine, which functions of `os` take, and other hosts may not see."""
+    """Whether locations are paths on this machine, which functions of `os` accept and other hosts may not see."""
 
     def __init__(
         self,
@@ -51,10 +51,10 @@ class Backend(ABC):
         return False
 
     def object_store_options(self, url: str) -> dict[str, str] | None:
-        """What clients by Rust's object_store, such as deltalake, need to reach a location as this backend does.
+        """The options for clients by Rust's object_store, such as deltalake, to reach a location as this backend does.
 
         Returns:
-            The options by their names there, credentials among them; None where such clients cannot reach it.
+            The options by their names there, including credentials; None where such clients cannot reach it.
 
         Raises:
             StorageError: The store cannot be reached.
@@ -63,10 +63,10 @@ class Backend(ABC):
 
     @abstractmethod
     def objects(self, url: str, roots: Roots) -> ObjectStore:
-        """The objects below a URL; nothing is created before the first of them.
+        """The objects below a URL; nothing is created before the first object.
 
         Args:
-            url: Where the store is rooted; an absolute location.
+            url: The root of the store; an absolute location.
             roots: Named roots of the run.
 
         Raises:

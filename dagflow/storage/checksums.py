@@ -1,4 +1,4 @@
-"""The checksum of what is published: CRC-32, by the fastest implementation that is installed."""
+"""The checksum of published files: CRC-32, by the fastest installed implementation."""
 
 from __future__ import annotations
 
@@ -19,4 +19,4 @@ def _fastest() -> Callable[[Buffer, int], int]:
 
 
 updated_crc32 = _fastest()
-"""Continue a CRC-32 over more bytes: updated_crc32(data, previous), with 0 to begin."""
+"""Continue a CRC-32 over more bytes: updated_crc32(data, previous), starting with 0."""

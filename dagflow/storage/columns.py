@@ -1,7 +1,7 @@
 """Arrow columns from Python's values and NumPy's, and back.
 
-What Arrow's own functions give, without pandas: where that is installed they begin with its import, half a second and
-36 MiB that a driver, and each worker of a merge, has no other use for.
+The same results as Arrow's own functions, without pandas: where pandas is installed, Arrow's functions import it. That
+takes half a second and 36 MiB, which a driver, and each worker of a merge, would waste.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def flags_of(column: pa.BooleanArray | pa.ChunkedArray) -> npt.NDArray[np.bool_]
 def positions_in(
     wanted: pa.Array | pa.ChunkedArray, column: pa.Array | pa.ChunkedArray
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int32]]:
-    """Which of the wanted values a column has, and for these in turn where each stands first."""
+    """The wanted values that a column has, and for each of them the position of its first occurrence."""
     found = pc.index_in(wanted, value_set=column)
     if isinstance(found, pa.ChunkedArray):
         found = _in_one_piece(found)
@@ -79,7 +79,7 @@ def positions_in(
 def _in_one_piece(numbers: pa.ChunkedArray) -> pa.Array:
     if numbers.num_chunks:
         return numbers.combine_chunks()
-    # Of no pieces Arrow makes one by way of pandas, if there is one.
+    # For a column without pieces, Arrow makes one through pandas, if that is installed.
     return pa.Array.from_buffers(numbers.type, 0, [None, pa.py_buffer(b"")])
 
 

@@ -1,4 +1,4 @@
-"""How compressed files are recognised: by their names, and by their first bytes."""
+"""Recognises compressed files by their names and by their first bytes."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ BZIP2_END = bytes.fromhex("177245385090")
 """The first bytes of a bzip2 block, and of the end of a stream; one of them follows the digit of the level."""
 
 HEAD_BYTES = 10
-"""How many of a file's first bytes decide its compression."""
+"""The number of first bytes of a file that decide its compression."""
 
 SKIPPABLE_TAIL = b"\x2a\x4d\x18"
-"""What follows the first byte, 0x50 to 0x5f, of a zstd frame that holds no data."""
+"""The bytes after the first byte, 0x50 to 0x5f, of a zstd frame without data."""
 
 
 class CompressionMarks(NamedTuple):
-    """What tells that a file has a compression.
+    """The marks of a compression.
 
     Attributes:
-        magic: What its files begin with.
-        suffixes: How their names end.
+        magic: The first bytes of its files.
+        suffixes: The suffixes of their names.
     """
 
     magic: bytes
@@ -38,9 +38,9 @@ MARKS_BY_NAME = {
 
 
 def compression_name_of_content(head: bytes) -> str:
-    """The compression of a file that begins with head, at least HEAD_BYTES of it where there are as many; "" for none.
+    """The compression of a file that begins with head, at least HEAD_BYTES of it if it is that long; "" for none.
 
-    A file that begins with a frame without data is not told here: which compression it has, only later frames tell.
+    A file that begins with a frame without data is not recognised here: only later frames show its compression.
     """
     for name, marks in MARKS_BY_NAME.items():
         if head.startswith(marks.magic):
@@ -51,7 +51,7 @@ def compression_name_of_content(head: bytes) -> str:
 
 
 def compression_name_of_url(url: str) -> str:
-    """The compression that the suffix of a file's name promises; "" for none."""
+    """The compression that the suffix of a file's name indicates; "" for none."""
     lower = url.lower()
     return next((name for name, marks in MARKS_BY_NAME.items() if lower.endswith(marks.suffixes)), "")
 

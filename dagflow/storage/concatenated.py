@@ -1,4 +1,4 @@
-"""Files that hold many source files one behind the other, and the index by which each is found again."""
+"""Files that contain many source files one behind the other, and the index by which each is found again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from dagflow.storage.location import absolute, name_of, parent, redacted
 from dagflow.storage.pending import PENDING_DIRECTORY
 
 INDEX_SUFFIX = ".index.parquet"
-"""What an index is called after the file that it is for."""
+"""Suffix of an index's name, after the name of its file."""
 
 SCHEMA = pa.schema([("path", pa.binary()), ("offset", pa.int64()), ("length", pa.int64())])
 _GROUP_ROWS = 8192
@@ -29,13 +29,13 @@ _COPY_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class MergedEntry:
-    """Where a source file lies in a merged one.
+    """The position of a source file in a merged file.
 
     Attributes:
-        path: The source file's path, as it was when it was merged.
-        url: The file that holds it.
+        path: The source file's path when it was merged.
+        url: The merged file.
         offset: Its first byte there.
-        length: How many bytes it has.
+        length: Its size in bytes.
     """
 
     path: str
@@ -54,12 +54,12 @@ def encode_index(paths: pa.ChunkedArray, offsets: npt.NDArray[np.int64], lengths
 
 
 def list_entries(storage: StorageContext, directory: str, path: str | None = None) -> Iterator[MergedEntry]:
-    """What the files below a directory hold, index by index, each by path.
+    """The entries of the files below a directory, index by index, each sorted by path.
 
     Args:
         storage: Reaches the directory.
         directory: Where files and their indices were published.
-        path: Only what came from this path; None for all.
+        path: Only entries with this path; None for all.
 
     Raises:
         MissingError: There is no such directory.
@@ -74,11 +74,11 @@ def list_entries(storage: StorageContext, directory: str, path: str | None = Non
 
 
 def require_index(storage: StorageContext, directory: str) -> None:
-    """Make sure that source files can be found again below a directory, if anything was published there.
+    """Check that source files can be found again below a directory, if anything was published there.
 
     Raises:
         MissingError: There is no such directory, or there are files below it and no index.
-        StorageError: It cannot be listed.
+        StorageError: The directory cannot be listed.
     """
     has_files = False
     for file in _files(storage, absolute(directory)):
@@ -114,10 +114,10 @@ def extract(storage: StorageContext, entry: MergedEntry) -> Iterator[bytes]:
 
 
 def find(storage: StorageContext, directory: str, path: str) -> MergedEntry:
-    """The newest source file with a path: what was merged last, where it was merged several times.
+    """The newest source file with a path: the last one merged, if it was merged several times.
 
     Raises:
-        MissingError: No index knows the path, or there is none.
+        MissingError: No index has the path, or there is no index.
         StorageError: An index cannot be read.
     """
     found = list(list_entries(storage, directory, path))
@@ -132,7 +132,7 @@ def find(storage: StorageContext, directory: str, path: str) -> MergedEntry:
 
 def _files(storage: StorageContext, directory: str) -> Iterator[FileStat]:
     for entry in storage.list_directory(directory):
-        # Others that begin with a dot may be groups, named like the input's directories.
+        # Other names that begin with a dot may be groups, named like the input's directories.
         if not entry.is_directory:
             yield entry
         elif name_of(entry.url) != PENDING_DIRECTORY:
@@ -145,7 +145,7 @@ def _rows(storage: StorageContext, index: FileStat, path: bytes | None) -> Itera
         file.read_into(0, memoryview(content))
     try:
         yield from _rows_in(content, path)
-    # Arrow says of damage to a page that the operating system failed.
+    # Arrow reports a damaged page as a failure of the operating system.
     except (pa.ArrowException, OSError) as error:
         reason = " ".join(str(error).split())
         raise _unusable(index, f"cannot be read as an index: {reason}") from error
@@ -160,7 +160,7 @@ def _rows_in(content: bytearray, path: bytes | None) -> Iterator[tuple[bytes, in
         is_known = path is not None and statistics is not None and statistics.has_min_max
         if is_known and not statistics.min <= path <= statistics.max:
             continue
-        # A thread of Arrow's that lets go of the content while Python ends aborts the process.
+        # If one of Arrow's threads releases the content while Python ends, the process aborts.
         columns = [column.to_pylist() for column in parquet.read_row_group(group, use_threads=False).columns]
         yield from (row for row in zip(*columns, strict=True) if path is None or row[0] == path)
 

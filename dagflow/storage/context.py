@@ -1,4 +1,4 @@
-"""How a run reaches storage: the options of each protocol, the named roots, and a backend for each scheme."""
+"""A run's access to storage: the options of each protocol, the named roots, and a backend for each scheme."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class StorageContext:
     """Reaches every store that an app names; picklable, and the same in the driver and in tasks.
 
     Attributes:
-        options: Options of file systems by protocol, credentials among them.
+        options: Options of file systems by protocol, including credentials.
         roots: The app's named roots.
     """
 
     options: StorageOptions = field(default_factory=dict, repr=False)
     roots: Roots = field(default_factory=Roots)
-    # Connections do not travel: each process makes its own backends.
+    # Connections are not pickled: each process makes its own backends.
     _backends: dict[str, Backend] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -37,7 +37,7 @@ class StorageContext:
 
     @classmethod
     def default(cls) -> StorageContext:
-        """A context without options and without named roots: stores are reached as the environment says."""
+        """A context without options and named roots: stores are reached by the settings of the environment."""
         return cls()
 
     @classmethod
@@ -49,12 +49,12 @@ class StorageContext:
             roots: Locations of the named roots, by name.
 
         Raises:
-            StorageError: One root lies in another.
+            StorageError: A root is inside another one.
         """
         return cls(options, Roots.of(roots))
 
     def backend(self, url: str) -> Backend:
-        """The kind of store that a location is in; the same object for all locations of a scheme.
+        """The kind of store of a location; the same object for all locations of a scheme.
 
         Raises:
             StorageError: The app's own backend cannot be used.
@@ -66,31 +66,31 @@ class StorageContext:
         return found
 
     def named_like(self, url: str, other: str) -> str:
-        """A location to be compared with another one: by the scheme of that, where both schemes reach one store."""
+        """A location to compare with another one: with the other's scheme, if both schemes reach one store."""
         scheme, wanted = scheme_of(url), scheme_of(other)
         return wanted + url[len(scheme) :] if name_one_store(self.options, scheme, wanted) else url
 
     def open_file(self, url: str, expected: FileStat | None = None) -> ReadableFile:
-        """Open a file, and make sure that it is the version that was planned; see Files.open.
+        """Open a file, and check that it has the planned version; see Files.open.
 
         Raises:
             MissingError: There is no such file.
-            SourceChangedError: It is another version.
+            SourceChangedError: The file has another version.
             StorageError: It is no regular file, or the store failed.
         """
         return self.backend(url).files.open(absolute(url), expected)
 
     def stat(self, url: str) -> FileStat:
-        """What is at a location; symbolic links are followed.
+        """The file or directory at a location; symbolic links are followed.
 
         Raises:
-            MissingError: Nothing is.
+            MissingError: There is nothing at the location.
             StorageError: It is neither a file nor a directory, or the store failed.
         """
         return self.backend(url).files.stat(absolute(url))
 
     def is_also_directory(self, url: str) -> bool:
-        """Whether something lies below the name of a file; see Files.is_also_directory.
+        """Whether there is anything below the name of a file; see Files.is_also_directory.
 
         Raises:
             StorageError: The store failed.
@@ -100,7 +100,7 @@ class StorageContext:
     def list_directory(self, url: str) -> Iterator[FileStat]:
         """The files and directories directly in a directory, sorted by the bytes of their names; see Files.list.
 
-        A remote location is taken as it is: in S3 a slash at its end is part of the directory's name.
+        A remote location is used unchanged: in S3 a slash at its end is part of the directory's name.
 
         Raises:
             MissingError: There is no such directory.
@@ -109,21 +109,21 @@ class StorageContext:
         return self.backend(url).files.list(absolute(url) if is_local(url) else url)
 
     def objects(self, url: str) -> ObjectStore:
-        """The objects below a URL, as a journal needs them; nothing is created before the first.
+        """The objects below a URL, as a journal needs them; nothing is created before the first object.
 
         Raises:
             StorageError: The URL is empty, its scheme is unknown, its package is not installed, or the store cannot
                 create exclusively.
         """
         if not url:
-            # Taken for the working directory, whatever lies there could be listed, and deleted as an orphan.
+            # Read as the working directory, it would let any file there be listed, and deleted as an orphan.
             raise StorageError("an empty location holds no objects", url=url)
         return self.backend(url).objects(absolute(url), self.roots)
 
     def open_pending(
         self, final_url: str, *, tag: str, durability: Durability = "process", checksum: bool = False
     ) -> PendingWriter:
-        """Begin a file that readers do not see before it is published; see PendingFiles.open.
+        """Start a file that readers do not see before it is published; see PendingFiles.open.
 
         Raises:
             StorageError: The store refused.
@@ -134,7 +134,7 @@ class StorageContext:
     def open_held(
         self, final_url: str, *, tag: str, durability: Durability = "process", checksum: bool = False
     ) -> PendingWriter:
-        """Begin a file that is read at its pending_url, and not published; see PendingFiles.open_held.
+        """Start a file that is read at its pending_url, and not published; see PendingFiles.open_held.
 
         Raises:
             StorageError: The store refused.

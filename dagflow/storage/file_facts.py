@@ -1,4 +1,4 @@
-"""What a transaction has to know of a file that it makes visible, so that the file is not opened again."""
+"""Facts that a transaction needs about a file that it makes visible, so that the file is not opened again."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ class FileFacts:
     """Facts of a data file; its length and its number of records are those of its PendingFile.
 
     Attributes:
-        operator: The operator whose target shows the file, see TransactionalSink; "" where its name does.
+        operator: The operator whose target shows the file, see TransactionalSink; "" where it is visible by its name.
         schema: The columns in the file, as text that the target understands.
         partition: The values of the table's partition columns by name, as text; None for a missing value.
-        nulls: How many values are missing, by column.
+        nulls: The number of missing values, by column.
         least: The smallest value, or one below it, as a JSON value, by column; only where it is known.
         greatest: The largest value, or one above it, by column.
-        causes: Where the first record is that made a column of the file what it is, as `file:offset`, by column; only
-            for columns that the table was not known to have, or to have in that type.
-        keys: Columns by whose values rows of the file take the place of rows of the target; empty where they are added.
-        held: What a later window has to know that takes the file in, as a JSON value; None for a file that its own
-            window publishes. See api/grouper.py.
+        causes: The position of the first record that gave a column of the file its form, as `file:offset`, by column;
+            only for columns that the table was not known to have, or to have in that type.
+        keys: Columns by whose values rows of the file replace rows of the target; empty where rows are added.
+        held: What a later window needs to take the file in, as a JSON value; None for a file that its own window
+            publishes. See api/grouper.py.
     """
 
     operator: str
@@ -36,5 +36,5 @@ class FileFacts:
 
     @classmethod
     def from_json(cls, value: dict[str, Any] | None) -> FileFacts | None:
-        """The facts that dataclasses.asdict has made JSON values of."""
+        """The facts from the JSON values that dataclasses.asdict has made."""
         return None if value is None else cls(**value)

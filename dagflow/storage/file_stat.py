@@ -1,4 +1,4 @@
-"""One version of a file, and how it is told from another."""
+"""One version of a file, and how it is distinguished from another."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from dagflow.storage.location import redacted
 
 @dataclass(frozen=True, slots=True)
 class FileStat:
-    """A file or directory as its store describes it.
+    """A file or directory, by the information of its store.
 
     Attributes:
-        url: Where it is.
-        size_bytes: Its length; 0 for a directory.
+        url: Its location.
+        size_bytes: Its size; 0 for a directory.
         mtime_ns: Its modification time in nanoseconds since 1970; 0 where the store has none.
         etag: The store's own tag of the content; "" where it has none.
         is_directory: Whether it is a directory.
-        fingerprint: Of a planned version that may have been appended to since: its head/tail fingerprint, by which
-            the first size_bytes are recognised. 0 where none was taken.
+        fingerprint: For a planned version that may have been appended to since: its head/tail fingerprint, by which the
+            first size_bytes are recognised. 0 where none was taken.
         file_id: Inode number, see file_id_of(): a file keeps it when it is appended to or renamed; 0 where unknown.
     """
 
@@ -35,7 +35,7 @@ class FileStat:
     def difference(self, now: FileStat) -> str:
         """How a later look at the same file differs, in words; "" for the same version.
 
-        Etags decide where both have one: object stores tell times in whole seconds.
+        Etags decide where both have one: object stores report times in whole seconds.
         """
         if self.size_bytes != now.size_bytes:
             return f"it had {self.size_bytes} bytes, now it has {now.size_bytes}"
@@ -50,7 +50,7 @@ class FileStat:
 
 
 def _opaque(etag: str) -> str:
-    # A server may give the strong form of a tag in one answer and the weak one, W/"...", in another.
+    # A server may send the strong form of a tag in one answer and the weak one, W/"...", in another.
     return etag.removeprefix('W/"')
 
 
@@ -58,11 +58,11 @@ def require_same_version(expected: FileStat | None, found: FileStat) -> None:
     """Refuse a file that is not the planned version.
 
     Args:
-        expected: The planned version, or None where any will do.
+        expected: The planned version, or None for any.
         found: The file as it is now.
 
     Raises:
-        SourceChangedError: It is another version; the message names the difference.
+        SourceChangedError: The file has another version; the message names the difference.
     """
     difference = expected.difference(found) if expected is not None else ""
     if difference:

@@ -1,4 +1,4 @@
-"""Files of a store that are read: one version of each, whole directories, many small ones at once."""
+"""Files of a store, for reading: one version of each, whole directories, many small files at once."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class ReadableFile(ABC):
     @property
     @abstractmethod
     def size_bytes(self) -> int:
-        """Length of the version that was opened."""
+        """Size of the opened version, in bytes."""
 
     @property
     def is_pinned(self) -> bool:
-        """Whether every read names the version, so that what was read needs no second look at the file."""
+        """Whether every read names the version, so that its bytes need no second look at the file."""
         return False
 
     def has_grown(self) -> bool:
-        """Whether something has been appended to the version that was opened; False where that cannot be told."""
+        """Whether something was appended to the opened version; False where that is not known."""
         return False
 
     def is_unchanged(self) -> bool | None:
-        """Whether what was read is of the version that was opened; None where only a look at its name can tell."""
+        """Whether the bytes read are of the opened version; None where only a look at its name can show that."""
         return True if self.is_pinned else None
 
     @abstractmethod
@@ -52,7 +52,7 @@ class ReadableFile(ABC):
         """
 
     def close(self) -> None:
-        """Give back what the open file holds; a second time does nothing."""
+        """Release the resources of the open file; a second call does nothing."""
         return
 
     def __enter__(self) -> Self:
@@ -67,10 +67,10 @@ class ReadableFile(ABC):
 
 
 class RangedFile(ReadableFile):
-    """A file that is read by one request for each range; nothing is held open between two requests.
+    """A file that is read by one request for each range; nothing is kept open between two requests.
 
     Args:
-        found: The version that is read.
+        found: The version to read.
     """
 
     def __init__(self, found: FileStat) -> None:
@@ -83,7 +83,7 @@ class RangedFile(ReadableFile):
 
     @abstractmethod
     def request(self, start: int, end: int) -> bytes:
-        """Ask the store for the bytes [start, end), which are within the file; called by several threads.
+        """Request the bytes [start, end), which are within the file; called by several threads.
 
         Raises:
             SourceChangedError: The store no longer has this version.
@@ -125,33 +125,33 @@ class Files(ABC):
     """The files of one kind of store. URLs are absolute, see location.absolute."""
 
     batch_bytes: ClassVar[int] = 8 << 20
-    """How many bytes of small files to load at once; from a remote store a batch is as slow as its last request."""
+    """Bytes of small files to load at once; from a remote store a batch is as slow as its last request."""
 
     @abstractmethod
     def stat(self, url: str) -> FileStat:
-        """What is at a location; symbolic links are followed.
+        """The file or directory at a location; symbolic links are followed.
 
         Raises:
-            MissingError: Nothing is.
+            MissingError: There is nothing at the location.
             StorageError: It is neither a file nor a directory, or the store failed.
         """
 
     @abstractmethod
     def open(self, url: str, expected: FileStat | None = None) -> ReadableFile:
-        """Open a file, and make sure that it is the version that was planned.
+        """Open a file, and check that it has the planned version.
 
         Args:
-            url: Where it is.
-            expected: The version, or None where any will do.
+            url: Its location.
+            expected: The planned version, or None for any.
 
         Raises:
             MissingError: There is no such file.
-            SourceChangedError: It is another version.
+            SourceChangedError: The file has another version.
             StorageError: It is no regular file, or the store failed.
         """
 
     def no_listing(self, url: str) -> str:
-        """What to do where the directory at a location cannot be listed on any day; "" where it can."""
+        """What to do where the directory at a location can never be listed; "" where it can."""
         return ""
 
     @abstractmethod
@@ -160,11 +160,11 @@ class Files(ABC):
 
         A directory sorts as if its name ended in a slash, so that a walk that descends as it meets directories
         yields whole paths in the order of their bytes, the same order on every store. Symbolic links are followed.
-        What vanishes while it is listed, links that lead nowhere, and sockets, pipes and devices are left out.
+        Entries that vanish during the listing, links that lead nowhere, and sockets, pipes and devices are left out.
 
-        Where a name may be empty, as in S3's key `in//x`, a directory without one is told by its parent's URL with a
-        slash behind it, `s3://bucket/in/`, and is listed by that. The object `s3://bucket/in/` is told so, too, unless
-        it is empty: many tools create such a one to show that there is a directory.
+        A name may be empty, as in S3's key `in//x`. A directory without a name is given as its parent's URL with a
+        slash behind it, `s3://bucket/in/`, and is listed by that URL. The object `s3://bucket/in/` is listed in the
+        same way unless it is empty: many tools create such an empty object to mark a directory.
 
         Raises:
             MissingError: There is no such directory.
@@ -172,7 +172,7 @@ class Files(ABC):
         """
 
     def is_also_directory(self, url: str) -> bool:
-        """Whether something lies below the name of a file, as no file system but an object store allows.
+        """Whether there is anything below the name of a file, which only object stores allow.
 
         Raises:
             StorageError: The store failed.
@@ -184,25 +184,25 @@ class Files(ABC):
         """Remove a file.
 
         Raises:
-            MissingError: There is none; not every object store can tell.
+            MissingError: There is no such file; not every object store can report that.
             StorageError: The store refused.
         """
 
     def require_version(self, expected: FileStat) -> None:
-        """Look at a file, and make sure that it is still the version that was planned.
+        """Look at a file, and check that it still has the planned version.
 
         Raises:
             MissingError: There is no such file.
-            SourceChangedError: It is another version.
+            SourceChangedError: The file has another version.
             StorageError: The store failed.
         """
         require_same_version(expected, self.stat(expected.url))
 
     def has_version(self, expected: FileStat) -> bool:
-        """Whether a look at a file finds the version that was planned; what was appended to is another one.
+        """Whether a look at a file finds the planned version; a file that was appended to has another one.
 
         Raises:
-            StorageError: The store failed, so that it is not known.
+            StorageError: The store failed, so the answer is not known.
         """
         try:
             return not expected.difference(self.stat(expected.url))
@@ -210,26 +210,26 @@ class Files(ABC):
             return False
 
     def open_planned(self, planned: FileStat) -> RangedFile | None:
-        """Open a file without a look at it, so that its bytes can be requested ahead of their use.
+        """Open a file without a look at it, so that its bytes can be requested before they are needed.
 
-        Where reads do not name the version, the caller has to call require_version before it believes what it reads.
+        If reads do not name the version, the caller has to call require_version before it relies on the bytes.
 
         Returns:
-            The file; None where reading ahead is of no use, or the client takes one request at a time.
+            The file; None where reading ahead is useless, or the client takes one request at a time.
         """
         return None
 
     def load(self, files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:
-        """Read files into a buffer, and make sure of each that it is the version that was planned.
+        """Read files into a buffer, and check that each has the planned version.
 
         Args:
             files: The files.
             buffer: At least files.buffer_bytes bytes.
-            endings: Bytes of which a file must end with one; the first is put behind a file that does not, unless
-                it is empty. Empty: any end will do.
+            endings: Bytes that a file must end with one of; the first is added after a file that does not, unless it is
+                empty. Empty: any end is allowed.
 
         Raises:
-            TransientStorageError: The store may well succeed if asked again.
+            TransientStorageError: The store may succeed if asked again.
         """
         return fill_buffer((self._content(files.expected(index)) for index in range(len(files.names))), buffer, endings)
 
@@ -237,7 +237,7 @@ class Files(ABC):
         """The bytes of a whole file, or why it cannot be read.
 
         Raises:
-            TransientStorageError: The store may well succeed if asked again.
+            TransientStorageError: The store may succeed if asked again.
         """
         content = bytearray(expected.size_bytes)
         try:

@@ -1,4 +1,4 @@
-"""Head/tail fingerprints: tell an append from a rewrite in place by a file's first and last bytes."""
+"""Head/tail fingerprints: distinguish an append from a rewrite in place by a file's first and last bytes."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _INODES: Final = 1 << 64
 
 
 def file_id_of(inode: int) -> int:
-    """An inode number as the signed 64 bits in which versions are kept: some mounts have numbers of 2**63 and more."""
+    """An inode number as signed 64 bits, which versions have room for: some mounts have numbers of 2**63 and more."""
     return inode - _INODES if inode >= _INODES >> 1 else inode
 
 
 def inode_of(file_id: int) -> int:
-    """The inode number of which file_id_of() made this."""
+    """The inode number that was given to file_id_of()."""
     return file_id % _INODES
 
 
@@ -33,11 +33,11 @@ def fingerprint(path: str | bytes, size_bytes: int, file_id: int = 0) -> int:
 
     Args:
         path: A local file.
-        size_bytes: How many of its bytes count; it may have more by now.
-        file_id: Its inode number, see file_id_of(); 0 where any file of that name will do.
+        size_bytes: How many of its bytes count; it may have grown since.
+        file_id: Its inode number, see file_id_of(); 0 for any file of that name.
 
     Returns:
-        A positive number of 63 bits; UNKNOWN where the file does not give these bytes.
+        A positive number of 63 bits; UNKNOWN where these bytes of the file cannot be read.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -52,7 +52,7 @@ def fingerprint(path: str | bytes, size_bytes: int, file_id: int = 0) -> int:
 
 
 def fingerprint_at(file: int | str, size_bytes: int) -> int:
-    """What fingerprint() gives for a file that is named, or open as a descriptor."""
+    """The result of fingerprint() for a file given by its name, or an open descriptor."""
     if not isinstance(file, int):
         return fingerprint(file, size_bytes)
     try:
@@ -70,7 +70,7 @@ def left_out_from(start: int) -> int:
 
 
 AWAY: Final = -(1 << 61)
-"""The highest mark of a version that was not there to be read; what had been read of the file is subtracted from it."""
+"""The highest mark of a version that was gone before it was read; the number of bytes read is subtracted from it."""
 
 REWRITTEN: Final = -(1 << 62)
 """The highest mark of a version that was gone because the file had other bytes; otherwise as AWAY."""
@@ -82,12 +82,12 @@ def gone_from(start: int, *, is_rewritten: bool) -> int:
 
 
 def is_gone(fingerprint: int) -> bool:
-    """Whether it is a mark of gone_from()."""
+    """Whether a fingerprint is a mark of gone_from()."""
     return fingerprint <= AWAY
 
 
 def read_until(fingerprint: int, size_bytes: int) -> int:
-    """How much was read of a version of that length: where a tail goes on."""
+    """How many bytes of a version of that size were read: where a tail continues."""
     if fingerprint >= UNKNOWN:
         return size_bytes
     mark = REWRITTEN if fingerprint <= REWRITTEN else AWAY if fingerprint <= AWAY else UNKNOWN - 1
@@ -95,17 +95,17 @@ def read_until(fingerprint: int, size_bytes: int) -> int:
 
 
 def fingerprint_of(data: memoryview) -> int:
-    """What fingerprint() gives for a file whose first bytes these are."""
+    """The result of fingerprint() for a file whose first bytes are given."""
     return fingerprints_of(data, [0], [len(data)])[0]
 
 
 def fingerprints_of(data: memoryview, starts: Iterable[int], sizes: Iterable[int]) -> list[int]:
-    """What fingerprint() gives for each of the files whose bytes lie in a buffer.
+    """The result of fingerprint() for each file in a buffer.
 
     Args:
         data: The buffer, of bytes.
-        starts: For each file where it begins there.
-        sizes: For each file its length in bytes.
+        starts: The start of each file in the buffer.
+        sizes: The size of each file in bytes.
     """
     found = []
     for start, size in zip(starts, sizes, strict=True):
@@ -117,12 +117,12 @@ def fingerprints_of(data: memoryview, starts: Iterable[int], sizes: Iterable[int
 
 
 def fingerprint_of_head_and_tail(head: Buffer, tail: Buffer) -> int:
-    """What fingerprint() gives for a file with these first and last bytes, none of them in both."""
+    """The result of fingerprint() for a file with these first and last bytes, which do not overlap."""
     return _combined(updated_crc32(head, 0), updated_crc32(tail, 0))
 
 
 def _combined(head: int, tail: int) -> int:
-    # No forgery is to be feared, and of a million small files a cryptographic hash would be an eighth of the work.
+    # Forgery is no concern, and a cryptographic hash would be an eighth of the work for a million small files.
     return (head << 31) ^ tail or 1
 
 

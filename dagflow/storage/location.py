@@ -1,7 +1,7 @@
-"""What a location is: a local path, or a URL that fsspec understands.
+"""Locations: a local path, or a URL that fsspec understands.
 
-A local location is named by its absolute path without a scheme. Paths are text in which any byte but NUL
-may occur: bytes that are not UTF-8 travel as surrogate escapes, see os.fsdecode.
+A local location is an absolute path without a scheme. Paths are text in which any byte but NUL may occur: bytes that
+are not UTF-8 are surrogate escapes, see os.fsdecode.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import re
 from dagflow.errors import StorageError
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(::|://)")
-# In Azure's URLs a container stands where others have a user.
+# In Azure's URLs a container takes the place of the user.
 _USER_INFO = re.compile(r"(\b(?:abfss?|wasbs?)://[^/:@]*@)|://[^/]*@")
 _PASSWORD = re.compile(r"([\w+.-]*)://[^/@]*:[^/@]*@")
-# Of any link of a chain such as `zip://a::https://b?c`; the query goes on to the end, as it may hold `::` itself.
+# For any link of a chain such as `zip://a::https://b?c`; the query goes on to the end, as it may contain `::` itself.
 _QUERY = re.compile(r"(?:^|(?<=::))([\w+.-]*https?)(://[^?]*)(\?.*)$", re.DOTALL | re.IGNORECASE)
-# In a text with a URL in it, the password of a login may hold what ends a login elsewhere.
+# In a text that contains a URL, the password of a login may contain characters that end a login elsewhere.
 _LOGIN = re.compile(r"://[^/\s@]*:[\s\S]*@|(?<!abfs)(?<!abfss)(?<!wasb)(?<!wasbs)://[^/\s]*@")
 _SPACE = re.compile(r"(\s+)")
 _SIGNED = re.compile(r"[?&](x-(amz|goog)-\w+|sig|signature|\w*token|\w*key|\w*keyid|password|secret)=", re.IGNORECASE)
@@ -35,27 +35,27 @@ def scheme_of(url: str) -> str:
 
 
 def absolute(url: str) -> str:
-    """The one spelling of a location: no file://, no relative path, no slash at the end, one at the beginning.
+    """The canonical form of a location: no file://, no relative path, no slash at the end, one at the beginning.
 
-    A relative path is relative to the working directory; `..` is taken off by its spelling, without a look at links.
+    A relative path is relative to the working directory; `..` is resolved textually, without following links.
     """
     if is_local(url):
         path = os.path.abspath(url.removeprefix(_FILE_SCHEME))
-        # abspath() keeps two slashes: POSIX lets them name another place. Linux and macOS do not.
+        # abspath() keeps two slashes, which POSIX lets have another meaning. On Linux and macOS they have none.
         return path[1:] if path.startswith("//") else path
     stripped = url.rstrip("/")
     return url if stripped.endswith(":") else stripped
 
 
 def join(url: str, *names: str) -> str:
-    """The location of something below url; each name may itself have several parts."""
+    """A location below url; each name may itself have several parts."""
     for name in names:
         url = f"{url}{name}" if url.endswith("/") else f"{url}/{name}"
     return url
 
 
 def parent(url: str) -> str:
-    """The location of the directory that holds url."""
+    """The location of the directory that contains url."""
     head, _, _ = url.rpartition("/")
     return f"{head}/" if not head or head.endswith(":/") else head
 
@@ -66,21 +66,21 @@ def name_of(url: str) -> str:
 
 
 def moved_with(url: str, was: str, now: str) -> str:
-    """Where a location was that is told by a path relative to the working directory, when that was another one.
+    """The earlier location of a path that is relative to the working directory, which has changed since.
 
     Args:
-        url: An absolute location.
+        url: An absolute location, by the present working directory.
         was: The working directory then.
         now: The working directory now.
 
     Returns:
-        The location then; url itself where it is remote.
+        The earlier location; url itself if it is remote.
     """
     return os.path.normpath(os.path.join(was, os.path.relpath(url, now))) if is_local(url) else url
 
 
 def relocated(url: str, directory: str) -> str:
-    """The place below a directory that stands for a location: its path from the working directory, or in full.
+    """The location below a directory that replaces a location: its path from the working directory, or in full.
 
     Args:
         url: The location.
@@ -93,7 +93,7 @@ def relocated(url: str, directory: str) -> str:
 
 
 def redacted(url: str) -> str:
-    """The location as it may be shown: no user, no password, no signed query."""
+    """The location without secrets: no user, no password, no signed query."""
     if is_local(url):
         return url
     without_users = _USER_INFO.sub(lambda found: found[1] or "://***@", url)
@@ -101,7 +101,7 @@ def redacted(url: str) -> str:
 
 
 def redacted_within(text: str) -> str:
-    """A text that may have URLs in it as it may be shown: their logins and queries are hidden."""
+    """A text whose URLs are shown without logins and queries."""
     before, at, after = text.rpartition("@")
     shown = _LOGIN.sub("://***@", before + at) + after
     return "".join(map(_without_query, _SPACE.split(shown)))
@@ -113,12 +113,12 @@ def _without_query(word: str) -> str:
 
 
 def require_no_credentials(url: str) -> None:
-    """Refuse a remote location that holds a password or a signature in any link of its chain.
+    """Refuse a remote location that contains a password or a signature in any link of its chain.
 
     Locations are journaled and shown.
 
     Raises:
-        StorageError: It does.
+        StorageError: The location contains a credential.
     """
     if is_local(url):
         return

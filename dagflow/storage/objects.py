@@ -1,4 +1,4 @@
-"""Small objects that are created once, and hardly one of them is ever changed: what a journal is made of."""
+"""Small objects that are created once and hardly ever changed: the parts of a journal."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ _ATTEMPTS = 3
 class ObjectStore(ABC):
     """Named objects below one URL.
 
-    Names are parts joined by "/". Guarantee: an object is there as a whole or not at all, also after a crash,
-    and of several writers of one name one wins. Picklable.
+    Names are parts joined by "/". Guarantee: an object exists as a whole or not at all, also after a crash, and if
+    several writers create one name, one wins. Picklable.
 
     Args:
-        url: Where the store is rooted; an absolute location.
-        roots: Named roots by which locations are remembered in objects.
+        url: The root of the store; an absolute location.
+        roots: Named roots; objects contain locations below a root by its name.
 
     Attributes:
-        url: Where the store is rooted.
-        roots: Named roots by which locations are remembered in objects.
+        url: The root of the store.
+        roots: Named roots; objects contain locations below a root by its name.
         required_directory: See require_directory().
     """
 
@@ -39,11 +39,11 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def create_if_absent(self, name: str, data: bytes) -> None:
-        """One attempt of create(), without the reading back.
+        """Attempt create() once, without reading back.
 
         Raises:
             AlreadyExistsError: The name is taken.
-            StorageError: It failed, or it is not known whether it succeeded.
+            StorageError: The object was not created, or it is not known whether it was.
         """
 
     @abstractmethod
@@ -51,7 +51,7 @@ class ObjectStore(ABC):
         """The bytes of an object.
 
         Raises:
-            MissingError: There is none.
+            MissingError: There is no such object.
             StorageError: The store refused.
         """
 
@@ -61,7 +61,7 @@ class ObjectStore(ABC):
 
         Args:
             directory: "log/" or the like, or "" for the root.
-            after: Only names behind this one, which is a full name.
+            after: Only names after this one, which is a full name.
 
         Raises:
             StorageError: The store refused.
@@ -69,14 +69,14 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def delete(self, names: Iterable[str]) -> None:
-        """Remove objects; those that are not there are no error.
+        """Remove objects; a missing object is no error.
 
         Raises:
             StorageError: The store refused.
         """
 
     def require_directory(self, url: str) -> None:
-        """Fail from now on instead of creating a directory anew that was moved away.
+        """Fail from now on instead of creating a directory again that was moved away.
 
         Args:
             url: The directory; where the store has no directories, nothing is required.
@@ -84,10 +84,10 @@ class ObjectStore(ABC):
         self.required_directory = url
 
     def replace(self, name: str, data: bytes) -> None:
-        """Put other bytes in the place of an object; only for what may be lost, as it need not survive a power loss.
+        """Replace the bytes of an object; only for objects that may be lost, as it need not survive a power loss.
 
-        A reader finds the old bytes or the new ones, and in stores without such a call nothing for a moment, or
-        a beginning. Only the directory of an object that was created need exist: no other one is made.
+        A reader finds the old bytes or the new ones; in stores without such a call it may find nothing for a moment, or
+        only the first bytes. Only the directory of a created object need exist: no other one is created.
 
         Raises:
             StorageError: The store refused.
@@ -96,17 +96,17 @@ class ObjectStore(ABC):
         self.create(name, data)
 
     def path_of(self, name: str) -> str | None:
-        """The local path by which an object can be opened; None where the store has no such paths."""
+        """The local path of an object; None where the store has no local paths."""
         return None
 
     def close_to_others(self, directories: Collection[str]) -> str:
-        """Let no other user of this machine in, where the store is a directory of this machine.
+        """Deny other users of this machine access, if the store is a directory of this machine.
 
         Args:
             directories: The names of all directories that this program keeps directly below the root.
 
         Returns:
-            Why others may change objects all the same; "" where only those can whom the store lets in.
+            Why others may still change objects; "" where only users can whom the store admits.
 
         Raises:
             StorageError: The store refused.
@@ -116,11 +116,11 @@ class ObjectStore(ABC):
     def create(self, name: str, data: bytes) -> None:
         """Create an object, durably, unless the name is taken.
 
-        After an error that leaves the outcome in doubt the object is read back: equal bytes are taken for one's
-        own, so data must carry something that no other writer has.
+        After an error that leaves the outcome in doubt the object is read back: equal bytes count as this writer's own,
+        so data must contain something that no other writer has.
 
         Raises:
-            AlreadyExistsError: The name holds other bytes.
+            AlreadyExistsError: The name has other bytes.
             TransientStorageError: It is not known whether the object is there, or will be.
             StorageError: The store refused.
         """
@@ -148,10 +148,10 @@ class ObjectStore(ABC):
             raise error from None
 
     def probe(self) -> None:
-        """Find out whether create really excludes.
+        """Check that create really excludes other writers.
 
         Raises:
-            StorageError: It does not; no journal may be kept here.
+            StorageError: It does not exclude them; no journal may be kept here.
         """
         name = f"{PROBE}/{os.urandom(8).hex()}"
         self.create(name, b"first " + name.encode())

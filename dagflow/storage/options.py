@@ -1,6 +1,6 @@
-"""Options of stores by protocol, credentials among them.
+"""Options of stores by protocol, including credentials.
 
-Options are no part of a URL, because URLs are journaled, logged and shown, and credentials never are.
+Options are not part of a URL, because URLs are journaled, logged and shown, and credentials never are.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from typing import Any, Final
 from dagflow.secret_names import HIDDEN, SHORTEST_SECRET
 
 StorageOptions = Mapping[str, Mapping[str, Any]]
-"""What fsspec's file system of a protocol is constructed with, by protocol: `s3`, `gs`, `hdfs`, …"""
+"""The arguments of fsspec's file systems, by protocol: `s3`, `gs`, `hdfs`, …"""
 
 FAMILIES: Final = (("s3", "s3a"), ("gs", "gcs"), ("abfs", "abfss", "az", "adl"), ("http", "https"), ("sftp", "ssh"))
 """Names of one store: options for one of them hold for all."""
 
 _BACKEND = "backend"
 
-# Options that only say where a store is and how to speak to it. Text in any other may be a secret.
+# Options that only say where a store is and how to reach it. Text in any other may be a secret.
 _PLAIN = frozenset(
     [
         "account_host",
@@ -46,7 +46,7 @@ _PLAIN = frozenset(
 
 
 def options_of(options: StorageOptions, protocol: str) -> dict[str, Any]:
-    """What the client of a protocol is constructed with, also where it was given for another name of the same store."""
+    """The arguments of a protocol's client, also if they were given for another name of the same store."""
     return {name: value for name, value in _given(options, protocol).items() if name != _BACKEND}
 
 
@@ -62,12 +62,12 @@ def name_one_store(options: StorageOptions, protocol: str, other: str) -> bool:
 
 
 def is_plain_option(name: str) -> bool:
-    """Whether an option only says where a store is and how to speak to it."""
+    """Whether an option only says where a store is and how to reach it."""
     return name in _PLAIN
 
 
 def is_secret_text(value: str, *, is_plain: bool) -> bool:
-    """Whether the text that an option holds may be a secret; in a plain one it is a URL with a login."""
+    """Whether the text of an option may be a secret; in a plain option, a URL with a login is one."""
     return not is_plain or "@" in value
 
 
@@ -77,7 +77,7 @@ def secrets_of(options: StorageOptions) -> set[str]:
 
 
 def without_credentials(text: str, options: StorageOptions) -> str:
-    """The text of a client's error, which may quote what the client was given, without credentials."""
+    """The text of a client's error, without credentials from the client's options."""
     for secret in sorted(secrets_of(options), key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     return text

@@ -1,8 +1,7 @@
 """Output that readers do not see before its window is committed.
 
-A task opens pending files and hands what their close() returns to the driver; the driver publishes them after
-the journal holds their names. A pending file whose name reaches no driver is never published, so tasks of dead
-drivers do no harm.
+A task opens pending files and sends the results of their close() to the driver, which publishes them after the journal
+has their names. A pending file whose name reaches no driver is never published, so tasks of dead drivers do no harm.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ from dagflow.storage.location import redacted
 
 PENDING_DIRECTORY = ".dagflow-pending"
 Durability = Literal["process", "power"]
-"""What a file survives: "process" the death of every process; "power" also a power loss, at the price of waiting for
-the disk. Object stores always do the latter."""
+"""The failures that a file survives: "process" the end of every process; "power" also a power loss, at the price of
+waiting for the disk. Object stores always provide the latter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +33,9 @@ class PendingFile:
         pending_url: Where its bytes are until then; for an unfinished upload a name that no store shows.
         size_bytes: Its length.
         records: How many records its writer counted.
-        crc32: Checksum of its bytes, or None where none was asked for.
-        token: What an object store needs to complete the upload, as text; "" elsewhere.
-        facts: What the transaction has to know that makes it visible; mostly None where its name does.
+        crc32: Checksum of its bytes, or None where none was requested.
+        token: Text that an object store needs to complete the upload; "" elsewhere.
+        facts: Facts for the transaction that makes it visible; mostly None for a file that is visible by its name.
     """
 
     final_url: str
@@ -58,7 +57,7 @@ class PendingFile:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> PendingFile:
-        """The file that to_json() described."""
+        """The file from the values of to_json()."""
         return cls(**{**value, "facts": FileFacts.from_json(value.get("facts"))})
 
 
@@ -69,9 +68,9 @@ class HeldFile:
     Attributes:
         window_id: The window that wrote it.
         held_ms: When that window was committed, in milliseconds since 1970.
-        file: The file; its facts have what `held` says.
-        since_window: The oldest window of which it may have something, where results over several windows are in it;
-            0 where it is of its own window only.
+        file: The file; its facts include `held`.
+        since_window: The oldest window whose results it may contain, where these span several windows; 0 where it is
+            only of its own window.
     """
 
     window_id: int
@@ -81,7 +80,7 @@ class HeldFile:
 
 
 class PendingWriter(ABC):
-    """A pending file that is being written; lives and ends in one task.
+    """A pending file that is being written; used within one task.
 
     Args:
         final_url: The name under which it will be published.
@@ -94,13 +93,13 @@ class PendingWriter(ABC):
         self._size_bytes = 0
 
     def _count(self, view: memoryview) -> None:
-        """Take down bytes that were written."""
+        """Count written bytes."""
         self._size_bytes += len(view)
         if self._crc32 is not None:
             self._crc32 = updated_crc32(view, self._crc32)
 
     def _written(self, pending_url: str, records: int, token: str = "") -> PendingFile:
-        """What close() returns for the bytes that were taken down."""
+        """The result of close() for the counted bytes."""
         return PendingFile(self._final, pending_url, self._size_bytes, records, self._crc32, token)
 
     @abstractmethod
@@ -112,22 +111,22 @@ class PendingWriter(ABC):
         """
 
     def end(self) -> int:
-        """Send what is left without waiting for it; nothing may be written afterwards, and close() waits.
+        """Send the rest without waiting for it; nothing may be written afterwards, and close() waits.
 
         Returns:
             How many bytes are held in memory at most until close(); 0 where close() does all the work.
 
         Raises:
-            StorageError: The store refused what was sent before.
+            StorageError: The store refused earlier bytes.
         """
         return 0
 
     @abstractmethod
     def close(self, *, records: int) -> PendingFile:
-        """Complete the file, still unseen.
+        """Complete the file, which stays invisible.
 
         Args:
-            records: How many records it holds.
+            records: The number of its records.
 
         Raises:
             StorageError: The store refused.
@@ -135,22 +134,22 @@ class PendingWriter(ABC):
 
     @abstractmethod
     def abandon(self) -> None:
-        """Remove what was written; does nothing after close() or a second time, and raises nothing."""
+        """Remove the written bytes; does nothing after close() or in a second call, and never raises."""
 
 
 class PendingFiles(ABC):
-    """How one kind of store keeps output unseen, and publishes it. URLs are absolute, see location.absolute."""
+    """Keeps output of one kind of store invisible, and publishes it. URLs are absolute, see location.absolute."""
 
     @abstractmethod
     def open(
         self, final_url: str, *, tag: str, durability: Durability = "process", checksum: bool = False
     ) -> PendingWriter:
-        """Begin a file that readers do not see.
+        """Start a file that readers do not see.
 
         Args:
             final_url: The name under which it will be published.
-            tag: What pending_tag() gave the driver.
-            durability: What the file survives.
+            tag: The driver's result of pending_tag().
+            durability: Which failures the file survives.
             checksum: Whether to compute crc32, which is cheap where isal is installed (checksums.py).
 
         Raises:
@@ -160,9 +159,9 @@ class PendingFiles(ABC):
     def open_held(
         self, final_url: str, *, tag: str, durability: Durability = "process", checksum: bool = False
     ) -> PendingWriter:
-        """Begin a file that any process reads at its pending_url, and that is discarded or swept, but not published.
+        """Start a file that any process reads at its pending_url, and that is discarded or swept, but not published.
 
-        Stores whose pending files cannot be read keep it in another way.
+        Stores whose pending files cannot be read keep it in another form.
 
         Args:
             final_url: A name beside which it is kept.
@@ -180,15 +179,15 @@ class PendingFiles(ABC):
         """Make a pending file visible under its final name, at once and as a whole; doing it again does nothing.
 
         Raises:
-            StorageError: The final name holds something else, which is left as it is; or the pending file is lost.
+            StorageError: The final name has another file, which is left unchanged; or the pending file is lost.
         """
 
     @abstractmethod
     def replace(self, pending: PendingFile, durability: Durability = "process") -> None:
-        """Make a pending file visible under its final name in the place of what is there, at once and as a whole.
+        """Make a pending file visible under its final name, replacing any file there, at once and as a whole.
 
-        Doing it again does nothing. Readers see the old file or the new one, where the store has a move or an
-        upload that replaces; elsewhere the name may be missing for a moment.
+        Doing it again does nothing. Readers see the old file or the new one, if the store has a move or an upload that
+        replaces; otherwise the name may be missing for a moment.
 
         Raises:
             StorageError: The pending file is lost, or the store refused.
@@ -196,7 +195,7 @@ class PendingFiles(ABC):
 
     @abstractmethod
     def is_whole(self, pending: PendingFile) -> bool:
-        """Whether replace() can succeed: the file is complete and waits, or is in its place already.
+        """Whether replace() can succeed: the file is complete and waits, or already has its final name.
 
         Raises:
             StorageError: The store refused.
@@ -204,7 +203,7 @@ class PendingFiles(ABC):
 
     @abstractmethod
     def discard(self, pending: PendingFile) -> None:
-        """Remove a pending file that will not be published; one that is gone is no error.
+        """Remove a pending file that will not be published; a missing one is no error.
 
         Raises:
             StorageError: The store refused.
@@ -214,7 +213,7 @@ class PendingFiles(ABC):
         """End the unfinished uploads that dead attempts left for the final name of a published file.
 
         To be called after publishing a window that was replayed or whose tasks were retried. Only stores whose
-        unfinished uploads do not show whose they are need it; elsewhere sweep() finds such leftovers.
+        unfinished uploads do not show their driver need it; elsewhere sweep() finds such leftovers.
 
         Raises:
             StorageError: The store refused.
@@ -236,11 +235,11 @@ class PendingFiles(ABC):
         Other checkpoints' pending files are not touched.
 
         Args:
-            root_url: The output directory; nothing happens where there is none.
-            owner: What pending_tag() was given.
-            before_epoch: The current driver's epoch: only what earlier ones left is removed.
-            require_right: Called before anything is removed that may be a later driver's; raises where one has
-                taken over.
+            root_url: The output directory; nothing happens where it does not exist.
+            owner: The owner that was given to pending_tag().
+            before_epoch: The current driver's epoch: only leftovers of earlier epochs are removed.
+            require_right: Called before anything is removed that may be a later driver's; raises where a later driver
+                has taken over.
             keep: pending_url of the files that a committed window still has to publish.
 
         Returns:
@@ -251,7 +250,7 @@ class PendingFiles(ABC):
         """
 
     def sync_names(self, urls: Iterable[str]) -> None:
-        """Make names that were published, replaced or removed survive a power loss, where that takes a step more.
+        """Make published, replaced or removed names survive a power loss, where that takes a further step.
 
         Raises:
             StorageError: The store refused.
@@ -260,7 +259,7 @@ class PendingFiles(ABC):
 
 
 def pending_tag(owner: str, epoch: int) -> str:
-    """The directory name that keeps the pending files of one driver's life apart from all others.
+    """The directory name that separates the pending files of one driver from all others.
 
     Args:
         owner: A name that no other checkpoint has: the journal's app_uuid.

@@ -1,4 +1,4 @@
-"""Publishes sets of files, on whatever stores they are: those on remote stores several at a time."""
+"""Publishes sets of files on any stores: those on remote stores several at a time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def publish_all(storage: StorageContext, files: Sequence[PendingFile], *, durabi
     """Publish files in any order.
 
     Raises:
-        StorageError: As PendingFiles.publish says, of one of them; any of the others may have been published.
+        StorageError: A file could not be published, see PendingFiles.publish; others may have been published.
     """
     _for_all(storage, lambda file: storage.backend(file.final_url).pending.publish(file, durability), files)
 
@@ -40,7 +40,7 @@ def discard_all(storage: StorageContext, files: Iterable[PendingFile]) -> None:
 
 
 def find_lost(storage: StorageContext, files: Sequence[PendingFile]) -> list[PendingFile]:
-    """The files that neither wait nor are in their places; to be asked before the first of a set is replaced.
+    """The files that neither wait nor have their final names; to be called before the first of a set is replaced.
 
     Raises:
         StorageError: A store refused.
@@ -58,17 +58,17 @@ def find_lost(storage: StorageContext, files: Sequence[PendingFile]) -> list[Pen
 def replace_all(
     storage: StorageContext, files: Sequence[PendingFile], removed: Iterable[str], require_right: Callable[[], None]
 ) -> None:
-    """Put every file in its place, then remove what has none any more; durable when this returns.
+    """Publish every file, then remove files that are not replaced; durable when this returns.
 
-    No name is ever missing that is there before and after, where the store has a move or an upload that replaces.
-    After a death in between, doing it again completes it; what is in its place already stays.
+    A name that exists before and after is never missing, if the store has a move or an upload that replaces. After a
+    crash in between, doing it again completes it; files that already have their final names stay.
 
     Args:
         storage: Reaches the stores.
         files: Complete pending files.
-        removed: URLs that go, after everything new is there.
-        require_right: Called before each step that cannot tell by itself that it comes too late; raises where
-            another driver has taken over.
+        removed: URLs to remove, after all new files exist.
+        require_right: Called before each step that cannot detect itself that it comes too late; raises where another
+            driver has taken over.
 
     Raises:
         StorageError: A file is lost, or a store refused.
@@ -80,7 +80,7 @@ def replace_all(
         require_right()
         with contextlib.suppress(MissingError):
             storage.backend(url).files.remove(url)
-    # The journal says next that the set was replaced; after a power loss no look at a pending file would mend a name.
+    # The journal next records the replacement; after a power loss, no look at a pending file would repair a name.
     urls_by_backend: dict[int, list[str]] = {}
     for url in [*(file.final_url for file in files), *gone]:
         urls_by_backend.setdefault(id(storage.backend(url)), []).append(url)
@@ -96,16 +96,16 @@ def publish_instead(
     *,
     durability: Durability = "process",
 ) -> None:
-    """Publish files in the places of those of an earlier attempt, some of which may be published.
+    """Publish files in place of those of an earlier attempt, some of which may be published.
 
-    May be repeated: after a death in between, doing it again completes it. Files of other programs are not replaced.
+    May be repeated: after a crash in between, doing it again completes it. Files of other programs are not replaced.
 
     Args:
         storage: Reaches the stores.
         files: Complete pending files, or published ones.
-        earlier: What the earlier attempt would have published.
+        earlier: The files of the earlier attempt.
         require_right: Called before anything is replaced or removed; raises where another driver has taken over.
-        durability: What the files survive.
+        durability: Which failures the files survive.
 
     Raises:
         StorageError: As PendingFiles.publish says.
@@ -121,7 +121,7 @@ def publish_instead(
 
 
 def _for_all(storage: StorageContext, act: Callable[[PendingFile], None], files: Sequence[PendingFile]) -> None:
-    """Do something with each file; with those on stores that take several calls at a time, in several threads."""
+    """Call a function with each file; in several threads for stores that take several calls at a time."""
     concurrent = []
     for file in files:
         if storage.backend(file.final_url).is_concurrent:

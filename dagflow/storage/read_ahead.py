@@ -1,7 +1,7 @@
-"""Reading ahead on remote stores: requests are under way before their bytes are asked for, which hides latency.
+"""Reading ahead on remote stores: bytes are requested before they are needed, which hides latency.
 
-A reader says which stretches of which files it will read, in order. What comes next is fetched in large
-parts, or whole small files, several requests at a time, while the reader works on what has arrived.
+A reader announces the stretches of files that it will read, in order. The next bytes are fetched in large parts, or as
+whole small files, several requests at a time, while the reader works on those that have arrived.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from dagflow.storage.files import RangedFile, ReadableFile
 from dagflow.storage.request_threads import REQUESTS, request_threads
 
 PART_BYTES = 4 << 20
-"""A request: long enough that its own cost vanishes, short enough that several of them fill the budget."""
+"""Bytes of a request: enough that its fixed cost vanishes, few enough that several of them fill the budget."""
 
 BUDGET_BYTES = 32 << 20
-"""Bytes of one reader that are under way or wait to be read: 640 MB/s at a latency of 50 ms."""
+"""Bytes of one reader that are requested or wait to be read: 640 MB/s at a latency of 50 ms."""
 
 MARGIN_BYTES = 16 << 10
-"""Fetched along on either side of a stretch, where its first record is looked for and its last one ends."""
+"""Bytes fetched on either side of a stretch, to find its first record and the end of its last one."""
 
 HEAD_BYTES = 4 << 10
-"""Fetched along of a file whose beginning is in no stretch: formats look for marks and headers there."""
+"""Bytes fetched of a file whose beginning is in no stretch: formats look for marks and headers there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class _Part:
 
 @dataclass(slots=True, eq=False)
 class _Opening:
-    """A file that will be opened, with the parts of it that are under way or have arrived, in order."""
+    """A file that will be opened, with its requested or arrived parts, in order."""
 
     planned: FileStat
     file: RangedFile
@@ -67,12 +67,12 @@ class _Opening:
 class ReadAhead:
     """Opens files whose stretches to read are known in advance.
 
-    Files that were not announced, and those of stores that offer no reading ahead (Files.open_planned), are opened as
-    StorageContext.open_file does. For one thread; not picklable.
+    Files that were not announced, and those of stores without reading ahead (Files.open_planned), are opened by
+    StorageContext.open_file. For one thread; not picklable.
 
     Args:
         storage: Reaches the stores.
-        budget_bytes: How much is held and under way at most; one part more where a reader leaves no choice.
+        budget_bytes: Bytes held and requested at most; one part more where a reader leaves no choice.
     """
 
     def __init__(self, storage: StorageContext, budget_bytes: int = BUDGET_BYTES) -> None:
@@ -84,21 +84,21 @@ class ReadAhead:
         self._held_parts = 0
 
     def expect(self, stretches: Iterable[Stretch]) -> None:
-        """Begin to fetch what will be read; takes the place of what was announced before.
+        """Start to fetch what will be read; replaces earlier announcements.
 
         Args:
-            stretches: In the order of reading; taken from when there is room for more.
+            stretches: In the order of reading; consumed as there is room for more.
         """
         self.close()
         self._plan = _parts_of(self._storage, stretches)
         self._fill()
 
     def open(self, url: str, expected: FileStat | None) -> ReadableFile:
-        """Open a file; what was announced before it is given up.
+        """Open a file; files announced before it are dropped.
 
         Raises:
             MissingError: There is no such file.
-            SourceChangedError: It is another version.
+            SourceChangedError: The file has another version.
             StorageError: It is no regular file, or the store failed.
         """
         while self._openings:
@@ -108,22 +108,22 @@ class ReadAhead:
                 if not opening.file.is_pinned:
                     self._storage.backend(url).files.require_version(opening.planned)
                 elif opening.parts:
-                    file.arrived(opening.parts[0])  # another version shows here, before anything of it is used
+                    file.arrived(opening.parts[0])  # another version shows here, before its bytes are used
                 return file
             self.drop(opening)
         return self._storage.open_file(url, expected)
 
     def part_at(self, opening: _Opening, offset: int) -> _Part | None:
-        """The part of an open file that holds an offset; what lies before it is dropped, and more fetched instead."""
+        """The part of an open file that contains an offset; earlier parts are dropped, and later ones fetched."""
         parts = opening.parts
-        # One part behind is kept: a block begins a little before the byte up to which its predecessor was read.
+        # One earlier part is kept: a block begins a little before the end of the bytes read for its predecessor.
         while len(parts) > 2 and parts[2].start <= offset:
             self._release(parts.popleft())
             self._fill()
         return next((part for part in itertools.islice(parts, 3) if part.start <= offset < part.end), None)
 
     def drop(self, opening: _Opening) -> None:
-        """Give up all that is held of a file."""
+        """Drop all parts of a file."""
         while opening.parts:
             self._release(opening.parts.popleft())
         if opening in self._openings:
@@ -131,7 +131,7 @@ class ReadAhead:
         self._fill()
 
     def close(self) -> None:
-        """Give up everything."""
+        """Drop everything."""
         self._plan = iter(())
         while self._openings:
             self.drop(self._openings[0])
@@ -156,15 +156,15 @@ class ReadAhead:
 
 
 class AheadFile(ReadableFile):
-    """A file some of whose bytes are fetched before they are asked for.
+    """A file some of whose bytes are fetched before they are needed.
 
-    Guarantee: that of the file it opens; bytes that were not announced are fetched when they are asked for.
+    Guarantee: the one of the opened file; bytes that were not announced are fetched on demand.
     """
 
     def __init__(self, ahead: ReadAhead, opening: _Opening) -> None:
         self._ahead = ahead
         self._opening = opening
-        # The beginning, and what was last fetched without an announcement: where the same few bytes are read again.
+        # The beginning, and the last bytes fetched without an announcement: in case the same few bytes are read again.
         self._kept: dict[bool, tuple[int, bytes]] = {}
 
     @property
@@ -188,7 +188,7 @@ class AheadFile(ReadableFile):
         return done
 
     def _bytes_at(self, offset: int, length: int) -> tuple[int, bytes]:
-        """Bytes of the file that hold an offset, and where they begin."""
+        """Bytes of the file that contain an offset, and where they begin."""
         for start, data in self._kept.values():
             if start <= offset < start + len(data):
                 return start, data
@@ -215,7 +215,7 @@ class AheadFile(ReadableFile):
 
 
 def _parts_of(storage: StorageContext, stretches: Iterable[Stretch]) -> Iterator[tuple[_Opening, int, int]]:
-    """What to fetch, in order; an empty range announces a file of which nothing is fetched."""
+    """The ranges to fetch, in order; an empty range announces a file without bytes to fetch."""
     for planned, of_file in itertools.groupby(stretches, key=lambda stretch: stretch.file):
         file = storage.backend(planned.url).files.open_planned(planned)
         if file is None:
@@ -232,7 +232,7 @@ def _parts_of(storage: StorageContext, stretches: Iterable[Stretch]) -> Iterator
 
 
 def _joined(size_bytes: int, stretches: Iterable[Stretch]) -> Iterator[tuple[int, int]]:
-    """The stretches of one file with their margins; those that touch are one, or several of a part's length."""
+    """The stretches of one file with their margins; adjacent ones are joined, and cut at a part's length."""
     start = end = 0
     for stretch in stretches:
         first, last = max(0, stretch.start - MARGIN_BYTES), min(size_bytes, stretch.end + MARGIN_BYTES)

@@ -25,7 +25,7 @@ BACKENDS: Final = {
 neither fsspec nor a client."""
 
 ANY_OTHER: Final = f"{_BUILT_IN}.fsspec.FsspecBackend"
-"""Reaches every other scheme that fsspec knows, and chains such as `zip://a::s3://b/c`."""
+"""The backend of every other scheme that fsspec knows, and of chains such as `zip://a::s3://b/c`."""
 
 
 def backend_of(url: str, options: StorageOptions) -> Backend:
@@ -52,7 +52,7 @@ def backend_of(url: str, options: StorageOptions) -> Backend:
 
 def known_protocols() -> list[str]:
     """The protocols that options can be given for."""
-    # Heavy: only apps that have options pay for the import of fsspec.
+    # Heavy: only apps with options pay for the import of fsspec.
     known = import_module(f"{_BUILT_IN}.fsspec.client").available_protocols()
     return sorted({*known, *BACKENDS, *(name for family in FAMILIES for name in family)} - {""})
 

@@ -7,15 +7,15 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 
 REQUESTS = 32
-"""Requests of one process that are under way at the same time: that many small files in one latency."""
+"""Concurrent requests of one process: that many small files in one latency."""
 
 
 def request_threads() -> ThreadPoolExecutor:
-    """Threads that wait for requests, so that several are under way; do not use them from one of them."""
+    """Threads that wait for requests, so that several run at a time; do not use them from one of them."""
     return _threads_of(os.getpid())
 
 
 @functools.cache
 def _threads_of(process: int) -> ThreadPoolExecutor:
-    # A process that was forked has none of its parent's threads, and gets its own.
+    # A forked process has none of its parent's threads, and gets its own.
     return ThreadPoolExecutor(REQUESTS, thread_name_prefix=f"requests-{process}")

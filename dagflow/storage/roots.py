@@ -1,4 +1,4 @@
-"""Named roots: what is remembered of a location below one is its name and the rest, so that a tree can be moved."""
+"""Named roots: a location below a root is kept as the root's name and the rest, so that a tree can be moved."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from dagflow.errors import StorageError
 from dagflow.storage.location import absolute, redacted
 
 MARK = "\0"
-"""Stands before a root's name: no path and no URL has this byte."""
+"""Precedes a root's name: no path and no URL has this byte."""
 
 ONE_ROOT = "name one of them only: everything below it moves with it"
 
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """Named locations, none of them in another one.
+    """Named locations, none of them inside another one.
 
     Attributes:
-        pairs: For each root its location, and the mark and name that stand for it in what is persisted.
+        pairs: For each root its location, and the mark and name that replace it in persisted data.
     """
 
     pairs: tuple[tuple[str, str], ...] = ()
@@ -32,7 +32,7 @@ class Roots:
         """The roots with these locations.
 
         Raises:
-            StorageError: One lies in another.
+            StorageError: A root is inside another one.
         """
         for inner, outer in nested(url_by_name):
             raise StorageError(
@@ -42,18 +42,18 @@ class Roots:
 
     @property
     def url_by_name(self) -> dict[str, str]:
-        """Where the roots are, by name."""
+        """The locations of the roots, by name."""
         return {mark[1:]: root for root, mark in self.pairs}
 
     def shorten(self, url: str) -> str:
-        """The location with its root's name in the place of the root; as it is where it is in none."""
+        """The location with its root replaced by the root's name; unchanged if it is in none."""
         for root, mark in self.pairs:
             if url.startswith(root) and _is_in(url, root):
                 return mark if url == root else mark + url[len(_above(root)) :]
         return url
 
     def expand(self, text: str) -> str:
-        """The location that shorten() was given, where its root is now; as it is where there is no such root."""
+        """The location that was given to shorten(), at the root's present location; unchanged without such a root."""
         if text.startswith(MARK):
             for root, mark in self.pairs:
                 rest = text.removeprefix(mark)
@@ -62,11 +62,11 @@ class Roots:
         return text
 
     def shorten_all(self, value: Any) -> Any:
-        """JSON values in which every text that is a location below a root is shortened."""
+        """JSON values in which every location below a root is shortened."""
         return _mapped(value, self.shorten) if self.pairs else value
 
     def expand_all(self, value: Any) -> Any:
-        """What shorten_all() was given, with the roots where they are now."""
+        """The values that were given to shorten_all(), with the roots' present locations."""
         return _mapped(value, self.expand) if self.pairs else value
 
     def name_of(self, url: str) -> str:
@@ -74,10 +74,10 @@ class Roots:
         return next((mark[1:] for root, mark in self.pairs if _is_in(url, root)), "")
 
     def key_prefix(self, base: bytes) -> tuple[bytes, bytes]:
-        """For keys at and below a location: the beginning that is left out, and what replaces it; b"" twice for none.
+        """For keys at and below a location: the beginning to leave out, and its replacement; b"" twice for none.
 
         Raises:
-            StorageError: A root lies below the location, so that some keys are in it and others are not.
+            StorageError: A root is below the location, so that some keys are in it and others are not.
         """
         url = os.fsdecode(base)
         for root, mark in self.pairs:
@@ -93,17 +93,17 @@ class Roots:
 
 
 def nested(url_by_name: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Names of roots that lie in another one, each with the other's; not all of them, but one where there are any."""
+    """Names of roots inside another one, each with the other's; not all of them, but at least one if there are any."""
     for (outer, first), (inner, second) in itertools.pairwise(_in_order(url_by_name)):
         if _is_in(inner, outer):
             yield second, first
 
 
 def require_located(value: Any) -> None:
-    """Refuse JSON values that were expanded, and in which a text still begins with the name of a root.
+    """Refuse expanded JSON values in which a text still begins with the name of a root.
 
     Raises:
-        StorageError: There is no root of that name now.
+        StorageError: The app has no root of that name.
     """
     _mapped(value, _located)
 
@@ -120,7 +120,7 @@ def _located(text: str) -> str:
 
 
 def _in_order(url_by_name: Mapping[str, str]) -> list[tuple[str, str]]:
-    # With a slash behind each, what lies in a root stands right behind it.
+    # With a slash behind each root, a location in a root sorts right behind it.
     return sorted(((absolute(url), name) for name, url in url_by_name.items()), key=lambda pair: f"{pair[0]}/")
 
 

@@ -15,11 +15,11 @@ Content = bytes | memoryview | StorageError
 
 @dataclass(frozen=True, slots=True)
 class SmallFiles:
-    """Files to be read, as they were planned; equally long columns.
+    """Planned versions of files to read; equally long columns.
 
     Attributes:
-        base: What all URLs begin with, up to and with a slash: at least the scheme, and no more than that where the
-            files are in several buckets or on several hosts.
+        base: The common beginning of all URLs, up to and including a slash: only the scheme where the files are in
+            several buckets or on several hosts.
         names: The rest of each URL.
         sizes: Planned lengths in bytes.
         mtimes: Planned modification times in nanoseconds since 1970.
@@ -49,8 +49,8 @@ class SmallFiles:
 
     @property
     def buffer_bytes(self) -> int:
-        """How many bytes a buffer for Files.load must have."""
-        # For each file one byte more for the ending that is put behind it, and one in which growth shows.
+        """The size that a buffer for Files.load must have, in bytes."""
+        # For each file one byte more for an added ending, and one that reveals growth.
         return sum(self.sizes) + 2 * len(self.names)
 
 
@@ -59,9 +59,9 @@ class LoadedFiles:
     """Files that were read into a buffer, one behind the other.
 
     Attributes:
-        borders: One more than there are files: where each begins, and where the last one ends.
-        failures: Why a file was not read, by its index; nothing of it is in the buffer.
-        grown: Indices of files to which something was appended since they were planned.
+        borders: One more than there are files: the start of each, and the end of the last one.
+        failures: Why a file was not read, by its index; none of its bytes are in the buffer.
+        grown: Indices of files that were appended to since they were planned.
     """
 
     borders: list[int]
@@ -75,7 +75,7 @@ def fill_buffer(contents: Iterable[Content], buffer: memoryview, endings: bytes)
     Args:
         contents: For each file, in order, its bytes or why there are none.
         buffer: Takes the bytes.
-        endings: Bytes of which a file must end with one; the first is put behind a file that does not.
+        endings: Bytes that a file must end with one of; the first is added after a file that does not.
     """
     borders, failures, position = [0], {}, 0
     for index, content in enumerate(contents):

@@ -1,4 +1,4 @@
-"""Source files that have been processed, and are removed or archived."""
+"""Removes or archives source files that have been processed."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class SourceFiles:
     def remove_version(self, expected: FileStat) -> str:
         """Remove a file if it is the version that was processed.
 
-        Object stores remove what lies under a name: a version that is written between the look and the removal goes.
+        Object stores remove by name: a version that is written between the look and the removal is removed, too.
 
         Returns:
-            Why the version was left although it is there; "" where it is removed.
+            Why the version was left although it exists; "" where it was removed.
 
         Raises:
-            MissingError: Nothing is there.
-            SourceChangedError: Another version is there, and stays.
+            MissingError: There is no such file.
+            SourceChangedError: The name has another version, which stays.
             StorageError: The store refused.
         """
         if difference := expected.difference(self.files.stat(expected.url)):
@@ -45,10 +45,10 @@ class SourceFiles:
         return ""
 
     def require_archive(self, url: str) -> None:
-        """Make sure that files can be moved below a directory, which is made if it is not there.
+        """Check that files can be moved below a directory, which is created if it does not exist.
 
         Raises:
-            StorageError: The store archives no files, the directory cannot be made, or nothing can be written there.
+            StorageError: The store archives no files, or the directory cannot be created or written to.
         """
         raise StorageError("only files of a local disk can be archived", url=redacted(url))
 
@@ -60,23 +60,23 @@ class SourceFiles:
             target: Its new name.
 
         Returns:
-            Why the version was left although it is there; "" where it is in the archive now.
+            Why the version was left although it exists; "" where it is in the archive now.
 
         Raises:
-            MissingError: Nothing is there.
-            SourceChangedError: Another version is there, and stays.
-            StorageError: The store archives no files, or not to this place, or it refused.
+            MissingError: There is no such file.
+            SourceChangedError: The name has another version, which stays.
+            StorageError: The store archives no files, or not at this location, or it refused.
         """
         raise StorageError("only files of a local disk can be archived", url=redacted(expected.url))
 
     def names_of(self, directory: str, file_ids: Container[int]) -> Mapping[int, str]:
-        """Under which URLs files lie in a directory now; none where the store does not tell files by numbers.
+        """The present URLs of files in a directory; empty where the store does not identify files by numbers.
 
         Args:
             directory: The directory.
             file_ids: The files, see FileStat.
 
         Returns:
-            The URL by file; of several the last one that the store lists.
+            The URL by file; if a file has several, the last one that the store lists.
         """
         return {}

@@ -1,4 +1,4 @@
-"""What tests of operators and apps are built from."""
+"""Tools for tests of operators and apps."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ show_compared_values(
 
 
 def __getattr__(name: str) -> Any:
-    """Import what runs apps when it is asked for: tests of one operator need none of it."""
+    """Import what runs apps on demand: tests of one operator do not need it."""
     if name == "run_app":
         # Imported late: it takes a third of a second.
         from dagflow.testing.apps import run_app

@@ -1,4 +1,4 @@
-"""Runs cases of what an app makes of some files, and tells what differs."""
+"""Runs the test cases of an app on files, and reports differences."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from dagflow.testing.repeated_runs import differences_of_cuts, differences_of_de
 from dagflow.testing.row_values import comparable, sorted_lines, with_types_of
 
 FILE_PREFIX = "test_"
-"""Begins the names of files of tests; other files are apps, which may have tests of their own."""
+"""Prefix of names of test files; other files are apps, which may have tests of their own."""
 
 _MOST_REASONS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Actual:
-    """What a case would have to state.
+    """A value that a case would have to state.
 
     Attributes:
         path: The keys that lead to the value in the file.
@@ -41,12 +41,12 @@ class Actual:
 
 @dataclass(frozen=True, slots=True)
 class CaseFailure:
-    """A difference between what a case states and what was found.
+    """A difference between a case and the output of its app.
 
     Attributes:
-        place: Where it states that.
-        message: What is different, over several lines.
-        actual: What it would have to state; None where that is no remedy.
+        place: Where the case states the value.
+        message: The difference, over several lines.
+        actual: The value that it would have to state; None where that is no remedy.
     """
 
     place: Place
@@ -58,7 +58,7 @@ class CaseFailure:
 
 
 def is_case_file(file: str) -> bool:
-    """Whether a file has tests, and is no app."""
+    """Whether a file has only tests, and is no app."""
     return Path(file).name.startswith(FILE_PREFIX)
 
 
@@ -66,7 +66,7 @@ def read_cases(file: str) -> list[AppCase]:
     """The cases of a file of tests, or of an app.
 
     Raises:
-        SpecError: Every mistake in the file; of an app, in its tests.
+        SpecError: Every mistake in the file; for an app, every mistake in its tests.
     """
     problems = Problems()
     environment = Environment(os.environ)
@@ -83,13 +83,13 @@ def read_cases(file: str) -> list[AppCase]:
 
 
 def failures_of(case: AppCase) -> list[CaseFailure]:
-    """Run a case; gives what differs from what it states, nothing where it holds."""
+    """Run a case; returns the differences from what it states, none where it holds."""
     who = f"test '{case.name}'"
     try:
         files = {path: file.content() for path, file in case.files.items()}
     except OSError as error:
         return [CaseFailure(case.place, f"{who}: {error.filename}: {error.strerror}")]
-    except ValueError as error:  # the name of a file that it copies
+    except ValueError as error:  # about the name of a file that it copies
         return [CaseFailure(case.place, f"{who}: {error}")]
     folder = AppFolder(case.app, files, set=case.set)
     try:
@@ -200,7 +200,7 @@ def _diff(expected: Sequence[str], got: Sequence[str]) -> str:
 
 
 def _repeated(case: AppCase, files: Mapping[str, bytes], done: AppOutputs) -> Iterator[CaseFailure]:
-    """What a run gives that cuts otherwise, or dies in between; looked at where one run holds."""
+    """The differences of runs that cut otherwise, or are killed in between; checked where one run holds."""
     if case.is_cut:
         for message in differences_of_cuts(case, files, done):
             yield CaseFailure(case.place, message)

@@ -1,4 +1,4 @@
-"""Runs a whole app on files that a test gives, in this process and in a directory of its own."""
+"""Runs a whole app on a test's files, in this process and in a directory of its own."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _COPIES = 8
 
 
 class HasPlan(Protocol):
-    """What gives a checked DAG, as `dagflow.App` does."""
+    """Something with a checked DAG, as `dagflow.App` has."""
 
     def logical(self) -> LogicalPlan:
         """The DAG, with fresh operators."""
@@ -43,9 +43,9 @@ class HasPlan(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AppOutputs:
-    """What an app has published, and what it counted.
+    """The published output of an app, and its counts.
 
-    Where records name their file, as rejects do, it is named as the test names it.
+    Files named in records, as in rejects, have the names that the test gives them.
 
     Attributes:
         files: The content of each published file, by its path as the app sees it.
@@ -63,7 +63,7 @@ class AppOutputs:
 
     @property
     def records(self) -> Mapping[str, int]:
-        """How many records left each port, by "operator.port"."""
+        """How many records each port emitted, by "operator.port"."""
         return self.snapshot.records
 
     @property
@@ -91,7 +91,7 @@ class AppOutputs:
                 that writes to a table of any kind.
 
         Raises:
-            ValueError: What lies there has no columns.
+            ValueError: The path has no columns.
         """
         place = os.path.normpath(path)
         writers = [name for name in self.tables if name == path or place in self.output_locations.get(name, ())]
@@ -102,13 +102,13 @@ class AppOutputs:
         ]
 
     def named_files(self) -> dict[str, bytes]:
-        """The files that their names make visible; those of a transactional target have other names in each run."""
+        """The files that are visible by their names; those of a transactional target have other names in each run."""
         others = (paths for name, paths in self.output_locations.items() if name not in self.tables)
         inside = tuple(f"{path}/" for paths in others for path in paths)
         return {path: data for path, data in self.files.items() if path.startswith(inside)}
 
     def lacks(self, path: str) -> str:
-        """What to say where nothing was published at a path: where there is something; "" where there is."""
+        """The message for a path without output, which names paths with output; "" where the path has output."""
         place = os.path.normpath(path)
         if path in self.tables or any(each == place or each.startswith(f"{place}/") for each in self.files):
             return ""
@@ -127,8 +127,8 @@ def run_app(
 ) -> AppOutputs:
     """Run an app until all input is processed, without Spark, without processes, and without its checkpoint.
 
-    The app runs in an empty directory, which holds the files and is removed afterwards, so that its relative paths lead
-    there: an app that reads `data/logs` is given a file `data/logs/a.log`.
+    The app runs in an empty directory, which contains the files and is removed afterwards, so that its relative paths
+    lead there: an app that reads `data/logs` is given a file `data/logs/a.log`.
 
     Args:
         app: The app's file, or an App.
@@ -136,7 +136,7 @@ def run_app(
         set: Properties to set on top of an app file, for example of paths that are absolute.
 
     Raises:
-        ValueError: The app publishes elsewhere, or a file would lie there or cannot be written.
+        ValueError: The app publishes elsewhere, or a file would be outside of the directory, or cannot be written.
         DagflowError: The app has mistakes, or the run failed, for example because an operator that does not claim its
             location publishes elsewhere.
     """
@@ -145,7 +145,7 @@ def run_app(
 
 
 class AppFolder:
-    """An empty directory with the files of a test, in which an app runs; a context, which removes it again.
+    """An empty directory with the files of a test, in which an app runs; a context that removes it again.
 
     Args:
         app: The app's file, or an App.
@@ -167,7 +167,7 @@ class AppFolder:
         """Make the directory, which becomes the working directory.
 
         Raises:
-            ValueError: A file would lie elsewhere, or cannot be written.
+            ValueError: A file would be outside of the directory, or cannot be written.
         """
         with contextlib.ExitStack() as stack:
             size_bytes = sum(map(len, self._files.values()))
@@ -184,7 +184,7 @@ class AppFolder:
         self._stack.close()
 
     def as_in_test(self, text: str) -> str:
-        """A text that names files as the test does."""
+        """A text in which files have the names that the test gives them."""
         return text.replace(f"{self.path}/", "").replace(str(self.path), "the directory of the test")
 
     def plan(self) -> LogicalPlan:
@@ -200,10 +200,10 @@ class AppFolder:
         return replace(plan, attributes=attributes)
 
     def run(self, plan: LogicalPlan | None = None) -> RunSnapshot:
-        """Run the app, or go on with a run that has died here.
+        """Run the app, or continue a run that was killed here.
 
         Args:
-            plan: What plan() gave; a new one by default.
+            plan: The result of plan(); a new one by default.
 
         Raises:
             ValueError: The app publishes elsewhere.
@@ -216,7 +216,7 @@ class AppFolder:
         return OutputBounds(str(self.path), "a test", hint="give the operator a relative path with set")
 
     def outputs(self, snapshot: RunSnapshot) -> AppOutputs:
-        """What a run has left in the directory, and in tables."""
+        """The output of a run in the directory, and in tables."""
         folder = f"{self.path}/"
         published = _published(self.path, {*map(os.path.normpath, self._files)})
         files = {path: data if is_parquet(data) else data.replace(folder.encode(), b"") for path, data in published}
@@ -231,7 +231,7 @@ class AppFolder:
 
 
 class _Loader:
-    """Makes the plan of an app in another directory than the one that the app was named in.
+    """Makes the plan of an app in another directory than the one that the app's path is relative to.
 
     Args:
         app: The app's file, or an App.
@@ -251,17 +251,17 @@ class _Loader:
 
 
 def _directory_in_memory(size_bytes: int) -> str | None:
-    """A directory where nothing waits for a disk; None where there is none with space for an app and its input."""
+    """A directory in memory, so that nothing waits for a disk; None where none has space for an app and its input."""
     if "TMPDIR" in os.environ or not os.access(_IN_MEMORY, os.W_OK | os.X_OK):
         return None
     return _IN_MEMORY if shutil.disk_usage(_IN_MEMORY).free > _SPARE_BYTES + _COPIES * size_bytes else None
 
 
 def _output_locations_inside(plan: LogicalPlan, bounds: OutputBounds) -> dict[str, list[str]]:
-    """Where each operator says that it publishes, seen from the directory of the test.
+    """The locations that each operator publishes into, relative to the directory of the test.
 
     Raises:
-        ValueError: It would publish outside of it.
+        ValueError: An operator would publish outside of the directory.
     """
     found: dict[str, list[str]] = {}
     for name, node in plan.operators.items():

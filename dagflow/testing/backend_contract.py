@@ -1,4 +1,4 @@
-"""The laws that every place where tasks run keeps, as tests to inherit."""
+"""The laws that every runtime keeps, as tests to inherit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OUTPUT = "out"
 
 
 class BackendContract(ABC):
-    """Tests of one runtime, by whole apps; a subclass, whose name begins with Test, starts it and gives the apps.
+    """Tests of one runtime, by whole apps; a subclass, whose name begins with Test, starts it and provides the apps.
 
     An app is YAML in which FOLDER stands for a directory: it reads FOLDER/in, publishes below FOLDER/out and has its
     checkpoint in FOLDER/journal. It fixes its partitions, which otherwise depend on the size of the cluster.
@@ -55,7 +55,7 @@ class BackendContract(ABC):
             assert (other.records, other.files, other.blocks) == (own.records, own.files, own.blocks), name
 
     def test_a_second_run_finds_nothing_to_do(self) -> None:
-        """What is committed is not run again, and what is published stays as it is."""
+        """A committed window is not run again, and its output stays unchanged."""
         for name, app in self.apps().items():
             folder = self._root / name
             self._run(app, folder)
@@ -64,7 +64,7 @@ class BackendContract(ABC):
             assert _files(folder) == before, name
 
     def test_a_failure_names_its_operator_and_publishes_nothing(self) -> None:
-        """The error of a task arrives with all that it knows."""
+        """The error of a task arrives with all its details."""
         folder = self._root / "failing"
         with pytest.raises(OperatorError, match="operator 'broken'") as caught:
             self._run(self.failing_app(), folder)
@@ -81,6 +81,6 @@ class BackendContract(ABC):
 
 
 def _files(folder: Path) -> dict[str, bytes]:
-    """What is published below a directory, by relative path."""
+    """The published files below a directory, by relative path."""
     out = folder / OUTPUT
     return {str(path.relative_to(out)): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}

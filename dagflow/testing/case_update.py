@@ -1,4 +1,4 @@
-"""Writes what was published into the YAML of cases; comments, and the layout of all else, stay as they are."""
+"""Writes published output into the YAML of cases; comments, and the layout of all else, stay unchanged."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BLOCK_HEADER = re.compile(r"[|>][-+0-9]*([ \t]+#[^\r\n]*)?")
 
 @dataclass(frozen=True, slots=True)
 class _Edit:
-    """A part of a text, and what shall stand there."""
+    """A part of a text, and its replacement."""
 
     start: int
     end: int
@@ -40,9 +40,9 @@ class _Value:
         node: The value.
         column: Column of its key.
         is_flow: Whether it is inside of braces.
-        before: Where what stands before it ends: the colon, or its anchor or tag.
-        start: Where it begins.
-        end: Where it ends.
+        before: The end of what precedes it: the colon, or its anchor or tag.
+        start: Its start.
+        end: Its end.
     """
 
     node: Any
@@ -59,15 +59,15 @@ class _Value:
 
 
 def updated(text: str, actuals: Iterable[Actual]) -> tuple[str, int]:
-    """A file of tests, or an app with tests, that states what was published.
+    """The text of a test file, or of an app with tests, with published values in place of stated ones.
 
     Args:
         text: The file.
-        actuals: The values that differ. What an alias or a merge key gives is left as it is, and so is a value that
-            cannot be replaced without a change to others, for example as they use an anchor inside of it.
+        actuals: The values that differ. A value from an alias or a merge key is left unchanged, and so is one that
+            cannot be replaced without a change to others, for example because they use an anchor inside of it.
 
     Returns:
-        The text, and how many values it has got.
+        The text, and the number of replaced values.
     """
     wanted = list(actuals)
     done, count = _replaced(text, wanted)
@@ -80,13 +80,13 @@ def updated(text: str, actuals: Iterable[Actual]) -> tuple[str, int]:
 
 
 def update_file(file: str, actuals: Sequence[Actual]) -> int:
-    """Write values into a file; gives how many.
+    """Replace values in a file; returns how many were replaced.
 
     Raises:
         DagflowError: The file cannot be written.
     """
     path = Path(file)
-    # Not as text: line ends stay what they are.
+    # Not as text: line ends must stay unchanged.
     before = path.read_bytes().decode("utf-8-sig")
     text, count = updated(before, actuals)
     if count:
@@ -98,7 +98,7 @@ def update_file(file: str, actuals: Sequence[Actual]) -> int:
 
 
 def _replaced(text: str, actuals: Sequence[Actual]) -> tuple[str, int]:
-    """The text with the values, and how many they are; the text as it is where anything else would change its value."""
+    """The text with the values, and how many were replaced; unchanged where anything else would change its value."""
     root = _composed(text)
     found = [(value, actual.value) for actual in actuals if (value := _value_at(root, text, actual.path)) is not None]
     line_end = "\r\n" if "\r\n" in text else "\n"
@@ -119,7 +119,7 @@ def _composed(text: str) -> Any:
 
 
 def _facts(node: Any, replaced: Mapping[int, Any]) -> Any:
-    """What a node means, which can be compared; of some nodes, what they shall mean."""
+    """The meaning of a node, for comparison; for replaced nodes, their new meaning."""
     if id(node) in replaced:
         return replaced[id(node)]
     if isinstance(node, yaml.MappingNode):
@@ -130,7 +130,7 @@ def _facts(node: Any, replaced: Mapping[int, Any]) -> Any:
 
 
 def _value_at(root: Any, text: str, path: Sequence[str]) -> _Value | None:
-    """The value that keys lead to; None where it stands elsewhere."""
+    """The value that keys lead to; None where it is elsewhere."""
     node, key, is_flow = root, None, False
     for name in path:
         if not isinstance(node, yaml.MappingNode):
@@ -141,14 +141,14 @@ def _value_at(root: Any, text: str, path: Sequence[str]) -> _Value | None:
             return None
         key, node = found[0]
         if node.start_mark.index < key.end_mark.index:
-            return None  # an alias: its value stands elsewhere
+            return None  # an alias: its value is elsewhere
     if key is None:
         return None
     begin, node_end = node.start_mark.index, node.end_mark.index
     before = text.find(":", key.end_mark.index, begin) + 1
     if not before:
         return None  # `? key` without a value
-    start = end = before  # where nothing stands, the marks may be those of what comes next
+    start = end = before  # for an empty value, the marks may be those of what comes next
     if begin < node_end:
         start = begin
         while match := _PROPERTY.match(text, start, node_end):
@@ -161,7 +161,7 @@ def _value_at(root: Any, text: str, path: Sequence[str]) -> _Value | None:
 
 
 def _end_of(node: Any) -> int:
-    """Where a value ends: a block ends where the next one begins, behind comments that are not its own."""
+    """The end of a value: a block ends where the next one begins, after comments that are not its own."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
         return _end_of(last[1] if isinstance(last, tuple) else last)
@@ -170,10 +170,10 @@ def _end_of(node: Any) -> int:
 
 
 def _edit(text: str, value: _Value, new: Any) -> _Edit:
-    """Puts a new value in place of another one, and keeps comments before, behind and in its first line."""
+    """Replace a value by a new one, and keep comments before, after and in its first line."""
     first, _, lines = behind_key(new, value.column).partition("\n")
     space = text[value.before : value.start]
-    # Blank lines that stand behind the value would belong to a text that keeps its end.
+    # Blank lines after the value would become part of a text that keeps its end.
     if value.is_flow or first == " |+" or (value.is_block and first):
         lines = ""
     one_line = f" {flow(new)}"

@@ -1,13 +1,13 @@
-"""Has pytest show the values that the asserts of contract suites compare, as it does for those of test files."""
+"""Lets pytest show the values that the asserts of contract suites compare, as it does for those of test files."""
 
 import sys
 
 
 def show_compared_values(*modules: str) -> None:
-    """Have pytest rewrite the asserts of modules when they are imported; nothing where pytest does not run.
+    """Let pytest rewrite the asserts of modules when they are imported; does nothing where pytest does not run.
 
     Args:
-        modules: Their full names; none of them has been imported.
+        modules: Their full names; none of them may be imported yet.
     """
     pytest = sys.modules.get("pytest")
     if pytest is not None:

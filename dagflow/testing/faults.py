@@ -1,8 +1,8 @@
-"""Ways to die at a chosen moment, for tests of what comes after.
+"""Simulated crashes at a chosen moment, for tests of the recovery.
 
-Faults counts the calls that change something durable, and ends the process's life, as far as its storage is
-concerned, at the k-th of them. A test runs its work with k = 1, 2, 3, …, each time starts again without
-faults, and compares what is published, until a run comes through without meeting its fault.
+Faults counts the calls that change something durable, and simulates at the k-th of them that the process is killed:
+from then on its storage does nothing. A test runs its work with k = 1, 2, 3, …, each time starts again without faults,
+and compares what is published, until a run completes without reaching its fault.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ T = TypeVar("T")
 Moment = Literal["before", "after", "lost_reply"]
 
 
-class InjectedCrash(KeyboardInterrupt):  # it is no failure of an operator, and no handler of errors may catch it
-    """The process is dead, as far as its storage can tell."""
+class InjectedCrash(KeyboardInterrupt):  # no failure of an operator, so that no handler of errors catches it
+    """The simulated process is dead: its storage does nothing any more."""
 
 
 class Faults:
     """One fault, at the k-th durable call.
 
     Args:
-        at: Which call, counted from 1; 0 for none.
-        moment: "before" the call changes anything, "after" it did, or "lost_reply": it did, and the caller is told
-            that the outcome is not known. After a crash every call fails; after a lost reply life goes on.
+        at: The index of the call, counted from 1; 0 for none.
+        moment: "before" the call changes anything, "after" it did, or "lost_reply": it did, and the caller gets an
+            error that says that the outcome is unknown. After a crash every call fails; after a lost reply calls work
+            again.
     """
 
     def __init__(self, at: int = 0, moment: Moment = "before") -> None:
@@ -49,7 +50,7 @@ class Faults:
 
     @property
     def has_struck(self) -> bool:
-        """Whether the call was reached."""
+        """Whether the fault has occurred."""
         return 0 < self.at <= self.calls
 
     def store(self, inner: ObjectStore) -> FaultyStore:
@@ -65,10 +66,10 @@ class Faults:
         return counted
 
     def call(self, act: Callable[[], T]) -> T:
-        """Do something durable, unless this is where life ends.
+        """Call a function that changes something durable, with the fault if this is the k-th call.
 
         Raises:
-            InjectedCrash: It is.
+            InjectedCrash: The crash is at this call, or was at an earlier one.
             TransientStorageError: The reply was lost.
         """
         self.require_alive()
@@ -84,10 +85,10 @@ class Faults:
         return result
 
     def require_alive(self) -> None:
-        """Fail after a crash.
+        """Raise if the crash has occurred.
 
         Raises:
-            InjectedCrash: There was one.
+            InjectedCrash: The crash has occurred.
         """
         if self.is_dead:
             raise InjectedCrash
@@ -98,11 +99,11 @@ class Faults:
 
 
 class InjectedPause(Faults):
-    """No fault: before the k-th durable call something else happens, as if this process had been frozen meanwhile.
+    """No fault: before the k-th durable call a function runs, as if this process had been frozen meanwhile.
 
     Args:
-        at: Which call, counted from 1.
-        meanwhile: What happens.
+        at: The index of the call, counted from 1.
+        meanwhile: The function.
     """
 
     def __init__(self, at: int, meanwhile: Callable[[], None]) -> None:
@@ -116,7 +117,7 @@ class InjectedPause(Faults):
         return self._pause_at <= self.calls
 
     def call(self, act: Callable[[], T]) -> T:
-        """Do something durable, perhaps late."""
+        """Call a function that changes something durable, perhaps late."""
         self.calls += 1
         if self.calls == self._pause_at:
             self._meanwhile()
@@ -127,7 +128,7 @@ class FaultyStore(ObjectStore):
     """A store with a fault in it.
 
     Args:
-        inner: The store that does the work.
+        inner: The real store.
         faults: Where and how it fails.
     """
 
@@ -152,7 +153,7 @@ class FaultyStore(ObjectStore):
 
     @override
     def delete(self, names: Iterable[str]) -> None:
-        """Each name is a call of its own, so that a deletion can stop half-way."""
+        """Count each name as a call of its own, so that a deletion can stop half-way."""
         for name in names:
             self._faults.call(lambda name=name: self._inner.delete([name]))  # type: ignore[misc]  # a bound default
 
@@ -161,7 +162,7 @@ class FaultyTarget(Target):
     """A transactional target with a fault in it.
 
     Args:
-        inner: The target that does the work.
+        inner: The real target.
         faults: Which of its transactions fails, and how.
     """
 
@@ -259,7 +260,7 @@ _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 class _DiskWatch:
     """Counts the calls that change names below some directories; see crashing_disk.
 
-    An audit hook cannot be taken away again; it does nothing while no directory is watched.
+    An audit hook cannot be removed; it does nothing while no directory is watched.
     """
 
     def __init__(self) -> None:
@@ -290,14 +291,14 @@ def _disk_watch() -> _DiskWatch:
 
 @contextlib.contextmanager
 def watched_disk(root: str, faults: Faults) -> Iterator[None]:
-    """Count every call that changes a name below a local directory, and let something happen before one of them.
+    """Count every call that changes a name below a local directory, and trigger the fault before one of them.
 
-    This goes below dagflow: it sees each link, rename, unlink, mkdir, rmdir and open for writing of this process, also
+    This works below dagflow: it sees each link, rename, unlink, mkdir, rmdir and open for writing of this process, also
     those inside one publish().
 
     Args:
         root: An absolute path.
-        faults: What happens.
+        faults: The fault.
     """
     watched, entry = _disk_watch().watched, (root, faults)
     watched.append(entry)
@@ -309,14 +310,14 @@ def watched_disk(root: str, faults: Faults) -> Iterator[None]:
 
 @contextlib.contextmanager
 def crashing_disk(root: str, at: int = 0) -> Iterator[Faults]:
-    """Count every call that changes a name below a local directory, and die before the k-th; see watched_disk.
+    """Count every call that changes a name below a local directory, and crash before the k-th; see watched_disk.
 
     Args:
         root: An absolute path.
-        at: Which call, counted from 1; 0 for none.
+        at: The index of the call, counted from 1; 0 for none.
 
     Yields:
-        The count, and whether the crash came.
+        The counter, which shows whether the crash has occurred.
     """
     faults = Faults(at)
     with watched_disk(root, faults):

@@ -1,4 +1,4 @@
-"""The laws of files that are read, which every store keeps: looks, reads, listings, removals; needs pytest."""
+"""The laws of reading files, which every store keeps: looks, reads, listings, removals; needs pytest."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from dagflow.storage.small_files import SmallFiles
 from dagflow.testing.store_under_test import StoreUnderTest
 
 LONG = b"".join(number.to_bytes(4, "big") for number in range(50_000))
-"""No four bytes of it occur twice where a number begins, so that a read of another place shows."""
+"""No four bytes occur twice where a number begins, so that a read at a wrong offset is detected."""
 
 RANGES = [(65_535, 3), (65_536, 10), (131_071, 2), (3, 140_000), (70_001, 70_000), (199_998, 10), (0, 5)]
-"""Offsets and lengths within LONG, on either side of the lengths by which buffers and requests are cut."""
+"""Offsets and lengths within LONG, on either side of the sizes of buffers and requests."""
 
 REWRITES = 300
-"""How often a file is written anew until its version is another one; clocks of file systems tick every few ms."""
+"""How often a file is rewritten until its version is another one; clocks of file systems tick every few ms."""
 
 CONFUSED = [
     *(("a_b", "axb"), ("50%", "50x"), ("a%20b", "a b"), ("a#b", "a"), ("a?b", "a"), ("a?b", "axb"), ("a*b", "axb")),
     ("a[b]", "ab"),
 ]
-"""Names, and those for which a pattern or a URL could take them."""
+"""Names, each with one that it would match as a pattern or in a URL."""
 
 
 class FilesContract(StoreUnderTest):
@@ -51,7 +51,7 @@ class FilesContract(StoreUnderTest):
                 assert_same_bytes(self.content(url, offset, length), offset, length)
 
     def test_a_file_that_is_read_ahead_gives_the_ranges(self, root: str) -> None:
-        """Each request gives its own bytes, also where several are under way."""
+        """Each request returns its own bytes, also if several run at a time."""
         planned = self.context.stat(self.put(f"{root}/f", LONG))
         file = self.context.backend(root).files.open_planned(planned)
         if file is None:
@@ -64,7 +64,7 @@ class FilesContract(StoreUnderTest):
 
     @pytest.mark.parametrize("is_ahead", [False, True])
     def test_what_a_file_calls_unchanged_is_of_its_version(self, root: str, is_ahead: bool) -> None:
-        """Of a file that is replaced before it is read, where only a look can tell, the look does."""
+        """If a file that only a look can check is replaced before it is read, the look reveals it."""
         planned = self.context.stat(self.put(f"{root}/f", b"0123456789"))
         files = self.context.backend(root).files
         file = files.open_planned(planned) if is_ahead else files.open(planned.url, planned)
@@ -81,7 +81,7 @@ class FilesContract(StoreUnderTest):
             files.require_version(planned)
 
     def rewrite(self, planned: FileStat) -> None:
-        """Put other bytes of the same size in the place of a file, until its version is another one."""
+        """Replace the bytes of a file by others of the same size, until its version is another one."""
         for _ in range(REWRITES):
             self.put(planned.url, os.urandom(planned.size_bytes // 2).hex().encode())
             found = self.context.stat(planned.url)
@@ -97,7 +97,7 @@ class FilesContract(StoreUnderTest):
         assert self.content(self.put(f"{root}/f", b""), 0, 3) == b""
 
     def test_the_planned_version_opens(self, root: str) -> None:
-        """What stat() said of an unchanged file is what open() finds."""
+        """open() accepts the result of stat() for an unchanged file."""
         url = self.put(f"{root}/f", b"0123456789")
         assert self.content(url, expected=self.context.stat(url)) == b"0123456789"
 
@@ -120,7 +120,7 @@ class FilesContract(StoreUnderTest):
             self.context.open_file(url, planned)
 
     def test_what_is_missing_is_an_error(self, root: str) -> None:
-        """Neither stat() nor open() nor a listing makes something of nothing."""
+        """stat(), open() and a listing all report a missing file or directory."""
         for ask in (self.context.stat, self.context.open_file, lambda url: list(self.context.list_directory(url))):
             with pytest.raises(MissingError, match="there"):
                 ask(f"{root}/nothing/there")
@@ -145,12 +145,12 @@ class FilesContract(StoreUnderTest):
         assert entries["b"].size_bytes == 2
 
     def names(self, directory: str) -> list[str]:
-        """What a listing shows, without hidden names; a slash behind each directory."""
+        """The names in a listing, without hidden names; with a slash after each directory."""
         entries = [(each, each.url.rpartition("/")[2]) for each in self.context.list_directory(directory)]
         return [name + "/" * each.is_directory for each, name in entries if not name.startswith(".")]
 
     def test_a_directory_of_directories_is_listed(self, root: str) -> None:
-        """Whether or not a file lies in it: a walk finds what lies deep."""
+        """Also if it contains no file: a walk finds deep files."""
         for name in ("a/b/c/f", "a/b2/f"):
             self.put(f"{root}/d/{name}", b"12")
         assert [self.names(f"{root}/d{below}") for below in ("", "/a", "/a/b", "/a/b/c")] == [
@@ -162,7 +162,7 @@ class FilesContract(StoreUnderTest):
         assert self.context.stat(f"{root}/d/a").is_directory
 
     def test_a_listing_shows_what_has_changed_since_the_last_one(self, root: str) -> None:
-        """What another process publishes, replaces and removes, too."""
+        """Changes by another process are seen as well: published, replaced and removed files."""
         directory, other = f"{root}/d", self.another_context()
         with pytest.raises(MissingError, match="/d"):
             list(self.context.list_directory(directory))
@@ -209,7 +209,7 @@ class FilesContract(StoreUnderTest):
 
     @pytest.mark.parametrize("has_base", [True, False], ids=["one directory", "only a scheme"])
     def test_small_files_are_read_whole_and_in_order(self, root: str, *, has_base: bool) -> None:
-        """With an ending behind each that has none; a file that is gone leaves nothing, and a reason."""
+        """A missing ending is added to each; a file that is gone adds nothing, and gives a reason."""
         contents = {"a": b"a\n", "b": b"b", "c": b"", "d": b"dd"}
         stats = [self.context.stat(self.put(f"{root}/{name}", data)) for name, data in contents.items()]
         self.context.backend(root).files.remove(f"{root}/d")
@@ -225,7 +225,7 @@ class FilesContract(StoreUnderTest):
         assert [(index, type(error)) for index, error in loaded.failures.items()] == [(3, MissingError)]
 
     def test_a_processed_source_file_is_removed_once(self, root: str) -> None:
-        """Only in the version that was processed; one that is gone is missing."""
+        """Only in the processed version; a removed one is missing."""
         sources = self.context.backend(root).sources
         old = self.context.stat(self.put(f"{root}/f", b"old"))
         self.put(f"{root}/f", b"newer")
@@ -238,7 +238,7 @@ class FilesContract(StoreUnderTest):
 
 
 def assert_same_bytes(data: bytes, offset: int, length: int) -> None:
-    """Make sure that bytes are those of LONG at an offset, without showing thousands of them."""
+    """Check that bytes are those of LONG at an offset, without showing thousands of them."""
     expected = LONG[offset : offset + length]
     assert len(data) == len(expected), f"at {offset}"
     wrong = next((at for at, pair in enumerate(zip(data, expected, strict=True)) if pair[0] != pair[1]), None)

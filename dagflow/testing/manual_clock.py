@@ -9,7 +9,7 @@ class ManualClock:
     """Stands still until it is advanced.
 
     Args:
-        now_millis: What it shows at first, in milliseconds since 1970.
+        now_millis: The initial time, in milliseconds since 1970.
     """
 
     def __init__(self, now_millis: int = 0) -> None:

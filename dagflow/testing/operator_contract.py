@@ -22,17 +22,17 @@ from dagflow.storage.location import absolute, join
 from dagflow.testing.operators import MemoryOutputs, OperatorHarness
 
 Inputs = Mapping[str, Any]
-"""What arrives in one window, by input port: a RecordBatch, or a list of bytes, of mappings or of tuples."""
+"""The input of one window, by input port: a RecordBatch, or a list of bytes, of mappings or of tuples."""
 
 
 @dataclass
 class Outcome:
-    """What an operator did in some windows.
+    """The results of an operator in some windows.
 
     Attributes:
-        emitted: What left each output port.
+        emitted: The emitted items, by output port.
         files: The contents of the files that it wrote, in the order of their names.
-        counters: Its counts.
+        counters: Its counters.
     """
 
     emitted: dict[str, list[Any]] = field(default_factory=dict)
@@ -40,16 +40,16 @@ class Outcome:
     counters: Counter[str] = field(default_factory=Counter)
 
     def add(self, harness: OperatorHarness) -> None:
-        """Take in what an instance has done since it was made."""
+        """Add the results of an instance since it was made."""
         for port, items in harness.emitted.items():
             self.emitted.setdefault(port, []).extend(items)
         self.counters.update(harness.counters)
 
 
 class OperatorContract(ABC):
-    """Tests of one operator; a subclass, whose name begins with Test, creates it and gives its input.
+    """Tests of one operator; a subclass, whose name begins with Test, creates it and provides its input.
 
-    The windows should make it emit, and if it keeps state more than one of them should change it.
+    The operator should emit in these windows, and if it keeps state more than one of them should change it.
     """
 
     @abstractmethod
@@ -58,15 +58,15 @@ class OperatorContract(ABC):
 
     @abstractmethod
     def windows(self) -> Sequence[Inputs]:
-        """What arrives, window after window; a mapping without ports for an input operator, until all is emitted."""
+        """The input of each window; a mapping without ports for an input operator, until all is emitted."""
 
     def test_a_window_without_input_changes_nothing(self) -> None:
-        """Windows in which nothing arrives may come at any time."""
+        """Windows without input may come at any time."""
         padded = [each for window in self.windows() for each in ({}, window, {})]
         assert self._outcome(padded) == self._outcome(self.windows())
 
     def test_records_that_were_all_dropped_give_nothing(self) -> None:
-        """A batch without records, as a filter leaves it, carries columns and nothing else."""
+        """A batch without records, as a filter leaves it, has columns and nothing else."""
         ports = self.operator().input_ports
         emptied = [
             {name: _none_of(items) for name, items in window.items() if ports[name].carries_records}
@@ -83,18 +83,18 @@ class OperatorContract(ABC):
         assert cut.emitted == whole.emitted, "other records when each of them arrives by itself"
 
     def test_a_restart_after_any_window_changes_nothing(self) -> None:
-        """What a snapshot holds is all that later windows depend on."""
+        """Later windows depend on nothing but the snapshot."""
         expected = self._outcome(self.windows())
         for position in range(1, len(self.windows()) + 1):
             assert self._outcome(self.windows(), restart_at=position) == expected
 
     def test_a_pickled_copy_does_the_same(self) -> None:
-        """Operators are sent to executors, before and after they have worked in the driver's process."""
+        """Operators are sent to executors, before and after they have run in the driver's process."""
         copy = pickle.loads(pickle.dumps(self.operator()))
         assert self._outcome(self.windows(), copy) == self._outcome(self.windows())
 
     def test_a_snapshot_is_of_the_declared_type(self) -> None:
-        """What the journal keeps by the names of its fields has those fields."""
+        """A state that the journal keeps by the names of its fields has these fields."""
         harness = OperatorHarness(self.operator())
         for window in self.windows():
             _run_window(harness, window)
@@ -102,7 +102,7 @@ class OperatorContract(ABC):
         harness.close()
 
     def test_an_unknown_property_is_refused(self) -> None:
-        """A name that is misspelt in an app is not passed over."""
+        """A name that is misspelt in an app is not ignored."""
         try:
             type(self.operator())(no_such_property=1)
         except ValidationError as error:
@@ -118,7 +118,7 @@ class OperatorContract(ABC):
         assert [name for name, info in fields if not info.description and f" {name}: " not in documented] == []
 
     def test_files_are_written_where_the_operator_claims(self) -> None:
-        """What prepare() claims is checked before a run; of other places nothing is known then."""
+        """The claims of prepare() are checked before a run; other locations are not known then."""
         outputs = MemoryOutputs()
         harness = OperatorHarness(self.operator(), outputs=outputs)
         for window in self.windows():

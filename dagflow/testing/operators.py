@@ -1,4 +1,4 @@
-"""Runs one operator without an app: what its tests feed, and what it emits."""
+"""Runs one operator without an app: tests feed it, and read what it emits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MemoryOutputs:
     Attributes:
         files: The files that were closed, by URL.
         records: How many records each of them has.
-        facts: What the targets of some of them have to know.
+        facts: The facts of files for a target, by URL.
         written_bytes: Bytes written so far, also into files that were never closed.
     """
 
@@ -46,7 +46,7 @@ class MemoryOutputs:
         """Begin a file.
 
         Raises:
-            AssertionError: There is one of that name.
+            AssertionError: A file of that name exists.
         """
         assert url not in self.files, f"{url} was written twice"
         return _MemoryFile(self, url)
@@ -80,13 +80,13 @@ class OperatorHarness:
         outputs: Where the operator opens files; None for memory.
 
     Attributes:
-        emitted: What left each output port: bytes for raw records, mappings for records with columns, tuples.
-        batches: The record batches that left each record port.
+        emitted: The emitted items by output port: bytes for raw records, mappings for records with columns, tuples.
+        batches: The emitted record batches, by record port.
         outputs: The files that the operator wrote.
         window_id: The newest window, 0 before the first.
 
     Raises:
-        ValueError: The operator is made of others, which would not run.
+        ValueError: The operator is a composite, whose parts would not run.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class OperatorHarness:
 
         Raises:
             OperatorError: The operator raised, or its snapshot is not of the declared type or cannot be pickled.
-            ValueError: It has no input port of a name, or no method for one; nothing was run.
+            ValueError: The operator has no input port of a name, or no method for one; nothing was run.
         """
         for port in inputs or {}:
             _require_handler(type(self.operator), port)
@@ -151,7 +151,7 @@ class OperatorHarness:
         self._saved = self._chain.snapshots()
 
     def restart(self, operator: Operator | None = None) -> OperatorHarness:
-        """An instance in a new place that goes on from this one's snapshot, as after a crash.
+        """A new harness that continues from this one's snapshot, as after a crash.
 
         Args:
             operator: The new instance; None for a pickled copy of this one.
@@ -166,7 +166,7 @@ class OperatorHarness:
         return other
 
     def saved_state(self) -> SavedState | None:
-        """The snapshot of the newest window as the journal keeps it; one of now where committed() may have changed it.
+        """The snapshot of the newest window in the journal's form; a new one where committed() may have changed it.
 
         Returns:
             None where the operator has no state.
@@ -179,7 +179,7 @@ class OperatorHarness:
         return self._saved.get("operator")
 
     def close(self) -> None:
-        """End the operator."""
+        """Tear down the operator."""
         tear_down(self._chain)
 
 
@@ -204,7 +204,7 @@ def _parts(payload: Any, at_once: int) -> Iterator[Any]:
 
 
 def run_operator(operator: Operator, records: Any, *, port: str = "input") -> dict[str, list[Any]]:
-    """Give one window's records or tuples to an operator.
+    """Pass one window's records or tuples to an operator.
 
     Args:
         operator: An instance, constructed by keyword.
@@ -212,7 +212,7 @@ def run_operator(operator: Operator, records: Any, *, port: str = "input") -> di
         port: The input port that they arrive at.
 
     Returns:
-        What left each output port, by name.
+        The emitted items by output port.
     """
     harness = OperatorHarness(operator)
     harness.window({port: records})

@@ -22,7 +22,7 @@ _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 def decompressed(path: str, data: bytes) -> bytes:
-    """The content of a file, which is compressed where its name says so."""
+    """The content of a file, decompressed if its name shows a compression."""
     codec = _CODECS.get(Path(path).suffix)
     if codec is None or not data:
         return data
@@ -32,7 +32,7 @@ def decompressed(path: str, data: bytes) -> bytes:
 
 
 def is_parquet(data: bytes) -> bool:
-    """Whether a file is of Parquet."""
+    """Whether a file is a Parquet file."""
     return data.startswith(_PARQUET)
 
 
@@ -41,7 +41,7 @@ def rows_of(files: Mapping[str, bytes], place: str) -> list[dict[str, Any]]:
 
     Args:
         files: The content of each, by path.
-        place: The file, or the directory in which all of them lie.
+        place: The file, or the directory that contains all of them.
 
     Raises:
         ValueError: A file has no columns.
@@ -72,7 +72,7 @@ def _rows_of_file(path: str, data: bytes, place: str) -> Iterator[dict[str, Any]
 
 
 def _partition_values(path: str, place: str) -> dict[str, str | None]:
-    """The columns that directories such as day=2026-01-01 stand for."""
+    """The columns given by directories such as day=2026-01-01."""
     names = [part for part in path.removeprefix(place).split("/")[:-1] if "=" in part]
     pairs = (part.partition("=") for part in names)
     return {unquote(name): None if value == _NO_VALUE else unquote(value) for name, _, value in pairs}

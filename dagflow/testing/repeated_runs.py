@@ -18,20 +18,20 @@ from dagflow.testing.published_rows import is_parquet
 from dagflow.testing.row_values import comparable, sorted_lines
 
 MOST_BYTES = 512
-"""Size of a file of which every block size is tried, at most: each of them is a run."""
+"""Size of a file whose block sizes are all tried, at most: each of them is a run."""
 
 _SHOWN = 3
 
 
 def differences_of_cuts(case: AppCase, files: Mapping[str, bytes], done: AppOutputs) -> Iterator[str]:
-    """What is published otherwise, or counted otherwise, where files are cut at a certain size; the first such size.
+    """The differences in published or counted records where files are cut at a certain size; the first such size.
 
-    Records may come in another order: blocks are read beside each other.
+    Records may come in another order: blocks are read in parallel.
 
     Args:
         case: The app and its properties.
         files: The files.
-        done: What it makes of the files where each is one block.
+        done: The output where each file is one block.
     """
     largest = max(files, key=lambda path: len(files[path]), default="")
     size = len(files.get(largest, b""))
@@ -74,12 +74,12 @@ def _cut(plan: LogicalPlan, block_bytes: int) -> bool:
 
 
 def differences_of_deaths(case: AppCase, files: Mapping[str, bytes], done: AppOutputs) -> Iterator[str]:
-    """What is published otherwise where a run dies before a change of the disk, and another one goes on; the first.
+    """The differences in output where a run dies before a change of the disk, and another one continues; the first.
 
     Args:
         case: The app and its properties.
         files: The files.
-        done: What an undisturbed run makes of them.
+        done: The output of an undisturbed run.
     """
     expected = _published(done)
     for at in itertools.count(1):
@@ -101,7 +101,7 @@ def differences_of_deaths(case: AppCase, files: Mapping[str, bytes], done: AppOu
 
 
 def _records(done: AppOutputs) -> dict[str, list[str]]:
-    """The lines, or rows, below each directory, in an order of their own: names of files depend on the cut."""
+    """The lines, or rows, below each directory, sorted: names of files depend on the cut."""
     found = {table: sorted_lines(comparable(done.rows(table), ())) for table in done.tables}
     for directory in sorted({os.path.dirname(path) for path in done.named_files()}):
         try:
@@ -114,7 +114,7 @@ def _records(done: AppOutputs) -> dict[str, list[str]]:
 
 
 def _published(done: AppOutputs) -> dict[str, object]:
-    """The bytes of each file, or its rows, where it may name files; the rows of each table, which has other files."""
+    """The bytes of each file, or its rows if it may name files; the rows of each table, whose files differ."""
     files = done.named_files()
     with_rows = [*done.tables, *(path for path, data in files.items() if is_parquet(data))]
     return files | {path: sorted_lines(comparable(done.rows(path), ())) for path in with_rows}

@@ -1,4 +1,4 @@
-"""Values of rows as YAML states them, and whether a published row is one that was stated."""
+"""Values of rows as YAML states them, and whether a published row equals a stated one."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from decimal import Decimal
 from typing import Any
 
 METADATA = "_dagflow_"
-"""Begins the names of columns that say where a record is from; such a column is compared only where a row states it."""
+"""Prefix of columns that say where a record is from; such a column is compared only where a row states it."""
 
 
 def stated(value: Any) -> Any:
-    """A value as YAML can state it: decimals, times and bytes are text."""
+    """A value in the form in which YAML can state it: decimals, times and bytes are text."""
     if isinstance(value, Mapping):
         return {str(name): stated(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
@@ -26,7 +26,7 @@ def stated(value: Any) -> Any:
 
 
 def comparable(rows: Iterable[Mapping[str, Any]], like: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Published rows as a case would state them: without nulls, and without metadata columns that it does not name.
+    """Published rows in the form of a case: without nulls, and without metadata columns that it does not name.
 
     Args:
         rows: The rows.
@@ -40,7 +40,7 @@ def comparable(rows: Iterable[Mapping[str, Any]], like: Sequence[Mapping[str, An
 
 
 def sorted_lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """A line for each row, in an order that is the same for the same rows; a null is as good as no value."""
+    """A line for each row, in an order that is the same for the same rows; a null equals a missing value."""
     return sorted(
         json.dumps(
             {name: value for name, value in row.items() if value is not None}, ensure_ascii=False, sort_keys=True
@@ -50,11 +50,11 @@ def sorted_lines(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def with_types_of(expected: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Stated rows whose numbers are written as the values of a column are: 5 is 5.00 in a column of decimals.
+    """Stated rows whose numbers are written like the values of a column: 5 is 5.00 in a column of decimals.
 
     Args:
         expected: The rows that a case states.
-        rows: What was published.
+        rows: The published rows.
     """
     kinds: dict[str, set[type]] = {}
     for row in rows:

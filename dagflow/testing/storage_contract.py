@@ -29,7 +29,7 @@ class PendingContract(StoreUnderTest):
     """The laws of PendingFiles, and of publishing sets of them."""
 
     shows_owners: ClassVar[bool] = True
-    """Whether a sweep can tell by itself which driver left a pending file; S3's uploads do not show it."""
+    """Whether a sweep can see which driver left a pending file; S3's uploads do not show it."""
 
     @pytest.mark.parametrize("size", SIZES)
     def test_a_published_file_holds_what_was_written(self, root: str, size: int) -> None:
@@ -45,7 +45,7 @@ class PendingContract(StoreUnderTest):
 
     @pytest.mark.parametrize("is_held", [False, True])
     def test_what_is_written_in_pieces_is_one_file(self, root: str, is_held: bool) -> None:
-        """The pieces stand one behind the other, whatever their lengths are, and the checksum is that of all."""
+        """The pieces follow each other, whatever their lengths are, and the checksum is that of all."""
         pieces = [b"one", b"", os.urandom(300_000), b"two", os.urandom(5000), b"end"]
         begin = self.context.open_held if is_held else self.context.open_pending
         writer = begin(f"{root}/out/f", tag=TAG, checksum=True)
@@ -59,7 +59,7 @@ class PendingContract(StoreUnderTest):
         assert (len(found), zlib.crc32(found)) == (len(whole), zlib.crc32(whole))
 
     def test_a_file_is_not_seen_before_it_is_published(self, root: str) -> None:
-        """A listing shows hidden names at most."""
+        """A listing shows at most hidden names."""
         publish_all(self.context, [self.write(f"{root}/out/first", b"1")])
         self.write(f"{root}/out/f", b"abc")
         shown = {entry.url.rpartition("/")[2] for entry in self.context.list_directory(f"{root}/out")}
@@ -68,7 +68,7 @@ class PendingContract(StoreUnderTest):
             self.content(f"{root}/out/f")
 
     def test_a_pending_file_survives_pickling_and_json(self, root: str) -> None:
-        """The driver, and a later one, can publish what a task wrote."""
+        """The driver, and a later one, can publish a task's file."""
         pending = self.write(f"{root}/f", b"abc")
         copy = PendingFile.from_json(json.loads(json.dumps(pickle.loads(pickle.dumps(pending)).to_json())))
         assert copy == pending
@@ -84,7 +84,7 @@ class PendingContract(StoreUnderTest):
         assert self.content(f"{root}/f") == b"xyz"
 
     def test_a_publish_that_died_half_way_leaves_one_file(self, root: str) -> None:
-        """Equal bytes under the final name are another's file, or the copy of a publish that died, and complete."""
+        """Equal bytes under the final name are another's file, or the complete copy of a publish that was cut off."""
         pending, copy = self.write(f"{root}/out/f", b"abc"), self.write(f"{root}/out/f", b"abc")
         publish_all(self.context, [copy])
         try:
@@ -97,7 +97,7 @@ class PendingContract(StoreUnderTest):
         assert self.uploads(root) == []
 
     def test_a_published_file_that_was_removed_is_lost(self, root: str) -> None:
-        """A driver that comes back late is told so, and creates nothing; nor is what was discarded published."""
+        """A driver that comes back late gets an error, and creates nothing; nor is a discarded file published."""
         pending, other = self.write(f"{root}/f", b"abc"), self.write(f"{root}/g", b"abc")
         publish_all(self.context, [pending])
         self.context.backend(root).files.remove(f"{root}/f")
@@ -108,7 +108,7 @@ class PendingContract(StoreUnderTest):
         assert self.everything(root) == set()
 
     def test_a_discarded_file_leaves_nothing(self, root: str) -> None:
-        """Also a second time; nor does one that was abandoned while it was written."""
+        """Also in a second call; nor does a file that was abandoned while it was written."""
         discard_all(self.context, [self.write(f"{root}/out/f", b"abc")] * 2)
         writer = self.context.open_pending(f"{root}/out/f", tag=TAG)
         writer.write(b"x" * (17 << 20))
@@ -118,7 +118,7 @@ class PendingContract(StoreUnderTest):
         assert self.uploads(root) == []
 
     def test_two_attempts_at_one_name_do_not_meet(self, root: str) -> None:
-        """Each attempt writes a file of its own; the one that the driver was told of is published."""
+        """Each attempt writes a file of its own; the one that is reported to the driver is published."""
         late = self.context.open_pending(f"{root}/f", tag=TAG)
         late.write(b"late")
         publish_all(self.context, [self.write(f"{root}/f", b"told")])
@@ -141,7 +141,7 @@ class PendingContract(StoreUnderTest):
         assert self.uploads(root) == []
 
     def test_a_replacement_that_is_gone_is_an_error(self, root: str) -> None:
-        """The file that was there stays."""
+        """The old file stays."""
         self.put(f"{root}/out/f", b"before")
         pending = self.write(f"{root}/out/f", b"something longer")
         discard_all(self.context, [pending])
@@ -151,7 +151,7 @@ class PendingContract(StoreUnderTest):
         assert self.content(f"{root}/out/f") == b"before"
 
     def test_a_set_takes_the_place_of_another(self, root: str) -> None:
-        """What stays is replaced, what is new comes, the rest goes; doing it again changes nothing."""
+        """Remaining files are replaced, new ones added, others removed; doing it again changes nothing."""
         for name in "abc":
             self.put(f"{root}/out/{name}", name.encode())
         new = [self.write(f"{root}/out/{name}", data) for name, data in (("a", b"A"), ("b", b""), ("d", b"D"))]
@@ -162,7 +162,7 @@ class PendingContract(StoreUnderTest):
             assert [self.content(f"{root}/out/{name}") for name in "abd"] == [b"A", b"", b"D"]
 
     def test_a_sweep_removes_what_dead_drivers_left(self, root: str) -> None:
-        """Only earlier epochs of the same checkpoint, and nothing that is still to be published."""
+        """Only those of earlier epochs of the same checkpoint, and none that are still to be published."""
         if not self.shows_owners:
             pytest.skip("an upload does not show whose it is")
         dead, kept = self.write(f"{root}/a/f", b"1"), self.write(f"{root}/a/g", b"2")
@@ -180,7 +180,7 @@ class PendingContract(StoreUnderTest):
 
     @pytest.mark.parametrize("size", [0, 5000])
     def test_a_held_file_is_read_before_anything_is_published(self, root: str, size: int) -> None:
-        """Until it is discarded, or a later driver finds it among what no window holds."""
+        """Until it is discarded, or a later driver sweeps it because no window holds it."""
         data, tags = os.urandom(size), [TAG, TAG, pending_tag("app", 2), pending_tag("other-app", 1)]
         held, dead, alive, foreign = (self.hold(f"{root}/out/f", data, tag=tag) for tag in tags)
         given_up = self.context.open_held(f"{root}/out/f", tag=TAG)
@@ -201,7 +201,7 @@ class PendingContract(StoreUnderTest):
         assert sweep(f"{root}/nothing", owner="app", before_epoch=2, require_right=_no_other_driver) == 0
 
     def test_a_buffer_may_be_reused_when_it_is_written(self, root: str) -> None:
-        """Whatever its items are, its bytes at that moment are written."""
+        """The bytes at that moment are written, whatever type the items have."""
         buffer = memoryview(bytearray(b"12345678")).cast("q")
         writer = self.context.open_pending(f"{root}/f", tag=TAG)
         writer.write(buffer)
@@ -221,7 +221,7 @@ class ObjectsContract(StoreUnderTest):
 
     @pytest.mark.parametrize("size", [0, 1, 300_000])
     def test_an_object_is_read_as_it_was_created(self, store: ObjectStore, size: int) -> None:
-        """Byte for byte; creating the same bytes again succeeds, because they are taken for one's own."""
+        """Byte for byte; creating the same bytes again succeeds, because they count as this writer's own."""
         data = os.urandom(size)
         store.create("log/1", data)
         store.create("log/1", data)
@@ -237,7 +237,7 @@ class ObjectsContract(StoreUnderTest):
         assert store.read("log/1") == data
 
     def test_one_of_many_creators_wins(self, store: ObjectStore) -> None:
-        """However many race for a name, one gets it, and its bytes are there as a whole."""
+        """However many race for a name, one gets it, and its bytes are complete."""
         contents = [uuid.uuid4().bytes * 1000 for _ in range(6)]
         winners: list[bytes] = []
         start = threading.Barrier(len(contents))
@@ -260,7 +260,7 @@ class ObjectsContract(StoreUnderTest):
             assert winners == [store.read(name)]
 
     def test_names_are_listed_in_order_from_a_name_on(self, store: ObjectStore) -> None:
-        """A listing holds the objects of one directory, sorted, and can begin behind a name."""
+        """A listing has the objects of one directory, sorted, and can begin after a name."""
         for name in ("log/3", "log/1", "log/2", "log2/1", "log/deep/1", "top"):
             store.create(name, name.encode())
         assert list(store.list("log/")) == ["log/1", "log/2", "log/3"]
@@ -270,7 +270,7 @@ class ObjectsContract(StoreUnderTest):
         assert list(store.list("nothing/")) == []
 
     def test_a_listing_shows_what_other_drivers_do(self, root: str, store: ObjectStore) -> None:
-        """Each listing is of now: by it a driver notices that another one has taken over."""
+        """Each listing is current: a driver notices by it that another one has taken over."""
         other = self.another_context().objects(root)
         assert list(store.list("log/")) == []
         for name, shown in (("log/1", ["log/1"]), ("log/2", ["log/1", "log/2"])):
@@ -292,7 +292,7 @@ class ObjectsContract(StoreUnderTest):
             assert list(store.list("log/")) == []
 
     def test_a_deleted_object_is_gone_and_its_name_is_free(self, store: ObjectStore) -> None:
-        """Deleting what is not there is no error."""
+        """Deleting a missing object is no error."""
         store.create("log/1", b"a")
         store.delete(["log/1", "log/2"])
         with pytest.raises(MissingError, match="log/1"):
@@ -313,7 +313,7 @@ class ObjectsContract(StoreUnderTest):
         assert list(store.list("probe/")) == []
 
     def test_objects_can_be_opened_by_their_path(self, store: ObjectStore) -> None:
-        """Where a store says that its objects have local paths."""
+        """If a store says that its objects have local paths."""
         store.create("log/1", b"abc")
         path = store.path_of("log/1")
         if path is not None:
@@ -322,7 +322,7 @@ class ObjectsContract(StoreUnderTest):
 
 
 class StorageContract(FilesContract, PendingContract, ObjectsContract):
-    """The laws of a backend: inherit it, and give the fixture `root`, and `storage` where options are needed."""
+    """The laws of a backend: inherit it, and provide the fixture `root`, and `storage` where options are needed."""
 
     def test_no_listing_ends_after_a_page(self, root: str) -> None:
         """Stores answer with a thousand names at a time: all of them are listed, as objects and as files."""
@@ -338,4 +338,4 @@ class StorageContract(FilesContract, PendingContract, ObjectsContract):
 
 
 def _no_other_driver() -> None:
-    """Stands for the check that no other driver has taken over."""
+    """Replaces the check that no other driver has taken over."""

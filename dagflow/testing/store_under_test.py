@@ -1,4 +1,4 @@
-"""A store, and what the laws of stores do with it."""
+"""A store under test, and what the laws of stores do with it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class StoreUnderTest:
 
     @pytest.fixture
     def root(self) -> str:
-        """The URL of an empty place, a new one for each test."""
+        """The URL of an empty location, a new one for each test."""
         raise NotImplementedError("the fixture `root` is missing in this contract's class")
 
     def another_context(self) -> StorageContext:
@@ -44,7 +44,7 @@ class StoreUnderTest:
         return copy
 
     def uploads(self, root: str) -> list[Any]:
-        """What writers have left below a root that no listing shows."""
+        """Leftovers of writers below a root that no listing shows."""
         return []
 
     def pending(self, root: str) -> PendingFiles:
@@ -64,7 +64,7 @@ class StoreUnderTest:
         return writer.close(records=3)
 
     def put(self, url: str, data: bytes) -> str:
-        """A file with these bytes, in the place of what was there."""
+        """Create or replace a file with these bytes, and return its URL."""
         self.pending(url).replace(self.write(url, data))
         return url
 

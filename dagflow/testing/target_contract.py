@@ -17,13 +17,13 @@ _WRITER, _OTHER = "dagflow/0123456789abcdef.0/orders", "dagflow/0123456789abcdef
 
 
 class TargetContract(ABC):
-    """Tests of one target; a subclass, whose name begins with Test, says how it is made, fed and read.
+    """Tests of one target; a subclass, whose name begins with Test, defines how it is made, fed and read.
 
-    Guarantee: a target that passes takes each window once, also where drivers are frozen, answers are lost, and others
+    Guarantee: a target that passes takes each window once, also if drivers are frozen, answers are lost, and others
     write in between.
 
-    No law lets a transaction die half-way, as no test can from outside: that the marker and the records are set in one
-    transaction is for the author to see to, and for tests with faults of the store's own client.
+    No law interrupts a transaction half-way, because no test can do that from outside. That the marker and the records
+    are set in one transaction is up to the author, and to tests with faults of the store's own client.
     """
 
     @abstractmethod
@@ -32,26 +32,26 @@ class TargetContract(ABC):
 
     @abstractmethod
     def files(self, root: Path, window_id: int) -> Sequence[PendingFile]:
-        """Files of a window, in their places, under names that no other call gives."""
+        """Files of a window, at their final names, which no other call uses."""
 
     @abstractmethod
     def rows(self, root: Path) -> list[Any]:
-        """What readers of the target see, sorted."""
+        """The rows that readers of the target see, sorted."""
 
     @abstractmethod
     def rows_of(self, window_ids: Sequence[int]) -> list[Any]:
-        """What they see of the files of some windows, sorted."""
+        """The rows of the files of some windows, sorted."""
 
     def change_by_others(self, root: Path) -> None:
-        """Change the target as another program may do at any time; the default does it as another writer."""
+        """Change the target as another program may do at any time; by default as another writer."""
         self._commit(root, 100, _OTHER)
 
     def others_rows(self) -> list[Any]:
-        """What change_by_others adds, sorted."""
+        """The rows that change_by_others adds, sorted."""
         return self.rows_of([100])
 
     def _window(self, root: Path, window_id: int, *contents: int) -> DecidedWindow:
-        """A window with its own files, or with those that other windows would have."""
+        """A window with its own files, or with those of other windows."""
         files = tuple(file for content in contents or [window_id] for file in self.files(root, content))
         return DecidedWindow(window_id, f"decision {window_id}", files)
 
@@ -65,7 +65,7 @@ class TargetContract(ABC):
         assert self.rows(tmp_path) == self.rows_of([3])
 
     def test_marker_and_decision_come_with_the_window(self, tmp_path: Path) -> None:
-        """They are those of the last window; the version tells states apart."""
+        """Both are those of the last window; the version distinguishes states."""
         versions = set()
         for window_id in (1, 2, 5):
             self._commit(tmp_path, window_id)
@@ -84,7 +84,7 @@ class TargetContract(ABC):
         assert self.rows(tmp_path) == self.rows_of([1, 2, 3])
 
     def test_every_file_of_every_window_is_added(self, tmp_path: Path) -> None:
-        """However many windows a transaction holds, and however many files a window has."""
+        """However many windows a transaction has, and however many files a window has."""
         self._commit(tmp_path, 1)
         windows = [self._window(tmp_path, 2, 2, 3, 4), self._window(tmp_path, 3, 5), self._window(tmp_path, 4, 6, 7)]
         self.target(tmp_path).open(_WRITER).commit(windows)
@@ -106,7 +106,7 @@ class TargetContract(ABC):
         assert self.rows(tmp_path) == self.rows_of(range(1 if first else first + 1, first + 2))
 
     def test_others_may_change_the_target_in_between(self, tmp_path: Path) -> None:
-        """A transaction through a state of before either succeeds, or fails and succeeds through a new one."""
+        """A transaction through an earlier state either succeeds, or fails and succeeds through a new one."""
         self._commit(tmp_path, 1)
         state = self.target(tmp_path).open(_WRITER)
         self.change_by_others(tmp_path)
@@ -140,7 +140,7 @@ class TargetContract(ABC):
         assert self.rows(tmp_path) == self.rows_of([2, 3])
 
     def test_several_files_take_the_place_of_several(self, tmp_path: Path) -> None:
-        """All that go are gone, all that come are there, and the others stay."""
+        """All replaced files are gone, all new ones are there, and the others stay."""
         first, target = self._window(tmp_path, 1, 1, 2, 3), self._replaceable(tmp_path)
         target.open(_WRITER).commit([first])
         gone, new = first.files[1:], self._window(tmp_path, 4, 4, 5).files
@@ -150,7 +150,7 @@ class TargetContract(ABC):
         assert self.rows(tmp_path) == self.rows_of([1, 4, 5])
 
     def test_a_state_that_has_moved_replaces_nothing(self, tmp_path: Path) -> None:
-        """Whatever has changed: another program may have changed what goes."""
+        """Whatever has changed: another program may have changed the replaced files."""
         first, target = self._window(tmp_path, 1), self._replaceable(tmp_path)
         target.open(_WRITER).commit([first])
         stale = self._replayable(tmp_path)

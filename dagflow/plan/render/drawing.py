@@ -1,4 +1,4 @@
-"""What every drawing of a plan shows: frames for the places where operators run, and arrows between them."""
+"""The content of every drawing of a plan: frames for the driver and the stages, and arrows between operators."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROUTING_WORDS: Mapping[ArrowKind, str] = {
     "to_all": "shuffle, to all partitions",
     "report": "reported to the driver",
 }
-"""What an arrow's label adds to the stream's name; the key follows where there is one."""
+"""Text that an arrow's label adds to the stream's name; the key follows where there is one."""
 
 _DETAILS: Mapping[ArrowKind, str] = {
     "assigned_by_key": "by",
@@ -33,7 +33,7 @@ _DETAILS: Mapping[ArrowKind, str] = {
     "by_key": "by",
     "to_all": "to all partitions",
 }
-"""The same beside a legend, which tells how each style of arrow gets there."""
+"""The same beside a legend, which explains each style of arrow."""
 
 
 def routing_text(exchange: Exchange) -> str:
@@ -47,11 +47,11 @@ def _with_key(words: str, exchange: Exchange) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A place where operators run together: the driver, or a stage.
+    """The driver, or a stage: operators that run together.
 
     Attributes:
-        title: What it is.
-        subtitle: How many partitions it has; of the driver when it gets to work, or "".
+        title: The name of the driver or the stage.
+        subtitle: How many partitions it has; for the driver, when it runs, or "".
         column: Its position in the flow from left to right; arrows between frames lead to higher columns.
         operators: Names, upstream first.
         is_driver: Whether it is the driver.
@@ -66,13 +66,13 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """One stream's way from one operator to another.
+    """A stream's connection from one operator to another.
 
     Attributes:
         edge: The edge.
         kind: How items get there.
-        words: The same in words, where it is not by a plain call.
-        detail: What a legend of the styles leaves open, or "".
+        words: The same in words, unless it is a plain call.
+        detail: What a legend of the styles does not say, or "".
     """
 
     edge: Edge
@@ -82,7 +82,7 @@ class Arrow:
 
     @property
     def label(self) -> str:
-        """The stream's name, and how items get there where that is not by a plain call."""
+        """The stream's name, and how items get there unless by a plain call."""
         return f"{self.edge.stream} ({self.words})" if self.words else self.edge.stream
 
     @property
@@ -100,7 +100,7 @@ class Arrow:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """All that a drawing shows.
+    """The content of a drawing.
 
     Attributes:
         app: The app's name.
@@ -124,14 +124,14 @@ def drawing_of(
     caption: str,
     redact: Callable[[str], str] = str,
 ) -> Drawing:
-    """Gather what a drawing shows.
+    """Gather the content of a drawing.
 
     Args:
         logical: The DAG.
         physical: Where its operators run.
-        partitions: By a stage's head the number of its partitions, or words such as "1 to 16".
+        partitions: The number of partitions by a stage's head, or words such as "1 to 16".
         caption: A line below the drawing, or "".
-        redact: Makes a text fit to be shown; what is drawn may be clipped or wrapped afterwards.
+        redact: Removes secrets from a text; what is drawn may be clipped or wrapped afterwards.
     """
     arrows = arrows_of(physical)
     columns = _columns(logical, physical, arrows)
@@ -166,7 +166,7 @@ def drawing_of(
 
 
 def node_ids(drawing: Drawing) -> dict[str, str]:
-    """A name for each operator that means nothing else to the languages of drawings, as `end` does."""
+    """A name for each operator that has no other meaning in the languages of drawings, as `end` has."""
     return {name: f"n{index}" for index, name in enumerate(drawing.classes)}
 
 

@@ -32,10 +32,10 @@ def explain(
         logical: The DAG.
         physical: Where its operators run; the very object that would be run.
         format: "text", or the language of a drawing.
-        partitions: By a stage's head the number of its partitions, or words such as "1 to 16"; other
-            stages are shown as deciding for themselves.
-        estimate: What a run would have to do, in words.
-        redact: Makes a text fit to be shown.
+        partitions: The number of partitions by a stage's head, or words such as "1 to 16"; other stages are shown as
+            deciding for themselves.
+        estimate: The work of a run, in words.
+        redact: Removes secrets from a text.
 
     Returns:
         The plan, ending in a newline.

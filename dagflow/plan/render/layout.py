@@ -15,15 +15,15 @@ from dagflow.plan.render.sizes import FRAME_PAD, Sizes
 from dagflow.plan.render.straightening import Straightening
 
 _ROOMS = (1.0, 0.8, 0.6, 0.4, 0.2, 0.1)
-"""Parts of the width that operators and labels may take in a row; arrows that pass by take the rest."""
+"""Shares of the width that operators and labels may take in a row; passing arrows take the rest."""
 _BEND = {False: 42.0, True: 30.0}
-"""How far behind a box its arrows bend, from left to right and from top to bottom."""
+"""Pixels behind a box at which its arrows bend, from left to right and from top to bottom."""
 _BEND_PART = 0.12
 _MAX_BEND = 40.0
 _HEAD = 18.0
 """Room for the head of an arrow."""
 _LINE = 8.0
-"""Between rows of labels."""
+"""Pixels between rows of labels."""
 
 
 def layout_of(drawing: Drawing, max_width: float) -> Layout:
@@ -31,8 +31,8 @@ def layout_of(drawing: Drawing, max_width: float) -> Layout:
 
     Args:
         drawing: The drawing.
-        max_width: How wide the picture should be at most, in pixels; only where more arrows pass each other than
-            fit side by side it is wider.
+        max_width: The width of the picture in pixels, at most, unless more arrows pass each other than fit side by
+            side.
     """
     found = _Placement(drawing, False, math.inf).layout()
     for part in _ROOMS:
@@ -112,7 +112,7 @@ class _Placement:
         return starts, lengths
 
     def _bends(self) -> dict[int, float]:
-        """How much more room arrows need before each row, because they come from far aside."""
+        """The further room that arrows need before each row, because they come from far aside."""
         far: dict[int, float] = defaultdict(float)
         for chain in self._ranks.chains:
             for item, other in pairwise(chain):
@@ -149,7 +149,7 @@ class _Placement:
             points = [self._point(source[0] + source[2], leaving[index])]
             label = (0.0, 0.0, 0.0, 0.0)
             for item in chain[1:-1]:
-                assert isinstance(item, tuple)  # operators stand at the ends alone
+                assert isinstance(item, tuple)  # only operators are at the ends
                 start, length, middle = self._starts[item[1]], self._lengths[item[1]], self._middles[item]
                 points += [self._point(start, middle), self._point(start + length, middle)]
                 if self._ranks.is_label(item):
@@ -162,7 +162,7 @@ class _Placement:
     def _ends(
         self, ends: list[tuple[Item, Item, int]], boxes: Mapping[str, tuple[float, float, float, float]]
     ) -> dict[int, float]:
-        """Where on a box's side each arrow ends: spread evenly, in the order of where they come from."""
+        """Where on a box's side each arrow ends: spread evenly, in the order of their sources."""
         by_box: dict[str, list[tuple[float, int]]] = defaultdict(list)
         for end, neighbour, index in ends:
             by_box[str(end)].append((self._middles[neighbour], index))

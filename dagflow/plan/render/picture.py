@@ -1,4 +1,4 @@
-"""What a picture of a plan is made of: boxes, frames and arrows, and where they are."""
+"""The parts of a picture of a plan, and where they are: boxes, frames and arrows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """An arrow's way.
+    """The line of an arrow.
 
     Attributes:
         arrow: The arrow.
@@ -34,14 +34,14 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where everything is.
+    """The positions of all parts.
 
     Attributes:
         boxes: The operators' boxes by name.
         frames: The frames' boxes, in the order of the drawing.
-        routes: The arrows' ways, in the order of the drawing.
-        width: Of the whole, in pixels.
-        height: Of the whole, in pixels.
+        routes: The arrows' lines, in the order of the drawing.
+        width: Width of the picture, in pixels.
+        height: Height of the picture, in pixels.
         titles: The lines of each frame's title.
         is_downward: Whether arrows lead from top to bottom; otherwise from left to right.
     """

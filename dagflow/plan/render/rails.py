@@ -11,9 +11,9 @@ NODE = "●"
 
 
 class Rails:
-    """The rails that lead from the operators that were drawn to those that are still to be drawn.
+    """The rails that lead from drawn operators to those that are still to be drawn.
 
-    A line is the left part of one; `passing` gives the line below it.
+    Each result is the left part of a line; `passing` gives the line below it.
     """
 
     def __init__(self, arrows: Sequence[Arrow]) -> None:
@@ -28,7 +28,7 @@ class Rails:
         return _line(self._cells())
 
     def node(self, operator: str) -> Iterator[str]:
-        """The lines in which the rails that lead to an operator come together; it stands in the last one."""
+        """The lines in which the rails to an operator join; the operator is in the last one."""
         found = [lane for lane, arrow in enumerate(self._lanes) if arrow and arrow.edge.target.operator == operator]
         own = found[0] if found else self._free(0)
         for lane in reversed(found[1:]):
@@ -41,7 +41,7 @@ class Rails:
         yield _line(cells)
 
     def leaving(self, operator: str) -> Iterator[tuple[Arrow, str]]:
-        """The lines in which the arrows of the operator begin that node() has drawn last: each arrow and its line."""
+        """The lines in which the arrows of the operator that node() has drawn last begin: each arrow and its line."""
         arrows = self._leaving.get(operator, [])
         for arrow in arrows[:-1]:
             # The rail of the last arrow is the operator's own.

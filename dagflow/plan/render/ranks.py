@@ -1,8 +1,8 @@
 """Gives everything in a picture its row across the flow, so that all arrows lead to later rows.
 
 Operators and labels have rows of their own. An arrow that passes a row has a way-point in it, so that it crosses
-neither box nor label. Frames of one column of the plan share a band of rows. Where the room across is bounded, rows
-and bands are broken like lines of text.
+neither box nor label. Frames of one column of the plan share a band of rows. Where the room across is bounded, rows and
+bands are broken like lines of text.
 
 Source:
     Layers of bounded width: Coffman and Graham, "Optimal scheduling for two-processor systems" (1972).
@@ -19,12 +19,12 @@ from dagflow.plan.render.drawing import Drawing
 from dagflow.plan.render.sizes import LANE, Sizes
 
 Item = str | tuple[int, int]
-"""What takes room in a row: an operator, or an arrow's label or way-point (the arrow's index, the row)."""
+"""An item of a row: an operator, or an arrow's label or way-point (the arrow's index, the row)."""
 
 GAP = 24.0
-"""Between operators, and between frames, across the flow."""
+"""Pixels between operators, and between frames, across the flow."""
 LABEL_GAP = 10.0
-"""Between labels, across the flow."""
+"""Pixels between labels, across the flow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +34,8 @@ class Ranks:
     Attributes:
         row: The row of each operator.
         label_rows: The row of each arrow's label.
-        chains: Each arrow's way: its source, an item in every row between, its target.
-        bands: For each row the band that it belongs to; rows between frames are in bands of their own.
+        chains: Each arrow's items: its source, an item in every row between, its target.
+        bands: The band of each row; rows between frames are in bands of their own.
         frame_of: The index of each operator's frame.
         band_of: The band of each frame.
     """
@@ -109,7 +109,7 @@ def _rows_in_frames(drawing: Drawing, frame_of: dict[str, int], sizes: Sizes, ro
 
 
 def _bands(drawing: Drawing, local: dict[str, int], sizes: Sizes, room: float) -> list[list[int]]:
-    """The frames that stand side by side, band by band."""
+    """The frames that are side by side, band by band."""
     bands: list[list[int]] = []
     for column in sorted({frame.column for frame in drawing.frames}):
         begun, taken = False, 0.0

@@ -25,14 +25,14 @@ _Neighbours = Mapping[Item, Sequence[Item]]
 
 @dataclass(slots=True)
 class _Unit:
-    """What is moved as a whole: a frame, or the lane of an arrow that passes by.
+    """A unit that is moved as a whole: a frame, or the lane of a passing arrow.
 
     Attributes:
         frame: The frame's index; None for a lane.
         rows: The items by row.
-        size: How much room it takes across the flow.
-        gap: How much room it wants beside it.
-        margins: Between its sides and what is in it.
+        size: Pixels that it takes across the flow.
+        gap: Pixels that it wants beside it.
+        margins: Pixels between its sides and its content.
     """
 
     frame: int | None
@@ -84,7 +84,7 @@ class RowPlacement:
         return self._middle
 
     def _nearest(self, item: Item) -> list[Item]:
-        """What an item should be near to in the end: a label to that end of its arrow where fewer arrows meet."""
+        """The items that an item should finally be near to: for a label, the end of its arrow with fewer arrows."""
         before, after = self._before[item], self._after[item]
         if not isinstance(item, tuple):
             return before + after
@@ -92,7 +92,7 @@ class RowPlacement:
         return after if len(self._before[chain[-1]]) <= len(self._after[chain[0]]) else before
 
     def _units(self) -> list[list[_Unit]]:
-        """What stands side by side in each band."""
+        """The units side by side in each band."""
         ranks = self._ranks
         bands: dict[int, dict[tuple[str, int], _Unit]] = {band: {} for band in sorted(set(ranks.bands))}
 
@@ -106,7 +106,7 @@ class RowPlacement:
         for index, chain in enumerate(ranks.chains):
             ends = [ranks.frame_of[end] for end in (chain[0], chain[-1]) if isinstance(end, str)]
             for item in chain[1:-1]:
-                assert isinstance(item, tuple)  # operators stand at the ends alone
+                assert isinstance(item, tuple)  # only operators are at the ends
                 band = ranks.bands[item[1]]
                 own = [("frame", frame) for frame in ends if ranks.band_of[frame] == band]
                 add(band, own[0] if own else ("lane", index), item[1], item)
@@ -125,12 +125,12 @@ class RowPlacement:
         return GAP if isinstance(item, str) else LABEL_GAP if self._ranks.is_label(item) else _LANE_GAP
 
     def _wanted(self, item: Item, neighbours: Iterable[Item]) -> float | None:
-        """The middle of an item's neighbours; where it has none, its own; None where that is not known yet."""
+        """The middle of an item's neighbours; its own if it has none; None if that is not known yet."""
         known = [self._middle[other] for other in neighbours if other in self._middle]
         return sum(known) / len(known) if known else self._middle.get(item)
 
     def _unit_wanted(self, unit: _Unit, neighbours: _Neighbours) -> float:
-        """The middle of what a unit's items are joined to outside of it."""
+        """The middle of the outside items that a unit's items are joined to."""
         found = []
         for item in unit.items():
             outside = [other for other in neighbours.get(item, ()) if self._unit_of[other] is not unit]
@@ -142,7 +142,7 @@ class RowPlacement:
         return sum(known) / len(known) if known else self.whole / 2
 
     def _sweep(self, band: list[_Unit], neighbours: _Neighbours) -> None:
-        """Bring the units of a band, and the items of each row, into the order of their neighbours."""
+        """Sort the units of a band, and the items of each row, by their neighbours."""
         band.sort(key=lambda unit: self._unit_wanted(unit, neighbours))
         for unit in band:
             for row in unit.rows.values():
@@ -150,7 +150,7 @@ class RowPlacement:
         self._place_band(band, neighbours)
 
     def _place_band(self, band: Sequence[_Unit], neighbours: _Neighbours) -> None:
-        # A frame's title makes it lie aside of what is in it.
+        # A frame's title shifts its middle away from that of its content.
         wanted = [self._unit_wanted(unit, neighbours) + (unit.margins[1] - unit.margins[0]) / 2 for unit in band]
         middles = spread(wanted, [unit.size for unit in band], [unit.gap for unit in band], 0.0, self.whole)
         for unit, middle in zip(band, middles, strict=True):

@@ -1,4 +1,4 @@
-"""Places intervals on a line, near to where each wants to be, so that none lies on another."""
+"""Places intervals on a line, each near to its wanted place, so that they do not overlap."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from itertools import accumulate, pairwise
 
 
 def total(sizes: Sequence[float], gaps: Sequence[float]) -> float:
-    """How much room intervals take at most, in any order: their sizes and the gaps between neighbours."""
+    """The room that intervals take at most, in any order: their sizes and the gaps between neighbours."""
     return sum(sizes) + sum(gaps) - min(gaps, default=0.0)
 
 
 def spread(
     wanted: Sequence[float], sizes: Sequence[float], gaps: Sequence[float], start: float, end: float
 ) -> list[float]:
-    """Where the middles of intervals come to be, in their order.
+    """The middles of placed intervals, in their order.
 
     Args:
         wanted: Where each middle should be.
-        sizes: How long each interval is.
-        gaps: How much room each wants beside it; between neighbours it is half of both.
-        start: None begins before it.
-        end: None ends behind it; total() of them must fit between.
+        sizes: The length of each interval.
+        gaps: The room that each wants beside it; between neighbours it is half of both.
+        start: No interval begins before this.
+        end: No interval ends after this; total() of them must fit between.
 
     Source:
-        The pool-adjacent-violators algorithm of isotonic regression: what remains of the wanted middles without the
-        room that goes before must not decrease, and the nearest such sequence is one of means.
+        The pool-adjacent-violators algorithm of isotonic regression: the wanted middles, less the room that goes
+        before, must not decrease, and the nearest such sequence consists of means.
     """
     steps = [(one + other) / 2 for one, other in pairwise([size + gap for size, gap in zip(sizes, gaps, strict=True)])]
     offsets = list(accumulate(steps, initial=0.0))

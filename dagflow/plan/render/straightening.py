@@ -1,4 +1,4 @@
-"""Straightens arrows: what an arrow passes in one row after the other is moved to one line where there is room."""
+"""Straightens arrows: the items of an arrow in consecutive rows are moved to one line where there is room."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Straightening:
         ranks: The rows of the picture.
         sizes: The sizes of its parts.
         middles: The middle of every item across the flow.
-        frame_spans: Where each frame begins across the flow, and how broad it is.
-        whole: How broad the picture is across the flow.
+        frame_spans: The start and the breadth of each frame across the flow.
+        whole: The breadth of the picture across the flow.
     """
 
     def __init__(
@@ -50,7 +50,8 @@ class Straightening:
         for chain in self._ranks.chains:
             run: list[Item] = []
             bounds = (0.0, self._whole)
-            # The wish of a run's first neighbour, where that sends nothing else, makes the whole arrow straight.
+            # Aligning the first run with the arrow's source, if that has no other arrow, makes the whole arrow
+            # straight.
             wish = self._middles[chain[0]] if leaving[chain[0]] == 1 else None
             for item in chain[1:-1]:
                 free = self._free(item, chain)
@@ -69,7 +70,7 @@ class Straightening:
         self._middles.update(dict.fromkeys(run, min(max(middle, bounds[0]), bounds[1])))
 
     def _free(self, item: Item, chain: list[Item]) -> tuple[float, float]:
-        """Between which middles an item can be moved without touching its neighbours in the row."""
+        """The range of middles to which an item can be moved without touching its neighbours in the row."""
         ranks = self._ranks
         own_middle, half = self._middles[item], ranks.breadth(item, self._sizes) / 2
         start, end = half, self._whole - half

@@ -13,14 +13,14 @@ from dagflow.plan.render.svg_style import LEGEND_ROW, ROOT, legend_lines, legend
 from dagflow.plan.render.text_metrics import clipped, text_width, wrapped
 
 MAX_WIDTH = 1200.0
-"""In pixels: about what a page shows without a scroll bar."""
+"""Width in pixels: about what a page shows without a scroll bar."""
 _MARGIN = 24.0
 _HEADER = 52.0
 _APP, _CAPTION = 18.0, 13.0
 _CAPTION_ROW = 18.0
 _GAP = 18.0
 _LEAST_WIDTH = 420.0
-"""What the legend needs at least."""
+"""Width that the legend needs at least."""
 
 
 def svg(drawing: Drawing) -> str:
@@ -93,7 +93,7 @@ def _box_lines(name: str, class_name: str, box: Box) -> Iterator[str]:
 
 
 def _whole(text: str, shown: str) -> str:
-    """A title with the full text, which a browser shows under the pointer; "" where nothing was cut."""
+    """A title with the full text, which a browser shows under the pointer; "" if nothing was clipped."""
     return f"<title>{escape(text)}</title>" if shown != text else ""
 
 

@@ -30,7 +30,7 @@ text { font-family: system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans",
 .shuffle { stroke-width: 3 }
 """
 
-# Plain colours, said twice: programs that know no variables of CSS would draw all of it black.
+# Plain colours, given twice: programs without CSS variables would draw all of it black.
 _COLOURS = """
 .canvas {{ fill: {canvas} }}
 text {{ fill: {text} }}
@@ -84,7 +84,7 @@ def style() -> str:
 
 
 def _rules(rules: str) -> str:
-    """The rules, for this picture alone."""
+    """The rules, limited to this picture."""
     lines = []
     for rule in rules.strip().splitlines():
         selectors, _, body = rule.partition(" {")
@@ -94,7 +94,7 @@ def _rules(rules: str) -> str:
 
 
 def legend_of(drawing: Drawing) -> list[tuple[str, str]]:
-    """What a drawing's frames and arrows stand for, those alone that it has: class of the swatch, and words."""
+    """The kinds of frames and arrows that a drawing has: class of the swatch, and words."""
     kinds = [("driver", "driver"), ("stage", "stage: operators of one task")]
     found = [each for each in kinds if any(frame.is_driver == (each[0] == "driver") for frame in drawing.frames)]
     styles = {arrow.style for arrow in drawing.arrows}
@@ -102,7 +102,7 @@ def legend_of(drawing: Drawing) -> list[tuple[str, str]]:
 
 
 def legend_rows(drawing: Drawing, width: float) -> list[list[tuple[float, str, str]]]:
-    """The legend in rows of at most so many pixels: of each entry its left side, its class and its words."""
+    """The legend in rows of at most this many pixels: the left side, the class and the words of each entry."""
     rows: list[list[tuple[float, str, str]]] = []
     x = 0.0
     for kind, words in legend_of(drawing):

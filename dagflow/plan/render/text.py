@@ -20,7 +20,7 @@ from dagflow.spec.problems import Problems
 WIDTH = 80
 _SHOWN_COLUMNS = 12
 _LEAST_TEXT = 30
-"""Where more rails pass each other than leave so much room for text, lines are longer."""
+"""Characters left for text; lines are longer where more rails pass each other than leave so much room."""
 
 
 def text(logical: LogicalPlan, drawing: Drawing, redact: Callable[[str], str]) -> str:
@@ -50,7 +50,7 @@ class _Row:
     Attributes:
         rail: The rails beside its first line.
         below: The rails beside its other lines.
-        indent: How far its words are set to the right.
+        indent: How far its words are shifted to the right.
         words: Its words.
     """
 
@@ -81,7 +81,7 @@ def _rows(logical: LogicalPlan, drawing: Drawing, redact: Callable[[str], str]) 
 
 
 def _one_by_one(operators: Sequence[str], arrows: Sequence[Arrow]) -> Iterator[str]:
-    """The operators of a frame, each as soon as all before it were there, so that rails are short."""
+    """The operators of a frame, each as soon as all its sources are drawn, so that rails are short."""
     edges = [(arrow.edge.source.operator, arrow.edge.target.operator) for arrow in arrows]
     inside = [(source, target) for source, target in edges if source in operators and target in operators]
     waiting = {name: sum(target == name for _, target in inside) for name in operators}

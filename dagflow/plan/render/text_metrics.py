@@ -1,21 +1,21 @@
-"""How wide text is in a picture, and how it is made to fit."""
+"""The width of text in a picture, and how it is made to fit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-# Of DejaVu Sans, in parts of the size: it is wider than the other faces that a picture names.
+# Widths of DejaVu Sans, as parts of the font size: it is wider than the other fonts that a picture names.
 _NARROW, _SLIM, _USUAL, _CAPITAL, _BROAD, _FULL = 0.33, 0.42, 0.64, 0.7, 1.0, 1.8
 _NARROW_CHARS = frozenset("iljI.,:;|!' ")
 _SLIM_CHARS = frozenset('frt()[]{}-/\\"')
 _BROAD_CHARS = frozenset("mwMW@%…")
 _OTHER_SCRIPTS = "\u1100"
-"""From here on letters are about square."""
+"""From this character on, letters are about square."""
 _BOLD = 1.1
 
 
 def text_width(text: str, size: float, *, is_bold: bool = False) -> float:
-    """About how many pixels wide a text is in a sans-serif face; rather too many than too few."""
+    """About how many pixels wide a text is in a sans-serif font; rather too many than too few."""
     return sum(map(_char_width, text)) * size * (_BOLD if is_bold else 1)
 
 
@@ -30,7 +30,7 @@ def _char_width(char: str) -> float:
 
 
 def clipped(text: str, size: float, width: float, *, is_bold: bool = False) -> str:
-    """The text, with its middle left out where it is wider than so many pixels: names differ at both ends."""
+    """The text, with its middle left out where it is wider than this many pixels: names differ at both ends."""
     kept = len(text)
     shown = text
     while text_width(shown, size, is_bold=is_bold) > width and kept > 1:
@@ -40,7 +40,7 @@ def clipped(text: str, size: float, width: float, *, is_bold: bool = False) -> s
 
 
 def wrapped(text: str, size: float, width: float) -> Iterator[str]:
-    """The text in lines of at most so many pixels, broken between words."""
+    """The text in lines of at most this many pixels, broken between words."""
     line = ""
     for word in text.split():
         longer = f"{line} {word}".strip()

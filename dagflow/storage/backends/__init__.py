@@ -1,1 +1,1 @@
-"""The kinds of stores that come with dagflow; registry.py says which scheme belongs to which."""
+"""The kinds of stores that come with dagflow; registry.py lists the schemes of each."""

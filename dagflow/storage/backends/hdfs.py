@@ -30,12 +30,12 @@ class HdfsClient(FsspecClient):
 
     @override
     def arguments(self) -> dict[str, Any]:
-        """Hadoop's settings are all of them text."""
+        """The arguments, with Hadoop's settings as text."""
         return {name: str(value) for name, value in options_of(self.options, self.scheme).items()}
 
     @override
     def is_transient(self, error: Exception) -> bool:
-        """Hdfs-native has one class for all that goes wrong."""
+        """Recognise the error by its message: hdfs-native has one class for all errors."""
         if type(error) is RuntimeError and re.search(r"[Cc]onnect|timed out|SafeMode|Standby", str(error)):
             return True
         return super().is_transient(error)
@@ -57,13 +57,13 @@ class HdfsObjectStore(FsspecObjectStore):
             try:
                 self.filesystem.mv(temporary, path)
             except BaseException:
-                with contextlib.suppress(Exception):  # what remains is swept by the next probe
+                with contextlib.suppress(Exception):  # the next probe sweeps what remains
                     self.filesystem.rm_file(temporary)
                 raise
 
     @override
     def probe(self) -> None:
-        """Also removes what writers that died left behind."""
+        """Also removes the leftovers of dead writers."""
         super().probe()
         with contextlib.suppress(StorageError):
             self.delete(

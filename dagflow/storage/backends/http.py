@@ -30,11 +30,11 @@ _NAME_FILES = "a web server cannot be asked for the files of a directory: name e
 
 
 class HttpClient(FsspecClient):
-    """Makes fsspec's file system for web servers, which have to send files as they are."""
+    """Makes fsspec's file system for web servers, and requests files uncompressed."""
 
     @override
     def arguments(self) -> dict[str, Any]:
-        """A file that is compressed on its way has another length, and its ranges are of the compressed bytes."""
+        """The arguments that prevent compression on the way, which changes the length and the ranges of a file."""
         given = super().arguments()
         return {**given, "headers": {**given.get("headers", {}), "Accept-Encoding": "identity"}}
 
@@ -42,7 +42,7 @@ class HttpClient(FsspecClient):
 class HttpFile(FsspecFile):
     """A file of a web server.
 
-    Guarantee: each answer is of the version that was opened, as far as the server sends a tag or a time with it.
+    Guarantee: each answer is of the opened version, as far as the server sends a tag or a time with it.
     """
 
     @override
@@ -53,7 +53,7 @@ class HttpFile(FsspecFile):
             with self._client.translated(self.found.url, f"read at {start}"):
                 has_more = True
                 while has_more and start + _length(received) < end:
-                    # A server may send less of a range than it was asked for, and say so.
+                    # A server may send less of a range than was requested, and say so.
                     has_more = sync(self._filesystem.loop, self._get, received, start + _length(received), end)
 
         answered(ask)
@@ -63,16 +63,16 @@ class HttpFile(FsspecFile):
         """Receive the first of the bytes [start, end), at least one.
 
         Args:
-            received: Gets what comes of a range, also where that breaks off, and of a file that is sent whole the
-                whole only.
+            received: Gets the bytes of a range, also where the answer breaks off; a file that is sent whole is added
+                only when it is complete.
             start: First byte.
             end: One past the last byte.
 
         Returns:
-            Whether the server may have more of them. Of a file that it sends whole it has no more: they may be fewer
-            then, or none.
+            Whether the server may have more of them. After a file that it sends whole it has no more; then the bytes
+            may be fewer, or none.
         """
-        # By fsspec's session, and not by its cat_file(), which takes whatever comes and as much as comes.
+        # By fsspec's session, not by its cat_file(), which accepts any answer of any length.
         filesystem, options = self._filesystem, dict(self._filesystem.kwargs)
         headers = {**options.pop("headers", {}), "Range": f"bytes={start}-{end - 1}"}
         session = await filesystem.set_session()
@@ -98,7 +98,7 @@ class HttpFile(FsspecFile):
         sent_bytes = _length(arriving) - before
         if sent_bytes > end - start:
             raise self._refused(f"the server sent {sent_bytes} bytes for the {end - start} from {start} on")
-        # An answer without a length ends with its connection; one in chunks would have been found to be cut.
+        # An answer without a length ends with its connection; a truncated one in chunks was already detected.
         if sent_bytes < end - start and (is_range or "Transfer-Encoding" not in answer.headers):
             raise TransientStorageError(
                 f"the server's answer ended after {sent_bytes} of the {end - start} bytes from {start} on",
@@ -109,10 +109,10 @@ class HttpFile(FsspecFile):
         return is_range
 
     def _sent_end(self, sent: re.Match[str] | None, start: int, end: int) -> int:
-        """The end of the range that an answer says it has.
+        """The end of the range that an answer declares.
 
         Raises:
-            StorageError: It does not begin where it was asked to, or goes beyond the end.
+            StorageError: The range begins elsewhere than requested, or goes beyond the requested end.
         """
         if sent is None:
             raise self._refused(f"the server does not say which bytes it sent for {start}-{end - 1}")
@@ -126,7 +126,7 @@ class HttpFile(FsspecFile):
 
 
 class HttpFiles(FsspecFiles):
-    """Files of web servers; they have no directories that could be listed."""
+    """Files of web servers, which have no directories to list."""
 
     @override
     def no_listing(self, url: str) -> str:
@@ -163,6 +163,6 @@ def _length(parts: list[bytes]) -> int:
 
 def _stat(url: str, info: dict[str, Any]) -> FileStat:
     modified = None
-    with contextlib.suppress(ValueError):  # what a server says amiss is not said
+    with contextlib.suppress(ValueError):  # a malformed value of the server is ignored
         modified = parsedate_to_datetime(info["Last-Modified"]) if "Last-Modified" in info else None
     return stat_of(url, {**info, "last_modified": modified})

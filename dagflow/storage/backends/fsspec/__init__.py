@@ -17,7 +17,7 @@ from dagflow.storage.roots import Roots
 
 
 class FsspecBackend(Backend):
-    """A store by fsspec's file system for its scheme; subclasses use what one kind of store can do beyond that."""
+    """A store by fsspec's file system for its scheme; subclasses use the further abilities of one kind of store."""
 
     client_class: ClassVar[type[FsspecClient]] = FsspecClient
     """Makes the client that all parts of the backend share."""

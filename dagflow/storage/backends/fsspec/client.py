@@ -1,4 +1,4 @@
-"""fsspec's file systems, made with the app's options, and their errors as dagflow's."""
+"""fsspec's file systems, made with the app's options; their errors become dagflow's."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _EXTRAS = {
 }
 """The extra of dagflow that installs the package for a scheme."""
 
-# fsspec's own client for HDFS needs Hadoop's native library, which no Python package brings along. Registered here and
+# fsspec's own client for HDFS needs Hadoop's native library, which no Python package includes. Registered here and
 # not with the HDFS backend, because chains such as `zip://a::hdfs://b` lead to it, too.
 for _scheme, _class in (("hdfs", "HdfsFileSystem"), ("viewfs", "ViewfsFileSystem")):
     fsspec.register_implementation(
@@ -37,7 +37,7 @@ for _scheme, _class in (("hdfs", "HdfsFileSystem"), ("viewfs", "ViewfsFileSystem
     )
 
 _TRANSIENT_STATUS = {"429", "500", "502", "503", "504"}
-"""Answers of HTTP that say the same whatever code a store gives beside them: each kind of store has its own codes."""
+"""HTTP status codes with one meaning on every store; each kind of store also has its own codes."""
 
 _TRANSIENT_CODES = {
     *_TRANSIENT_STATUS,
@@ -50,7 +50,7 @@ _TRANSIENT_CODES = {
     "SlowDown",
 }
 _TRANSIENT_CLASSES = {"ConnectionError", "HTTPClientError", "IncompleteReadError", "ResponseParserError"}
-"""Classes of botocore for an answer that did not come, or not whole; those of timeouts derive from the first two."""
+"""botocore's classes for an answer that did not arrive, or not whole; timeouts derive from the first two."""
 
 _CREDENTIALS_CODES = {
     "401",
@@ -96,22 +96,22 @@ _MISSING_CODES = {"404", "410", "NoSuchKey", "NoSuchBucket", "NoSuchUpload"}
 _UNSUPPORTED_CODES = {"501", "NotImplemented"}
 
 _NO_LINK = "\0\0"
-"""Stands for `::` in a path while fsspec, which would split there, makes a file system: no path has a NUL."""
+"""Replaces `::` in a path while fsspec, which would split there, makes a file system: no path has a NUL."""
 
 
 class PreconditionError(StorageError):
-    """The object is not in the state that the request demanded."""
+    """The object is not in the state that the request required."""
 
 
 class UnsupportedError(StorageError):
-    """The store does not know what the request demanded."""
+    """The store does not know the required condition."""
 
 
 class FsspecClient:
-    """Gives the file system of each URL of a scheme; picklable, holds no connection.
+    """Provides the file system of each URL of a scheme; picklable, holds no connection.
 
     Args:
-        scheme: The scheme; of a chain such as `zip://a::s3://b` the first.
+        scheme: The scheme; for a chain such as `zip://a::s3://b` the first one.
         options: Options by protocol.
     """
 
@@ -122,12 +122,12 @@ class FsspecClient:
     def locate(self, url: str) -> tuple[Any, str]:
         """The file system of a URL, and the path in it.
 
-        Listings are never cached: a listing that does not show what another driver wrote would break the fence.
-        fsspec has a file system for each thread, as some of its clients are not safe for several.
+        Listings are never cached: a listing without another driver's writes would break the fence. fsspec has a file
+        system for each thread, as some of its clients are not safe for several.
 
         Raises:
             CredentialsError: As translated() says.
-            StorageError: The scheme is unknown, its package is not installed, the URL holds a credential or names a
+            StorageError: The scheme is unknown, its package is not installed, the URL contains a credential or names a
                 cache, or the client connects at once and fails.
         """
         require_no_credentials(url)
@@ -164,8 +164,8 @@ class FsspecClient:
         return path
 
     def arguments(self) -> dict[str, Any]:
-        """What the file system of the scheme is constructed with; each link of a chain has a client of its own."""
-        # False whatever the app says: what a listing tells of other drivers must be true now.
+        """The arguments of the scheme's file system; each link of a chain has a client of its own."""
+        # False regardless of the app's options: a listing must show what other drivers have written by now.
         return {**options_of(self.options, self.scheme), "use_listings_cache": False}
 
     def _arguments_of(self, protocol: str) -> dict[str, Any]:
@@ -180,12 +180,12 @@ class FsspecClient:
         try:
             found = fsspec.get_filesystem_class(self.scheme.partition("::")[0])
         except (ImportError, ValueError):
-            return False  # what is asked of the store says better what is missing
+            return False  # the error of a request explains better what is missing
         return bool(getattr(found, "async_impl", False)) or found.protocol == "memory"
 
     @contextlib.contextmanager
     def translated(self, url: str, action: str) -> Iterator[None]:
-        """Turn whatever the client raises into a StorageError.
+        """Turn any error of the client into a StorageError.
 
         Raises:
             PreconditionError: A conditional request was refused.
@@ -203,7 +203,7 @@ class FsspecClient:
     def _storage_error(self, error: Exception, url: str, action: str) -> StorageError:
         cause = error.__cause__
         if isinstance(error, FileNotFoundError) and isinstance(cause, Exception) and self.is_transient(cause):
-            error = cause  # fsspec says that a file is not found, whatever a web server has answered
+            error = cause  # fsspec reports any answer of a web server as a missing file
         # Some clients quote the server's stack trace, some the whole location.
         reason = without_credentials(str(error), self.options).split("\n\tat ")[0].strip()
         reason = _QUERY.sub(r"\1?***", reason)
@@ -225,7 +225,7 @@ class FsspecClient:
         return storage_error(error, url, action) if isinstance(error, OSError) else StorageError(message, url=url)
 
     def is_transient(self, error: Exception) -> bool:
-        """Whether an error says that servers could not be reached, so that the request may succeed later."""
+        """Whether an error means that servers could not be reached, so that the request may succeed later."""
         if isinstance(error, (ConnectionError, TimeoutError)) or "Connect" in type(error).__name__:
             return True
         if _classes_of(error) & _TRANSIENT_CLASSES:
@@ -262,7 +262,7 @@ def _classes_of(error: BaseException) -> set[str]:
 
 
 def _answer_of(error: BaseException | None) -> tuple[str, str]:
-    """The store's code for what is wrong, and the status of HTTP; each "" where it is not told."""
+    """The store's error code, and the HTTP status; "" where there is none."""
     while error is not None:
         response = getattr(error, "response", None)
         if isinstance(response, dict):

@@ -22,7 +22,7 @@ from dagflow.storage.small_files import Content, LoadedFiles, SmallFiles, fill_b
 logger = logging.getLogger(__name__)
 
 THREADS = 32
-"""Small files that are read at the same time."""
+"""Small files that are read at the same time, at most."""
 
 _TAGS = ("ETag", "etag", "md5Hash", "content_md5", "checksum")
 _MILLIS = ("modification_time", "modificationTime")  # HDFS
@@ -34,7 +34,7 @@ class FsspecFiles(Files):
     """Files of any store that fsspec reaches.
 
     Args:
-        client: Gives the store's file system.
+        client: Provides the store's file system.
     """
 
     def __init__(self, client: FsspecClient) -> None:
@@ -69,10 +69,10 @@ class FsspecFiles(Files):
 
     @override
     def list(self, url: str) -> Iterator[FileStat]:
-        """Yield from one answer that holds the whole directory.
+        """Yield the entries of one answer that has the whole directory.
 
-        fsspec takes slashes off the ends of paths, so that a directory without a name cannot be listed: a warning
-        says once that there is one.
+        fsspec removes slashes at the end of paths, so a directory without a name cannot be listed; one warning says
+        that there is one.
         """
         if advice := self.no_listing(url):
             raise StorageError("it cannot be listed", url=redacted(url), hint=advice)
@@ -89,7 +89,7 @@ class FsspecFiles(Files):
         yield from sorted(found, key=sort_key)
 
     def _warn_of_directories(self, url: str, entries: Iterable[dict[str, Any]]) -> None:
-        # A directory that has a version is what shows that the listed one exists.
+        # A directory with a version is the entry that shows that the listed directory exists.
         if url not in self._warned and any(
             entry["type"] == "directory" and not any(map(entry.get, _VERSIONS)) for entry in entries
         ):
@@ -104,7 +104,7 @@ class FsspecFiles(Files):
 
     @override
     def load(self, files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:
-        """Several files are read at a time, where the client takes that."""
+        """Read several files at a time, where the client allows it."""
         threads = THREADS if self.client.is_concurrent else 1
         contents = read_each(lambda index: self._content(files.expected(index)), len(files.names), threads)
         return fill_buffer(contents, buffer, endings)
@@ -113,7 +113,7 @@ class FsspecFiles(Files):
 class FsspecFile(RangedFile):
     """A file of any store that fsspec reaches; each buffer is one ranged request.
 
-    Guarantee: the version was checked when the file was opened; the store cannot be asked for a version later.
+    Guarantee: the version was checked when the file was opened; later requests cannot name a version.
     """
 
     def __init__(self, client: FsspecClient, found: FileStat) -> None:
@@ -132,14 +132,14 @@ def read_each(read: Callable[[int], Content], count: int, threads: int) -> Seque
     """The contents of files 0 to count, read by several threads.
 
     Raises:
-        TransientStorageError: The store may well succeed if asked again.
+        TransientStorageError: The store may succeed if asked again.
     """
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(read, range(count)))
 
 
 def stat_of(url: str, info: dict[str, Any]) -> FileStat:
-    """What a file system of fsspec says of a file or directory."""
+    """The FileStat of fsspec's information about a file or directory."""
     if info["type"] == "directory":
         return FileStat(url, 0, is_directory=True)
     if info.get("size") is None:
@@ -165,12 +165,12 @@ def _nanoseconds(info: dict[str, Any]) -> int:
         if isinstance(value, datetime):
             return int(value.timestamp()) * 10**9 + value.microsecond * 1000
         if isinstance(value, (int, float)):
-            return round(value * 10**6) * 1000  # a float holds no more than microseconds of our time
+            return round(value * 10**6) * 1000  # a float has no more than microseconds for current times
     if re.match(r"\d{14}", modified := str(info.get("modify", ""))):  # FTP
         return int(datetime.strptime(modified[:14] + "Z", "%Y%m%d%H%M%S%z").timestamp()) * 10**9
     return 0
 
 
 def sort_key(found: FileStat) -> bytes:
-    """Sorts a listing by the bytes of its names, a directory's with a slash behind it."""
+    """Sorts a listing by the bytes of its names, with a slash after a directory's name."""
     return (found.url + ("/" if found.is_directory else "")).encode("utf-8", "surrogateescape")

@@ -20,10 +20,10 @@ def open_objects(client: FsspecClient, url: str, roots: Roots) -> FsspecObjectSt
     """The objects below a remote URL.
 
     Raises:
-        StorageError: No such scheme, no package for it, or a file system that only pretends to exclude.
+        StorageError: The scheme is unknown, its package is missing, or its file system only pretends to exclude.
     """
-    # fsspec's inherited pipe_file looks first and writes then: two writers pass the look together, and a probe
-    # by one process cannot see it.
+    # fsspec's inherited pipe_file checks first and writes then: two writers can both pass the check, and a probe by one
+    # process cannot reveal that.
     filesystem = client.locate(url)[0]
     own = type(filesystem)
     if own.pipe_file in (AbstractFileSystem.pipe_file, AsyncFileSystem.pipe_file) and (
@@ -41,7 +41,7 @@ def open_objects(client: FsspecClient, url: str, roots: Roots) -> FsspecObjectSt
 class FsspecObjectStore(ObjectStore):
     """Objects in any store that fsspec reaches.
 
-    Guarantee: that of the file system's own pipe_file(mode="create").
+    Guarantee: the one of the file system's own pipe_file(mode="create").
     """
 
     def __init__(self, client: FsspecClient, url: str, roots: Roots) -> None:

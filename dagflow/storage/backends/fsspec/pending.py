@@ -29,8 +29,8 @@ _COMPARE_BYTES = 8 << 20
 class FsspecPendingWriter(PendingWriter):
     """Writes under a hidden name beside the final one.
 
-    Guarantee: readers that leave out names with a leading dot see nothing; how safe the later move is depends
-    on the store, and on a single driver.
+    Guarantee: readers that skip names with a leading dot see nothing. The safety of the later move depends on the
+    store, and on a single driver.
     """
 
     def __init__(self, client: FsspecClient, final_url: str, tag: str, checksum: bool) -> None:
@@ -61,7 +61,7 @@ class FsspecPendingWriter(PendingWriter):
         if self._file is None:
             return
         file, self._file = self._file, None
-        with contextlib.suppress(Exception):  # whatever the client raises: the file is not wanted
+        with contextlib.suppress(Exception):  # any error of the client: the file is not needed
             file.close()
         with contextlib.suppress(Exception):
             self._filesystem.rm_file(self._path)
@@ -72,7 +72,7 @@ class FsspecPendingFiles(PendingFiles):
     """A hidden directory beside each final name, and a move to publish.
 
     Args:
-        client: Gives the store's file system.
+        client: Provides the store's file system.
     """
 
     def __init__(self, client: FsspecClient) -> None:
@@ -95,7 +95,7 @@ class FsspecPendingFiles(PendingFiles):
                     raise lost_output(pending)
                 _move(filesystem, source, target)
             elif is_staged:
-                # A move that copies may die half-way: the copy is made whole again, anything else stays.
+                # A move that copies may be cut off by a crash: the copy is then completed, and any other file stays.
                 if not _is_same(filesystem, source, target):
                     raise conflict(pending)
                 filesystem.rm_file(source)
@@ -147,7 +147,7 @@ class FsspecPendingFiles(PendingFiles):
         keep: Collection[str] = (),
     ) -> int:
         filesystem, root = self._client.locate(root_url)
-        # By name, which is unique: a store may have several URLs, so that a path says nothing.
+        # By name, which is unique: a store may have several URLs, so the path is not conclusive.
         kept = {name_of(url) for url in keep}
         removed = 0
         with self._client.translated(root_url, "sweep"):
@@ -165,12 +165,12 @@ class FsspecPendingFiles(PendingFiles):
 
 
 def _copies_at_once(filesystem: Any) -> bool:
-    """Whether a copy takes the place of what is there at once and as a whole: object stores, and the one in memory."""
+    """Whether a copy replaces the target at once and as a whole: true for object stores, and the one in memory."""
     return bool(getattr(filesystem, "async_impl", False)) or filesystem.protocol == "memory"
 
 
 def _move(filesystem: Any, source: str, target: str) -> None:
-    # fsspec's own takes the source for a pattern, and makes a directory of the target where the path holds *, ? or [.
+    # fsspec's own copy takes the source for a pattern, and makes the target a directory if the path has *, ? or [.
     if getattr(filesystem.mv, "__func__", None) is AbstractFileSystem.mv:
         filesystem.cp_file(source, target)
         filesystem.rm_file(source)
@@ -189,6 +189,6 @@ def _is_same(filesystem: Any, first: str, second: str) -> bool:
 
 def _remove_empty(filesystem: Any, path: str) -> None:
     directory = path.rpartition("/")[0]
-    with contextlib.suppress(Exception):  # each client says in its own way that a directory is not empty
+    with contextlib.suppress(Exception):  # each client has its own error for a directory that is not empty
         filesystem.rmdir(directory)
         filesystem.rmdir(directory.rpartition("/")[0])

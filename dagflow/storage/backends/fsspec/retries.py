@@ -1,4 +1,4 @@
-"""Asks a store again that fails for a moment, where its client does not do so by itself."""
+"""Repeats requests to a store that fails temporarily, where its client does not do so by itself."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ logger = logging.getLogger(__name__)
 
 TRIES = 6
 FIRST_PAUSE_S = 0.5
-"""The pause after the first failure; it doubles with each further one: about 16 seconds in all."""
+"""Seconds of the pause after the first failure; it doubles with each further one: about 16 seconds in all."""
 
 MOST_PAUSE_S = 30.0
-"""How long to wait at most where a server says how long to wait."""
+"""Seconds to wait at most where a server says how long to wait."""
 
 PATIENCE_S = 60.0
-"""A server that lets each request run into its timeout is not waited for again and again."""
+"""Seconds after which a server that lets each request time out is not asked again."""
 
 LOOK_PATIENCE_S = 1.0
-"""For a look at a file: scans look again by themselves, and a person waits for what is said of an app."""
+"""The same for a look at a file: scans try again themselves, and a user waits for checks of an app."""
 
 
 def answered(
@@ -34,13 +34,13 @@ def answered(
     wait: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
 ) -> T:
-    """What a store answers when it is asked up to TRIES times, with growing pauses.
+    """The answer of a store that is asked up to TRIES times, with growing pauses.
 
     Args:
-        ask: Asks it.
-        failure: The error after which it is asked again.
-        patience_s: So long after the first request no further one is sent.
-        wait: Waits for some seconds.
+        ask: Sends the request.
+        failure: The error after which the request is repeated.
+        patience_s: Seconds after the first request from which on no further one is sent.
+        wait: Waits for a number of seconds.
         clock: A clock, in seconds.
 
     Raises:
@@ -60,7 +60,7 @@ def answered(
 
 
 def _retry_after_s(error: BaseException | None) -> float:
-    """For how many seconds a server has said to wait; 0 where it has not, or has given a date."""
+    """The seconds to wait that a server has given; 0 where it has given none, or a date."""
     while error is not None:
         header = str((getattr(error, "headers", None) or {}).get("Retry-After", ""))
         if header.isdecimal():

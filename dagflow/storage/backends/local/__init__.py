@@ -1,4 +1,4 @@
-"""File systems of this machine, network file systems that are mounted among them."""
+"""File systems of this machine, including mounted network file systems."""
 
 from __future__ import annotations
 

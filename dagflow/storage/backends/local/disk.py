@@ -1,4 +1,4 @@
-"""The few things that Python's os module does not do for a local disk in one safe step."""
+"""Safe single steps on a local disk that Python's os module lacks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dagflow.errors import AlreadyExistsError, MissingError, StorageError, Trans
 
 _RENAME_NOREPLACE = 1
 _AT_FDCWD = -100
-# What link(2) answers on file systems without hard links, and where the file has too many or may not be linked.
+# Errors of link(2) on file systems without hard links, and for files that have too many or must not be linked.
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EACCES, errno.EINVAL}
 _TRANSIENT = {errno.EAGAIN, errno.EINTR, errno.EBUSY, errno.ETIMEDOUT, errno.ESTALE}
 _HINTS = {
@@ -27,13 +27,13 @@ _HINTS = {
 
 @contextlib.contextmanager
 def translated(url: str, action: str) -> Iterator[None]:
-    """Turn an OSError into the StorageError that says what was tried.
+    """Turn an OSError into a StorageError that names the action.
 
     Raises:
         MissingError: There is nothing at the location.
         AlreadyExistsError: The name is taken.
-        TransientStorageError: It may succeed if tried again.
-        StorageError: Anything else.
+        TransientStorageError: The action may succeed if tried again.
+        StorageError: Any other error.
     """
     try:
         yield
@@ -44,7 +44,7 @@ def translated(url: str, action: str) -> Iterator[None]:
 
 
 def storage_error(error: OSError, url: str, action: str) -> StorageError:
-    """The StorageError for what the operating system answered."""
+    """The StorageError for an error of the operating system."""
     message = f"cannot {action}: {error.strerror or error}"
     hint = _HINTS.get(error.errno or 0, "")
     if isinstance(error, FileNotFoundError):
@@ -57,7 +57,7 @@ def storage_error(error: OSError, url: str, action: str) -> StorageError:
 
 
 def bounded_ns(nanoseconds: int) -> int:
-    """A time as 64 bits have it: file systems have dates before 1677 and after 2262, too."""
+    """A time within 64 bits: file systems have dates before 1677 and after 2262, too."""
     return max(-(1 << 63), min(nanoseconds, (1 << 63) - 1))
 
 
@@ -78,17 +78,17 @@ def sync_directory(path: str) -> None:
 
 
 def make_directories(path: str, *, durable: bool, private: str | None = None, required: str | None = None) -> None:
-    """Create a directory and those above it.
+    """Create a directory and its parents.
 
     Args:
         path: The directory.
         durable: Whether each new name survives a power loss.
-        private: A directory that only its owner may enter, with all below it, where it is created here.
-        required: A directory on the way that is not created; None for none.
+        private: A directory that only its owner may enter, with all below it, if it is created here.
+        required: A parent that must exist and is not created; None for none.
 
     Raises:
         FileNotFoundError: The required directory is gone.
-        OSError: As the operating system says.
+        OSError: A directory cannot be created.
     """
     if os.path.isdir(path):
         return
@@ -107,11 +107,11 @@ def make_directories(path: str, *, durable: bool, private: str | None = None, re
 def move_exclusive(source: str, target: str) -> None:
     """Give a file a new name, atomically, unless the name is taken.
 
-    A crash may leave both names for one file; it never leaves neither.
+    A crash may leave both names for one file, but never neither.
 
     Raises:
         FileExistsError: The target exists; nothing was changed.
-        OSError: As the operating system says.
+        OSError: The file cannot be moved.
     """
     try:
         os.link(source, target, follow_symlinks=False)

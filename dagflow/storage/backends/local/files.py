@@ -1,4 +1,4 @@
-"""Files of a local disk, to be read."""
+"""Files of a local disk, for reading."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class LocalFiles(Files):
 
     @override
     def has_version(self, expected: FileStat) -> bool:
-        """A pipe, or a file where its directory was, has taken its place as another file would have."""
+        """Whether the version is there; a pipe, or a file in place of the directory, counts as another version."""
         try:
             with translated(expected.url, "look at"):
                 found = os.stat(expected.url)

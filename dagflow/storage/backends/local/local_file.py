@@ -1,4 +1,4 @@
-"""A local file, open in its planned version: also when it was appended to, or renamed within its directory."""
+"""A local file, open in its planned version, even if it was appended to, or renamed within its directory."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from dagflow.storage.file_stat import FileStat, require_same_version
 from dagflow.storage.files import ReadableFile
 from dagflow.storage.fingerprint import UNKNOWN, file_id_of, fingerprint_at, inode_of
 
-# Without O_NONBLOCK a named pipe in the place of a file would block the task for ever.
+# Without O_NONBLOCK a named pipe in place of a file would block the task for ever.
 OPEN_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class LocalFile(ReadableFile):
-    """A local file, read with one system call a buffer."""
+    """A local file, read with one system call for each buffer."""
 
     def __init__(self, url: str, expected: FileStat | None) -> None:
         self._url = url
         self._descriptor = open_version(url, expected)
         self._opened = os.fstat(self._descriptor)
         self._size_bytes = self._opened.st_size if expected is None else expected.size_bytes
-        # By this a rewrite in place during the read is told from an append.
+        # This tells a rewrite in place during the read from an append.
         self._fingerprint = UNKNOWN
         if expected is not None:
             self._fingerprint = expected.fingerprint or fingerprint_at(self._descriptor, self._size_bytes)
@@ -77,15 +77,15 @@ def open_version(url: str, expected: FileStat | None) -> int:
 
     Args:
         url: The file.
-        expected: The version that was planned, or None where any will do. A file that was appended to since still
-            has it; one that was renamed within its directory is found by its inode.
+        expected: The planned version, or None for any. A file that was appended to since then still has it; one that
+            was renamed within its directory is found by its inode.
 
     Returns:
         The descriptor.
 
     Raises:
         MissingError: There is no such file.
-        SourceChangedError: It is another version.
+        SourceChangedError: The file has another version.
         StorageError: It is no regular file, or cannot be read.
     """
     try:
@@ -120,7 +120,7 @@ def _open_name(path: str, url: str, expected: FileStat | None) -> int:
 
 
 def names_of_inode(url: str, file_id: int) -> Iterator[str]:
-    """The paths in a file's directory, other than its own, under which an inode lies."""
+    """The paths in a file's directory, other than its own, that lead to an inode."""
     if not file_id:
         return
     directory, _, name = url.rpartition("/")
@@ -131,14 +131,14 @@ def names_of_inode(url: str, file_id: int) -> Iterator[str]:
                 if entry.inode() == inode and entry.name != name:
                     yield entry.path
     except OSError:
-        return  # what is wrong with the directory shows where the file itself is opened
+        return  # an error of the directory shows when the file itself is opened
 
 
 def stat_of(url: str, found: os.stat_result) -> FileStat:
-    """What the operating system says of a file or directory.
+    """The FileStat of the operating system's information about a file or directory.
 
     Raises:
-        StorageError: It is neither.
+        StorageError: The path is neither a file nor a directory.
     """
     if mode.S_ISDIR(found.st_mode):
         return FileStat(url, 0, bounded_ns(found.st_mtime_ns), is_directory=True)
@@ -151,12 +151,12 @@ def require_version(expected: FileStat | None, found: FileStat, file: int | str)
     """Refuse a file that no longer has the planned version.
 
     Args:
-        expected: The planned version, or None where any will do.
+        expected: The planned version, or None for any.
         found: The file as it is now.
         file: Its descriptor or path.
 
     Raises:
-        SourceChangedError: It is another version, to which not only something was appended.
+        SourceChangedError: The file has another version, which is more than an append.
     """
     if expected is not None and not has_grown(expected, found, file):
         require_same_version(expected, found)
@@ -165,7 +165,7 @@ def require_version(expected: FileStat | None, found: FileStat, file: int | str)
 def has_grown(expected: FileStat, found: FileStat, file: int | str) -> bool:
     """Whether a file is the planned one and longer, and still begins with the planned bytes.
 
-    Where no fingerprint was taken the inode decides: a rewrite in place that made the file longer is not noticed.
+    Without a fingerprint the inode decides: then a rewrite in place that made the file longer is not noticed.
     """
     if found.size_bytes <= expected.size_bytes or (expected.file_id and expected.file_id != found.file_id):
         return False

@@ -26,10 +26,9 @@ _STALE_S = 3600.0  # far above the time that one create() takes, even on a loade
 class LocalObjectStore(ObjectStore):
     """Objects as files.
 
-    Guarantee: an object is written and synced under another name, then linked to its own, so that a crash or
-    a power loss leaves it whole or absent, and exactly one of several writers wins. Only the user who created it may
-    read it. A store that has created an object does not create its root anew: a root that was moved away can be
-    put back.
+    Guarantee: an object is written and synced under another name, then linked to its own, so that a crash or a power
+    loss leaves it whole or absent, and exactly one of several writers wins. Only the user who created it may read it. A
+    store that has created an object does not create its root again: a root that was moved away can be moved back.
     """
 
     @override
@@ -70,7 +69,7 @@ class LocalObjectStore(ObjectStore):
         temporary = self._temporary()
         with translated(path, "replace"):
             try:
-                # Makes no directory: a checkpoint that was moved away must not come back as an empty one.
+                # Creates no directory: a checkpoint that was moved away must not come back as an empty one.
                 with open(temporary, "xb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
                     file.write(data)
                 os.rename(temporary, path)
@@ -91,7 +90,7 @@ class LocalObjectStore(ObjectStore):
         with translated(path, "list"):
             try:
                 with os.scandir(path) as entries:
-                    # What begins with a dot is the system's, as .DS_Store and .nfs…: no object is called so.
+                    # Names that begin with a dot are the system's, such as .DS_Store and .nfs…: no object has one.
                     names = [directory + e.name for e in entries if e.name[0] != "." and not e.is_dir()]
             except FileNotFoundError:
                 return
@@ -110,7 +109,7 @@ class LocalObjectStore(ObjectStore):
 
     @override
     def close_to_others(self, directories: Collection[str]) -> str:
-        """Also closes the root, where nothing else is in it that others may have to reach."""
+        """Also closes the root, if it contains nothing that others may have to reach."""
         own = {_TEMPORARY, PROBE, *directories}
         with translated(self.url, "look at"):
             names = set(os.listdir(self.url))
@@ -124,7 +123,7 @@ class LocalObjectStore(ObjectStore):
 
     @override
     def probe(self) -> None:
-        """Also removes what writers that died left behind."""
+        """Also removes the leftovers of dead writers."""
         super().probe()
         with contextlib.suppress(OSError), os.scandir(self.path_of(_TEMPORARY)) as entries:
             for entry in entries:
@@ -133,7 +132,7 @@ class LocalObjectStore(ObjectStore):
 
 
 def _exposure(path: str) -> str:
-    """Why another user may change what is in a directory; "" for no reason."""
+    """Why another user may change the content of a directory; "" if none can."""
     found = os.stat(path)
     if found.st_uid not in (os.geteuid(), 0):
         return f"{path} belongs to another user, with the id {found.st_uid}"

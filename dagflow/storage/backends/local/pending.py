@@ -23,19 +23,18 @@ from dagflow.storage.pending import (
 )
 
 _BUFFER_BYTES = 1 << 20
-# Above this a copy into the buffer costs more than the system call that it saves.
+# Above this size a copy into the buffer costs more than the system call that it saves.
 _DIRECT_BYTES = 1 << 18
 _COMPARE_BYTES = 1 << 20
 _OPEN_ATTEMPTS = 100
-# A directory that may not be read belongs to someone else, such as lost+found: no task has written there.
+# An unreadable directory belongs to someone else, such as lost+found: no task has written there.
 _NOTHING_OF_OURS = (FileNotFoundError, NotADirectoryError, PermissionError)
 
 
 class LocalPendingWriter(PendingWriter):
     """Writes to `.dagflow-pending/<tag>/<unique name>` beside the final name, on the same file system.
 
-    Guarantee: what close() returned can be published by any process; with durability "power" also after a
-    power loss.
+    Guarantee: any process can publish what close() returned; with durability "power" also after a power loss.
     """
 
     def __init__(self, final_url: str, tag: str, durability: Durability, checksum: bool) -> None:
@@ -118,7 +117,7 @@ class LocalPendingFiles(PendingFiles):
                         url=target,
                     )
                 _move(pending)
-            # Also when another process moved the file: it may have died before its names were on disk.
+            # Also if another process moved the file: it may have died before its names were on disk.
             if durability == "power":
                 sync_directory(os.path.dirname(target))
         _remove_empty(source)
@@ -161,7 +160,7 @@ class LocalPendingFiles(PendingFiles):
         require_right: Callable[[], None],
         keep: Collection[str] = (),
     ) -> int:
-        # By name, which is unique: a link may lead to the directory, so that a path says nothing.
+        # By name, which is unique: a link may lead to the directory, so the path is not conclusive.
         kept = {os.path.basename(path) for path in keep}
         removed = 0
         with translated(root_url, "sweep"):
@@ -247,7 +246,7 @@ def _pending_directories(root: str) -> Iterator[str]:
 def _create(path: str, *, durable: bool) -> int:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     for _ in range(_OPEN_ATTEMPTS):
-        # Another task or the driver may remove the directory as empty between the two calls.
+        # Another task or the driver may remove the empty directory between the two calls.
         with contextlib.suppress(FileNotFoundError):
             return os.open(path, flags, 0o666)
         with contextlib.suppress(FileNotFoundError):

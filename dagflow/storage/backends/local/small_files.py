@@ -1,4 +1,4 @@
-"""Many small local files read whole, with as few system calls as possible for each."""
+"""Reads many small local files whole, with as few system calls as possible for each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def load(files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:
     grown: set[int] = set()
     directories: dict[str, dict[int, str]] = {}
     file_ids = files.file_ids or itertools.repeat(0)
-    # Bound to names of their own: this loop is where the time of a million small files goes.
+    # Bound to names of their own: a million small files spend their time in this loop.
     open_file, read, look, close = os.open, os.readv, os.fstat, os.close
     with _directory(files.base) as directory:
         prefix = "" if directory is not None else files.base
@@ -33,7 +33,7 @@ def load(files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:
                 descriptor = open_file(prefix + name, OPEN_FLAGS, dir_fd=directory)
                 try:
                     count = read(descriptor, [buffer[position : position + size + 1]])
-                    # After the read, and only then: a write during the read has left another time.
+                    # Only after the read: then a write during the read has changed the time.
                     found = look(descriptor)
                     if 0 < count < size == found.st_size:
                         count += _rest(descriptor, buffer[position : position + size], count)
@@ -65,7 +65,7 @@ def load(files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:
 
 
 def _is_far_off(files: SmallFiles, index: int, found: os.stat_result, count: int) -> bool:
-    """Whether it is the planned version, of a time or an inode number that signed 64 bits do not have."""
+    """Whether it is the planned version, with a time or an inode number outside of signed 64 bits."""
     if not count == files.sizes[index] == found.st_size:
         return False
     if files.file_ids and files.file_ids[index] not in (0, file_id_of(found.st_ino)):
@@ -74,7 +74,7 @@ def _is_far_off(files: SmallFiles, index: int, found: os.stat_result, count: int
 
 
 def _has_grown(files: SmallFiles, index: int, found: os.stat_result, data: memoryview) -> bool:
-    """Whether something was appended to what was planned; see local_file.has_grown."""
+    """Whether the planned version was appended to; see local_file.has_grown."""
     planned = files.expected(index)
     if not mode.S_ISREG(found.st_mode) or not planned.size_bytes == len(data) < found.st_size:
         return False
@@ -86,11 +86,11 @@ def _has_grown(files: SmallFiles, index: int, found: os.stat_result, data: memor
 
 
 def _other_name(files: SmallFiles, index: int, directories: dict[str, dict[int, str]]) -> str:
-    """The path in a file's directory under which its inode lies now, or "".
+    """The path in a file's directory that leads to its inode now, or "".
 
     Args:
         files: The files.
-        index: Which of them.
+        index: The index of the file.
         directories: The names in directories by inode, as they were when a file was first missed there.
     """
     directory, _, name = (files.base + files.names[index]).rpartition("/")
@@ -108,7 +108,7 @@ def _load_renamed(expected: FileStat, place: str, buffer: memoryview) -> bool | 
     """Read a file under its new name.
 
     Returns:
-        Whether it has grown; None where it no longer has the planned version.
+        Whether the file has grown; None where it no longer has the planned version.
     """
     try:
         with LocalFile(place, replace(expected, url=place)) as file:
@@ -135,7 +135,7 @@ def _directory(base: str) -> Iterator[int | None]:
 
 
 def _rest(descriptor: int, buffer: memoryview, done: int) -> int:
-    """Read on where a file system gave less than it was asked for; how many bytes more there were."""
+    """Read on where a file system returned less than requested; returns how many further bytes there were."""
     more = 0
     while done + more < len(buffer):
         count = os.preadv(descriptor, [buffer[done + more :]], done + more)

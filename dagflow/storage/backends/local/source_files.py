@@ -1,4 +1,4 @@
-"""Source files of a local disk, removed or moved into an archive."""
+"""Removes source files of a local disk, or moves them into an archive."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ from dagflow.storage.source_files import SourceFiles
 
 
 class LocalSourceFiles(SourceFiles):
-    """Files of a local disk; of a symbolic link the link is archived, and leads to the same file from there.
+    """Source files of a local disk; a symbolic link is archived as a link, and leads to the same file from there.
 
-    Guarantee: no version goes but the one that was processed, also if another program puts one under the name at any
-    moment. For this a file gets a hidden name before the last look at it, the same one after a crash, so that one
-    that was left under it is found again. What a program writes into the processed file meanwhile goes with it.
+    Guarantee: only the processed version is removed or archived, even if another program puts another one under the
+    name at any moment. For this a file gets a hidden name before the last look at it. It is the same name after a
+    crash, so that a file that was left under it is found again. What a program writes into the processed file meanwhile
+    goes with it.
     """
 
     @override
@@ -63,22 +64,22 @@ class LocalSourceFiles(SourceFiles):
                 found = ((file_id_of(entry.inode()), entry.path) for entry in entries)
                 return {file_id: path for file_id, path in found if file_id in file_ids}
         except OSError:
-            return {}  # of a directory that is gone, or cannot be read, the files are gone too
+            return {}  # the files of a missing or unreadable directory count as gone
 
 
 def hidden_name(expected: FileStat) -> str:
-    """The name that a version has while it is put away, in the same directory; scans pass over it."""
+    """The name of a version while it is put away, in the same directory; scans skip it."""
     version = f"{expected.size_bytes} {expected.mtime_ns} {expected.file_id} {expected.url}"
     digest = hashlib.blake2b(os.fsencode(version), digest_size=16).hexdigest()
     return join(parent(expected.url), f".dagflow-source-{digest}")
 
 
 def _put_away(expected: FileStat, act: Callable[[str], None]) -> str:
-    """Give a file its hidden name, and put it away if it is the version, or else put it back.
+    """Give a file its hidden name; put it away if it is the version, otherwise restore its name.
 
     Args:
         expected: The version.
-        act: Puts away the file with the name that it is given.
+        act: Puts away the file whose name it is given.
 
     Returns:
         Why the version was left; "" where it was put away.
@@ -120,10 +121,10 @@ def _put_back(hidden: str, url: str, difference: str) -> str:
         difference: How it differs from the version; "" for the version itself.
 
     Returns:
-        Why it still has its hidden name.
+        Why the file still has its hidden name.
 
     Raises:
-        SourceChangedError: It has its name again, and is another version.
+        SourceChangedError: The file has its name again, and is another version.
     """
     try:
         move_exclusive(hidden, url)
@@ -140,13 +141,13 @@ def _move(source: str, target: str, url: str) -> None:
     """Move a file into the archive.
 
     Args:
-        source: The name that it has now.
+        source: Its current name.
         target: Its new name.
-        url: The name that it had, for messages.
+        url: Its original name, for messages.
     """
     try:
         if os.path.islink(source):
-            # As it is, a relative link would lead nowhere from its new place.
+            # Unchanged, a relative link would lead nowhere from its new directory.
             os.symlink(os.path.realpath(source), target)
             os.unlink(source)
         else:
@@ -163,7 +164,7 @@ def _move(source: str, target: str, url: str) -> None:
 
 
 def _is_moved(source: str, target: str) -> bool:
-    """Whether a move was cut off when the file had its new name already, and its old one still."""
+    """Whether a move was cut off when the file already had its new name, and still its old one."""
     if os.path.islink(source):
         return os.path.islink(target) and os.readlink(target) == os.path.realpath(source)
     return os.path.samestat(os.lstat(source), os.lstat(target))

@@ -1,4 +1,4 @@
-"""S3 and stores that speak its protocol: conditional writes, multipart uploads, reads of one version."""
+"""S3 and stores with its protocol: conditional writes, multipart uploads, reads of one version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""s3fs, and the requests that fsspec has no verb for."""
+"""s3fs, and the requests for which fsspec has no method."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from dagflow.storage.backends.fsspec.retries import answered
 from dagflow.storage.location import redacted
 
 CONNECTIONS = 128
-"""Requests to S3 of one process that are under way at the same time, at most: at 50 ms each 2,560 objects a second,
-more than a core asks for."""
+"""Concurrent requests of one process to S3, at most: at 50 ms each 2,560 objects a second, more than a core
+requests."""
 
 USER_AGENT = "dagflow"
-"""Said once: the client's own is put together twice for each request, a tenth of the time that a request takes."""
+"""Built once: the client builds its own twice for each request, which is a tenth of the request's time."""
 
 _KEYS = "aws_access_key_id", "aws_secret_access_key", "aws_session_token"
 
@@ -32,7 +32,7 @@ _OBJECT_STORE_NAMES = {
     "SSEKMSKeyId": "aws_sse_kms_key_id",
     "BucketKeyEnabled": "aws_sse_bucket_key_enabled",
 }
-"""What s3_additional_kwargs may hold for clients by Rust's object_store, and its name there."""
+"""Allowed entries of s3_additional_kwargs for clients by Rust's object_store, with their names there."""
 
 _HANDED_ON = {*_KEYS, "endpoint_url", "region_name", "use_ssl", "verify"}
 _NOT_HANDED_ON = {"client_cert", "proxies", "proxies_config"}
@@ -43,7 +43,7 @@ class BrokenBodyError(TransientStorageError):
 
 
 class S3Client(FsspecClient):
-    """Gives the s3fs file system, and the bucket, of a URL."""
+    """Provides the s3fs file system, and the bucket, of a URL."""
 
     @override
     def locate(self, url: str) -> tuple[Any, str]:
@@ -60,13 +60,13 @@ class S3Client(FsspecClient):
         return S3Location(self, url)
 
     def object_store_options(self, url: str) -> dict[str, str]:
-        """Endpoint, region, access and encryption, as s3fs uses them.
+        """Endpoint, region, access and encryption, in the way s3fs uses them.
 
-        Credentials that the app's options lead to are those of this moment, valid for ten minutes at least; others
-        the client finds by itself, and takes new ones before they end.
+        Credentials from the app's options are current, and valid for ten minutes at least. Other credentials the client
+        finds by itself, and replaces before they expire.
 
         Raises:
-            CredentialsError: The options name credentials that are not there.
+            CredentialsError: The options name credentials that do not exist.
             StorageError: As locate() says, or such clients have no such option.
         """
         filesystem, path = self.locate(url)
@@ -79,7 +79,7 @@ class S3Client(FsspecClient):
         endpoint = client.meta.endpoint_url
         is_host = urlsplit(signed).netloc.startswith(f"{bucket}.")
         options = {
-            # Names of the log are created once, by the condition that S3 has for it.
+            # Names of the log are created once, by S3's condition for that.
             "aws_conditional_put": "etag",
             "aws_endpoint_url": endpoint.replace("://", f"://{bucket}.", 1) if is_host else endpoint,
             "aws_virtual_hosted_style_request": str(is_host).lower(),
@@ -99,7 +99,7 @@ class S3Client(FsspecClient):
     @override
     def arguments(self) -> dict[str, Any]:
         options = super().arguments()
-        # The client's own limit is 10, and makes requests wait that could be under way.
+        # The client's own limit is 10, which delays requests without need.
         defaults = {"max_pool_connections": CONNECTIONS, "user_agent": USER_AGENT}
         return {**options, "config_kwargs": {**defaults, **options.get("config_kwargs", {})}}
 
@@ -108,20 +108,20 @@ class S3Location:
     """A key in a bucket, and requests about it.
 
     Args:
-        client: Gives the file system.
+        client: Provides the file system.
         url: The location.
 
     Attributes:
         bucket: The bucket's name.
         key: The key, with the slashes at its end; "" for the bucket itself.
-        prefix: What the keys of all that lies below begin with.
+        prefix: The common beginning of all keys below.
         url: The location.
     """
 
     def __init__(self, client: S3Client, url: str) -> None:
         self._client = client
         self.filesystem, path = client.locate(url)
-        # The client takes off slashes at the end, which are part of a key.
+        # The client removes slashes at the end, which are part of a key.
         self.bucket, slash, self.key = (path + url[len(url.rstrip("/")) :]).partition("/")
         self.prefix = f"{self.key}/" if slash else ""
         self.url = url
@@ -147,16 +147,16 @@ class S3Location:
             ) from error
 
     def get(self, action: str, etag: str = "", **arguments: Any) -> bytes:
-        """One object's bytes, or a range of them; with an etag those of that version or none.
+        """One object's bytes, or a range of them; with an etag only those of that version.
 
         Raises:
             PreconditionError: The object has another etag.
             StorageError: As FsspecClient.translated says.
         """
         asked = {**arguments, "IfMatch": f'"{etag}"'} if etag else arguments
-        # The client asks again where a request fails, not where the body of an answer breaks off.
+        # The client repeats a failed request, but not one whose answer breaks off in its body.
         data, found = answered(lambda: self._ask(action, asked), BrokenBodyError)
-        # A server that does not know the condition answers all the same.
+        # A server that does not know the condition ignores it.
         if etag and found.strip('"') != etag:
             raise PreconditionError(f"cannot {action}: the etag is {found}", url=redacted(self.url))
         return data
@@ -177,7 +177,7 @@ class S3Location:
         return data, answer.get("ETag", "")
 
     def list(self, action: str, **arguments: Any) -> Iterator[dict[str, Any]]:
-        """The pages of a listing, each fetched when it is asked for.
+        """The pages of a listing, each fetched on demand.
 
         Raises:
             StorageError: As FsspecClient.translated says.
@@ -192,10 +192,10 @@ class S3Location:
 
 
 async def frozen_credentials(filesystem: Any) -> tuple[str, str, str | None, bool]:
-    """The credentials that an s3fs file system that has connected uses now, and whether they stay valid.
+    """The current credentials of a connected s3fs file system, and whether they stay valid.
 
     Raises:
-        Exception: It has none, or cannot get new ones.
+        Exception: The file system has no credentials, or cannot get new ones.
     """
     if filesystem.key:
         return filesystem.key, filesystem.secret, filesystem.token, True
@@ -219,10 +219,10 @@ def _names_access(filesystem: Any) -> bool:
 
 
 def _require_handed_on(filesystem: Any, url: str) -> None:
-    """Refuse options that clients by Rust's object_store have no name for, as they would do something else.
+    """Refuse options without a name in Rust's object_store, whose clients would behave differently.
 
     Raises:
-        StorageError: There is one.
+        StorageError: There is such an option.
     """
     unknown = [
         *(filesystem.s3_additional_kwargs.keys() - _OBJECT_STORE_NAMES.keys()),
@@ -238,9 +238,9 @@ def _require_handed_on(filesystem: Any, url: str) -> None:
 
 
 def prepare_session(filesystem: Any) -> None:
-    """Give a file system that has not connected yet a session whose answers' times are read quickly.
+    """Give a file system that has not connected yet a session that parses the times of answers quickly.
 
-    A file system that has a session, its own or one of the app's options, keeps it.
+    A session of its own, or from the app's options, is kept.
     """
     if getattr(filesystem, "session", filesystem) is not None:
         return
@@ -253,13 +253,13 @@ def prepare_session(filesystem: Any) -> None:
 
 
 def parsed_time(value: Any) -> datetime:
-    """The time that an answer tells.
+    """The time in an answer.
 
-    The forms that S3 uses, in listings and in headers, take a fiftieth and a tenth of the client's own parser, which
-    guesses; it gets the rest.
+    The forms that S3 uses, in listings and in headers, take a fiftieth and a tenth of the time of the client's own
+    parser, which guesses; that one parses the rest.
 
     Raises:
-        ValueError: It is no time.
+        ValueError: The value is no time.
     """
     if isinstance(value, str):
         try:

@@ -1,7 +1,7 @@
 """Reads whole objects of S3 with a client that takes an eighth of s3fs's time for each.
 
-The client is obstore, Rust's object_store for Python. s3fs stays the one that is configured, and that reports errors:
-this client gets endpoint and credentials from it, and leaves to it whatever it cannot read itself.
+The client is obstore, Rust's object_store for Python. s3fs stays the configured client, which reports errors: this one
+gets endpoint and credentials from it, and leaves to it whatever it cannot read itself.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _TRIES = 8
-"""After how many failures without one success objects are read with s3fs."""
+"""Failures without a success after which objects are read with s3fs."""
 
 _RETRIES: RetryConfig = {"max_retries": 2, "retry_timeout": timedelta(seconds=20)}
-"""Few: s3fs is asked afterwards, and has retries of its own."""
+"""Few retries: s3fs is asked afterwards, and has its own."""
 
 _VALID = timedelta(minutes=10)
-"""Credentials that change are looked at anew before so much time is over; s3fs's are always valid for as long."""
+"""Seconds before which changing credentials are read again; s3fs's are always valid for as long."""
 
 _STALLED = timedelta(seconds=30)
 _WHOLE = timedelta(minutes=10)
-"""An object that comes slowly is waited for, one of which nothing comes is not."""
+"""A slow object is waited for, an object without any data is not."""
 
 _KNOWN_CONFIG = {"max_pool_connections", "user_agent"}
 _KNOWN_ARGUMENTS = {"endpoint_url", "region_name"}
@@ -45,7 +45,7 @@ class FastObjects:
 
     Args:
         store: The bucket.
-        options: Options by protocol, whose credentials no message may show.
+        options: Options by protocol, whose credentials must not appear in messages.
 
     Attributes:
         store: The bucket.
@@ -58,8 +58,8 @@ class FastObjects:
         self._failures = 0
 
     def read(self, key: str, etag: str) -> memoryview | None:
-        """The bytes of an object; None where it has another etag, or s3fs is to be asked for any other reason."""
-        # It takes paths, and drops slashes around them; other keys that are no paths it refuses with a ValueError.
+        """The bytes of an object; None where it has another etag, or s3fs has to read it for any other reason."""
+        # It takes paths, and drops slashes around them; it refuses other keys that are no paths with a ValueError.
         if not self._gets_on or key != key.strip("/"):
             return None
         # Optional: only a bucket that obstore opened has such objects.
@@ -71,11 +71,11 @@ class FastObjects:
             data = memoryview(answer.bytes())
         except (FileNotFoundError, PreconditionError, ValueError):
             return None
-        except Exception as error:  # it raises a dozen classes, of which none changes what is to be done
+        except Exception as error:  # it raises a dozen classes, which are all handled alike
             self._note(error)
             return None
         self._has_read = True
-        # A server that does not know the condition answers all the same.
+        # A server that does not know the condition ignores it.
         return data if str(answer.meta["e_tag"]).strip('"') == etag else None
 
     @property
@@ -102,7 +102,7 @@ def _is_understood(filesystem: Any) -> bool:
 
 
 def open_bucket(filesystem: Any, bucket: str, options: StorageOptions) -> FastObjects | None:
-    """The objects of a bucket; None where s3fs was given an option that this client does not know, or without obstore.
+    """The objects of a bucket; None where obstore is missing, or does not know an option that was given to s3fs.
 
     Args:
         filesystem: An s3fs file system.
@@ -121,7 +121,7 @@ def open_bucket(filesystem: Any, bucket: str, options: StorageOptions) -> FastOb
         return None
     client = sync(filesystem.loop, filesystem.set_session)
     url = urlsplit(client.meta.endpoint_url)
-    # Whether the bucket is a host or stands in the path depends on a dozen settings; here s3fs says what it would do.
+    # Whether the bucket is a host or in the path depends on a dozen settings; s3fs says here what it would do.
     signed = sync(filesystem.loop, client.generate_presigned_url, "get_object", {"Bucket": bucket, "Key": "key"})
     is_host = urlsplit(signed).netloc.startswith(f"{bucket}.")
     settings: ClientConfig = {
@@ -151,7 +151,7 @@ def open_bucket(filesystem: Any, bucket: str, options: StorageOptions) -> FastOb
 
 
 class _Credentials:
-    """Tells obstore the credentials that s3fs uses.
+    """Gives obstore the credentials that s3fs uses.
 
     Args:
         filesystem: An s3fs file system that has connected.
@@ -161,7 +161,7 @@ class _Credentials:
         self._filesystem = filesystem
 
     def __call__(self) -> dict[str, Any]:
-        """The credentials, and until when they need not be asked for again."""
+        """The credentials, and until when they are valid."""
         access_key, secret_key, token, is_fixed = sync(self._filesystem.loop, frozen_credentials, self._filesystem)
         return {
             "access_key_id": access_key,

@@ -21,10 +21,10 @@ from dagflow.storage.small_files import Content, LoadedFiles, SmallFiles, fill_b
 
 
 class S3Files(FsspecFiles):
-    """Objects that are read as files; a listing comes page by page.
+    """Objects read as files; a listing is fetched page by page.
 
     Args:
-        client: Gives the bucket of a URL.
+        client: Provides the bucket of a URL.
     """
 
     client: S3Client
@@ -47,13 +47,13 @@ class S3Files(FsspecFiles):
             raise
 
     def _require_credentials(self, url: str) -> None:
-        """Find out whether a look at an object or a bucket failed for the credentials.
+        """Check whether a look at an object or a bucket failed because of the credentials.
 
-        An answer to HEAD has no body that could tell so; one to GET has, even where listing is not allowed.
+        An answer to HEAD has no body that could say so; one to GET has, even where listing is not allowed.
 
         Raises:
             CredentialsError: The credentials are refused.
-            TransientStorageError: The store may well succeed if asked again.
+            TransientStorageError: The store may succeed if asked again.
         """
         location = self.client.location(url)
         try:
@@ -92,9 +92,9 @@ class S3Files(FsspecFiles):
     def load(self, files: SmallFiles, buffer: memoryview, endings: bytes) -> LoadedFiles:
         location = self.client.location(files.base)
         fast: dict[str, FastObjects | None] = {}
-        # Without etags nothing would tell that what was read is what was planned.
+        # Without etags it would be unknown whether the bytes read are the planned version.
         if files.etags:
-            # Where the files are in several buckets, the base is no more than the scheme.
+            # If the files are in several buckets, the base is only the scheme.
             buckets = {location.bucket} if location.bucket else {name.partition("/")[0] for name in files.names}
             with self.client.translated(files.base, "open"):
                 fast = {bucket: self._fast_objects(location.filesystem, bucket) for bucket in buckets}
@@ -116,7 +116,7 @@ class S3Files(FsspecFiles):
 
     @override
     def _open_whole(self, expected: FileStat) -> RangedFile:
-        # Where a read names its version no look before it is needed; unless there is nothing to read.
+        # A read that names its version needs no look before it, unless there is nothing to read.
         if expected.etag and expected.size_bytes:
             return self.file_of(expected)
         return self.open(expected.url, expected)
@@ -148,7 +148,7 @@ class S3File(RangedFile):
 
 
 def _has_keys(page: dict[str, Any]) -> bool:
-    """Whether a page of a listing tells of anything; not every store counts it as Amazon's does, in KeyCount."""
+    """Whether a page of a listing has any entry; not every store counts in KeyCount as Amazon's does."""
     return bool(page.get("Contents") or page.get("CommonPrefixes"))
 
 

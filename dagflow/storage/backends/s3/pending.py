@@ -32,7 +32,7 @@ from dagflow.storage.request_threads import request_threads
 _PART_BYTES = 8 << 20
 # S3 takes at most 10 000 parts of at least 5 MiB: parts that grow reach its 5 TiB limit for an object.
 _PARTS_PER_STEP = 75
-# One part fills while others travel: the latency of a request hides, at 8 MiB of memory for each.
+# One part fills while others are sent: this hides the latency of a request, at 8 MiB of memory for each.
 _UNDER_WAY = 6
 _STALE_S = 7 * 24 * 3600.0
 _IDENTITY = "dagflow-pending"
@@ -42,8 +42,8 @@ _OWNER = "dagflow-owner"
 class S3PendingWriter(PendingWriter):
     """Uploads parts as they fill; only publish() makes an object of them.
 
-    Guarantee: what close() returned can be published by any process; the object carries the upload's identity
-    in its metadata, so that publish() knows its own work again.
+    Guarantee: any process can publish what close() returned; the object has the upload's identity in its metadata, so
+    that publish() recognises its own work.
     """
 
     def __init__(self, final_url: str, location: S3Location, tag: str, checksum: bool) -> None:
@@ -60,7 +60,7 @@ class S3PendingWriter(PendingWriter):
     def write(self, data: Buffer) -> None:
         view = memoryview(data).cast("B")
         if self._upload is None and view:
-            # Begun with the first byte, it has its name long before the first part is full.
+            # Started with the first byte, the upload has its id long before the first part is full.
             self._upload = request_threads().submit(self._begin)
         self._count(view)
         while view:
@@ -115,20 +115,20 @@ class S3PendingWriter(PendingWriter):
     @override
     def abandon(self) -> None:
         if self._is_open and self._upload is not None:
-            wait(self._parts)  # a part that arrives behind the end of its upload would stay for ever
+            wait(self._parts)  # a part that arrives after the end of its upload would stay for ever
             with contextlib.suppress(StorageError):
                 _abort(self._location, self._location.key, self._upload.result())
         self._is_open = False
 
 
 class S3HeldWriter(S3PendingWriter):
-    """Makes an object in a hidden directory, as what is uploaded cannot be read before.
+    """Makes an object in a hidden directory, because an upload cannot be read before it is completed.
 
     Args:
         final_url: A name beside which it is kept.
         url: The object.
         location: The same.
-        tag: What pending_tag() gave the driver.
+        tag: The driver's result of pending_tag().
         checksum: Whether to compute crc32.
     """
 
@@ -144,13 +144,13 @@ class S3HeldWriter(S3PendingWriter):
 
 
 class S3PendingFiles(PendingFiles):
-    """A multipart upload for each file, completed to publish it; files that are held are objects in hidden directories.
+    """A multipart upload for each file, completed to publish it; held files are objects in hidden directories.
 
-    An unfinished upload does not show whose it is: a sweep ends it where the checkpoint has published its name
-    already, or when it is a week old.
+    An unfinished upload does not show which driver it belongs to: a sweep ends it if the checkpoint has already
+    published its name, or if it is a week old.
 
     Args:
-        client: Gives the bucket of a URL.
+        client: Provides the bucket of a URL.
         stale_s: Age in seconds at which an upload is abandoned.
     """
 
@@ -179,9 +179,9 @@ class S3PendingFiles(PendingFiles):
     def replace(self, pending: PendingFile, durability: Durability = "process") -> None:
         location = self._client.location(pending.final_url)
         if json.loads(pending.token)["upload"]:
-            # An upload becomes an object once: a driver that wakes up late cannot put it over what came after.
+            # An upload becomes an object once: a late driver cannot overwrite newer objects with it.
             return _publish(pending, location, {})
-        # An empty object could be put again and again, so it takes the place of what was seen there, of nothing else.
+        # An empty object could be put again and again, so it only replaces the object that was seen there.
         found = _head(location, location.key)
         if found.get("Metadata", {}).get(_IDENTITY) != json.loads(pending.token)["id"]:
             _publish(pending, location, {"IfMatch": found["ETag"]} if found else {"IfNoneMatch": "*"})
@@ -234,11 +234,11 @@ class S3PendingFiles(PendingFiles):
         found = [each for each in found if quote(each[1], safe="") not in kept_names]
         if not found and not held:
             return 0
-        # Asked behind the listing: while no later driver has come, none of these can be an upload of its tasks.
+        # Checked after the listing: without a later driver, none of these can be an upload of a later driver's tasks.
         require_right()
 
         def end(key: str, upload: str, initiated_s: float) -> bool:
-            # Under a name that another checkpoint has published it may be what that one is about to put there.
+            # Under a name that another checkpoint has published, an upload may belong to that checkpoint.
             is_stale = time.time() - initiated_s > self._stale_s
             is_held = is_earlier_tag(name_of(parent(key)), owner, before_epoch)
             is_over = is_stale or is_held or _head(location, key).get("Metadata", {}).get(_OWNER) == owner
@@ -253,13 +253,13 @@ class S3PendingFiles(PendingFiles):
 
 
 def _held(location: S3Location) -> Iterator[str]:
-    """The keys of the files that are held beside those of a directory."""
+    """The keys of the held files beside those of a directory."""
     for page in location.list("list held files", Prefix=f"{location.prefix}{PENDING_DIRECTORY}/"):
         yield from (entry["Key"] for entry in page.get("Contents", ()))
 
 
 def _head(location: S3Location, key: str) -> dict[str, Any]:
-    """What the store says of an object; nothing where there is none."""
+    """The store's information about an object; empty where there is none."""
     try:
         return location.call("head_object", "look at", Key=key)
     except MissingError:
@@ -287,10 +287,10 @@ def _publish(pending: PendingFile, location: S3Location, condition: dict[str, st
 
 
 def _require_own(pending: PendingFile, location: S3Location, identity: str, upload: str, error: StorageError) -> None:
-    """Find out what became of a publication that the store did not confirm.
+    """Find out the result of a publication that the store did not confirm.
 
     Raises:
-        StorageError: It failed.
+        StorageError: The publication failed.
     """
     found = _head(location, location.key)
     if not found:
