@@ -23,24 +23,24 @@ class Interval(BaseModel):
 
 
 Over = Literal["window", "run"] | Interval
-"""What one result is of: the records of a window, of a run, or of the windows of a time."""
+"""The span of one result: a window, a run, or the windows of an interval."""
 
 
 class Accumulator(Capability):
     """Declares an operator in one partition that can hold its result back, to give one for several windows.
 
-    A window whose result is held back leaves a part in the checkpoint. A later window takes in parts: some of them
-    in order to leave one instead of them, or all of them to emit the result.
+    A window whose result is held back leaves a part in the checkpoint. A later window takes in parts: some of them to
+    leave one instead, or all of them to emit the result.
 
-    Guarantee: what a window took in is in exactly one emitted result, whatever crashes and restarts come between.
+    Guarantee: the input of a window is in exactly one emitted result, despite any crashes and restarts.
     """
 
     over: Over | None
-    """What a result is of; None for a run, and while following for a window."""
+    """The span of a result; None for a run, or a window while following."""
 
     @abstractmethod
     def add_part(self, part: bytes) -> None:
-        """Called after begin_window, for each part that earlier windows left and this one takes in, oldest first."""
+        """Called after begin_window, for each part of earlier windows that this one takes in, oldest first."""
 
     @abstractmethod
     def take_part(self) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Columns made of values of Python, of which all are of one kind."""
+"""Makes columns from Python values that are all of one kind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dagflow.errors import cut_text
 _MAX_TEXT = 200
 """Characters of Arrow's text in an error's message, which may quote a value."""
 
-# A truth value is an int to Python, and a datetime a date: the first class that fits counts.
+# In Python a truth value is an int, and a datetime a date: the first class that fits counts.
 _KINDS: Mapping[str, tuple[type, ...]] = {
     "bool": (bool, np.bool_),
     "int": (int, np.integer),
@@ -31,7 +31,7 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     "dict": (dict,),
 }
 _ALIKE = (frozenset(("int", "float")), frozenset(("int", "Decimal")))
-"""Kinds of which Arrow makes one type without changing a value."""
+"""Kinds that Arrow combines in one type without changing a value."""
 
 _ZONED = frozenset(("datetime", "time"))
 """Kinds whose values may have a time zone."""
@@ -42,12 +42,12 @@ class ColumnValuesError(ValueError):
 
     Args:
         where: The column.
-        what: What a record has there.
+        what: The mistake, as a clause about the column in a record.
         position: The position of this record among the values; -1 where it is not known.
 
     Attributes:
         position: The same.
-        source: The position in a batch of the record for which it was emitted; -1 where it is not known.
+        source: The position in a batch of the record that it was emitted for; -1 where it is not known.
     """
 
     def __init__(self, where: str, what: str, position: int) -> None:
@@ -64,10 +64,10 @@ def columns_to_arrow(columns: Mapping[str, Sequence[Any]]) -> pa.RecordBatch:
     """Columns whose types follow from their values.
 
     Args:
-        columns: The values by column, as many of each.
+        columns: The values by column, equally many of each.
 
     Raises:
-        ColumnValuesError: A name is no text, or values do not go together.
+        ColumnValuesError: A name is no text, or the values of a column have no common type.
     """
     arrays = [column_of(name, values) for name, values in columns.items()]
     return pa.RecordBatch.from_arrays(arrays, [*columns])
@@ -77,7 +77,7 @@ def column_of(name: object, values: Sequence[Any]) -> pa.Array:
     """A column whose type follows from its values.
 
     Raises:
-        ColumnValuesError: The name is no text, or the values do not go together.
+        ColumnValuesError: The name is no text, or the values have no common type.
     """
     if not isinstance(name, str):
         position = next((at for at, value in enumerate(values) if value is not None), -1)
@@ -86,7 +86,7 @@ def column_of(name: object, values: Sequence[Any]) -> pa.Array:
     where = f"column '{name}'"
     try:
         if values and type(values[0]) is str and (array := pa.array(values)).type == pa.string():
-            # Arrow takes no other kind for text, and most columns are text.
+            # Arrow accepts no other kind for text, and most columns are text.
             return array
     except (pa.ArrowException, UnicodeEncodeError):
         pass  # the same error, or a better one, comes below
@@ -99,7 +99,7 @@ def column_of(name: object, values: Sequence[Any]) -> pa.Array:
 
 
 def _first_refused(values: Sequence[Any]) -> int:
-    """The position of the first value of which Arrow makes no column either where it is alone; -1 for none."""
+    """The position of the first value that makes no Arrow column even by itself; -1 for none."""
     for position, value in enumerate(values):
         try:
             pa.array([value])
@@ -109,12 +109,12 @@ def _first_refused(values: Sequence[Any]) -> int:
 
 
 def _require_one_kind(where: str, values: Sequence[Any]) -> None:
-    """Refuse values of several kinds: Arrow would change some of them to the kind of the first.
+    """Refuse values of several kinds: Arrow would convert some of them to the kind of the first.
 
-    Which values are in a column depends on where blocks are cut; what becomes of a value must not.
+    Where blocks are cut decides which values are in a column; it must not decide what a value becomes.
 
     Raises:
-        ColumnValuesError: There are such values.
+        ColumnValuesError: The values are of several kinds.
     """
     classes = set(map(type, values))
     classes.discard(type(None))
@@ -135,7 +135,7 @@ def _require_one_kind(where: str, values: Sequence[Any]) -> None:
 
 
 def _require_in_lists(where: str, values: Sequence[Any]) -> None:
-    """Refuse lists whose elements, of all of them together, are of several kinds."""
+    """Refuse lists whose elements, taken together, are of several kinds."""
     lists = [() if value is None else _elements(value) for value in values]
     try:
         _require_one_kind(f"{where}, elements", [*itertools.chain.from_iterable(lists)])
@@ -148,12 +148,12 @@ def _require_in_lists(where: str, values: Sequence[Any]) -> None:
 def _elements(value: Any) -> Any:
     if isinstance(value, np.ndarray) and not value.ndim:
         return ()  # no list, which Arrow refuses
-    # All elements of an array are of one kind: to make an object of each would take long.
+    # All elements of an array are of one kind: making an object of each would take long.
     return value[:1] if isinstance(value, np.ndarray) and value.dtype != object else value
 
 
 def _mixed(where: str, values: Sequence[Any]) -> ColumnValuesError:
-    """The error of values of which some are of a kind that does not go together with another."""
+    """The error for values of kinds that have no common type."""
     first = ""
     for position, value in enumerate(values):
         if value is None:

@@ -1,4 +1,4 @@
-"""Operators that are made of others: a plan has those in their place."""
+"""Operators that are made of others, by which a plan replaces them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from dagflow.api.partitioning import StreamCodec
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """What a composite operator is made of. Ports are written `part.port`.
+    """The content of a composite operator. Ports are written `part.port`.
 
     Attributes:
-        parts: The operators by name, upstream first. The first one has the partitions that the app gives the
-            composite; each other one is parallel to what it takes from, but for those in codecs.
-        streams: From which output port to which input port records go between them.
+        parts: The operators by name, upstream first. The first one has the partitions that the app gives the composite;
+            each other one is parallel to its upstream, except those in codecs.
+        streams: Connections between the parts, from an output port to an input port.
         ports: For each port of the composite the ports of parts that it stands for.
-        codecs: What brings records of equal keys together in front of a part, by the part.
+        codecs: The codec that brings records of equal keys together in front of a part, by the part.
     """
 
     parts: Mapping[str, Operator]
@@ -53,12 +53,12 @@ class Expansion:
 
 
 class Composite(Capability):
-    """Declares an operator that others, its parts, may stand for: they have its place in the plan.
+    """Declares an operator that other operators, its parts, may replace in the plan.
 
-    The parts are called `operator/part`, in plans, messages, counters and the journal. A PropertyTextError of a part
-    whose text is a property of the composite is reported at its place in the app.
+    The parts are named `operator/part`, in plans, messages, counters and the journal. A PropertyTextError of a part
+    about a text of a property of the composite is reported at its position in the app.
     """
 
     @abstractmethod
     def expand(self) -> Expansion | None:
-        """Called in the driver when the app is planned; gives new operators each time, or None to run itself."""
+        """Called in the driver when the app is planned; returns new operators each time, or None to run itself."""

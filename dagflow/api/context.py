@@ -1,4 +1,4 @@
-"""What an operator is given at run time: its partition, counters and outputs, and the services of the driver."""
+"""The context of an operator at run time: its partition, counters and outputs, and the services of the driver."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class SideData(Protocol):
 
     @property
     def name(self) -> str:
-        """Different for different bytes; a task may keep by it what it makes of them."""
+        """Different for different bytes; a task may cache by it what it makes of the bytes."""
 
     @property
     def version(self) -> str:
-        """What the operator calls the version."""
+        """The operator's name for the version."""
 
     def read(self) -> bytes:
-        """The bytes that SideInput.read_side_input gave.
+        """The bytes that SideInput.read_side_input returned.
 
         Raises:
-            DagflowError: They cannot be read.
+            DagflowError: The bytes cannot be read.
         """
 
 
@@ -48,31 +48,31 @@ class OutputFile(Protocol):
         """
 
     def close(self, *, records: int, sources: FileSources | None = None, facts: FileFacts | None = None) -> None:
-        """End the file and hand it to the window's commit.
+        """End the file, and pass it to the window's commit.
 
         Args:
-            records: How many records the file holds, for the journal.
-            sources: Which blocks they come from; None where that is not known.
-            facts: What the operator's target has to know of the file, which then shows it in a transaction; None
-                for a file that is visible by its name. See TransactionalSink.
+            records: The number of records in the file, for the journal.
+            sources: The blocks that the records come from; None where they are not known.
+            facts: Facts for the operator's target, which shows the file in a transaction; None for a file that is
+                visible by its name. See TransactionalSink.
         """
 
 
 class OutputFiles(Protocol):
-    """Where an operator opens the files that its window will publish."""
+    """Opens the files that the window of an operator publishes."""
 
     def open(self, url: str) -> OutputFile:
-        """Begin the file that will be published as url; when the window runs again it must give the same name.
+        """Start the file that will be published as url; when the window runs again it must use the same name.
 
         Raises:
             StorageError: The store refused it.
         """
 
     def hold(self, url: str) -> OutputFile:
-        """Begin a file that is held back, and that a later window reads before it makes others of it; see HoldsFiles.
+        """Start a file that is held back, and that a later window merges into others; see HoldsFiles.
 
         Args:
-            url: A name beside which it is kept. No file is ever published under it.
+            url: A name in the directory in which it is kept. No file is ever published under it.
 
         Raises:
             StorageError: The store refused it.
@@ -81,7 +81,7 @@ class OutputFiles(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WindowBudget:
-    """How much a control operator should emit into the current window at most.
+    """How much a control operator may emit into the current window.
 
     The first tuple of a window is always within the budget, however large.
 
@@ -95,18 +95,19 @@ class WindowBudget:
 
 
 OWN_ID_BITS = 48
-"""An id that an operator creates has its operator_index above so many bits. Checkpoints hold ids: it never changes."""
+"""Number of bits below the operator_index in an id that an operator creates. Checkpoints contain ids: it never
+changes."""
 
 RETRY_ID_BITS = 20
-"""Of these bits so many number the tuples of a window whose refused records are tried again; the others, windows."""
+"""How many of these bits number the tuples of a window that retries refused records; the others number windows."""
 
 
 class ControlServices(Protocol):
-    """What the driver offers to control operators beyond the ordinary context."""
+    """The services of the driver for control operators beyond the ordinary context."""
 
     @property
     def follow(self) -> bool:
-        """Whether the run goes on watching for new input."""
+        """Whether the run keeps watching for new input."""
 
     @property
     def budget(self) -> WindowBudget:
@@ -114,14 +115,14 @@ class ControlServices(Protocol):
 
     @property
     def operator_index(self) -> int:
-        """A small number that each operator that feeds partitioned ones keeps over all runs.
+        """A small number of each operator that feeds partitioned ones; it stays the same over all runs.
 
-        Operators that create ids put it into them, above OWN_ID_BITS, so that no two ids are equal.
+        Operators that create ids put it into them, above OWN_ID_BITS, so that all ids differ.
         """
 
     @property
     def held_files(self) -> Sequence[HeldFile]:
-        """For a Grouper: the files that windows have held back and no planned window takes, oldest first."""
+        """For a Grouper: the held files that no planned window takes, oldest first."""
 
     @property
     def output_locations(self) -> Sequence[str]:
@@ -140,31 +141,31 @@ class ControlServices(Protocol):
         """
 
     def watched(self, what: str) -> AbstractContextManager[None]:
-        """Have a warning told where the calling thread stands still within the block, such as on a store that is gone.
+        """Log a warning if the calling thread stands still within the block, for example on an unreachable store.
 
-        The driver watches the operator's own methods by itself: this is for threads of the operator.
+        The driver watches the operator's own methods by itself: this is for the operator's threads.
 
         Args:
-            what: What the thread does, as the end of a sentence.
+            what: Description of the thread's work, as the end of a sentence.
         """
 
     @property
     def state_url(self) -> str:
         """A directory in the checkpoint for this operator alone, for state that is too large for a snapshot.
 
-        It exists once something is created in it. What no snapshot names may be removed.
+        It exists once something is created in it. Files that no snapshot names may be removed.
         """
 
 
 UNKNOWN_SUM = 1 << 62
-"""Booked in OperatorContext.accounting under a key whose sum is not known, because a part of it was left out."""
+"""Booked in OperatorContext.accounting under a key whose sum is unknown, because a part of it was left out."""
 
 
 Cause = Literal["unreadable", "superseded", "deleted"]
 """Why a range was left out; see Skipped."""
 
 VersionKey = tuple[str, int, int, str]
-"""A version of a file: its URL, its length, modification time and etag."""
+"""A version of a file: its URL, size, modification time and etag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,20 +173,20 @@ class Skipped:
     """A range of a file that was left out.
 
     Attributes:
-        url: The file, as it was planned; what is shown of it is redacted().
+        url: The file, as it was planned; shown redacted().
         start: First byte.
-        end: One past the last byte, of the version that was planned.
-        reason: Why, in words.
-        cause: "unreadable" where the version cannot be read; "superseded" where the file no longer has it, "deleted"
-            where there is no file.
-        size_bytes: Length of the version.
-        mtime_ns: When it was modified, in nanoseconds since 1970; 0 where the store has no times.
+        end: One past the last byte of the range in the planned version.
+        reason: Why it was left out, in words.
+        cause: "unreadable" where the version cannot be read; "superseded" where the file has another version, "deleted"
+            where the file does not exist.
+        size_bytes: Size of the version.
+        mtime_ns: Its modification time, in nanoseconds since 1970; 0 where the store has no times.
         etag: The store's tag of it, or "".
         file_id: Its inode number; 0 where unknown.
         has_other_bytes: Whether the file was seen to have other bytes, though its size and time may be the version's.
-        lost_start: First byte of what is in no output for it: of a compressed file that is cut, records may lie
-            elsewhere than in the planned range. As start where it is not given.
-        lost_end: One past the last of these bytes.
+        lost_start: First byte that is missing in the output: for a cut compressed file, records may be outside of the
+            planned range. Equal to start by default.
+        lost_end: One past the last byte that is missing in the output.
     """
 
     url: str
@@ -203,26 +204,26 @@ class Skipped:
 
     @property
     def lost_bytes(self) -> int:
-        """How many bytes of the file are in no output for it."""
+        """How many bytes of the file are missing in the output because of this range."""
         return self.lost_end - self.lost_start
 
     @property
     def is_gone(self) -> bool:
-        """Whether the version was not there."""
+        """Whether the version was gone."""
         return self.cause != "unreadable"
 
     @property
     def version(self) -> VersionKey:
-        """Which version of which file."""
+        """The file and its version."""
         return self.url, self.size_bytes, self.mtime_ns, self.etag
 
     @property
     def version_range(self) -> tuple[VersionKey, int, int]:
-        """Which range of which version, regardless of the cause."""
+        """The version and the range, regardless of the cause."""
         return self.version, self.start, self.end
 
     def __post_init__(self) -> None:
-        # The journal takes Python's own numbers only, and positions are often computed in NumPy.
+        # The journal accepts Python's own numbers only, and positions are often computed in NumPy.
         object.__setattr__(self, "start", index(self.start))
         object.__setattr__(self, "end", index(self.end))
         if self.lost_start < 0:
@@ -231,11 +232,11 @@ class Skipped:
 
 
 class MovedRange(NamedTuple):
-    """A range of a file that a reader found under another name, where it was read, or is left out again.
+    """A range of a file that a reader found under another name, and has read, or left out again.
 
     Attributes:
-        url: The name before.
-        start: First byte, of the content where the file is compressed since.
+        url: The earlier name.
+        start: First byte; in the content, if the file has been compressed since.
         end: One past the last byte.
     """
 
@@ -249,10 +250,10 @@ _set_count = Counter.__setitem__
 
 
 class Counts(Counter[str]):
-    """Counts by name, each Python's own whole number: one of NumPy's cannot be written to the journal.
+    """Counts by name, as Python's own integers: those of NumPy cannot be written to the journal.
 
-    Any other value, and a name that is no text, is refused where it is counted, so that the traceback shows the
-    operator's own code.
+    Any other value, and a name that is no text, is refused at once, so that the traceback shows the operator's own
+    code.
     """
 
     def __setitem__(self, name: str, count: int) -> None:
@@ -263,7 +264,7 @@ class Counts(Counter[str]):
         _set_count(self, name, count)
 
     def setdefault(self, name: str, default: int = 0) -> int:
-        """The count of a name, which is set where it has none."""
+        """The count of a name; sets it if the name has none."""
         if name not in self:
             self[name] = default
         return self[name]
@@ -286,11 +287,11 @@ def _whole(name: str, count: Any) -> int:
 class Progress:
     """Counts the bytes that a task has read so far, for the display of the running window and the watch of the task.
 
-    The counters of a window are what is added up and journaled.
+    Only the counters of a window are added up and journaled.
 
     Attributes:
         bytes_read: Bytes read so far.
-        steps: How often an operator has said that it goes on.
+        steps: How often an operator has reported progress without bytes.
     """
 
     def __init__(self) -> None:
@@ -301,7 +302,7 @@ class Progress:
         self.bytes_read += bytes_read
 
     def step(self) -> None:
-        """Say that the task goes on, where no bytes can be counted yet: it waits for its rate, for example."""
+        """Report progress where no bytes can be counted yet, for example while waiting for the rate limit."""
         self.steps += 1
 
     def mark(self) -> tuple[int, int]:
@@ -311,37 +312,37 @@ class Progress:
 
 @dataclass(slots=True)
 class OperatorContext:
-    """The surroundings of one operator instance.
+    """The context of one operator instance.
 
     Attributes:
         app: The app's name.
         operator: The operator's name in the app.
         partition: 0-based number of the partition; 0 for control operators.
-        partitions: How many partitions the operator has in this window.
-        share: This partition's part of a rate that all partitions share, in this window; the parts of those that run
-            at the same time add up to 1 at most.
-        counters: Counts by name; they are added up over partitions, and shown by metrics and status. Takes whole
-            numbers of Python or NumPy, and truth values; all else, and a name that is no text, is a TypeError.
-        accounting: Byte accounting: sums by key that come to zero when every byte is accounted for. An operator
-            books what it takes over as positive, and what it has passed on as negative. A run that completes with
-            any other sum fails. A key that was given the value UNKNOWN_SUM is not checked.
-        skipped: What a reader has left out; it is journaled with the window.
-        moved: Takes what a reader has found of files under other names than those that they were planned under before.
-        refused: Takes down where refused records lie, for operators that can read them again; see RejectRetrier.
-        source_events: Takes what control operators shall know of the window's tuples, picklable; None where none
-            listens. See SourceEventListener.
+        partitions: The operator's number of partitions in this window.
+        share: This partition's share of a rate limit in this window; the shares of partitions that run at the same
+            time add up to at most 1.
+        counters: Counts by name; added up over partitions, and shown by metrics and status. Values are integers of
+            Python or NumPy, or truth values; any other value, and a name that is no text, raises a TypeError.
+        accounting: Byte accounting: sums by key that must be zero when every byte is accounted for. An operator books
+            what it takes over as positive, and what it has passed on as negative. A run that completes with any other
+            sum fails. A key with the value UNKNOWN_SUM is not checked.
+        skipped: The ranges that a reader has left out; journaled with the window.
+        moved: The ranges that a reader has found under other names than those that they were planned under.
+        refused: The positions of refused records, from operators that can read them again; see RejectRetrier.
+        source_events: Events about the window's tuples for control operators, picklable; None where none listens. See
+            SourceEventListener.
         progress: Counts the bytes that an operator reads, for the display of the running window.
         connected: Names of the operator's ports that the app connects.
         storage: Reaches the stores of the app: files to read, directories to list.
-        outputs: Where files to be published are opened; None in control operators that work when a window is planned.
-        control: What the driver offers; None in partitioned operators.
-        prescan: What the operator's pre-scan kept when the window was planned; None for nothing.
-        is_reprocessed: Whether what the window makes replaces what it has published before.
+        outputs: Opens files to be published; None in control operators that run when a window is planned.
+        control: The services of the driver; None in partitioned operators.
+        prescan: The state of the operator's pre-scan when the window was planned; None for nothing.
+        is_reprocessed: Whether the output of the window replaces what it has published before.
         may_hold: Whether files may be held back for a later window; see HoldsFiles.
-        gone: Versions of files that an earlier attempt at the window found gone when it had read a part of them, or
-            that a window which is replayed has left out as gone; they are left out whole.
-        read_in_part: Takes the versions of which a part was read; see gone.
-        decided: What the target of the operator has decided for the window; "" for nothing. See Target.decide.
+        gone: Versions of files to leave out whole: an earlier attempt at the window found them gone when it had read a
+            part of them, or the replayed window has left them out as gone.
+        read_in_part: The versions that were read in part; see gone.
+        decided: The decision of the operator's target for the window; "" for none. See Target.decide.
         side_input: The version of its side input that the window sees; None where it has none. See SideInput.
     """
 
@@ -371,11 +372,11 @@ class OperatorContext:
 
 
 class RunPreparation(Protocol):
-    """What an operator may ask before the first window of a run."""
+    """The services for an operator before the first window of a run."""
 
     @property
     def published(self) -> Iterable[str]:
-        """URLs of the files that this checkpoint has published; may be long, and is read from the journal each time."""
+        """URLs of the files that this checkpoint has published; may be many, read from the journal each time."""
 
     @property
     def storage(self) -> StorageContext:
@@ -385,20 +386,20 @@ class RunPreparation(Protocol):
     def held_files(self) -> Sequence[PendingFile]:
         """Files that the operator's windows have held back, and that are not published yet; see HoldsFiles.
 
-        Those of windows that are about to be replayed are left out.
+        Files of windows that are about to be replayed are left out.
         """
 
     def has_forgotten(self, url: str) -> bool:
         """Whether the journal may have published files below a location that it no longer lists."""
 
     def claim(self, url: str) -> None:
-        """Take a location to publish into for this operator alone; all files that it opens shall lie below.
+        """Reserve a location to publish into for this operator alone; all files that it opens must be below.
 
-        Only what is claimed is known before the first window: that the app does not read it, that hosts reach it, and
-        that what runs have left there unpublished is removed.
+        Only for a claimed location, dagflow checks before the first window that the app does not read it and that hosts
+        reach it, and removes the unpublished leftovers of earlier runs.
 
         Raises:
-            StorageError: Another operator of the app has it.
+            StorageError: Another operator of the app has claimed the location.
         """
 
     def reads(
@@ -407,9 +408,9 @@ class RunPreparation(Protocol):
         """Name a file or directory that tasks will read, so that the hosts of a cluster check that they reach it.
 
         Args:
-            url: Where it is; of a glob the directory that it begins in.
+            url: Its location; for a glob the directory in which it begins.
             takes_in: Whether everything in a given directory would be read; a run that publishes into such a
                 directory is refused.
-            glob: The glob of what is read below; "" where that is everything.
-            is_there: Whether it is there now; hosts look for nothing else.
+            glob: The glob of the files to read below; "" for all.
+            is_there: Whether it exists now; hosts look for nothing else.
         """

@@ -9,38 +9,38 @@ from dagflow.api.operator import Capability, Operator
 
 
 class Grouper(InputOperator):
-    """Emits what is to be made of the files that the windows of another operator hold back.
+    """Emits tuples about the held files of another operator's windows.
 
-    What it emits in a window names all held files up to one of the windows before. When that window is committed, the
-    files are not held any more. It keeps no state: ControlServices.held_files is what there is to do.
+    Its tuples of a window name all held files up to one of the windows before. When that window is committed, the files
+    are not held any more. It keeps no state: ControlServices.held_files has its remaining work.
     """
 
     @property
     @abstractmethod
     def taken_through(self) -> int:
-        """The newest window whose files have been emitted; asked after an emission."""
+        """The newest window whose files have been emitted; read after an emission."""
 
     @abstractmethod
     def emit_rest(self) -> None:
-        """Emit what is held, whether it is due or not: all input is processed, or the run shall stop."""
+        """Emit all held files, due or not: all input is processed, or the run shall stop."""
 
 
 class HoldsFiles(Capability):
-    """Declares a partitioned operator whose windows may hold files back, where OperatorContext.may_hold says so.
+    """Declares a partitioned operator whose windows may hold files back, if OperatorContext.may_hold is true.
 
     It closes such a file with FileFacts whose `held` is set. dagflow adds two operators: `<name>/groups`, which runs in
-    the driver and emits when a group is due, and `<name>/merger`, which is partitioned and takes in what that emits.
+    the driver and emits when a group is due, and `<name>/merger`, which is partitioned and takes in these tuples.
 
-    Guarantee: what a window has held back is taken in by exactly one window, whatever crashes and restarts come
-    between; a held file is there until that window is published.
+    Guarantee: exactly one window takes in a held file, despite any crashes and restarts; the file exists until that
+    window is published.
     """
 
     @abstractmethod
     def grouper(self) -> Grouper | None:
         """Called when the app is planned: a new operator with an output port `jobs`.
 
-        None where no window is to hold anything back: neither operator is added then, and a run does not begin while
-        files wait that windows of an app before have held back.
+        None if no window shall hold anything back: then neither operator is added, and a run does not start while files
+        wait that windows of an earlier app have held back.
         """
 
     @abstractmethod

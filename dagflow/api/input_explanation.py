@@ -1,4 +1,4 @@
-"""Why an input operator takes a file or leaves it: answered by the rules that decide."""
+"""Why an input operator takes a file or leaves it, by the rules that decide."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dagflow.storage.context import StorageContext
 
 
 class InputExplainer(Capability):
-    """Declares a control operator that can say of any location whether a scan now would take it."""
+    """Declares a control operator that can say for any location whether a scan now would take it."""
 
     @abstractmethod
     def explain_input(self, url: str, storage: StorageContext) -> tuple[bool, str]:
@@ -21,8 +21,8 @@ class InputExplainer(Capability):
             storage: Reaches the stores of the app.
 
         Returns:
-            Whether a scan now would take the file, by everything but what earlier runs have taken; and a sentence that
-            says why, with the property that decides.
+            Whether a scan now would take the file, apart from what earlier runs have taken; and a sentence that says
+            why, with the property that decides.
 
         Raises:
             StorageError: The store failed.
@@ -35,12 +35,12 @@ class InputExplainer(Capability):
         Args:
             url: An absolute location.
             storage: Reaches the stores of the app.
-            state: What snapshot() gave for the newest planned window.
-            state_url: The operator's own directory in the checkpoint; only to be read.
+            state: The result of snapshot() for the newest planned window.
+            state_url: The operator's own directory in the checkpoint; read-only.
 
         Returns:
             When the newest version of the file was taken, in milliseconds since 1970; 0 where none is known.
 
         Raises:
-            DagflowError: That cannot be read.
+            DagflowError: The state cannot be read.
         """

@@ -1,4 +1,4 @@
-"""Values of Arrow columns as JSON has them, for files, rejects and reasons, and for what is shown."""
+"""Values of Arrow columns as JSON, for files, rejects and reasons, and for display."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 
 
 def json_values(column: pa.Array) -> list[Any]:
-    """The values of a column, as msgspec writes them into JSON.
+    """The values of a column, in the form in which msgspec writes them as JSON.
 
-    Numbers and booleans stand as such, decimals as text, which keeps all of their digits. Dates, times, timestamps
-    and durations are in ISO 8601, to the nanosecond, and years have as many digits as they need; bytes are text if
-    they are UTF-8, and otherwise an object with the one member base64. What is missing is null, and so are the
-    numbers that JSON does not have: infinities and NaN. A time whose offset from UTC is no whole minute, which ISO 8601
-    has no form for, is in UTC.
+    Numbers and booleans stay as they are; decimals become text, which keeps all of their digits. Dates, times,
+    timestamps and durations are in ISO 8601, to the nanosecond, and years have as many digits as they need. Bytes are
+    text if they are UTF-8, and otherwise an object with the one member base64. Missing values are null, and so are
+    numbers that JSON lacks: infinities and NaN. A time whose offset from UTC is no whole minute, which ISO 8601 cannot
+    express, is in UTC.
     """
     try:
         return _converted(column, is_far=False)
@@ -28,7 +28,7 @@ def json_values(column: pa.Array) -> list[Any]:
 
 
 def readable_value(value: pa.Scalar) -> Any:
-    """A value as Python has it, or as JSON where Python has none: nanoseconds, years before 1 or after 9999."""
+    """A value as a Python object, or as JSON where Python has none: nanoseconds, years before 1 or after 9999."""
     try:
         return value.as_py()
     except (ValueError, OverflowError):
@@ -76,7 +76,7 @@ def _python_type(kind: pa.DataType, is_far: bool) -> pa.DataType:
 
 
 def _with_leaves(kind: pa.DataType, converted: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """A type, in which other types stand for the ones that hold no others."""
+    """A type, with its leaf types replaced by others."""
     types = pa.types
     if types.is_dictionary(kind):
         plain = _with_leaves(kind.value_type, converted)
@@ -93,7 +93,7 @@ def _with_leaves(kind: pa.DataType, converted: Callable[[pa.DataType], pa.DataTy
 
 
 def _with_whole_minutes(value: Any, in_utc: Any) -> Any:
-    """A value, in which each time whose offset from UTC has seconds is that of the same value in UTC."""
+    """A value; each time in it whose offset from UTC has seconds is replaced by that of the same value in UTC."""
     if isinstance(value, datetime):
         offset = value.utcoffset()
         return in_utc if offset is not None and offset % timedelta(minutes=1) else value
@@ -101,7 +101,7 @@ def _with_whole_minutes(value: Any, in_utc: Any) -> Any:
         return {name: _with_whole_minutes(each, in_utc[name]) for name, each in value.items()}
     if isinstance(value, list):
         return [*map(_with_whole_minutes, value, in_utc)]
-    # Text that differs is that of a time, of which an offset of whole minutes leaves the seconds alone.
+    # A text that differs is a time's; an offset of whole minutes leaves its seconds unchanged.
     is_same = not isinstance(value, str) or value == in_utc or _SECONDS.findall(value) == _SECONDS.findall(in_utc)
     return value if is_same else in_utc
 
@@ -111,7 +111,7 @@ def _in_utc(kind: pa.DataType) -> pa.DataType:
 
 
 def _has_seconds(column: pa.Array) -> bool:
-    """Whether the offset of a time from UTC is no whole minute, as of most zones before 1930; see json_values()."""
+    """Whether a time's offset from UTC is no whole minute, as in most zones before 1930; see json_values()."""
     types, kind = pa.types, column.type
     if types.is_dictionary(kind):
         return _has_seconds(column.dictionary)
@@ -129,7 +129,7 @@ def _has_seconds(column: pa.Array) -> bool:
 
 
 def _converter(kind: pa.DataType, is_far: bool) -> Callable[[Any], Any] | None:
-    """Makes values of a type, converted by _python_type(), fit for JSON; None if they are so already."""
+    """A function that makes values of a type, converted by _python_type(), fit for JSON; None if they already are."""
     types = pa.types
     if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
         return _text
@@ -151,7 +151,7 @@ def _converter(kind: pa.DataType, is_far: bool) -> Callable[[Any], Any] | None:
 
 
 def _moment(value: str) -> str:
-    """Arrow's text of a timestamp, as msgspec would write it."""
+    """Arrow's text of a timestamp, in msgspec's form."""
     text = _FRACTION.sub(lambda found: f".{found[1]:0<6}" if int(found[1]) else "", value.replace(" ", "T"))
     return f"{text[:-2]}:{text[-2:]}" if _OFFSET.search(text) else text
 
@@ -159,12 +159,12 @@ def _moment(value: str) -> str:
 _SECONDS = re.compile(r":(\d\d)(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)$")
 
 _WHOLE_MINUTES = re.compile(r"UTC|[+-]\d\d:\d\d")
-"""A zone whose offset from UTC always is."""
+"""A zone whose offset from UTC is always whole minutes."""
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 _FRACTION = re.compile(r"\.(\d{1,6})(?!\d)")
-"""A fraction of a second but for nanoseconds, which keep all their digits."""
+"""A fraction of a second of at most six digits; nanoseconds keep all their digits."""
 
 _OFFSET = re.compile(r"[+-]\d{4}$")
 
@@ -181,7 +181,7 @@ def _or_null(convert: Callable[[Any], Any] | None, value: Any) -> Any:
 
 
 def _pairs(key: Callable[[Any], Any] | None, item: Callable[[Any], Any] | None) -> Callable[[Any], Any]:
-    """Maps become lists of pairs: JSON's objects have text for keys, and each of them once."""
+    """Convert maps to lists of pairs: JSON's objects have text for keys, and each key once."""
     return lambda pairs: [[_or_null(key, k), _or_null(item, v)] for k, v in pairs]
 
 

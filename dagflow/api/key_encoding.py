@@ -1,4 +1,4 @@
-"""How the keys of a keyed state are written, as MessagePack."""
+"""Encodes the keys of a keyed state as MessagePack."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from msgspec import msgpack
 from dagflow.api.partitioning import BooleanKey, Key
 
 PICKLED = 0
-"""Extension code of what an author's operator keeps, and of keys that no column holds."""
+"""Extension code of pickled objects: values of an author's operator, and keys that no column contains."""
 
-# Keys for which MessagePack has no type of its own: their extension code, and how they are written and read.
+# Keys without a MessagePack type: their extension code, and how they are written and read.
 _KEY_FORMS: dict[type, tuple[int, Callable[[Any], str], Callable[[str], Any]]] = {
     BooleanKey: (1, lambda key: str(int(key.value)), lambda text: BooleanKey(text == "1")),
     Decimal: (2, str, Decimal),
@@ -37,7 +37,7 @@ DATA_KEYS = NATIVE | _KEY_FORMS.keys()
 
 
 def encode_keys(keys: list[Key]) -> bytes:
-    """The keys as a list; those that no column holds are pickled."""
+    """The keys as a list; keys that no column can contain are pickled."""
     if set(map(type, keys)) <= NATIVE:
         try:
             return msgpack.encode(keys)
@@ -58,11 +58,11 @@ def _encoded_key(key: Any) -> Any:
 
 
 def decode_key(code: int, data: memoryview) -> Any:
-    """A key that MessagePack has no type for, and that is not pickled, by its extension code."""
+    """A key that has no MessagePack type and is not pickled, by its extension code."""
     return _READER_BY_CODE[code](bytes(data).decode("utf-8", "surrogatepass"))
 
 
 def with_one_nan(keys: list[Any]) -> list[Key]:
-    """The keys that were read, with the NaN that canonical() gives."""
-    # One that was read is another object, and dicts find NaN by identity.
+    """The restored keys, with the NaN that canonical() returns."""
+    # A restored NaN is another object, and dicts find NaN by identity.
     return [math.nan if key != key else key for key in keys] if float in set(map(type, keys)) else keys

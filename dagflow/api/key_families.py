@@ -1,4 +1,4 @@
-"""The families of types whose values may be equal as keys: a key of one equals none of another."""
+"""The families of types whose values may be equal as keys: keys of different families are never equal."""
 
 from __future__ import annotations
 

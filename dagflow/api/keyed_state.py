@@ -26,10 +26,10 @@ V = TypeVar("V")
 
 
 class Rescalable(Capability):
-    """Declares an operator that can divide its state anew when its number of partitions changes.
+    """Declares an operator that can divide its state again when its number of partitions changes.
 
-    Both methods are called in the driver, on an instance that was not set up. An operator with a snapshot that is
-    not Rescalable has a fixed number of partitions from its first window on.
+    Both methods are called in the driver, on an instance that was not set up. An operator with a snapshot that is not
+    Rescalable has a fixed number of partitions from its first window on.
     """
 
     @abstractmethod
@@ -42,27 +42,27 @@ class Rescalable(Capability):
 
     @abstractmethod
     def split_state(self, state: Any, partitions: int) -> Sequence[Any]:
-        """The state of each of so many partitions, in order; None for none."""
+        """The state for each of the given number of partitions, in order; None for none."""
 
 
 _VERSION = 1
 
 _EXTENSIONS = frozenset(bytes((first,)) for first in (*range(0xC7, 0xCA), *range(0xD4, 0xD9)))
-"""First bytes of a value that is an extension of MessagePack."""
+"""First bytes of a value that is a MessagePack extension."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Keys that changed in some windows, with their values at the end of those.
+    """Keys that changed in some windows, with their values at the end of these.
 
     Attributes:
-        name: Where the checkpoint keeps it; "" before it is kept anywhere.
-        size: Number of keys, deleted ones included.
+        name: The object that contains it in the checkpoint; "" before it is stored.
+        size: Number of keys, including deleted ones.
         data: The keys and values as MessagePack; b"" on the way from a task to the driver, which has it by its name.
-        pickle_sha256: Checksum of the data where pickles are part of it; b"" where none are.
+        pickle_sha256: Checksum of the data if it contains pickles; b"" otherwise.
     """
 
-    # Authors' operators pickle segments within states of their own: in old pickles a new field would have no value.
+    # Authors' operators pickle segments within their own states: in old pickles a new field would have no value.
     name: str
     size: int
     data: bytes
@@ -70,7 +70,7 @@ class Segment:
 
     @classmethod
     def of(cls, values: dict[Key, Any], gone: Iterable[Key], value_type: type | None = None) -> Segment:
-        """Encode values, and the keys that have none any more.
+        """Encode values, and the keys that no longer have one.
 
         Args:
             values: Values by key.
@@ -78,7 +78,7 @@ class Segment:
             value_type: The type of the values; None to pickle them.
 
         Raises:
-            ValueError: A value would not come back as it is.
+            ValueError: A value would not be restored unchanged.
         """
         absent = list(gone)
         held: Any
@@ -91,11 +91,11 @@ class Segment:
         return cls("", len(values) + len(absent), data, hashlib.sha256(data).digest() if has_pickle else b"")
 
     def unpack(self, value_type: type | None = None) -> tuple[dict[Key, Any], list[Key]]:
-        """The values and the deleted keys that of() was given.
+        """The values and the deleted keys that were given to of().
 
         Raises:
             JournalError: The data is of a version that this program does not know, the values are of another type, or
-                a class is gone that was pickled.
+                the class of a pickle is gone.
         """
         has_pickle = bool(self.pickle_sha256)
         if has_pickle and hashlib.sha256(self.data).digest() != self.pickle_sha256:
@@ -119,14 +119,14 @@ class Segment:
         return dict(zip(with_one_nan(keys), values, strict=True)), with_one_nan(gone)
 
     def require_form(self, value_type: type | None, operator: str = "") -> None:
-        """Refuse values that were written with a value_type where there is none now, and the reverse.
+        """Refuse values that were written with a value_type if there is none now, and the reverse.
 
         Args:
             value_type: The type of the values; None where they are pickled.
             operator: The operator's name, for the message; "" where it is not known.
 
         Raises:
-            JournalError: They are of the other form.
+            JournalError: The values are of the other form.
         """
         version, _, _, held = msgpack.decode(self.data, type=tuple[int, Raw, Raw, Raw])
         is_pickled = bytes(memoryview(held)[:1]) in _EXTENSIONS
@@ -156,7 +156,7 @@ class Segment:
             ) from error
 
     def with_checksum(self) -> Segment:
-        """The segment with the checksum that of() gives it for its pickles; unpickles nothing."""
+        """The segment with the checksum that of() computes for its pickles; unpickles nothing."""
         pickles: list[bool] = []
         held = msgpack.decode(
             self.data,
@@ -190,10 +190,10 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class KeyedSnapshot:
-    """What a KeyedState amounts to after a window.
+    """The state of a KeyedState after a window.
 
     Attributes:
-        segments: Oldest first; a later one has the last word on its keys.
+        segments: Oldest first; a later one overrides earlier ones.
     """
 
     segments: tuple[Segment, ...] = ()
@@ -204,7 +204,7 @@ class KeyedSnapshot:
 
 
 def _merged(segments: Iterable[Segment], value_type: type | None) -> tuple[dict[Key, Any], dict[Key, None]]:
-    """The newest values, and the keys that the segments say are gone."""
+    """The newest values, and the keys that are marked as deleted."""
     values: dict[Key, Any] = {}
     gone: dict[Key, None] = {}
     for segment in segments:
@@ -219,7 +219,7 @@ def _merged(segments: Iterable[Segment], value_type: type | None) -> tuple[dict[
 
 
 def _as_set(keys: dict[Key, Any]) -> Iterable[Key]:
-    """The keys as operators know them, with truth values of Python's own."""
+    """The keys as operators know them, with Python's own truth values."""
     if BooleanKey.TRUE in keys or BooleanKey.FALSE in keys:
         return [key.value if isinstance(key, BooleanKey) else key for key in keys]
     return keys
@@ -229,7 +229,7 @@ _IMMUTABLE = NATIVE | {bool, complex, frozenset, Decimal, datetime, date, time, 
 
 
 def _is_immutable(value: object) -> bool:
-    """Whether a value cannot be changed in place, as far as its type says."""
+    """Whether a value cannot be changed in place, as far as its type shows."""
     kind = type(value)
     if kind in _IMMUTABLE:
         return True
@@ -241,14 +241,14 @@ def _is_immutable(value: object) -> bool:
 
 
 class KeyedState(Generic[V]):
-    """Values by key; keys that canonical() makes one are one key.
+    """Values by key; keys with the same canonical() form are one key.
 
-    What a window makes durable is what it changed, and now and then some of what was changed before: a key is
-    written again about as often as the state doubles. A value that can be changed in place, such as a list, is
-    also written when it was asked for. A task takes in the whole state of its partition.
+    A window makes its changes durable, and now and then some of earlier changes: a key is written again about as often
+    as the state doubles. A value that can be changed in place, such as a list, is also written when it was read. A task
+    loads the whole state of its partition.
 
     Args:
-        snapshot: What an earlier window left.
+        snapshot: The state of an earlier window.
         value_type: The type of the values, by which they are written; None to pickle them.
     """
 
@@ -275,7 +275,7 @@ class KeyedState(Generic[V]):
         return value
 
     def _note_given(self, key: Key, value: V) -> None:
-        """Let a value that may be changed in place be written with the window, once it was given away."""
+        """Mark a value that may be changed in place to be written with the window, because it was handed out."""
         if key not in self._changed and key not in self._given and not _is_immutable(value):
             self._given[key] = None
 
@@ -290,7 +290,7 @@ class KeyedState(Generic[V]):
         self._changed[key] = None
 
     def get(self, key: Key, default: V) -> V:
-        """The value of a key, or the default where it has none."""
+        """The value of a key, or the default if it has none."""
         key = canonical(key)
         if key not in self._values:
             return default
@@ -313,7 +313,7 @@ class KeyedState(Generic[V]):
         """The state, for the window's commit.
 
         Raises:
-            ValueError: A value would not come back as it is.
+            ValueError: A value would not be restored unchanged.
         """
         if touched := self._changed | self._given:
             values = {key: self._values[key] for key in touched if key in self._values}
@@ -321,13 +321,13 @@ class KeyedState(Generic[V]):
             self._segments.append(Segment.of(values, gone, self._value_type))
             self._changed, self._given = {}, {}
             self._merge()
-        # What the checkpoint has is not sent to it again.
+        # Data that the checkpoint has is not sent to it again.
         return KeyedSnapshot(
             tuple(replace(segment, data=b"") if segment.name else segment for segment in self._segments)
         )
 
     def _merge(self) -> None:
-        """Keep each segment more than twice as large as the next, so that there are few."""
+        """Merge segments so that each is more than twice as large as the next, and there are few."""
         start = len(self._segments) - 1
         size = self._segments[start].size
         while start and self._segments[start - 1].size <= 2 * size:
@@ -343,8 +343,8 @@ class KeyedState(Generic[V]):
 class KeyedOperator(Operator, Rescalable):
     """An operator whose state is kept by key, in self.state.
 
-    Guarantee: a key's state is in the partition in which its records arrive, whatever the number of partitions was
-    or is, for an operator with `partition: {by: …}` that uses the keys of that codec, or with `partition: 1`.
+    Guarantee: a key's state is in the partition in which its records arrive, for any past or present number of
+    partitions, if the operator has `partition: {by: …}` and uses the keys of that codec, or has `partition: 1`.
     """
 
     value_type: ClassVar[type | None] = None
@@ -354,13 +354,13 @@ class KeyedOperator(Operator, Rescalable):
     _place: tuple[int, int]
 
     def keyed_by(self) -> Mapping[str, Any]:
-        """What decides the keys: a run is refused in which it is other than when the state was left."""
+        """What decides the keys: a run is refused if this differs from when the state was left."""
         return {name: getattr(self, name) for name in ("key",) if name in property_model(type(self)).model_fields}
 
     def key_column(self) -> str | None:
-        """The column that has the keys, by default the one that `key` names; None where no column has them.
+        """The column of the keys, by default the one that `key` names; None if no column has them.
 
-        A run is refused in which its values are known to be of another kind than when the state was left.
+        A run is refused if the column's values are known to be of another kind than when the state was left.
         """
         key = self.keyed_by().get("key")
         return key if isinstance(key, str) else None
@@ -379,8 +379,8 @@ class KeyedOperator(Operator, Rescalable):
         """The state after the window.
 
         Raises:
-            ValueError: A key was set that is at home in another partition, where a change of their number would move
-                it; or a value would not come back as it is.
+            ValueError: A key belongs to another partition, where a change of the number of partitions would move it; or
+                a value would not be restored unchanged.
         """
         self._require_own_keys()
         snapshot = self._state.snapshot()
@@ -400,11 +400,11 @@ class KeyedOperator(Operator, Rescalable):
                 )
 
     def restore(self, state: KeyedSnapshot) -> None:
-        """Take back what snapshot gave."""
+        """Restore what snapshot returned."""
         self._state = KeyedState(state, self.value_type)
 
     def merge_states(self, states: Sequence[KeyedSnapshot | None]) -> KeyedSnapshot:
-        """The segments of all partitions: a key has been in one of them only, so their order does not matter."""
+        """The segments of all partitions: each key was in only one of them, so their order does not matter."""
         return KeyedSnapshot(tuple(segment for state in states if state is not None for segment in state.segments))
 
     def split_state(self, state: KeyedSnapshot, partitions: int) -> list[KeyedSnapshot | None]:

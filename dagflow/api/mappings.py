@@ -17,10 +17,10 @@ def mappings_of(arrow: pa.RecordBatch) -> list[dict[str, Any]]:
 
 
 def values_by_column(arrow: pa.RecordBatch) -> dict[str, list[Any]]:
-    """The values of each column as Python has them; empty where columns have the same name.
+    """The values of each column as Python objects; empty if columns have the same name.
 
     Raises:
-        ValueError: A time has nanoseconds, which Python's have not.
+        ValueError: A time has nanoseconds, which Python's times lack.
         OverflowError: A time is before the year 1, or after 9999.
     """
     names = arrow.schema.names
@@ -46,20 +46,20 @@ def values_by_column(arrow: pa.RecordBatch) -> dict[str, list[Any]]:
 
 
 def _values_of(column: pa.Array) -> list[Any]:
-    """What the column's to_pylist gives; for times, days and decimals it is slow, and numpy's way is not."""
+    """The result of the column's to_pylist; that is slow for times, days and decimals, and numpy is not."""
     kind = column.type
     if pa.types.is_decimal(kind):
         return list(column.to_numpy(zero_copy_only=False).tolist())
     if pa.types.is_date32(kind) or (pa.types.is_timestamp(kind) and kind.tz is None and kind.unit != "ns"):
         values = column.to_numpy(zero_copy_only=False).tolist()
-        # numpy has numbers for days that Python has not.
+        # numpy has numbers for days that Python lacks.
         if int not in set(map(type, values)):
             return list(values)
     return list(column.to_pylist())
 
 
 def mappings_with(values_by_column: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """Mappings of column to value, made from the values of each column; none without columns."""
+    """Mappings of column to value, made from the values of each column; empty without columns."""
     if not values_by_column:
         return []
     first, *others = values_by_column.items()
@@ -80,7 +80,7 @@ def columns_of(mappings: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
     """
     names = list(mappings[0])
     if sum(map(len, mappings)) == len(names) * len(mappings):
-        with contextlib.suppress(KeyError):  # then they have other columns
+        with contextlib.suppress(KeyError):  # then their columns differ
             return {name: [mapping[name] for mapping in mappings] for name in names}
     # Not from_pylist, which takes the columns of the first record and drops those that only others have.
     columns = dict.fromkeys(itertools.chain.from_iterable(mappings))
@@ -88,7 +88,7 @@ def columns_of(mappings: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def require_columns(names: Mapping[str, Any]) -> None:
-    """Refuse records of which none has a column.
+    """Refuse records without any column.
 
     Raises:
         ValueError: There is no column.

@@ -20,7 +20,7 @@ PLAIN_METHODS = (
     *("check_properties", "prepare", "setup", "restore", "begin_window", "end_window", "teardown", "snapshot"),
     *("emit_tuples", "has_news", "scan_now", "unemitted_bytes", "committed"),
 )
-"""Methods that are called once and have done their work when they return; handlers, in contrast, may pause."""
+"""Methods that are called once and are done when they return; handlers, in contrast, may pause."""
 
 ASYNCHRONOUS = (
     "asynchronous, and is never awaited; write a plain def, and run what is asynchronous in it with asyncio.run()"
@@ -33,13 +33,13 @@ GENERATOR = (
 class Operator(HasProperties):
     """A step that a window's records or tuples pass through.
 
-    Subclasses declare ports and properties in the class body, and mark the methods that take in what
-    arrives. An instance lives in one partition for one window at a time, and is a plain object:
-    constructed by keyword, without an app and without Spark.
+    Subclasses declare ports and properties in the class body, and mark the methods that handle input. An instance is in
+    one partition, works on one window at a time, and is a plain object: constructed by keyword, without an app and
+    without Spark.
 
-    Methods are plain functions; those that take in what arrives may be generators, see InputPort. A class with an
-    asynchronous method, with a generator among the other methods, or with a property that has the name of a port of a
-    base, is refused with a TypeError when it is defined.
+    Methods are plain functions; those that handle input may be generators, see InputPort. A TypeError is raised at its
+    definition for a class with an asynchronous method, with a generator among the other methods, or with a property
+    that has the name of a port of a base.
 
     Guarantee: what an operator emits in a window reaches the output exactly once, also when the window
     is run again after a crash; its other side effects may happen again.
@@ -51,7 +51,7 @@ class Operator(HasProperties):
     """The mode and the method of each input port that has a handler, by the port's name."""
 
     state_type: ClassVar[type | None] = None
-    """The frozen dataclass of what snapshot returns, whose fields the journal keeps by name; None: it is pickled."""
+    """The frozen dataclass that snapshot returns, whose fields the journal keeps by name; None: it is pickled."""
 
     state_version: ClassVar[int] = 1
     """Version of state_type's fields."""
@@ -89,11 +89,11 @@ class Operator(HasProperties):
         return instance
 
     def __getstate__(self) -> dict[str, Any]:
-        # Emitters lead to whatever listens here; a copy in another process is wired anew.
+        # Emitters lead to the consumers in this process; a copy in another process is wired again.
         return {name: value for name, value in super().__getstate__().items() if name not in self.output_ports}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # Attribute by attribute: after an instance is asked for its __dict__, all its attributes are read more slowly,
+        # Attribute by attribute: once an instance's __dict__ was requested, all its attributes are read more slowly,
         # and per-record methods read them for each record.
         for name, value in state.items():
             if inspect.isdatadescriptor(_declared(type(self), name)):
@@ -102,33 +102,33 @@ class Operator(HasProperties):
                 setattr(self, name, value)
 
     def prepare(self, run: RunPreparation) -> None:
-        """Called in the driver before the first window of a run, to check the world and name inputs and outputs.
+        """Called in the driver before the first window of a run, to check its surroundings and name inputs and outputs.
 
         Raises:
-            DagflowError: Why the run must not start.
+            DagflowError: The run must not start; the message says why.
         """
 
     def setup(self, context: OperatorContext) -> None:
         """Called once before the first window, in the process that will run the operator.
 
-        The place to make what cannot be pickled, such as locks and connections: the operator arrives here pickled.
+        Creates what cannot be pickled, such as locks and connections: the operator arrives here by pickle.
         """
 
     def begin_window(self, window_id: int) -> None:
-        """Called before anything of the window arrives; may emit."""
+        """Called before any input of the window arrives; may emit."""
 
     def end_window(self) -> None:
-        """Called when everything of the window has arrived; the last place where it may emit, and close its files."""
+        """Called when all input of the window has arrived; the last call in which it may emit, or close its files."""
 
     def teardown(self) -> None:
-        """Called once at the end, also after a failure of this operator or another; not where setup failed."""
+        """Called once at the end, also after a failure of this operator or another; not if setup failed."""
 
     def snapshot(self) -> Any:
-        """The state that must outlive the window just ended, of state_type or picklable; None for none."""
+        """The state after the window that has just ended, of state_type or picklable; None for none."""
         return None
 
     def restore(self, state: Any) -> None:
-        """Take back what snapshot returned; called after setup, and never with None.
+        """Restore what snapshot returned; called after setup, and never with None.
 
         An operator whose snapshot returns something has to define it.
         """
@@ -142,7 +142,7 @@ class Operator(HasProperties):
 
 
 def _declared(cls: type, name: str) -> Any:
-    """What a class or the first of its bases has under a name, or None: inspect.getattr_static takes far longer."""
+    """The value of a name in a class or the first of its bases, or None; inspect.getattr_static is far slower."""
     for base in cls.__mro__:
         if name in base.__dict__:
             return base.__dict__[name]
@@ -154,13 +154,14 @@ def _check_methods(cls: type, handlers: Iterable[str]) -> None:
 
     Args:
         cls: A class of operators.
-        handlers: Names of its methods that take in what arrives.
+        handlers: Names of its methods that handle input.
 
     Raises:
         TypeError: A method is asynchronous, or one that is no handler is a generator.
     """
     for name in (*handlers, *PLAIN_METHODS):
-        # What the class has under the name: an override is called without the mark of the method that it replaces.
+        # The class's own definition under the name: an override is called without the mark of the method that it
+        # replaces.
         method = getattr(cls, name, None)
         if inspect.iscoroutinefunction(method) or inspect.isasyncgenfunction(method):
             raise TypeError(f"{cls.__name__}.{name}() is {ASYNCHRONOUS}")
@@ -171,8 +172,8 @@ def _check_methods(cls: type, handlers: Iterable[str]) -> None:
 class Capability(ABC):  # noqa: B024  # each subclass declares methods of its own
     """Base of what an operator may declare beside its ports: each direct subclass is one capability.
 
-    The framework asks for a capability by its class, so a class that has all methods of one and does not derive
-    from it is refused with a TypeError when it is defined.
+    The framework finds a capability by its class, so a class that has all methods of one and does not derive from it is
+    refused with a TypeError at its definition.
     """
 
 
@@ -190,8 +191,8 @@ def _check_capabilities(cls: type) -> None:
 class Unified(Capability):
     """Declares an operator whose partitions see only their share of a window, and whose results must be merged.
 
-    dagflow puts a unifier behind the port: an operator in one partition, which takes in what all partitions
-    emit in a window, and emits in its end_window. The app's streams begin at the unifier.
+    dagflow puts a unifier behind the port: an operator in one partition, which takes in what all partitions emit in a
+    window, and emits in its end_window. The app's streams begin at the unifier.
 
     Source:
         The role and its name follow com.datatorrent.api.Operator.Unifier of Apache Apex.
@@ -206,37 +207,37 @@ class Unified(Capability):
 
         Returns:
             A new operator with an input port `input` and an output port `output`, both of the port's type;
-            None where what the port emits needs no merging.
+            None if the port's output needs no merging.
         """
 
 
 class Prefetcher(Capability):
-    """Declares an operator that can begin to fetch what its handler of single tuples will be called with."""
+    """Declares an operator that can start to fetch data before its handler of single tuples is called."""
 
     @abstractmethod
     def prefetch(self, tuples: Sequence[Any]) -> None:
         """Called before the first of the tuples is handled; the tuples of an earlier call have all been handled.
 
         Args:
-            tuples: What arrived together, in order.
+            tuples: Tuples that arrived together, in order.
         """
 
 
 class Seekable(Capability):
-    """Declares an operator that reads files, and can begin in the middle of one."""
+    """Declares an operator that reads files, and can start in the middle of one."""
 
     @abstractmethod
     def seek(self, items: Sequence[Any], offset: int, storage: StorageContext) -> list[Any]:
-        """Called on an instance that is not set up, before tuples are pre-scanned, and once more behind that.
+        """Called on an instance that is not set up, before tuples are pre-scanned, and once more afterwards.
 
         Args:
             items: Tuples that wait to be read.
-            offset: An offset as the records of a file have it.
+            offset: An offset, counted like the offsets of a file's records.
             storage: Reaches the stores of the app.
 
         Returns:
-            The tuples in which records may begin at the offset or behind it, as they have to be read where those
-            before them are not.
+            The tuples in which records may begin at or after the offset, in the form in which they can be read without
+            those before them.
 
         Raises:
             DagflowError: A file cannot be looked at.
@@ -244,7 +245,7 @@ class Seekable(Capability):
 
 
 class RejectRetrier(Capability):
-    """Declares an operator that takes down in OperatorContext.refused what it refuses, and can try it again.
+    """Declares an operator that records refused records in OperatorContext.refused, and can retry them.
 
     Its input port takes tuple batches.
     """
@@ -255,10 +256,10 @@ class RejectRetrier(Capability):
     ) -> TupleBatch:
         """Called in the driver for the records that one window has refused.
 
-        A task that handles the batch emits what is accepted of the records that are tried, and takes down all others.
+        A task that handles the batch emits the accepted ones of the tried records, and records all others as refused.
 
         Args:
-            blocks: The tuples of that window in which they lie, by id.
+            blocks: The tuples of that window that contain them, by id.
             refused: The records.
             is_tried: Which of them are tried; the others stay refused.
             first_id: The first of 2**RETRY_ID_BITS ids (see dagflow.api.context) that no other tuple of the
@@ -267,7 +268,7 @@ class RejectRetrier(Capability):
 
 
 class Relocatable(Capability):
-    """Declares an operator that publishes, and can be told to do so elsewhere."""
+    """Declares an operator that publishes, and can be made to do so elsewhere."""
 
     @abstractmethod
     def properties_below(self, directory: str) -> Mapping[str, Any]:
@@ -277,7 +278,7 @@ class Relocatable(Capability):
             directory: An absolute path on this machine; see dagflow.storage.location.relocated.
 
         Returns:
-            Values as YAML has them, by name, of the properties that have to change.
+            Values as in YAML, by name, of the properties that have to change.
         """
 
 
@@ -289,38 +290,38 @@ class LimitChecker(Capability):
         """Called in the driver before a window is committed.
 
         Args:
-            totals: The operator's counts in this window and in all windows before it, also of earlier runs: its
-                own counters, and the records that reached or left each port, by the port's name.
+            totals: The operator's counts in this window and in all windows before it, including earlier runs: its own
+                counters, and the records that reached or left each port, by the port's name.
 
         Raises:
-            DagflowError: Why the run must stop; the window is not committed.
+            DagflowError: The run must stop, and the window is not committed; the message says why.
         """
 
 
 class PreScan(ABC):
-    """Scans tuples before their window is planned, and completes them by what was found.
+    """Scans tuples before their window is planned, and completes them with the results.
 
     In some formats a reader that starts in the middle of a file cannot know whether a byte is inside quotes. A pre-scan
-    runs over all blocks in parallel and reports how each would leave what it enters; the driver folds the
-    results, in order, into the one fact that each block lacks; then the blocks are processed in parallel.
+    runs over all blocks in parallel and reports how each would change the state at its beginning; the driver folds
+    the results, in order, into the one fact that each block lacks; then the blocks are processed in parallel.
     """
 
     state_type: ClassVar[type | None] = None
-    """The frozen dataclass of what snapshot returns, kept like Operator.state_type; None: it is pickled."""
+    """The frozen dataclass that snapshot returns, kept like Operator.state_type; None: it is pickled."""
 
     state_version: ClassVar[int] = 1
     """Version of state_type's fields."""
 
     def take_back(self, item: Any) -> bool:
-        """Forget that a tuple was resolved, because its window is planned again.
+        """Drop the result of resolving a tuple, because its window is planned again.
 
-        Called for all tuples of all such windows, in order, before the first of them is resolved once more.
+        Called for all tuples of all such windows, in order, before the first of them is resolved again.
 
         Args:
             item: The tuple as it was planned.
 
         Returns:
-            Whether it is scanned and resolved once more; otherwise it stays as it was planned.
+            Whether it is scanned and resolved again; otherwise it stays as it was planned.
         """
         return False
 
@@ -329,13 +330,13 @@ class PreScan(ABC):
     ) -> None:
         """Decide what all tuples depend on, in the driver, before those of a window are resolved.
 
-        What is decided is part of what snapshot returns: tasks find it in OperatorContext.prescan. The default
-        decides nothing.
+        The decision is part of the result of snapshot: tasks get it as OperatorContext.prescan. The default decides
+        nothing.
 
         Args:
             items: All tuples of the window, batches of them too, in the order of emission.
-            scan: Gives what the method scan returns for each of some things, which need not be tuples, in tasks.
-                Raises the DagflowError of the first of them that cannot be scanned.
+            scan: Runs the method scan for each given item, which need not be a tuple, in tasks, and returns the
+                results. Raises the DagflowError of the first item that cannot be scanned.
         """
 
     @abstractmethod
@@ -354,14 +355,14 @@ class PreScan(ABC):
             storage: Reaches the stores of the app.
 
         Returns:
-            Something small and picklable.
+            A small, picklable result.
 
         Raises:
             DagflowError: The tuple cannot be scanned.
         """
 
     def teardown(self) -> None:  # noqa: B027  # most pre-scans hold nothing
-        """Called once in each task that scans, behind the last scan, also where one has failed: to close files."""
+        """Called once in each task that scans, after the last scan or a failed one: to close files."""
 
     @abstractmethod
     def resolve(self, items: Sequence[Any], results: Sequence[Any]) -> list[Any]:
@@ -369,7 +370,7 @@ class PreScan(ABC):
 
         Args:
             items: All tuples of the window, in the order of emission.
-            results: For each what scan returned, or None where it was not scanned.
+            results: For each the result of scan, or None if it was not scanned.
 
         Returns:
             The tuples to be planned, one for each of items.
@@ -381,7 +382,7 @@ class PreScan(ABC):
 
     @abstractmethod
     def restore(self, state: Any) -> None:
-        """Take back what snapshot returned, before the first window after a restart."""
+        """Restore what snapshot returned, before the first window after a restart."""
 
 
 class PreScanner(Capability):

@@ -1,7 +1,7 @@
 """How many partitions an operator has, who decides, and which partition the records of a key go to.
 
-The exchange that brings records of equal keys together and the state that is kept by key both ask partitions_of()
-or partitions_of_keys(), so that a key's state is always where its records arrive.
+The exchange that brings records of equal keys together and the state by key both use partitions_of() or
+partitions_of_keys(), so that a key's state is always where its records arrive.
 
 Source:
     Partitioner and StatsListener, the roles and their names, follow com.datatorrent.api of Apache Apex.
@@ -33,7 +33,7 @@ MAX_PARTITIONS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class BacklogStats:
-    """What is known about an operator's load at one moment.
+    """The load of an operator at one moment.
 
     Attributes:
         now_millis: A monotonic clock.
@@ -41,8 +41,8 @@ class BacklogStats:
         backlog: Tuples emitted to the operator and not yet processed.
         backlog_bytes: Sum of their sizes.
         bytes_per_second: Measured throughput of one partition, 0.0 before the first measurement.
-        unemitted_bytes: What control operators know to come behind the backlog; there may be more.
-        processed_bytes: What this run has processed and published.
+        unemitted_bytes: Bytes that control operators know they will emit after the backlog; there may be more.
+        processed_bytes: Bytes that this run has processed and published.
     """
 
     now_millis: int
@@ -55,13 +55,13 @@ class BacklogStats:
 
     @property
     def known_bytes(self) -> int:
-        """All that is known to wait, emitted or not."""
+        """All bytes that are known to wait, emitted or not."""
         return self.backlog_bytes + self.unemitted_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class StatsResponse:
-    """What a stats listener wants.
+    """The answer of a stats listener.
 
     Attributes:
         repartition: Whether define_partitions shall be called.
@@ -84,14 +84,14 @@ class Partitioner(Capability):
     """Declares an operator, or a policy, that decides how many partitions an operator has."""
 
     steers_by_speed: ClassVar[bool] = False
-    """Whether it needs a measured speed: windows are then short from the first one on, so that a speed is known soon,
-    and what was decided is soon in effect."""
+    """Whether it needs a measured speed: windows are then short from the first one on, so that a speed is known soon
+    and decisions take effect soon."""
 
     @abstractmethod
     def define_partitions(self, stats: BacklogStats) -> int:
         """The number of partitions from now on, from 1 to 100,000.
 
-        Called once at the start, with partitions = 0, and then whenever the stats listener asks.
+        Called once at the start, with partitions = 0, and then whenever the stats listener requests it.
         """
 
 
@@ -99,22 +99,22 @@ class PartitionPolicy(HasProperties, Partitioner, StatsListener):
     """Decides how many partitions an operator has, in place of the operator.
 
     A subclass declares properties as an operator does. An app names it as
-    `partitioner: {class: my_policies.Nightly, properties: {...}}`. An instance lives in the driver for one run.
+    `partitioner: {class: my_policies.Nightly, properties: {...}}`. An instance is used in the driver for one run.
     """
 
     def process_stats(self, stats: BacklogStats) -> StatsResponse:
-        """Asks for no repartition; a policy that decides more than once overrides it."""
+        """Request no repartition; a policy that decides more than once overrides this."""
         return StatsResponse(False)
 
 
 class StreamCodec(ABC):
-    """Gives the keys of the items that cross an exchange.
+    """Returns the keys of the items that cross an exchange.
 
-    An app names a codec as `partition: {by: my_codecs.FirstWord}`; it is constructed without arguments, and
-    travels to the executors.
+    An app names a codec as `partition: {by: my_codecs.FirstWord}`; it is constructed without arguments, and sent to
+    the executors.
 
-    Guarantee: items whose keys are equal arrive in the same partition of the operator, in every window that has
-    as many partitions, in every run and on every machine.
+    Guarantee: items with equal keys arrive in the same partition of the operator, in every window with the same number
+    of partitions, in every run and on every machine.
     """
 
     @abstractmethod
@@ -129,7 +129,7 @@ class StreamCodec(ABC):
         """
 
     def __str__(self) -> str:
-        """What a plan shows."""
+        """The text in a plan."""
         return type(self).__name__
 
 
@@ -138,7 +138,7 @@ class ByName(StreamCodec):
     """The values of a column, or of an attribute of metadata tuples.
 
     Attributes:
-        name: The column; `record` for the whole of a raw record.
+        name: The column; `record` for a whole raw record.
     """
 
     name: str
@@ -166,7 +166,7 @@ class ByName(StreamCodec):
         """Refuse columns among which this one is missing.
 
         Raises:
-            LookupError: It is, with the columns that there are.
+            LookupError: The column is missing; the message names the columns that there are.
         """
         if self.name not in schema.names:
             has = ", ".join(schema.names)
@@ -177,7 +177,7 @@ class ByName(StreamCodec):
 
 
 class BooleanKey(Enum):
-    """A truth value as a key: Python's own equals a number, and would be found where 0 or 1 is."""
+    """A truth value as a key: Python's own equals a number, and would be found in place of 0 or 1."""
 
     FALSE = False
     TRUE = True
@@ -187,16 +187,16 @@ class BooleanKey(Enum):
 
 
 Key = bytes | str | int | float | Decimal | bool | BooleanKey | datetime | None
-"""What may be a key: a value of a column."""
+"""A possible key: a value of a column."""
 
 _OF_ONE_FORM = frozenset((bytes, str, int))
 _EXACT = Context(prec=MAX_PREC)
 
 
 def canonical(key: Key) -> Key:
-    """The form of a key that equals this form of all keys equal to it, and of no other key.
+    """The canonical form of a key: the same for all keys equal to it, and for no others.
 
-    Numbers are equal whatever their types and digits: 2, 2.0 and a decimal 2.00 are 2. There is one NaN. A truth
+    Numbers are equal regardless of their types and digits: 2, 2.0 and a decimal 2.00 are 2. There is one NaN. A truth
     value is no number. Timestamps with time zones are equal if they are the same instant.
     """
     if type(key) in _OF_ONE_FORM:
@@ -208,9 +208,9 @@ def canonical(key: Key) -> Key:
     if not isinstance(key, float | Decimal):
         return key
     if key != key:
-        # This very object: dicts find it by identity, since no NaN equals another.
+        # This object itself: dicts find it by identity, since no NaN equals another.
         return math.nan
-    # No column of whole numbers has larger ones, and their digits would be as many as 309.
+    # No column of whole numbers has larger ones, and they would have up to 309 digits.
     if -(1 << 63) <= key < 1 << 64 and int(key) == key:
         return int(key)
     if isinstance(key, float):
@@ -220,14 +220,14 @@ def canonical(key: Key) -> Key:
 
 
 def _with_fixed_offset(key: datetime) -> datetime:
-    # In the hour that a time zone repeats, a time of that zone equals no time of another zone, also not the one that a
-    # checkpoint gives back (PEP 495). With a fixed offset times are equal whenever their instants are.
+    # In the hour that a time zone repeats, a time of that zone equals no time of another zone, not even the one
+    # restored from a checkpoint (PEP 495). With a fixed offset times are equal whenever their instants are.
     offset = key.utcoffset()
     return key if offset is None else key.replace(tzinfo=timezone(offset), fold=0)
 
 
 def key_bytes(key: Key) -> bytes:
-    """A key as text, in UTF-8, or the bytes that it is: 2.0 as 2, a timestamp with the offset of its time zone."""
+    """A key as text in UTF-8, or its own bytes: 2.0 as 2, a timestamp with the offset of its time zone."""
     if isinstance(key, bytes):
         return key
     key = canonical(key)
@@ -235,17 +235,17 @@ def key_bytes(key: Key) -> bytes:
 
 
 def instant_of(moment: datetime) -> timedelta | None:
-    """The time from the beginning of year 1 in UTC, which is less than 0 for some times of year 1; None without a zone.
+    """The time from the beginning of year 1 in UTC, less than 0 for some times of year 1; None without a zone.
 
-    Times with zones are the same instant where these are equal. Python's own comparison says otherwise in the hour that
-    a zone repeats (PEP 495), and the first and last times of its calendar cannot be written in UTC.
+    Times with zones are the same instant if these are equal. Python's own comparison differs in the hour that a zone
+    repeats (PEP 495), and the first and last times of its calendar cannot be converted to UTC.
     """
     offset = moment.utcoffset()
     return None if offset is None else moment.replace(tzinfo=None) - datetime.min - offset
 
 
 def _hashed_bytes(key: Key) -> bytes:
-    """The bytes that a key is hashed by: equal keys have equal bytes, whatever their types and time zones."""
+    """The bytes that a key is hashed by: equal keys have equal bytes, regardless of their types and time zones."""
     if isinstance(key, datetime) and (instant := instant_of(key)) is not None:
         return str(instant).encode()
     return key_bytes(key)
@@ -283,14 +283,14 @@ def partitions_of(keys: pa.Array | pa.ChunkedArray, partitions: int) -> npt.NDAr
     """The 0-based partition of each key in a column.
 
     Args:
-        keys: A column of bytes, text, numbers, booleans, or dates and times without nanoseconds; may hold nulls, which
-            are a key like any other.
-        partitions: How many there are, at least 1.
+        keys: A column of bytes, text, numbers, booleans, or dates and times without nanoseconds; may contain nulls,
+            which are a key like any other.
+        partitions: The number of partitions, at least 1.
     """
     return (hashes_of(keys) % np.uint32(partitions)).astype(np.int64)
 
 
 def partitions_of_keys(keys: Iterable[Key], partitions: int) -> list[int]:
-    """The 0-based partition of each of many keys, also of different types; as partitions_of() gives it."""
+    """The 0-based partition of each of many keys, also of different types; the same as by partitions_of()."""
     found: list[int] = (_hashes_of(keys) % np.uint32(partitions)).tolist()
     return found

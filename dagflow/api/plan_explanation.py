@@ -1,4 +1,4 @@
-"""What a plan says of an operator beside its name and its streams."""
+"""Further details of an operator in a plan, beside its name and its streams."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dagflow.api.operator import Capability
 
 
 class Explained(Capability):
-    """Declares an operator of which `dagflow plan` says more."""
+    """Declares an operator with further details for `dagflow plan`."""
 
     @abstractmethod
     def explanation(self) -> Sequence[str]:
-        """Called when a plan is drawn: short clauses, none where there is nothing to say."""
+        """Called when a plan is drawn: short clauses, or none."""

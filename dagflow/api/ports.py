@@ -17,11 +17,10 @@ Mode = Literal["each", "batch"]
 
 
 class TupleBatch(ABC):
-    """Many metadata tuples, held in columns, so that millions of small ones cost little each.
+    """Many metadata tuples in columns, so that each of millions of small ones costs little.
 
-    An operator emits a tuple batch where its port carries the tuples. An input port that is declared with
-    `tuple_batches=True` takes it as it is; everywhere else, and outside of an app, the receiver sees
-    the tuples.
+    An operator emits a tuple batch at a port that carries the tuples. An input port that is declared with
+    `tuple_batches=True` gets the batch itself; any other receiver, and one outside of an app, gets the tuples.
 
     Guarantee: a divisible batch may be sliced when it is distributed to partitions; each member goes to exactly one.
     """
@@ -47,19 +46,19 @@ class TupleBatch(ABC):
 
     @abstractmethod
     def to_json(self) -> dict[str, Any]:
-        """The batch as JSON values, by which the journal keeps it."""
+        """The batch as JSON values, for the journal."""
 
     @classmethod
     @abstractmethod
     def from_json(cls, value: dict[str, Any]) -> Self:
-        """The batch that to_json described."""
+        """The batch from the values of to_json."""
 
     @abstractmethod
     def __iter__(self) -> Iterator[Any]:
         """The tuples; a member may stand for none."""
 
     def __len__(self) -> int:
-        """How many members there are, for budgets and backlogs."""
+        """The number of members, for budgets and backlogs."""
         return len(self.weights)
 
     @property
@@ -69,7 +68,7 @@ class TupleBatch(ABC):
 
 
 class RowTuple(ABC):
-    """Base of a tuple class that the journal keeps as rows of its own, of which one may stand for many tuples."""
+    """Base of a tuple class with its own rows in the journal, where one row may stand for many tuples."""
 
     __slots__ = ()
 
@@ -81,11 +80,11 @@ class RowTuple(ABC):
     @classmethod
     @abstractmethod
     def from_rows(cls, rows: Iterable[Any]) -> Iterator[Self]:
-        """The tuples that to_rows was given."""
+        """The tuples that were given to to_rows."""
 
 
 def unbatched(items: Iterable[Any]) -> Iterator[Any]:
-    """The tuples, those of tuple batches one by one."""
+    """The tuples, with those of tuple batches one by one."""
     for item in items:
         if isinstance(item, TupleBatch):
             yield from item
@@ -100,7 +99,7 @@ def tuple_count(items: Iterable[Any]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Handles:
-    """Which port a method serves, and whether it takes one item or a whole batch."""
+    """The port that a method serves, and whether the method takes one item or a whole batch."""
 
     port: InputPort
     mode: Mode
@@ -110,7 +109,7 @@ class Port:
     """One typed end of an operator.
 
     Args:
-        type: What flows through: RecordBatch (the default) for records, any other class for metadata tuples.
+        type: The items: RecordBatch (the default) for records, any other class for metadata tuples.
 
     Attributes:
         name: The attribute's name in the operator's class.
@@ -126,26 +125,26 @@ class Port:
 
     @property
     def carries_records(self) -> bool:
-        """Whether records flow here; otherwise metadata tuples do."""
+        """Whether records pass here; otherwise metadata tuples do."""
         return self.type is RecordBatch
 
     @property
     def type_name(self) -> str:
-        """What flows through, for messages: `records`, or the name of a class."""
+        """The type of the items, for messages: `records`, or the name of a class."""
         return "records" if self.carries_records else self.type.__name__
 
 
 class InputPort(Port):
     """Where an operator takes in records or tuples.
 
-    The method that does may be a generator, for work in pieces: where it yields, which it does without a value, what
-    it has emitted goes on before it continues. For single records all goes on together, with their batch. Else it
-    returns nothing: what leaves an operator is emitted.
+    The handler may be a generator, for work in pieces: at each yield, without a value, what it has emitted is passed on
+    before it continues. For single records all emitted items are passed on together, with their batch. Otherwise it
+    returns nothing: output is emitted.
 
     Args:
-        type: What flows in.
+        type: The incoming items.
         optional: Whether an app may leave the port unconnected.
-        tuple_batches: Whether the handler takes a TupleBatch as it is, and not tuple by tuple.
+        tuple_batches: Whether the handler gets a TupleBatch itself, not tuple by tuple.
     """
 
     def __init__(self, type: type = RecordBatch, *, optional: bool = False, tuple_batches: bool = False) -> None:
@@ -171,7 +170,7 @@ class OutputPort(Port):
     """Where an operator emits records or tuples.
 
     Args:
-        type: What flows out.
+        type: The outgoing items.
         required: Whether an app must connect the port.
     """
 
@@ -181,7 +180,7 @@ class OutputPort(Port):
 
     if TYPE_CHECKING:
         # For type checkers only: an instance has its emitter as an attribute. Per-record methods read it for each
-        # record, which Python does faster where the class has no descriptor of that name.
+        # record, which Python does faster if the class has no descriptor of that name.
         @overload
         def __get__(self, instance: None, owner: type) -> OutputPort: ...
         @overload
@@ -193,11 +192,11 @@ T = TypeVar("T")
 
 
 class EmitterBase:
-    """What emitters have in common; see Emitter.
+    """The common part of emitters; see Emitter.
 
     Attributes:
         port: The output port.
-        sinks: What takes each item that is sent.
+        sinks: Functions that take each item that is sent.
     """
 
     __slots__ = ()
@@ -210,16 +209,16 @@ class EmitterBase:
         raise TypeError(f"emitters belong to one process; keep self.{self.port.name}.emit in setup(), not before")
 
     def connect(self, sink: Callable[[Any], object]) -> None:
-        """Send what is emitted to sink as well, for example to a list's append in a test."""
+        """Send emitted items to sink as well, for example to a list's append in a test."""
         self.sinks.append(sink)
 
     @property
     def is_connected(self) -> bool:
-        """Whether anything listens; an operator may spare itself work where nothing does."""
+        """Whether anything receives the items; if not, an operator may save itself the work."""
         return bool(self.sinks)
 
     def send(self, item: object) -> None:
-        """Hand one item to every sink at once, a tuple batch as its tuples."""
+        """Pass one item to every sink at once; a tuple batch as its tuples."""
         for sink in self.sinks:
             for each in item if isinstance(item, TupleBatch) else (item,):
                 sink(each)
@@ -228,8 +227,8 @@ class EmitterBase:
 class Emitter(EmitterBase, Generic[T]):
     """An operator instance's end of an output port.
 
-    Outside of an app every item goes to the sinks as it is emitted. In an app the worker puts a
-    faster emit in place, which gathers single records into batches.
+    Outside of an app every item goes to the sinks as it is emitted. In an app the worker installs a faster emit, which
+    gathers single records into batches.
 
     Attributes:
         emit: Sends one item: bytes or a mapping of column to value for a single record, a RecordBatch or

@@ -1,4 +1,4 @@
-"""The types that properties of operators take in YAML, and how an operator's properties are found and checked."""
+"""The types of operators' properties in YAML, and how an operator's properties are found and checked."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ Size = Annotated[int, BeforeValidator(parse_size)]
 """A number of bytes; YAML may say 64MiB."""
 
 Count = Annotated[int, BeforeValidator(_refuse_bool)]
-"""A whole number that YAML's true and false do not stand for."""
+"""A whole number; YAML's true and false are refused."""
 
 Millis = Annotated[int, BeforeValidator(_refuse_bool), Field(ge=0)]
 """A duration in milliseconds."""
@@ -126,7 +126,7 @@ Location = Annotated[str, Field(min_length=1), AfterValidator(_refuse_nul)]
 """A path or URL."""
 
 PartOfPath = Annotated[str, AfterValidator(_refuse_nul)]
-"""What a path may have in it; empty for nothing."""
+"""Text that is part of a path; may be empty."""
 
 OutputPath = Annotated[PartOfPath, AfterValidator(placeholders()), AfterValidator(_undoubled)]
 """A path that is written to, or empty: {{ and }} stand for braces, and a word in single ones is refused."""
@@ -144,7 +144,7 @@ OutputDirectory = Annotated[OutputLocation, Published()]
 """The directory that an operator publishes in; two operators of an app should not have the same."""
 
 OneOrMany = BeforeValidator(_one_or_many)
-"""Marks a list or tuple of which YAML may give the only item: a text, or true or false."""
+"""Marks a list or tuple whose only item YAML may give alone: a text, or true or false."""
 
 Paths = Annotated[list[Location], OneOrMany, Field(min_length=1)]
 """One location or a list of them."""
@@ -153,16 +153,16 @@ Columns = Annotated[list[str], OneOrMany, Field(min_length=1)]
 """The name of one column or a list of them."""
 
 ClientOptions = Annotated[dict[str, str], BeforeValidator(_as_texts)]
-"""Options of another program's client, which are texts; YAML may give numbers and booleans."""
+"""Options of another program's client, which are texts; YAML may have numbers and booleans."""
 
 
 @dataclass(frozen=True, slots=True)
 class Variants:
-    """Marks a property that takes {type: name, ...}, where the name decides what else is taken.
+    """Marks a property with values {type: name, ...}, where the name decides what else is allowed.
 
     Attributes:
-        classes: Gives the class of each name; its properties are what stands beside type.
-        find: Gives the class of a name, which may be a dotted path, and raises ValueError where there is none.
+        classes: Returns the class of each name; its properties are allowed beside type.
+        find: Returns the class of a name, which may be a dotted path; raises ValueError if there is none.
     """
 
     classes: Callable[[], Mapping[str, type]]
@@ -171,26 +171,26 @@ class Variants:
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """Marks a property that decides how fast or in how many parts an operator works, and not what comes out.
+    """Marks a property that decides how fast or in how many parts an operator works, and not what it emits.
 
-    A run does not tell that it was changed since the run before.
+    A run does not report a change of it since the run before.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """Marks a property that fails a run beyond a bound: results are the same with any value that does not."""
+    """Marks a property that fails a run beyond a bound: any value that does not fail it gives the same results."""
 
 
 class PropertyTextError(ValueError):
-    """What is wrong inside of the text of a property, such as an expression, and where.
+    """A mistake inside the text of a property, such as an expression, with its position.
 
-    Raised by a property's validator, it is reported at the line and column of the app where the mistake stands.
+    Raised by a property's validator, and reported at the line and column of the mistake in the app.
 
     Args:
-        reason: What is wrong, as a clause.
+        reason: The mistake, as a clause.
         text: The property.
-        offset: Where in the text, counted from 0.
+        offset: The position in the text, counted from 0.
     """
 
     def __init__(self, reason: str, text: str, offset: int) -> None:
@@ -207,11 +207,11 @@ class PropertyTextError(ValueError):
 
 
 class PropertyPartError(ValueError):
-    """What is wrong with a part of a property's value; it is reported at the line and column of that part.
+    """A mistake in a part of a property's value; reported at the line and column of that part.
 
     Args:
-        reason: What is wrong, as a clause that names the part.
-        path: The keys that lead to the part, from the property's value on.
+        reason: The mistake, as a clause that names the part.
+        path: The keys that lead from the property's value to the part.
     """
 
     def __init__(self, reason: str, path: tuple[str, ...]) -> None:
@@ -224,7 +224,7 @@ class PropertyPartError(ValueError):
 
 
 def shown_text(text: str) -> str:
-    """A property's text as messages quote it: on one line, and not longer than that."""
+    """A property's text as messages quote it: on one line, and shortened."""
     line = " ".join(text.split())
     return f"'{line if len(line) <= _SHOWN_CHARACTERS else line[:_SHOWN_CHARACTERS] + '…'}'"
 
@@ -236,19 +236,20 @@ class HasProperties:
     """
 
     renamed_properties: ClassVar[Mapping[str, str]] = {}
-    """Today's name of each property by the name that it had; the old name in an app is an error with the new one."""
+    """The present name of each property by its former name; a former name in an app is an error that gives the new
+    one."""
 
     removed_properties: ClassVar[Mapping[str, str]] = {}
-    """For each property that is no more what to do instead; it is part of the error of an app that has it."""
+    """For each removed property what to do instead; part of the error of an app that has it."""
 
-    # Also of an instance whose class has a constructor of its own that does not call this one.
+    # Also for an instance whose class has its own constructor that does not call this one.
     _given_properties: Mapping[str, Any] = MappingProxyType({})
 
-    # How many arguments the constructor was given by position, and the names of the others, for own_arguments().
+    # The number of positional arguments of the constructor, and the names of the others, for own_arguments().
     _called_with: tuple[int, tuple[str, ...]] = (0, ())
 
     renamed_methods: ClassVar[Mapping[str, str]] = {}
-    """Today's name of each method by the name that it had: defined under its old name it is not called."""
+    """The present name of each method by its former name: defined under its former name it would not be called."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -257,21 +258,21 @@ class HasProperties:
                 raise TypeError(f"{cls.__name__}.{old}() is never called: it is named {new}() now")
 
     def __new__(cls, *arguments: Any, **options: Any) -> Self:
-        """An instance that knows how its constructor is called, whatever constructor the class has."""
+        """An instance that keeps how its constructor was called, whatever constructor the class has."""
         instance = super().__new__(cls)
         if arguments or options:
             object.__setattr__(instance, "_called_with", (len(arguments), tuple(options)))
         return instance
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy elsewhere has no use for how its original was made.
+        # A copy elsewhere does not need how its original was made.
         return {name: value for name, value in self.__dict__.items() if name != "_called_with"}
 
     def __init__(self, **properties: Any) -> None:
         """Set the properties.
 
         Args:
-            properties: Values as YAML would give them, by name.
+            properties: Values as in YAML, by name.
 
         Raises:
             pydantic.ValidationError: A property is unknown, missing or of the wrong type.
@@ -285,22 +286,22 @@ class HasProperties:
 
     @property
     def given_properties(self) -> Mapping[str, Any]:
-        """What the constructor was given, by name."""
+        """The arguments of the constructor, by name."""
         return self._given_properties
 
     def check_properties(self) -> None:
         """Refuse values that are wrong together; called last by the constructor.
 
         Raises:
-            ValueError: What does not fit, naming the properties.
+            ValueError: The values do not fit together; the message names the properties.
         """
 
 
 def own_arguments(made: HasProperties) -> list[inspect.Parameter]:
-    """What the constructor of an instance was given and has not handed on to HasProperties.__init__.
+    """The constructor arguments of an instance that it has not passed on to HasProperties.__init__.
 
     Args:
-        made: The instance; of one that was copied or unpickled nothing is known.
+        made: The instance; for a copied or unpickled one nothing is known.
     """
     count, names = made._called_with
     parameters = inspect.signature(type(made).__init__).parameters
@@ -345,11 +346,11 @@ _EXPECTED = {
     "string_too_long": "text of length {max_length} or less",
     "string_pattern_mismatch": "text that matches {pattern}",
 }
-"""What was expected, by pydantic's type of error."""
+"""The expected value, by pydantic's type of error."""
 
 
 def expectation(detail: Mapping[str, Any]) -> str:
-    """What pydantic expected, such as "a list"; "" where its error says it in words of its own.
+    """The value that pydantic expected, such as "a list"; "" if its error says so in its own words.
 
     Args:
         detail: One of the errors of a ValidationError.
@@ -361,8 +362,8 @@ def expectation(detail: Mapping[str, Any]) -> str:
 def property_model(owner: type) -> type[BaseModel]:
     """The pydantic model of a class's properties.
 
-    A property is an annotated class attribute whose name does not begin with an underscore; a base
-    class's properties come first. What carries no value in the class body is required.
+    A property is an annotated class attribute whose name does not begin with an underscore; a base class's properties
+    come first. A property without a value in the class body is required.
 
     Args:
         owner: An operator, a format, or any class that declares properties the same way.
@@ -374,7 +375,7 @@ def property_model(owner: type) -> type[BaseModel]:
         NameError: An annotation names something that its module does not define.
         KeyboardInterrupt: The process was interrupted.
     """
-    # Kept in the class itself: a class may be named in many apps, and making its model takes a millisecond.
+    # Kept in the class itself: many apps may name a class, and making its model takes a millisecond.
     known: type[BaseModel] | None = owner.__dict__.get("__property_model__")
     if known is None:
         known = _make_model(owner)
@@ -399,12 +400,12 @@ def _make_model(owner: type) -> type[BaseModel]:
             fields[name] = (hints[name], getattr(owner, name, ...))
     config = ConfigDict(extra="forbid", arbitrary_types_allowed=True, validate_default=True, protected_namespaces=())
     with warnings.catch_warnings():
-        # A property may have a name, such as validate, under which pydantic keeps a method that is not called.
+        # A property may have a name, such as validate, of a pydantic method that is not called.
         warnings.filterwarnings("ignore", "Field name .* shadows an attribute", UserWarning)
         try:
             return create_model(owner.__name__, __config__=config, **fields)
         except SchemaError:
-            # What is declared wrongly fails again. An interruption does not: pydantic replaces it where it comes within
-            # an isinstance(), and keeps no cause.
+            # A wrong declaration fails again. An interruption does not: pydantic replaces it if it comes within an
+            # isinstance(), and keeps no cause.
             create_model(owner.__name__, __config__=config, **fields)
             raise KeyboardInterrupt from None

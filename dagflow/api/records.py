@@ -27,12 +27,12 @@ _MAX_BATCH_BYTES = (1 << 31) - 1
 
 
 class BatchTooLargeError(ValueError):
-    """Raw records are more bytes than Arrow has in one batch."""
+    """Raw records have more bytes than Arrow allows in one batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delimiters:
-    """What ended each record of a batch.
+    """The delimiter after each record of a batch.
 
     Attributes:
         table: The different delimiters that occur.
@@ -66,7 +66,7 @@ class Delimiters:
 
 
 NO_DELIMITER = Delimiters((b"",))
-"""Records that nothing ends, such as those of fixed length."""
+"""Records without a delimiter, such as those of fixed length."""
 
 LINE_FEED = Delimiters((b"\n",))
 """The delimiter of records that an operator created, when they are written."""
@@ -76,12 +76,12 @@ LINE_FEED = Delimiters((b"\n",))
 class Origin:
     """Where the records of a batch begin: blocks, and byte offsets in their files.
 
-    Selections are kept and only carried out on demand, because most batches are written without any.
+    Selections are stored and only applied on demand, because most batches are written without any.
 
     Attributes:
         blocks: The blocks that the records were read from, at least one, in reading order.
         starts: Offset of each record from base, before any selection; None where offsets are unknown.
-        base: Added to every start; in a batch of several blocks it may be an array with one number for each.
+        base: Added to every start; for a batch of several blocks it may be an array with one number for each.
         block_codes: For each record, before any selection, the index of its block; None where there is one block.
         selections: Index arrays, masks or slices, applied one after the other.
     """
@@ -115,11 +115,11 @@ class Origin:
         return Origin(self.blocks, self.starts, self.base, self.block_codes, (*self.selections, selection))
 
     def without_offsets(self) -> Origin:
-        """The same blocks, with the place of each record unknown."""
+        """The same blocks, with the position of each record unknown."""
         return Origin(self.blocks)
 
     def materialized(self, count: int) -> Origin:
-        """The same facts with every selection carried out, fit to be sent to another process."""
+        """The same origin with every selection applied, fit to be sent to another process."""
         offsets = None if self.starts is None else self.offsets(count)
         codes = None if self.block_codes is None else self.block_indices(count)
         return Origin(self.blocks, offsets, 0, codes)
@@ -128,13 +128,13 @@ class Origin:
 class RecordBatch:
     """An immutable columnar group of records.
 
-    A raw batch has one column, `record`, with the bytes of each record without its delimiter. Inside,
-    raw records that came from a file lie framed, each followed by its delimiter, so that filtering and
-    writing them back copies every byte once; the column is made on demand.
+    A raw batch has one column, `record`, with the bytes of each record without its delimiter. Internally, raw records
+    from a file are framed, each followed by its delimiter, so that filtering and writing them back copies every byte
+    once; the column is made on demand.
 
     Attributes:
         origin: Where the records come from, or None for records that an operator created.
-        delimiters: What ended each raw record in its file.
+        delimiters: The delimiter of each raw record in its file.
     """
 
     __slots__ = ("_arrow", "_framed", "delimiters", "origin")
@@ -152,12 +152,12 @@ class RecordBatch:
         Args:
             arrow: The columns.
             framed: Instead of arrow: each record followed by its delimiter, no nulls.
-            delimiters: What ended each record.
+            delimiters: The delimiter of each record.
             origin: Where the records come from.
         """
         if (arrow is None) == (framed is None):
             raise ValueError("a record batch is made from arrow or from framed records, not from both")
-        # One of the two is there from the start; pyarrow has no types to say so with.
+        # One of the two exists from the start; pyarrow has no types to express that.
         self._arrow: Any = arrow
         self._framed: Any = framed
         self.delimiters = delimiters
@@ -171,13 +171,13 @@ class RecordBatch:
 
         Args:
             records: Bytes for a raw batch, or mappings of column to value; a column that a record lacks is null.
-            delimiters: What shall end each raw record when it is written.
+            delimiters: The delimiter to write after each raw record.
             origin: Where the records come from.
 
         Raises:
             BatchTooLargeError: The raw records have 2 GiB or more.
             TypeError: The records are neither all bytes nor all mappings.
-            ValueError: A column has values that do not go together, or no record has a column.
+            ValueError: The values of a column have no common type, or no record has a column.
         """
         kinds = set(map(type, records))
         if kinds <= {bytes}:
@@ -196,7 +196,7 @@ class RecordBatch:
         """Make a batch of raw records.
 
         Raises:
-            BatchTooLargeError: They have 2 GiB or more.
+            BatchTooLargeError: The records have 2 GiB or more.
         """
         uniform = delimiters.uniform
         if uniform is not None:
@@ -206,11 +206,11 @@ class RecordBatch:
 
     @classmethod
     def joined(cls, batches: Sequence[RecordBatch], delimiters: Delimiters, origin: Origin | None) -> RecordBatch:
-        """Make one raw batch of several, whose records lie one behind the other in it.
+        """Make one raw batch of several, with their records one behind the other.
 
         Args:
             batches: The raw batches, at least one; their records have the delimiters below.
-            delimiters: What ended each record.
+            delimiters: The delimiter of each record.
             origin: Where the records come from.
         """
         if delimiters.uniform is not None:
@@ -226,7 +226,7 @@ class RecordBatch:
     def is_raw(self) -> bool:
         """Whether the records are bytes; otherwise they have columns of their own.
 
-        A single column that is called record makes no raw records of text or of numbers.
+        A single column that is called record does not make text or numbers raw records.
         """
         if self._framed is not None:
             return True
@@ -235,7 +235,7 @@ class RecordBatch:
 
     @property
     def has_null_records(self) -> bool:
-        """Whether it is raw and a record is null, of which no writer could make bytes."""
+        """Whether it is raw and a record is null, which no writer could write."""
         return self._framed is None and self.is_raw and bool(self._arrow.column(0).null_count)
 
     def to_arrow(self) -> pa.RecordBatch:
@@ -249,7 +249,7 @@ class RecordBatch:
         """The column `record`.
 
         Raises:
-            KeyError: The batch has columns of its own, and none of that name.
+            KeyError: The batch has its own columns, and none of that name.
         """
         return self.to_arrow().column(RECORD)
 
@@ -286,15 +286,15 @@ class RecordBatch:
         return list(array.to_numpy(zero_copy_only=False)[::step].tolist())
 
     def raw_in_turn(self) -> tuple[pa.BinaryArray, int]:
-        """An array, and how many of its values stand for a raw record, which is the first of them.
+        """An array, and how many of its values stand for one raw record; the first of them is the record.
 
-        No byte is copied where the records lie framed.
+        No byte is copied if the records are framed.
         """
         lengths = self.delimiters.lengths()
         if self._framed is None or (isinstance(lengths, int) and not lengths):
             return self.record, 1
-        # Records and delimiters in turn. To copy the records without their delimiters costs more than to make objects
-        # of the delimiters, too.
+        # Records and delimiters in turn. Copying the records without their delimiters costs more than making objects of
+        # the delimiters, too.
         _, borders, content = self._framed.buffers()
         offsets = np.frombuffer(borders, np.int32)[self._framed.offset :][: len(self) + 1]
         in_turn = np.empty(2 * len(self) + 1, np.int32)
@@ -325,7 +325,7 @@ class RecordBatch:
         return RecordBatch(self._arrow.take(pa.array(indices)), delimiters=delimiters, origin=origin)
 
     def slice(self, start: int, count: int) -> RecordBatch:
-        """The records from a position on, at most so many, without copying them; origin and delimiters stay."""
+        """The records from a position on, at most count, without copying them; origin and delimiters stay."""
         chosen = slice(start, start + count)
         origin = None if self.origin is None else self.origin.select(chosen)
         codes = self.delimiters.codes
@@ -345,10 +345,10 @@ class RecordBatch:
         return RecordBatch(arrow, delimiters=self.delimiters, origin=self.origin)
 
     def derive(self, arrow: pa.RecordBatch) -> RecordBatch:
-        """Wrap what an operator made from this batch with Arrow's own means.
+        """Wrap columns that an operator made from this batch with Arrow.
 
-        As many rows as there are records count as a one-to-one map; otherwise the place of each
-        record is unknown, and only the batch's blocks stay. Filter with `filter` to keep them.
+        As many rows as there are records count as a one-to-one map; otherwise the position of each record is unknown,
+        and only the batch's blocks stay. Filter with `filter` to keep them.
         """
         if arrow.num_rows == len(self):
             return self.with_columns(arrow)
@@ -374,7 +374,7 @@ class RecordBatch:
         return None if index == UNKNOWN else self.origin.blocks[index]
 
     def content_bytes(self) -> tuple[int, int]:
-        """Bytes of the raw records, and of the delimiters that lie with them because they were read together."""
+        """Bytes of the raw records, and of the delimiters that are stored with them because they were read together."""
         column = self._framed if self._framed is not None else self.record
         if not len(column):
             return 0, 0
@@ -387,7 +387,7 @@ class RecordBatch:
         return total - delimiters, delimiters
 
     def nbytes(self) -> int:
-        """Bytes of the records, with delimiters where they lie framed."""
+        """Bytes of the records, with delimiters if they are framed."""
         if self._framed is None:
             return int(self._arrow.nbytes)
         return int(self._framed.total_values_length)
@@ -406,9 +406,9 @@ def _concatenated(records: Sequence[bytes], delimiter: bytes) -> pa.BinaryArray:
     """Records as an Arrow array, each followed by a delimiter.
 
     Raises:
-        BatchTooLargeError: They have 2 GiB or more.
+        BatchTooLargeError: The records have 2 GiB or more.
     """
-    # Twice as fast as pa.array, which looks at each object, and as putting delimiters in afterwards.
+    # Twice as fast as pa.array, which looks at each object, and as adding delimiters afterwards.
     borders = np.zeros(len(records) + 1, np.int64)
     borders[1:] = np.fromiter(map(len, records), np.int64, len(records))
     borders[1:] += len(delimiter)

@@ -1,4 +1,4 @@
-"""Where refused records lie: what an operator reports with its window, so that they can be read again."""
+"""Positions of refused records, which an operator reports with its window, so that they can be read again."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 SHOWN_RECORDS = 10
-"""For so many records of each reason a task keeps their bytes: enough to see what is wrong with millions."""
+"""Records of each reason whose bytes a task keeps: enough to see what is wrong with millions."""
 
 SHOWN_BYTES = 256
 MAX_REASONS = 1000
-"""Bounds what a task holds where a format of an author gives each record a reason of its own."""
+"""Bounds the memory of a task if an author's format gives each record a reason of its own."""
 
 OTHER_REASONS = "other reasons"
 
@@ -43,11 +43,11 @@ _SCHEMA = pa.schema(
 
 
 def general_reason(reason: str) -> str:
-    """A reason without the values of its record, so that records with the same mistake have the same one."""
+    """A reason without the values of its record, so that records with the same mistake have the same reason."""
     reason = reason.partition(", in: ")[0]
     if (column := _COLUMN.match(reason)) is None:
         return _VALUES.sub("…", reason)
-    # Only the value differs: what follows says what the type takes.
+    # Only the value differs: the rest says what the type accepts.
     value = _VALUE.match(reason, column.end())
     return reason if value is None else f"{column[0]}…{reason[value.end() :]}"
 
@@ -57,9 +57,10 @@ class RefusedRecords:
     """Refused records of one operator, in columns.
 
     Attributes:
-        table: A row for each: block_id, offset and length of its bytes in the content of the block's file; reason,
-            without values; app, the fingerprint of the app that refused it, or "" for the one that planned the window
-            it is journaled with. Of a few of each reason also detail, the reason in full, and raw, the first bytes.
+        table: A row for each record: block_id, offset and length of its bytes in the content of the block's file;
+            reason, without values; app, the fingerprint of the app that refused it, or "" for the one that planned the
+            window it is journaled with. A few rows of each reason also have detail, the reason in full, and raw, the
+            first bytes.
     """
 
     table: Any
@@ -85,7 +86,7 @@ class RefusedRecords:
         return np.asarray(self.table.column(column).combine_chunks().to_numpy(zero_copy_only=False), np.int64)
 
     def matches(self, column: str, is_wanted: Callable[[str], bool]) -> npt.NDArray[np.bool_]:
-        """Which records have a wanted text in one of the columns reason and app; each text is looked at once."""
+        """Which records have a wanted text in one of the columns reason and app; each text is checked once."""
         if not len(self):
             return np.zeros(0, bool)
         encoded = self.table.column(column).unify_dictionaries().combine_chunks()
@@ -93,7 +94,7 @@ class RefusedRecords:
         return np.asarray(wanted[encoded.indices.to_numpy()], bool)
 
     def sums(self) -> Iterator[tuple[int, str, int, int, int]]:
-        """Block id, reason, number, bytes, and number of those that have some, of each block and reason."""
+        """For each block and reason: block id, reason, number, bytes, and number of records that have bytes."""
         table = self.table.select(["block_id", "reason", "length"])
         table = table.set_column(1, "reason", table.column("reason").cast(pa.string()))
         table = table.append_column("has_bytes", pc.greater(table.column("length"), 0))
@@ -118,12 +119,12 @@ class RefusedRecords:
         return RefusedRecords(self.table.slice(start, end - start))
 
     def by_app(self, app: str) -> RefusedRecords:
-        """The same, with an app for those that have none."""
+        """The same, with an app for records that have none."""
         apps = self.table.column("app").cast(pa.string())
         return self._with_apps(pc.if_else(pc.equal(apps, ""), app, apps))
 
     def refused_again(self) -> RefusedRecords:
-        """The same, refused by the app that plans the window which they are journaled with."""
+        """The same, refused by the app that plans the window that they are journaled with."""
         return self._with_apps(pa.chunked_array([pa.array([""] * len(self), pa.string())]))
 
     def _with_apps(self, apps: Any) -> RefusedRecords:
@@ -146,14 +147,14 @@ class RefusedRecords:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> RefusedRecords:
-        """The records that to_bytes() was called on."""
+        """The records from the bytes of to_bytes()."""
         return cls(pa.ipc.open_file(pa.py_buffer(data)).read_all()) if data else cls.none()
 
 
 class RefusedLog:
-    """Takes down what an operator refuses in one task.
+    """Collects the records that an operator refuses in one task.
 
-    Holds some 30 bytes for each record, and the bytes of a few for each reason.
+    Takes some 30 bytes for each record, and the bytes of a few for each reason.
     """
 
     def __init__(self) -> None:
@@ -165,12 +166,12 @@ class RefusedLog:
         self._kept: list[RefusedRecords] = []
 
     def add(self, block_id: int, offset: int, length: int, reason: str, raw: bytes) -> None:
-        """Take down one record.
+        """Add one record.
 
         Args:
-            block_id: Id of the block that it lies in.
+            block_id: Id of its block.
             offset: Its first byte in the content of the block's file.
-            length: How many bytes it has.
+            length: Its size in bytes.
             reason: Why it is refused.
             raw: Its bytes, or the first of them.
         """
@@ -185,12 +186,12 @@ class RefusedLog:
         self._codes.append(code)
 
     def keep(self, records: RefusedRecords) -> None:
-        """Take down records that an earlier window has refused, and that stay refused."""
+        """Add records that an earlier window has refused, and that stay refused."""
         if len(records):
             self._kept.append(records)
 
     def records(self) -> RefusedRecords:
-        """All that was taken down."""
+        """All collected records."""
         if not self._codes:
             return RefusedRecords.concatenated(self._kept)
         columns = np.array(self._numbers, np.int64).reshape(-1, 3).T

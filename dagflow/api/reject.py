@@ -1,4 +1,4 @@
-"""A refused record, as it leaves an operator at the port `errors`."""
+"""A refused record, as an operator emits it at the port `errors`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dagflow.errors import RecordError
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """A refused record, with its place and the reason.
+    """A refused record, with its position and the reason.
 
     Attributes:
         url: The file that it comes from; "" for none.
         offset: Its first byte in the content of the file.
-        length: How many bytes it has there; negative where that is not known.
+        length: Its size there in bytes; negative where it is not known.
         reason: Why it was refused.
-        raw: Its bytes, or as many of its first bytes as were kept; of a record with columns, a JSON object.
+        raw: Its bytes, or as many of its first bytes as were kept; for a record with columns, a JSON object.
     """
 
     url: str
@@ -28,7 +28,7 @@ class Reject:
     raw: bytes
 
     def error(self, hint: str) -> RecordError:
-        """The error where such a record ends the run.
+        """The error if such a record ends the run.
 
         Args:
             hint: What the user can do.
@@ -42,7 +42,7 @@ class Reject:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Reject:
-        """The reject that to_bytes() was called on.
+        """The reject from the bytes of to_bytes().
 
         Raises:
             ValueError: The bytes are something else.

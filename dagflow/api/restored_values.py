@@ -1,4 +1,4 @@
-"""Whether what operators keep comes back from a checkpoint as it was, and how values are kept by a declared type."""
+"""Checks whether the state of operators is restored unchanged, and encodes values by a declared type."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _MAX_SHOWN = 200
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A part of a value that does not come back as it was.
+    """A part of a value that is not restored unchanged.
 
     Attributes:
-        path: Which part, as "counts[3]"; "" for the value itself.
-        given: What it was.
-        restored: What it would be.
+        path: The part, as "counts[3]"; "" for the value itself.
+        given: Its original value.
+        restored: Its restored value.
     """
 
     path: str
@@ -39,7 +39,7 @@ class Difference:
 
 
 def difference(given: Any, restored: Any, path: str = "") -> Difference | None:
-    """The first part of a value that is another one after it was written and read; None where all parts are equal.
+    """The first part of a value that differs after it was written and read; None where all parts are equal.
 
     A NaN is equal to a NaN, unless it is a key or in a set. Times with time zones are equal if they are the same
     instant.
@@ -47,7 +47,7 @@ def difference(given: Any, restored: Any, path: str = "") -> Difference | None:
     Args:
         given: The value that was written.
         restored: The value that was read.
-        path: What the value is a part of.
+        path: The path of the value in the whole.
     """
     if _are_equal(given, restored):
         return None
@@ -74,7 +74,7 @@ def _are_equal(given: Any, restored: Any) -> bool:
 
 
 def _parts(given: Any, restored: Any) -> Iterable[tuple[str, Any, Any]] | None:
-    """Parts that are compared one by one: name, what was given, and what was restored; None where there are none."""
+    """Parts that are compared one by one: name, original and restored value; None where there are none."""
     for kind in (list, tuple):
         if isinstance(given, kind) and isinstance(restored, kind) and len(given) == len(restored):
             return [(f"[{at}]", *both) for at, both in enumerate(zip(given, restored, strict=True))]
@@ -87,7 +87,7 @@ def _parts(given: Any, restored: Any) -> Iterable[tuple[str, Any, Any]] | None:
     elif isinstance(given, msgspec.Struct):
         names = [*given.__struct_fields__]
     else:
-        # A class without a comparison of its own has nothing that could tell.
+        # A class without a comparison of its own gives nothing to compare.
         return [] if getattr(type(given), "__eq__", None) is object.__eq__ else None
     return [(f".{name}", getattr(given, name), getattr(restored, name)) for name in names]
 
@@ -106,10 +106,10 @@ def shown_type(kind: Any) -> str:
 
 
 def encode_values(values: Mapping[Any, Any], value_type: Any) -> bytes:
-    """The values of a mapping as MessagePack, from which decode_values() makes equal ones.
+    """The values of a mapping as MessagePack; decode_values() returns equal ones.
 
     Raises:
-        ValueError: A value cannot be written, or is another one when it is read; with its key.
+        ValueError: A value cannot be written, or differs when it is read; the message has its key.
     """
     held = list(values.values())
     try:
@@ -127,10 +127,10 @@ def encode_values(values: Mapping[Any, Any], value_type: Any) -> bytes:
 
 
 def decode_values(data: bytes | msgspec.Raw, value_type: Any) -> list[Any]:
-    """The values that encode_values() was given.
+    """The values that were given to encode_values().
 
     Raises:
-        msgspec.ValidationError: They are of another type.
+        msgspec.ValidationError: The values are of another type.
     """
     values: list[Any] = msgpack.decode(data, type=list[value_type])
     return values

@@ -14,7 +14,7 @@ from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore
 
 _ATTEMPTS = 5
-"""How often a side input is read that changes while it is."""
+"""How often a side input is read that changes during the read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,8 +22,8 @@ class StoredSideData:
     """A copy of a side input in a checkpoint; see SideData.
 
     Attributes:
-        name: The object that holds the copy.
-        version: What the operator calls the version.
+        name: The object with the copy.
+        version: The operator's name for the version.
         store: The checkpoint.
     """
 
@@ -35,8 +35,8 @@ class StoredSideData:
         """The copy.
 
         Raises:
-            StorageError: It cannot be read.
-            DagflowError: It is not there.
+            StorageError: The copy cannot be read.
+            DagflowError: The copy does not exist.
         """
         try:
             return self.store.read(self.name)
@@ -53,7 +53,7 @@ class LoadedSideData:
 
     Attributes:
         name: As in SideData.
-        version: What the operator calls the version.
+        version: The operator's name for the version.
         data: The bytes.
     """
 
@@ -69,11 +69,11 @@ class LoadedSideData:
 class SideInput(Capability):
     """Declares a partitioned operator that reads small data beside its stream.
 
-    The driver looks at its version before it plans a window, reads it again where that has changed, and keeps a copy in
-    the checkpoint. The plan of the window names the copy, which OperatorContext.side_input gives to all tasks.
+    The driver checks its version before it plans a window, reads it again if the version has changed, and keeps a copy
+    in the checkpoint. The plan of the window names the copy, which tasks get as OperatorContext.side_input.
 
-    Guarantee: a window sees one version of the data, in all partitions, and however often the window runs, also after
-    a crash. One that was not committed when a run failed is planned again by the next run, with the data as it is then.
+    Guarantee: a window sees one version of the data, in all partitions, however often it runs, also after a crash. A
+    window that was not committed when a run failed is planned again by the next run, with the data as it is then.
 
     Source:
         The role is that of a side input in Apache Beam.
@@ -81,13 +81,13 @@ class SideInput(Capability):
 
     @abstractmethod
     def side_input_version(self, storage: StorageContext) -> str:
-        """Called in the driver before each window is planned: what the data is now.
+        """Called in the driver before each window is planned: the present version of the data.
 
         Args:
             storage: Reaches the stores of the app.
 
         Returns:
-            A short text that differs where the data does; it is journaled, and shown.
+            A short text that differs if the data does; it is journaled, and shown.
 
         Raises:
             DagflowError: The data cannot be looked at.
@@ -104,23 +104,23 @@ class SideInput(Capability):
             The data, in a form that tasks read.
 
         Raises:
-            DagflowError: It cannot be read, or is not what the operator needs.
+            DagflowError: The data cannot be read, or is not what the operator needs.
         """
 
 
 def read_consistently(operator: SideInput, storage: StorageContext, version: str) -> tuple[str, bytes]:
-    """One version of a side input, which may change meanwhile.
+    """One version of a side input, which may change during the read.
 
     Args:
         operator: The operator.
         storage: Reaches the stores of the app.
-        version: What it was a moment ago.
+        version: Its version before the read.
 
     Returns:
         Its version and its data.
 
     Raises:
-        DagflowError: It cannot be read, or changes all the time.
+        DagflowError: The side input cannot be read, or changes all the time.
     """
     for _ in range(_ATTEMPTS):
         data = operator.read_side_input(storage)
@@ -137,7 +137,7 @@ def loaded_side_data(operator: Operator, storage: StorageContext) -> SideData | 
     """The side input of an operator that runs without a checkpoint; None where it has none.
 
     Raises:
-        DagflowError: It cannot be read.
+        DagflowError: The side input cannot be read.
     """
     if not isinstance(operator, SideInput):
         return None

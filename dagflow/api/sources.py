@@ -1,4 +1,4 @@
-"""Where records come from: what tuples say of files, and the blocks of an output file in a form that stays small."""
+"""Where records come from: the files that tuples name, and the blocks of an output file in a compact form."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dagflow.storage.columns import flags_of
 from dagflow.storage.location import name_of
 
 WHOLE = -1
-"""The place of an end that no other file of the block shares."""
+"""Start or end of an output file that shares no block with its neighbour."""
 
 
 UNKNOWN_BLOCK = -1
@@ -25,7 +25,7 @@ UNKNOWN_BLOCK = -1
 class FilePart(Protocol):
     """A tuple that names a part of a file.
 
-    No tuple need extend this class or SourceRange: a dataclass of an author's own that has the attributes is one.
+    A tuple need not extend this class or SourceRange: an author's own dataclass with these attributes is one.
 
     Attributes:
         url: The file.
@@ -42,7 +42,7 @@ class SourceVersion(Protocol):
     """The version of a file that a tuple was planned with.
 
     Attributes:
-        size_bytes: Its length.
+        size_bytes: Its size.
         mtime_ns: Its modification time in nanoseconds since 1970; 0 where the store has none.
         etag: The store's own tag of the content; "" where it has none.
         file_id: Inode number, by which a renamed file is found; 0 where unknown.
@@ -66,7 +66,7 @@ class SourceRange(FilePart, Protocol):
     version: SourceVersion
 
 
-# Not by isinstance: with a runtime-checkable protocol it takes 50 times as long, and manifests ask of each block.
+# Not by isinstance: with a runtime-checkable protocol it takes 50 times as long, and manifests check each block.
 def is_file_part(item: Any) -> TypeGuard[FilePart]:
     """Whether a tuple of any class names a part of a file."""
     return all(hasattr(item, name) for name in ("url", "start", "end"))
@@ -90,15 +90,15 @@ def block_id_of(item: Any) -> int:
 
 
 def accounting_key(item: Any) -> str:
-    """The name of the file's version in the byte accounting, of a tuple that is a SourceRange."""
-    # Not its path: a tree may be moved before the rest of the file is read. Two files that share a name, and all
-    # else, share a sum, which must come to zero too.
+    """The name of a file version in the byte accounting, for a tuple that is a SourceRange."""
+    # Not its path: a tree may be moved before the rest of the file is read. Two files with the same name and all other
+    # facts share a sum, which must be zero, too.
     version = item.version
     return f"{name_of(item.url)} of {version.size_bytes} bytes, {version.mtime_ns} {version.etag}".rstrip()
 
 
 def discovered_ms_of(item: Any) -> int:
-    """When a scan listed the file of a tuple, in milliseconds since 1970; 0 where the tuple does not say."""
+    """When a scan listed the file of a tuple, in milliseconds since 1970; 0 where the tuple does not record it."""
     discovered_ms: int = getattr(item, "discovered_ms", 0)
     return discovered_ms
 
@@ -109,7 +109,7 @@ def is_of_beginning(item: SourceRange) -> bool:
 
 
 def moved_from_of(item: Any) -> str:
-    """The URL that the file of a tuple had before; "" where the tuple names none."""
+    """The earlier URL of a tuple's file; "" where the tuple names none."""
     moved_from: str = getattr(item, "moved_from", "")
     return moved_from
 
@@ -120,8 +120,8 @@ class FileSources:
 
     Attributes:
         runs: Ids of the blocks: the first of consecutive ids and how many there are, then the next such pair.
-        start: Offset of the first record in the first block, where the file before has records of the block too.
-        end: Offset of the first record of the last block that is in the next file, where there is one.
+        start: Offset of the first record in the first block, if the file before also has records of the block.
+        end: Offset of the first record of the last block that is in the next file, if any is.
     """
 
     runs: tuple[int, ...] = ()
@@ -130,7 +130,7 @@ class FileSources:
 
     @classmethod
     def of(cls, ids: Sequence[int], start: int = WHOLE, end: int = WHOLE) -> FileSources:
-        """The sources with these block ids, in any order and as often as one likes."""
+        """The sources with these block ids, in any order, also repeated."""
         ordered = np.asarray(ids, np.int64)
         if not (ordered[1:] > ordered[:-1]).all():
             ordered = np.unique(ordered)
@@ -157,7 +157,7 @@ class FileSources:
 
     @classmethod
     def from_json(cls, value: Sequence[int], before: int) -> FileSources:
-        """The sources that to_json() was called on."""
+        """The sources from the values of to_json()."""
         runs: list[int] = []
         for distance, count in zip(value[2::2], value[3::2], strict=True):
             runs += [before + distance, count]
@@ -165,7 +165,7 @@ class FileSources:
         return cls(tuple(runs), value[0], value[1])
 
     def after(self, before: int) -> int:
-        """One past the last id; what came before where there is none."""
+        """One past the last id; `before` if there is none."""
         return self.runs[-2] + self.runs[-1] if self.runs else before
 
 
@@ -175,7 +175,7 @@ def block_ids(batch: RecordBatch, first: int, last: int) -> npt.NDArray[np.int64
     Args:
         batch: The batch.
         first: Position of the first record.
-        last: One past the position of the last one; where both are equal, all blocks of the batch count.
+        last: One past the position of the last one; if both are equal, all blocks of the batch count.
     """
     if batch.origin is None:
         return None
@@ -186,7 +186,7 @@ def block_ids(batch: RecordBatch, first: int, last: int) -> npt.NDArray[np.int64
         if (codes == UNKNOWN).any():
             return None
         found = np.flatnonzero(np.bincount(codes))
-    # Small files keep theirs in a column: their blocks are made only where one is asked for.
+    # Small files have theirs in a column: their blocks are made only on demand.
     known: npt.NDArray[np.int64] | None = getattr(blocks, "block_ids", None)
     if known is not None:
         return known[found]
@@ -195,11 +195,11 @@ def block_ids(batch: RecordBatch, first: int, last: int) -> npt.NDArray[np.int64
 
 
 def _stretch_codes(origin: Origin, count: int, first: int, last: int) -> npt.NDArray[np.int32]:
-    """The index of the block of each stretch of records that lie together; see block_ids()."""
+    """The index of the block of each stretch of consecutive records; see block_ids()."""
     if (first, last) == (0, count) and origin.block_codes is not None and len(origin.selections) == 1:
         (mask,) = origin.selections
         if isinstance(mask, pa.BooleanArray):
-            # A filter has gone over the batch, as over most: what it left of each stretch is not copied.
+            # Most batches have passed a filter: the rest of each stretch is not copied.
             begins = _stretches(origin.block_codes)
             is_left: npt.NDArray[np.bool_] = np.maximum.reduceat(flags_of(mask).view(np.uint8), begins).view(bool)
             return origin.block_codes[begins[is_left]]
@@ -208,12 +208,12 @@ def _stretch_codes(origin: Origin, count: int, first: int, last: int) -> npt.NDA
 
 
 def _stretches(codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
-    """Where each stretch of equal numbers begins, of one number or more."""
+    """The start of each stretch of equal numbers, of one number or more."""
     return np.append(0, np.flatnonzero(codes[1:] != codes[:-1]) + 1)
 
 
 def encode_sources(files: Iterable[FileSources | None]) -> list[list[int]]:
-    """The sources of files that one task wrote, in their order; an empty list for one whose are not known."""
+    """The sources of files that one task wrote, in their order; an empty list for a file with unknown sources."""
     encoded: list[list[int]] = []
     before = 0
     for sources in files:
@@ -223,7 +223,7 @@ def encode_sources(files: Iterable[FileSources | None]) -> list[list[int]]:
 
 
 def decode_sources(encoded: Sequence[Sequence[int]], files: int) -> list[FileSources | None]:
-    """The sources that encode_sources() was given, for so many files."""
+    """The sources that were given to encode_sources(), for this many files."""
     decoded: list[FileSources | None] = []
     before = 0
     for value in encoded:

@@ -1,4 +1,4 @@
-"""Reads the pickles of a checkpoint: their classes are an author's, and may have other names by now."""
+"""Reads the pickles of a checkpoint, whose classes are an author's and may have been renamed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dagflow.errors import START_OVER, JournalError, text_of
 
 
 class _Unpickler(pickle.Unpickler):
-    """Keeps the name of the class that is not there.
+    """Keeps the name of a missing class.
 
     Attributes:
-        missing: Its module, and its name in that; None where every class was there.
+        missing: Its module, and its name in that; None where every class exists.
     """
 
     missing: tuple[str, str] | None = None
@@ -32,10 +32,10 @@ def unpickled(data: bytes | memoryview, what: str, url: str = "journal") -> Any:
     Args:
         data: The pickle.
         what: What it is, as the beginning of a sentence.
-        url: Where it was, for the message.
+        url: The object with the pickle, for the message.
 
     Raises:
-        JournalError: A class is not there any more, or does not take back what it gave.
+        JournalError: A class is gone, or cannot be restored from its pickle.
     """
     reader = _Unpickler(io.BytesIO(data))
     try:
