@@ -102,9 +102,9 @@ FOLLOWED = {
     "test_planned_blocks_that_no_operator_takes_are_kept",
     "give the app operator '…' again, as it was, until the window": "engine/test_publication.py::"
     "test_a_decided_window_needs_its_operator",
-    "go on with the copy that has written": "engine/test_publication.py::"
+    "continue with the copy that has written": "engine/test_publication.py::"
     "test_two_copies_of_a_checkpoint_cannot_both_go_on",
-    "go on with the newest checkpoint": "engine/test_publication.py::"
+    "continue with the newest checkpoint": "engine/test_publication.py::"
     "test_an_older_copy_of_the_checkpoint_is_refused_with_both_numbers",
     "let the app name another table, or move this one away": "engine/test_publication.py::"
     "test_fresh_is_refused_while_the_target_has_the_windows",
@@ -120,7 +120,7 @@ FOLLOWED = {
     "put the version back that was read": f"{REMEDIES}test_a_replay_goes_on_when_its_input_is_put_back",
     "run it in …, or let the app name its output": "engine/test_window_replay.py::"
     "test_a_replay_from_another_working_directory_moves_no_output",
-    "this is a defect of a format or an operator; once it is mended": "engine/test_byte_sums.py::"
+    "this is a defect of a format or an operator; once it is fixed": "engine/test_byte_sums.py::"
     "test_a_run_completes_when_what_did_not_add_up_is_replayed",
     "the window is decided and its files are kept": "engine/test_publication.py::"
     "test_a_target_that_never_answers_ends_the_run",

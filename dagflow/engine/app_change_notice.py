@@ -31,7 +31,7 @@ def change_notices(app: PlacedApp, journal: Journal, replay_command: str) -> lis
     if last < first or not any(change.concerns_output for change in changes):
         return notices
     windows = f"window {last}" if first == last else f"windows {first} to {last}"
-    said = f"the output of {windows} is by the app as it was"
+    said = f"the output of {windows} was made by the earlier app"
     if remover := remover_of(app.operators, state):
         return [*notices, f"{said}; nothing makes it again, because operator '{remover}' has removed the source files"]
     plans = [journal.window(each).plan for each in sorted({first, last})]

@@ -63,7 +63,7 @@ def _refuse(off: Mapping[str, int], app: PlacedApp, journal: Journal, replay_com
     more = f"; {len(off) - 1:,} more sums are off as well" if len(off) > 1 else ""
     raise DagflowError(
         f"the byte accounting does not add up: {key}{who and f', read by {who},'} is off by {value}{more}",
-        hint="this is a defect of a format or an operator; once it is mended, "
+        hint="this is a defect of a format or an operator; once it is fixed, "
         f"{_how_to_go_on(off, booked, app, journal, replay_command)}; {_REPORT}",
     )
 

@@ -39,8 +39,8 @@ class OutputDirectories:
                 first, last = self._windows.get(path, (window_id, window_id))
                 if before != identity:
                     logger.warning(
-                        "the output directory %s was moved or removed during the run: what windows %d to %d of this "
-                        "run published is not in it; the run goes on in a new directory of that name",
+                        "the output directory %s was moved or removed during the run: the output of windows %d to "
+                        "%d of this run is not in it; the run continues in a new directory of that name",
                         redacted(path),
                         first,
                         last,

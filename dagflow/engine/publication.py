@@ -179,7 +179,7 @@ class TransactionPublisher(Publisher):
         if receipt is not None and receipt.target in ("", self._target.name) and marker < receipt.window_id:
             logger.warning(
                 "%s has lost windows %d to %d of operator '%s', which this checkpoint has written: it was removed, or "
-                "an older state of it was put back; the run goes on behind them",
+                "an older state of it was put back; the run continues after them",
                 self._target.name,
                 marker + 1,
                 receipt.window_id,
@@ -298,9 +298,9 @@ class TransactionPublisher(Publisher):
     def _foreign(self, window_id: int) -> JournalError:
         return JournalError(
             f"{self._target.name} has another window {window_id} of operator '{self._operator}' than this checkpoint "
-            "has decided: two copies of one checkpoint went on",
+            "has decided: two copies of one checkpoint were continued",
             url=redacted(self._journal.url),
-            hint="go on with the copy that has written the table",
+            hint="continue with the copy that has written the table",
         )
 
 

@@ -111,7 +111,7 @@ def _require_kept(journal: Journal, group: _Group, window_id: int) -> None:
     """Refuse a group whose first windows the journal does not keep any more."""
     if group.first <= journal.state.forgotten:
         raise JournalError(
-            f"window {window_id} is part of a group of windows, of which those before window "
+            f"window {window_id} is part of a group of windows; those before window "
             f"{journal.state.forgotten + 1} are no longer kept",
             url="journal",
             hint="attributes: {retain_windows: all} keeps those to come for ever",

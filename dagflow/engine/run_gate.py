@@ -152,9 +152,7 @@ class RunGate:
             return
         if not os.path.isfile(other_path):
             if last.app == app.name:
-                self.notice(
-                    f"the last run here was of {other}, which is not there: the app is taken for moved to {file}"
-                )
+                self.notice(f"the last run here was of {other}, which no longer exists: it counts as moved to {file}")
             return
         here = os.fsdecode(other_path)
         if Path(here).read_bytes() == Path(file).read_bytes():
@@ -172,7 +170,7 @@ class RunGate:
             )
         if last.app == app.name:
             self.notice(
-                f"the last run here was of {other}, this one is of {file}: what was read then is not read again. "
+                f"the last run here was of {other}, this one is of {file}: input that was read then is not read again. "
                 "If they are two apps, give one of them a checkpoint of its own"
             )
 
@@ -195,5 +193,5 @@ def _ago(newest: Heartbeat) -> str:
 def _way_out(newest: Heartbeat, *, is_paused: bool) -> str:
     where = f"kill {newest.process.pid} on {newest.process.host}"
     if is_paused:
-        return f"it is paused: let it go on (kill -CONT {newest.process.pid}), end it, or replace it with --take-over"
+        return f"it is paused: resume it (kill -CONT {newest.process.pid}), end it, or replace it with --take-over"
     return f"let it do the work, or end it ({where}) and start again, or replace it with --take-over"

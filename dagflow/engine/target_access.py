@@ -90,7 +90,7 @@ class TargetAccess:
             f"{self.target.name} has {there} of operator '{self.operator}', and this checkpoint "
             f"ends with {here}: it is an older copy of the one that has written the table",
             url=redacted(self._journal.url),
-            hint="go on with the newest checkpoint",
+            hint="continue with the newest checkpoint",
         )
 
     def _opened(self) -> TargetState:

@@ -80,10 +80,7 @@ def _split_by_key(codec: StreamCodec, target: PortRef, payload: Any, partitions:
             yield partition, part
 
 
-_KEYS = (
-    "keys are bytes, text, numbers, truth values, dates and times, of which none has nanoseconds, or is before the "
-    "year 1 or after 9999"
-)
+_KEYS = "keys are bytes, text, numbers, truth values, or dates and times without nanoseconds, from year 1 to 9999"
 
 
 def _destinations_of(codec: StreamCodec, target: PortRef, items: Any, partitions: int) -> npt.NDArray[np.int64]:

@@ -77,7 +77,7 @@ def _head_of(sources: Sequence[str], heads: Mapping[str, str], control: Collecti
     if not stages:
         return "", "needs an upstream operator that has partitions, and has none"
     if from_driver:
-        return "", f"takes in from the driver as well, from '{from_driver[0]}'; it cannot live in two places"
+        return "", f"takes in from the driver as well, from '{from_driver[0]}'; it cannot run in two places"
     if len(stages) > 1:
         words = " and ".join(f"'{head}'" for head in stages)
         return "", f"takes in from different stages, those of {words}; leave partition out to exchange records"

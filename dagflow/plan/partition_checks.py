@@ -59,7 +59,7 @@ def _check_partitioner(operator: OperatorSpec, problems: Problems) -> None:
     if cls is not None and issubclass(cls, ControlOperator):
         problems.add(policy.place, f"{who} runs in the driver, once; it takes no partitioner")
     elif partition == "parallel":
-        why = f"{who} lives where its upstream is; name the partitioner at the operator that begins the stage"
+        why = f"{who} runs where its upstream does; name the partitioner at the operator that begins the stage"
         problems.add(policy.place, why)
     elif partition is not None and (not isinstance(partition, KeyedPartition) or partition.count is not None):
         problems.add(policy.place, f"{who} has a fixed number of partitions and a partitioner; give one")

@@ -87,7 +87,7 @@ class _Wiring:
         if cls is not None and issubclass(cls, ControlOperator):
             why = "runs in the driver, once, and gets everything as it is"
         elif operator.partition == "parallel":
-            why = "has partition: parallel, and lives where its upstream is; give it partitions of its own"
+            why = "has partition: parallel, and runs where its upstream does; give it partitions of its own"
         else:
             return
         self._problems.add(place, f"broadcast of stream '{stream}': operator '{end.operator}' {why}")

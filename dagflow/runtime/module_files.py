@@ -75,8 +75,8 @@ def _warn_of_size(files: Iterable[Path]) -> None:
     if (total := sum(sizes.values())) > LARGE_BYTES:
         largest = max(sizes, key=sizes.__getitem__)
         logger.warning(
-            "each executor gets %d MB with the app's modules, of which %s has %d MB: what no module reads is better "
-            "kept outside of packages",
+            "each executor gets %d MB with the app's modules, %s has %d MB of them: files that no module reads are "
+            "better kept outside of packages",
             total // 1_000_000,
             largest,
             sizes[largest] // 1_000_000,

@@ -101,8 +101,8 @@ class SparkRuntime(Runtime):
         self._must_stop = must_stop
         if self._is_cluster and program.storage.options and not is_protected(context.getConf().get):
             logger.warning(
-                "all that reach the ports of %s can read the credentials of the app's storage: docs/cluster.md tells "
-                "how to set spark.authenticate",
+                "any process that reaches the ports of %s can read the credentials of the app's storage: set "
+                "spark.authenticate, see docs/cluster.md",
                 context.master,
             )
         # Executors on other hosts reach the driver at Spark's address; local tasks need only loopback.

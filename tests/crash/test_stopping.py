@@ -145,7 +145,7 @@ def test_of_two_drivers_one_goes_on_and_the_other_says_who(tmp_path: Path, optio
                 code, _, err = ask(tmp_path, command)
                 assert code == 1
                 assert f"another run is at work on this checkpoint: process {first.process.pid} of " in err
-                assert f"it is paused: let it go on (kill -CONT {first.process.pid})" in err
+                assert f"it is paused: resume it (kill -CONT {first.process.pid})" in err
             said = json.loads(ask(tmp_path, "status app.yaml --json")[1])
             assert (said["state"], said["driver"]["pid"]) == ("stalled", first.process.pid)
             second = RunProcess(tmp_path, "-q", "--local", "--take-over")

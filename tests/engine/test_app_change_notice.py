@@ -59,7 +59,7 @@ def test_a_changed_app_is_told_with_the_command_that_applies_it(folder: Path, mo
     command = f"{COMMAND} --window 1-3"
     assert notices == [
         f'{CHANGED}{{"prefix": "#"}} -> the default; filter.keep: the default -> {{"suffix": "1"}}',
-        f"the output of windows 1 to 3 is by the app as it was; to make it again: {command}",
+        f"the output of windows 1 to 3 was made by the earlier app; to make it again: {command}",
     ]
     assert told(changed("keep: {suffix: '1'}")) == []
     asked: list[list[int]] = []
@@ -99,7 +99,7 @@ def test_only_what_can_be_done_is_advised(folder: Path) -> None:
         "filter: {class: Deduplicator, partition: 1}",
     )
     last = told(stateful)[-1]
-    assert "by the app as it was; only a run with --fresh makes it again, because operator 'filter' has state" in last
+    assert "by the earlier app; only a run with --fresh makes it again, because operator 'filter' has state" in last
     told(stateful, fresh=True)
     assert sum(content.count("\n") for content in published(folder).values()) == 9
 
@@ -135,7 +135,7 @@ def test_what_cannot_be_made_again_is_not_advised(folder: Path) -> None:
     (folder / "in" / "d").write_text("d1\n")
     told(cleaning)
     last = told(cleaning.replace('drop: {prefix: "#"}', "keep: {suffix: '1'}"))[-1]
-    assert "by the app as it was; nothing makes it again, because operator 'cleaner' has removed the source" in last
+    assert "by the earlier app; nothing makes it again, because operator 'cleaner' has removed the source" in last
 
 
 def test_no_replay_is_advised_to_an_app_that_cannot_take_the_windows(folder: Path) -> None:

@@ -239,7 +239,7 @@ def test_a_checkpoint_of_before_windows_kept_what_they_booked_starts_over(folder
     app = PlacedApp.of(load_app("app.yaml"), STORAGE)
     with contextlib.closing(Journal.open(store, app="sums")) as journal:
         assert journal.state.committed_state.byte_accounting == state.byte_accounting != {}
-        with pytest.raises(DagflowError, match=f"is off by 2\n.* once it is mended, {START_OVER};"):
+        with pytest.raises(DagflowError, match=f"is off by 2\n.* once it is fixed, {START_OVER};"):
             require_bytes_add_up(app, journal, "dagflow replay journal")
 
 
@@ -249,8 +249,7 @@ def test_windows_that_are_not_kept_need_another_checkpoint(folder: Path) -> None
     few = APP.replace("journal}", "journal, retain_windows: 1}")
     told = run_with(DropsRecord, IN_BLOCKS, few)
     assert (
-        f"is off by 4\n    this is a defect of a format or an operator; once it is mended, {ANOTHER_CHECKPOINT};"
-        in told
+        f"is off by 4\n    this is a defect of a format or an operator; once it is fixed, {ANOTHER_CHECKPOINT};" in told
     )
     shutil.move("out", "before")
     assert run_with(FourByteRecords, IN_BLOCKS, APP.replace("journal", "another")) == "completed"

@@ -25,6 +25,6 @@ def test_an_output_directory_that_is_moved_away_is_told_once(tmp_path: Path, cap
     for window_id in (7, 8):
         directories.published(window_id)
     assert caplog.messages == [
-        f"the output directory {output} was moved or removed during the run: what windows 4 to 5 of this run published "
-        "is not in it; the run goes on in a new directory of that name"
+        f"the output directory {output} was moved or removed during the run: the output of windows 4 to 5 of this "
+        "run is not in it; the run continues in a new directory of that name"
     ]

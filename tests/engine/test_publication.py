@@ -277,7 +277,7 @@ def test_a_copy_of_a_repaired_checkpoint_does_not_go_on(monkeypatch: pytest.Monk
     (tmp_path / "journal").rename(tmp_path / "newest")
     (tmp_path / "copy").rename(tmp_path / "journal")
     for _ in range(2):
-        with pytest.raises(JournalError, match=r"has another window 2 of operator 'table' than .*\n    go on with"):
+        with pytest.raises(JournalError, match=r"has another window 2 of operator 'table' than .*\n    continue with"):
             work(app(tmp_path, TEXTS))
         assert status(str(tmp_path / "journal"), StorageContext.default()).last_committed == 1
     assert rows(tmp_path / "db") == words(TEXTS)

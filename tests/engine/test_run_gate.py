@@ -257,7 +257,7 @@ def test_an_app_file_that_was_moved_is_the_same_app(folder: Folder) -> None:
     (folder.root / "in" / "b.txt").write_text("three\n")
     done, said = folder.run("b.yaml")
     assert done.windows == 1
-    assert "a.yaml, which is not there: the app is taken for moved to" in said[0]
+    assert "a.yaml, which no longer exists: it counts as moved to" in said[0]
     assert folder.run("b.yaml")[1] == []
 
 
@@ -267,7 +267,7 @@ def test_a_changed_copy_that_publishes_there_too_is_warned_of(folder: Folder) ->
     (folder.root / "b.yaml").write_text((folder.root / "b.yaml").read_text() + "# mended\n")
     done, said = folder.run("b.yaml")
     assert done.windows == 0
-    assert f"was of {folder.root}/a.yaml, this one is of {folder.root}/b.yaml: what was read then is not" in said[0]
+    assert f"was of {folder.root}/a.yaml, this one is of {folder.root}/b.yaml: input that was read then" in said[0]
 
 
 def test_a_plain_copy_is_the_same_app(folder: Folder) -> None:

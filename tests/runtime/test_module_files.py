@@ -80,4 +80,4 @@ def test_a_large_package_is_told_with_its_largest_file(tmp_path: Path, caplog: p
         large.truncate(LARGE_BYTES)
     package_zip([package], tmp_path)
     (told,) = caplog.messages
-    assert f"of which {package}/data/large.bin has 67 MB" in told
+    assert f"{package}/data/large.bin has 67 MB of them" in told

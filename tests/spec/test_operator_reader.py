@@ -121,7 +121,7 @@ def test_a_run_asks_the_policy_and_its_journal_tells(tmp_path: Path) -> None:
             "expected a map",
         ),
         ("    partitioner:", "    partition: 3\n    partitioner:", "8:5: operator 'reader' has a fixed number of part"),
-        ("    partitioner:", "    partition: parallel\n    partitioner:", "8:5: operator 'reader' lives where its up"),
+        ("    partitioner:", "    partition: parallel\n    partitioner:", "8:5: operator 'reader' runs where its up"),
         (
             "block_size: 10}}",
             "block_size: 10}, partitioner: {class: StatelessPartitioner, properties: {count: 3}}}",

@@ -160,7 +160,7 @@ def _move(source: str, target: str, url: str) -> None:
         if error.errno != errno.EXDEV:
             raise
         hint = "put the archive on the file system of the source files; what is merged and published stays so"
-        raise StorageError(f"cannot archive {url}: it lies on another file system", url=target, hint=hint) from error
+        raise StorageError(f"cannot archive {url}: it is on another file system", url=target, hint=hint) from error
 
 
 def _is_moved(source: str, target: str) -> bool:
