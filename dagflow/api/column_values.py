@@ -46,7 +46,7 @@ class ColumnValuesError(ValueError):
         position: The position of this record among the values; -1 where it is not known.
 
     Attributes:
-        position: The same.
+        position: The position of the record among the values.
         source: The position in a batch of the record that it was emitted for; -1 where it is not known.
     """
 

@@ -32,7 +32,7 @@ from dagflow.storage.location import absolute, join, parent, redacted
 from dagflow.storage.pending import pending_tag
 
 _MOST_SECONDS = 5.0
-"""How far clocks may be apart: files are told apart by the times that stores give them."""
+"""How far clocks may be apart: files are distinguished by the times that stores give them."""
 
 _CONNECT_S = 5.0
 
@@ -109,7 +109,7 @@ def _input(app: LogicalPlan, head: str) -> str:
 
 
 def _removable(app: LogicalPlan, storage: StorageContext, differences_s: list[float]) -> str:
-    """Try what it takes to remove source files, beside the first file of each input."""
+    """Check that source files can be removed, with test files beside the first file of each input."""
     read = [preview(app, PreviewOptions(at=head, records=1, read_bytes=1)).files for head in _heads(app)]
     directories = sorted({parent(files[0]) for files in read if files})
     for directory in directories:

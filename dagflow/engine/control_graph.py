@@ -1,4 +1,4 @@
-"""The control operators of an app, at work in the driver."""
+"""Runs the control operators of an app in the driver."""
 
 from __future__ import annotations
 

@@ -43,10 +43,10 @@ class Observer(Protocol):
     """Receives the progress of a run; called from the driver's thread."""
 
     def progress(self, snapshot: RunSnapshot) -> None:
-        """The run as it stands, a few times a second."""
+        """Called with the current state of the run, a few times a second."""
 
     def notice(self, text: str) -> None:
-        """A message for people, once."""
+        """Called once for each message to the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class Driver:
         self._controls.signals.progress(snapshot)
 
     def snapshot(self, state: str = "running") -> RunSnapshot:
-        """The run as it stands."""
+        """The current state of the run."""
         backlogs = self._planner.backlogs(flight.load for flight in self._in_flight)
         waiting = {head: tuples for head, (tuples, _) in backlogs.items()}
         running = [self._runner.running_window(flight) for flight in self._in_flight]

@@ -219,7 +219,7 @@ def require_outside(storage: StorageContext, outputs: Iterable[str], checkpoint:
         checkpoint: The checkpoint's location.
 
     Raises:
-        StorageError: An output location lies in the checkpoint.
+        StorageError: An output location is inside the checkpoint.
     """
     inside = f"{absolute(checkpoint)}/"
     for url in outputs:

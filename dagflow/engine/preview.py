@@ -56,7 +56,7 @@ class PreviewRecord:
     Attributes:
         file: The file that it was read from; "" where that is not known, as for records that an operator made.
         offset: Its first byte in the content of the file; -1 where that is not known.
-        values: Its values by column; of a raw record its bytes, as `record`.
+        values: Its values by column; for a raw record its bytes, as `record`.
     """
 
     file: str

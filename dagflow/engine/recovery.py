@@ -71,7 +71,7 @@ def finish_replay(
 
 
 def _cancel(journal: Journal, storage: StorageContext, decided: Mapping[int, WindowReplay]) -> None:
-    """Take back a decided replay of which nothing is visible yet."""
+    """Take back a decided replay before any of its files is visible."""
     published = {window_id: journal.window(window_id).intent for window_id in decided}
     events = (
         ReplayCancelled(window_id, intent.counters, intent.accounting)

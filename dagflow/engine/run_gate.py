@@ -26,7 +26,7 @@ class RunGate:
 
     Attributes:
         store: The checkpoint.
-        notice: Takes messages for people.
+        notice: Takes messages for the user.
         stop: Ends the waiting.
         is_chosen: Whether the command line names the checkpoint, regardless of the app's own.
         take_over: Whether to replace a live run.
@@ -41,7 +41,7 @@ class RunGate:
     patience_s: float = STALE_AFTER_S
 
     def claim(self, app: LogicalPlan, first: Heartbeat) -> int:
-        """Write a heartbeat behind those of all earlier runs; of several runs that do this at once one succeeds.
+        """Write a heartbeat numbered after those of all earlier runs; if several runs do this at once, one succeeds.
 
         Args:
             app: The app of the run.

@@ -145,7 +145,7 @@ def replay_windows(
         windows: Ids of committed windows.
         stop: Asks to end early.
         runtime: Makes the runtime, where tasks run; None starts Spark.
-        notice: Takes messages for people.
+        notice: Takes messages for the user.
 
     Returns:
         The changes, window by window; all new files are in their final locations.

@@ -158,8 +158,8 @@ class EmittedKindError(TypeError):
         position: Its position among the items.
 
     Attributes:
-        item: The same.
-        position: The same.
+        item: The first item that does not fit.
+        position: Its position among the items.
         source: The position in a batch of the record that it was emitted for; -1 where it is not known.
     """
 

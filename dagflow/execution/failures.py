@@ -62,8 +62,8 @@ class BrokenContractError(Exception):
         hint: What to do about it.
 
     Attributes:
-        source: The same.
-        hint: The same.
+        source: The position of the record; -1 where it is not known.
+        hint: What to do about it.
     """
 
     def __init__(self, message: str, source: int = -1, *, hint: str = "") -> None:

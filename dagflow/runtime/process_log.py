@@ -58,7 +58,7 @@ class ProcessLog:
     def _copy(self, reading: int) -> None:
         with open(reading, "rb", buffering=0) as pipe:
             while data := pipe.read(_READ_BYTES):
-                # Where the disk is full, the process goes on without a log.
+                # If the disk is full, the process continues without a log.
                 try:
                     self._write(data)
                 except OSError:

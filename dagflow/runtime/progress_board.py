@@ -121,7 +121,7 @@ class ProgressBoard:
             self._windows.pop(window_id, None)
 
     def record(self, message: TaskMessage) -> None:
-        """Record a report; of several attempts of a task the one that has read most counts."""
+        """Record a report; if a task has several attempts, the one that has read most counts."""
         if isinstance(message, OutputReport):
             self._print(message)
             return

@@ -324,7 +324,7 @@ class SparkRuntime(Runtime):
         )
 
     def cancel(self) -> None:
-        """Cancel the running jobs; Python tasks may go on writing for about two seconds."""
+        """Cancel the running jobs; Python tasks may continue to write for about two seconds."""
         self._asked_for("cancelled its jobs", CANCEL_S, lambda: self._context.cancelJobGroup(self._group))
 
     def close(self) -> None:

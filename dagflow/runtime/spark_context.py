@@ -146,7 +146,7 @@ def send_sources(context: SparkContext, paths: Iterable[Path]) -> None:
 
     Args:
         context: The context of the executors.
-        paths: As for link_sources(); of a package the files are sent that package_zip() includes.
+        paths: As for link_sources(); the sent files of a package are those that package_zip() includes.
     """
     opened: Any = context
     archive = package_zip(paths, Path(opened._temp_dir))

@@ -48,7 +48,7 @@ def require_no_submission() -> None:
     Raises:
         DagflowError: spark-submit has started this process.
     """
-    if "PYSPARK_GATEWAY_PORT" in os.environ:  # where spark-submit tells a script its Java process
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # where spark-submit gives a script the port of its Java process
         raise DagflowError(
             "spark-submit has started this process, and dagflow takes neither master nor settings from it",
             hint="start the script with python, with app.run(master=..., conf=...) in it; or run without Spark: "

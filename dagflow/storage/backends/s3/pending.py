@@ -127,7 +127,7 @@ class S3HeldWriter(S3PendingWriter):
     Args:
         final_url: A name beside which it is kept.
         url: The object.
-        location: The same.
+        location: The object as a bucket and a key.
         tag: The driver's result of pending_tag().
         checksum: Whether to compute crc32.
     """
