@@ -90,7 +90,7 @@ def _check_keyed_state(
     Args:
         spec: The app.
         heads: The head of each partitioned operator's stage.
-        told: Operators that only broadcasts reach.
+        broadcast_only: Operators that only broadcasts reach.
         problems: Takes the mistakes.
     """
     for name, head in heads.items():
