@@ -60,7 +60,7 @@ _MODULE_BY_NAME = {
     "StreamCodec": "dagflow.api.partitioning",
     "Unified": "dagflow.api.operator",
 }
-"""Where each name is: the command line imports this package as well, and `--help` needs none of them."""
+"""Module of each public name: imported when it is used, because `--help` imports this package and needs none."""
 
 
 def __getattr__(name: str) -> Any:

@@ -18,10 +18,10 @@ MAX_TRACE = 4 * MAX_TEXT
 """Characters of a traceback, which repeats the message."""
 
 _MAX_QUOTED = MAX_TEXT * 3 // 4
-"""Characters of an exception's text within a message, which names the place as well and is not cut again."""
+"""Characters of an exception's text within a message. The message adds the place, and is not cut again."""
 
 _TAIL = 4
-"""One part in so many of a text that is cut is its end."""
+"""A cut text keeps one part in this many from its end."""
 
 
 START_OVER = "start over with --fresh, which removes what was published, and makes it again of the files there are"
@@ -38,7 +38,7 @@ PUT_BACK = f"put the source files back, and {ANOTHER_CHECKPOINT}"
 
 
 def cut_text(text: str, limit: int = MAX_TEXT) -> str:
-    """A text that is short enough to be passed on: of a long one the head, the tail, and how much is left out."""
+    """A text that is short enough to be passed on: a long one becomes its head, its tail, and how much is left out."""
     if len(text) <= limit:
         return text
     tail = limit // _TAIL

@@ -62,7 +62,8 @@ class App:
             set: Properties to set on top of it: values as YAML by "operator.property".
 
         Raises:
-            SpecError: The file is no app at all; other mistakes are told by validate(), and by what needs the plan.
+            SpecError: The file is no app at all. Other mistakes are reported by validate() and by methods that need the
+                plan.
         """
         spec, problems = read(path, overrides=set)
         if spec is None:
@@ -102,7 +103,8 @@ class App:
             The operator in the app, to be connected.
 
         Raises:
-            PlanError: It is no operator, or the partitioner is no policy, but a class for example.
+            PlanError: The operator is no Operator instance, or the partitioner is no policy instance, but a class for
+                example.
         """
         place = place_of_caller()
         require_instance(operator, Operator, place)
@@ -117,7 +119,7 @@ class App:
             self._given[f"partitioner of operator '{name}'"] = (partitioner, place)
         operators, folders = {**self._spec.operators, name: added}, self._spec.search_path
         folder = folder_of_module(type(operator).__module__)
-        # Executors need its module, and a later run tells where the module has changed.
+        # Executors need its module, and a later run reports where the module has changed.
         folders += () if folder is None or folder in folders else (folder,)
         self._spec = replace(self._spec, operators=operators, search_path=folders)
         return AppOperator(self, name)
@@ -126,7 +128,7 @@ class App:
         """The operator of a name, to be connected.
 
         Raises:
-            KeyError: There is none.
+            KeyError: The app has no operator of that name.
         """
         if name not in self._spec.operators:
             raise KeyError(f"app '{self.name}' has no operator '{name}'; it has {', '.join(self._spec.operators)}")
@@ -182,7 +184,7 @@ class App:
         """The checked DAG, with fresh operators.
 
         Raises:
-            AppError: The app has mistakes; all of them.
+            AppError: The app has mistakes; the error lists all of them.
         """
         lost = [p for owner, (each, place) in self._given.items() for p in lost_values(owner, each, place)]
         return logical_plan(self._spec, [*self._of_file, *self._problems.found, *lost])
@@ -244,7 +246,7 @@ class App:
             AppError: The app has mistakes.
             DagflowError: The run failed; its journal is resumable.
             ValueError: Options do not go together.
-            KeyboardInterrupt: It was interrupted, and has stopped in order.
+            KeyboardInterrupt: The run was interrupted, and has stopped in order.
         """
         if workers is not None and not local:
             raise ValueError("workers goes with local=True; on Spark, master says how many tasks run at once")

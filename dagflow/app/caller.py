@@ -1,4 +1,4 @@
-"""Where code outside of this package is: the place of what it says of an app."""
+"""Finds the line of the caller's code outside this package, which messages name as the place of a mistake in an app."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def require_instance(given: object, kind: type[Operator] | type[PartitionPolicy]
         place: The line that gave it.
 
     Raises:
-        PlanError: It is something else, such as the class itself.
+        PlanError: The given object is no instance of the class, but the class itself for example.
     """
     if isinstance(given, kind):
         return
@@ -41,7 +41,7 @@ def lost_values(owner: str, given: Operator | PartitionPolicy, place: Place) -> 
     That is what its constructor took beside properties, and properties that were set later.
 
     Args:
-        owner: What it is, as messages name it.
+        owner: Name of the operator or policy in messages.
         given: What the app was given.
         place: The line that gave it.
     """
@@ -51,7 +51,7 @@ def lost_values(owner: str, given: Operator | PartitionPolicy, place: Place) -> 
         names = property_model(cls).model_fields
         own = own_arguments(given)
         constructed: Any = cls(**given.given_properties)
-    except Exception:  # the plan, which constructs it as well, tells what its constructor raises
+    except Exception:  # the plan constructs the operator as well, and reports what its constructor raises
         return [_kept_back(owner, cls, each, each.name in names, place) for each in own]
     # An argument may have become a property of another name, or be what it is by default.
     if own and difference(given.__getstate__(), constructed.__getstate__()) is not None:

@@ -1,4 +1,4 @@
-"""What a run has done."""
+"""The result of a run."""
 
 from __future__ import annotations
 
@@ -15,52 +15,52 @@ from dagflow.report.snapshot import RunSnapshot
 
 @dataclass(frozen=True)
 class RunResult:
-    """What a run has done; a notebook shows it as a small table.
+    """The result of a run; a notebook shows it as a small table.
 
     Attributes:
-        snapshot: All figures.
+        snapshot: All figures of the run.
     """
 
     snapshot: RunSnapshot
 
     @property
     def state(self) -> str:
-        """How it ended: "completed" or "stopped"."""
+        """How the run ended: "completed" or "stopped"."""
         return self.snapshot.state
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """Duration of the run in seconds."""
         return self.snapshot.seconds
 
     @property
     def files(self) -> int:
-        """How many files it began."""
+        """Number of files that the run began."""
         return self.snapshot.files
 
     @property
     def bytes(self) -> int:
-        """How many bytes it read."""
+        """Number of bytes that the run read."""
         return self.snapshot.bytes
 
     @property
     def records(self) -> dict[str, int]:
-        """How many records left each port, by "operator.port"."""
+        """Number of records that left each port, by "operator.port"."""
         return self.snapshot.records
 
     @property
     def rejected(self) -> int:
-        """How many records were refused."""
+        """Number of records that were refused."""
         return self.snapshot.rejected
 
     @property
     def counts(self) -> dict[str, int]:
-        """What operators counted themselves, by "operator:name"."""
+        """Counters of the operators' own, by "operator:name"."""
         return self.snapshot.counts
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Where the operators publish."""
+        """Locations where the operators publish."""
         return self.snapshot.outputs
 
     @property
@@ -70,7 +70,7 @@ class RunResult:
 
     @property
     def left_out(self) -> LeftOut:
-        """What all runs together have left out of the input."""
+        """Ranges of the input that all runs together have left out."""
         return self.snapshot.left_out
 
     def to_json(self) -> dict[str, Any]:

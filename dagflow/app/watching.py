@@ -52,7 +52,7 @@ def run_watched(app: LogicalPlan, options: RunOptions, *, is_quiet: bool) -> Run
 
     Raises:
         DagflowError: The run failed.
-        KeyboardInterrupt: It was interrupted, and has stopped in order.
+        KeyboardInterrupt: The run was interrupted, and has stopped in order.
     """
     redact = str if app.spec is None else app.spec.redact
     notebook = None if is_quiet else _notebook()

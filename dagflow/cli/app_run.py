@@ -147,7 +147,7 @@ def _name_log(log: RunLog | None, error: Exception) -> None:
 
 
 class _Logged:
-    """Passes what a run tells on to its display, and messages to its log as well."""
+    """Passes progress and messages of a run to its display, and messages to its log as well."""
 
     def __init__(self, display: Display, log: RunLog) -> None:
         self.progress = display.progress
@@ -172,7 +172,7 @@ def watch(
     Args:
         logical: The app.
         options: Of the run.
-        display: Shows what the run tells.
+        display: Shows the progress of the run.
         log: Keeps it; None for no log.
         ui_port: Where pages about the run are served; None for nowhere.
 

@@ -12,7 +12,7 @@ from dagflow.errors import DagflowError
 
 
 def write_whole(file: Path, text: str, what: str) -> None:
-    """Put a text into the place of a file, so that a reader sees the old or the new one as a whole.
+    """Replace the content of a file, so that a reader sees the old or the new text as a whole.
 
     A link stays, and the file that it names is replaced. Devices, pipes and this process's own output cannot be
     replaced, and are written to.
@@ -23,7 +23,7 @@ def write_whole(file: Path, text: str, what: str) -> None:
         what: What it is, for messages.
 
     Raises:
-        DagflowError: It cannot be written.
+        DagflowError: The file cannot be written.
     """
     name = ""
     try:
@@ -32,7 +32,7 @@ def write_whole(file: Path, text: str, what: str) -> None:
             _write(descriptor, text)
             return
         replaced = Path(os.path.realpath(file))
-        # The collector of node_exporter reads *.prom: this name does not end so.
+        # The collector of node_exporter reads *.prom: this name must not end so.
         descriptor, name = tempfile.mkstemp(prefix=f".{replaced.name}.", dir=replaced.parent)
         _write(descriptor, text)
         os.chmod(name, 0o644)  # what reads it may be another user
@@ -54,7 +54,8 @@ def _opened(file: Path) -> int | None:
         return None
     for own in (1, 2):
         with contextlib.suppress(OSError):  # the caller closed it
-            # Of /dev/stdout this is a regular file where the shell appends to one, which holds more than this text.
+            # The descriptor of /dev/stdout is a regular file where the shell appends to one, which holds more than this
+            # text.
             if os.path.samestat(found, os.fstat(own)):
                 return os.dup(own)
     return None if stat.S_ISREG(found.st_mode) else os.open(file, os.O_WRONLY)

@@ -54,7 +54,7 @@ def _settings(overrides: Sequence[str], options: RunOptions) -> list[str]:
     words = []
     for override in overrides:
         setting, _, value = override.partition("=")
-        # What stands before the dot is the name of an operator, and tells nothing of the value.
+        # The part before the dot is the name of an operator, and says nothing about the value.
         words += ["--set", _veiled(setting, setting.partition(".")[2], value)]
     if options.workers is not None:
         words += ["--local"] if options.workers == usable_cores() else ["--local", "--workers", f"{options.workers}"]

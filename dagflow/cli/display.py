@@ -1,4 +1,4 @@
-"""Displays: they watch a run and show how far it is, each in the way that suits where it shows it."""
+"""Displays watch a run and show its progress: on a terminal, as plain lines, or as JSON."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Display:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Leave the screen as it is to be left."""
+        """Restore the screen."""
 
     def progress(self, snapshot: RunSnapshot) -> None:
         """Take in the run's figures; called from the driver's thread a few times a second."""
@@ -99,11 +99,11 @@ class LineDisplay(Display):
         output.note(text)
 
     def waiting(self, what: str) -> None:
-        """Write it, once."""
+        """Write the message, once."""
         self.notice(what)
 
     def notice(self, text: str) -> None:
-        """Write it on a line of its own."""
+        """Write the message on a line of its own."""
         output.note(f"{self.app}: {self.redact(text)}")
 
     def stopping(self) -> None:
@@ -124,11 +124,11 @@ class JsonDisplay(LineDisplay):
         output.note(json_line(self.app, "info", text, run=snapshot.to_json()))
 
     def notice(self, text: str) -> None:
-        """Write it as an object of its own."""
+        """Write the message as an object of its own."""
         output.note(json_line(self.app, "info", self.redact(text)))
 
     def logged(self, text: str, record: logging.LogRecord) -> None:
-        """Write it with its level and logger."""
+        """Write the message with its level and logger."""
         said = self.redact(record.getMessage())
         output.note(json_line(self.app, record.levelname.lower(), said, logger=record.name))
 

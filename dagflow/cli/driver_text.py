@@ -1,4 +1,4 @@
-"""What people are told of the process that drives the runs of a checkpoint."""
+"""Describes the process that drives the runs of a checkpoint, in words."""
 
 from __future__ import annotations
 

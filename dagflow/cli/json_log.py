@@ -14,7 +14,7 @@ _FILE: Final = re.compile(r"\b(?:url|path)=(\S+)")
 
 
 def json_line(app: str, level: str, text: str, **fields: Any) -> str:
-    """One line of a log.
+    """Format one log message as a line of JSON.
 
     Args:
         app: The app's name.

@@ -76,16 +76,16 @@ class LiveDisplay(Display):
             self._waits_for = ""
 
     def waiting(self, what: str) -> None:
-        """Have the next redrawings show it, with the seconds that it takes."""
+        """Show from the next redrawing on what the run waits for, with the seconds that it takes."""
         self._waits_for, self._since_s = what, self._now()
 
     def notice(self, text: str) -> None:
-        """Print it above the table."""
+        """Print the message above the table."""
         with suppress(OSError):
             self._console.print(Text(output.printable(self.redact(text))), soft_wrap=True)
 
     def stopping(self) -> None:
-        """Have the next redrawing show it."""
+        """Show from the next redrawing on that a stop was asked for."""
         self._status = "stopping (Ctrl-C again stops at once)"
 
     def abandon(self) -> None:

@@ -17,7 +17,7 @@ from dagflow.web.server import Server
 
 
 class _Shown:
-    """Passes on what a run tells, and keeps its newest figures for the pages."""
+    """Passes on the progress of a run, and keeps its newest figures for the pages."""
 
     def __init__(self, observer: Observer, live: LiveSource) -> None:
         self.notice = observer.notice
@@ -38,7 +38,7 @@ def live_pages(port: int | None, app: LogicalPlan, options: RunOptions, observer
         port: Where; 0 for any free port, and None for no pages.
         app: The app that is run.
         options: Of the run.
-        observer: Receives what the run tells.
+        observer: Receives the progress of the run.
 
     Yields:
         The observer for the run.

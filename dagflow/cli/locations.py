@@ -96,7 +96,7 @@ def require_no_file_above(checkpoint: str) -> None:
     """Refuse a checkpoint that would lie in a file.
 
     Raises:
-        UsageError: It would.
+        UsageError: A file lies where a directory of the checkpoint's path would be.
     """
     for path in Path(checkpoint).parents if is_local(checkpoint) else ():
         if path.is_file():
@@ -108,8 +108,8 @@ def require_journal(checkpoint: str, storage: StorageContext, given: str) -> Non
     """Refuse a location at which there is no journal; see journal_required.
 
     Raises:
-        UsageError: There is none.
-        JournalError: It cannot be read.
+        UsageError: The location holds no journal.
+        JournalError: The journal cannot be read.
         StorageError: The store failed.
     """
     with journal_required(given):
@@ -124,7 +124,7 @@ def journal_required(given: str) -> Iterator[None]:
         given: The app or the checkpoint that the command was given.
 
     Raises:
-        UsageError: There is no journal.
+        UsageError: The block raised MissingJournalError.
     """
     try:
         yield
@@ -144,10 +144,10 @@ def _instead_of(journal: str, given: str) -> str:
 
 
 def require_directory(checkpoint: str) -> None:
-    """Refuse a place for a checkpoint that is a file, or would lie in one.
+    """Refuse a checkpoint location that is a file, or lies in one.
 
     Raises:
-        UsageError: It is, or would.
+        UsageError: The location is a file, or lies in one.
     """
     require_no_file_above(checkpoint)
     if is_local(checkpoint) and Path(checkpoint).is_file():
@@ -155,6 +155,6 @@ def require_directory(checkpoint: str) -> None:
 
 
 def is_app_file(location: str) -> bool:
-    """Whether what stands for a checkpoint on the command line is an app file: a checkpoint is a directory."""
+    """Whether a command-line argument for a checkpoint is an app file: a checkpoint is a directory."""
     path = Path(location)
     return path.is_file() or (path.suffix in (".yaml", ".yml") and not path.exists() and is_local(location))

@@ -49,7 +49,7 @@ _OBJECTS_OF_A_START = 150_000
 
 
 def _prints(text: Callable[[click.Context], str]) -> Callable[[click.Context, click.Parameter, bool], None]:
-    """What an option does that prints a text and ends the command, as click's own do; a full disk is told."""
+    """The callback of an option that prints a text and ends the command, as click's own do; it reports a full disk."""
 
     def show(context: click.Context, parameter: click.Parameter, value: bool) -> None:
         if value and not context.resilient_parsing:
@@ -156,7 +156,7 @@ _with_help(command_line)
 
 
 def main() -> NoReturn:
-    """Be the `dagflow` command of this process."""
+    """Run the `dagflow` command in this process."""
     _open_closed_streams()
     _collect_late()
     signal.signal(signal.SIGTERM, _interrupt)
@@ -187,16 +187,16 @@ def _collect_late() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Keep files that are opened later from the places of streams that the caller has closed.
+    """Keep files that are opened later from getting the descriptors of standard streams that the caller has closed.
 
-    What native code, Java, or an operator writes to these places would get into them; in processes that this one starts
-    as well, which therefore inherit what is there.
+    Otherwise the output of native code, Java or an operator would go into those files, also in processes that this one
+    starts, which therefore inherit the placeholder.
     """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            # It takes the lowest place that is free, which is this one.
+            # os.open takes the lowest free descriptor, which is this one.
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 

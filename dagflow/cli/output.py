@@ -21,7 +21,7 @@ def result(text: str) -> None:
     A reader that has seen enough (`| head`) is no error: the rest goes nowhere.
 
     Raises:
-        DagflowError: Standard output refused it, for example because a disk is full.
+        DagflowError: Standard output refused the text, for example because a disk is full.
     """
     if sys.stdout is None:  # the caller closed it
         return
@@ -45,7 +45,7 @@ def reserved_for_results() -> Iterator[None]:
 
 
 def note(text: str) -> None:
-    """Print a line of news for the person who watches; never fails, because a run must not die of it."""
+    """Print a line of news for the person who watches; never fails, because a failed print must not end a run."""
     if sys.stderr is None:
         return
     try:

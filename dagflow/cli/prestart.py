@@ -41,7 +41,7 @@ def prestarted(
     *,
     is_fresh: bool,
 ) -> Iterator[PrestartedProcesses]:
-    """Start what a run needs, where it will find something to do; what could not be started, the run meets and tells.
+    """Start what a run needs, if it is likely to find work; the run reports the error of anything that did not start.
 
     Args:
         app: The app file.

@@ -28,7 +28,7 @@ class Column:
         name: Its name.
         type: Its type, or "".
         values: Its values.
-        is_place: Whether a value is cut at its beginning, because its end says most.
+        is_place: Whether values are cut at their beginning, because their end says most.
     """
 
     name: str

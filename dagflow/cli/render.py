@@ -10,7 +10,7 @@ from dagflow.report.snapshot import RunSnapshot
 from dagflow.storage.location import redacted
 
 MIN_BUSY_S = 1.0
-"""Seconds that operators must have worked before it is told where the time goes."""
+"""Seconds that operators must have worked before the slowest one is named."""
 
 BOTTLENECK_SHARE = 0.5
 
@@ -139,7 +139,7 @@ def summary(snapshot: RunSnapshot) -> str:
 
 
 def faster_locally(snapshot: RunSnapshot) -> list[str]:
-    """What to tell of a run that waited longer for Spark than its tasks worked; nothing of another one."""
+    """Advice for a run that waited longer for Spark than its tasks worked; "" for any other run."""
     # An operator of the driver may have waited for Spark itself, as for a pre-scan of blocks.
     busy_s = sum(operator.busy_s for operator in snapshot.operators if operator.stage)
     if snapshot.state != "completed" or busy_s >= snapshot.spark_start_s:
@@ -164,7 +164,8 @@ def left_out_lines(snapshot: RunSnapshot) -> list[str]:
     if rest:
         lines.append(f"    and {rest:,} more: `dagflow status CHECKPOINT --files '*'` shows all")
     if not all(each.is_gone for each in left_out.newest):
-        # The splitter does not learn of it: a file that grows afterwards is read again from where nothing was read.
+        # The splitter does not learn of the range: a file that grows afterwards is read again from where nothing was
+        # read.
         lines.append(
             "    `dagflow replay CHECKPOINT --files GLOB` reads what can be read by now, of files that grow no more"
         )

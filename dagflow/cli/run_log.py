@@ -18,10 +18,10 @@ from dagflow.errors import trace_of
 
 DIRECTORY: Final = Path(".dagflow") / "logs"
 MOST_BYTES: Final = 8 << 20
-"""A longer log goes on in a new file; the one before is kept with `.1` behind its name, older ones are removed."""
+"""A log that grows beyond this goes on in a new file; the last one is kept as `.1`, older ones are removed."""
 
 KEPT_RUNS: Final = 20
-"""The logs of so many runs of an app are kept, this one among them."""
+"""Number of logs of an app that are kept, this one included."""
 
 _OWN = ("dagflow", "operators")
 
@@ -39,7 +39,7 @@ class RunLog:
         handler: Writes to it.
 
     Raises:
-        OSError: It cannot be written.
+        OSError: The file cannot be written.
     """
 
     def __init__(self, app: str, redact: Callable[[str], str], path: Path) -> None:
@@ -50,7 +50,7 @@ class RunLog:
         self.handler.handleError = lambda record: None  # type: ignore[method-assign]  # a full disk ends no run
 
     def say(self, level: int, text: str, error: BaseException | None = None) -> None:
-        """Write a message that no logger has."""
+        """Write a message that comes from no logger."""
         record = logging.LogRecord("dagflow", level, "", 0, text, None, None)
         record.fields = {} if error is None else {**error_fields(error, self._redact), "trace": self._trace(error)}
         self.handler.handle(record)
@@ -62,7 +62,7 @@ class RunLog:
     def end(self, text: str, error: BaseException | None = None) -> None:
         """Write how the run ended, and close the file."""
         self.say(logging.INFO if error is None else logging.ERROR, text, error)
-        with suppress(OSError, ValueError):  # of a full disk, and of a file that was closed in vain to be rolled over
+        with suppress(OSError, ValueError):  # on a full disk, or after rolling over failed
             self.handler.close()
 
 
@@ -102,7 +102,7 @@ class _JsonFormatter(logging.Formatter):
         self._redact = redact
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line."""
+        """Format one log record as a line of JSON."""
         text = record.getMessage()
         if record.exc_info:
             text += f"\n{self.formatException(record.exc_info)}"

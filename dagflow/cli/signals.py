@@ -19,14 +19,14 @@ from dagflow.errors import RunStoppedError
 T = TypeVar("T")
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Ctrl-C, the wish of a service manager, and the end of the terminal."""
+"""Ctrl-C, the stop request of a service manager, and the end of the terminal."""
 
 # `timeout` and launchers that forward what the terminal has already sent to the whole group deliver one
 # request twice, a few milliseconds apart; a person's second Ctrl-C comes later than this.
 DUPLICATE_S = 0.1
 
 ANSWER_S = 0.1
-"""How soon a signal is answered that the system has handed to another thread than the main one."""
+"""Seconds within which a signal is answered that the system has handed to another thread than the main one."""
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def stop_on_signals(
     Args:
         first: Called on the first signal.
         again: Called on each one after it.
-        clock: Seconds from any start, which tell a second request from an echo of the first.
+        clock: Seconds from any start; distinguishes a second request from an echo of the first.
     """
     if threading.current_thread() is not threading.main_thread():
         # Python delivers signals to the main thread alone: where dagflow is embedded, they are the host's.

@@ -1,7 +1,7 @@
 """Options whose values are sizes.
 
-Apart from the options that `dagflow run` has, which are imported before Java is started: how sizes are written is part
-of what takes long to import.
+Kept apart from the options of `dagflow run`, which are imported before Java is started: parsing sizes takes long to
+import.
 """
 
 from __future__ import annotations

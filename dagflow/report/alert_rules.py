@@ -15,7 +15,7 @@ from dagflow.spec.signal_settings import AlertSettings
 from dagflow.storage.context import StorageContext
 
 REJECT_WINDOWS: Final = 100
-"""The share of rejects is that of so many windows, the newest: a burst shows, and passes when it is over."""
+"""Number of newest windows that the share of rejects is taken from: a burst shows, and passes when it is over."""
 
 Cause = Literal["freshness", "rejects", "backlog", "failure"]
 
@@ -25,7 +25,7 @@ class Finding:
     """A limit, and what it is compared with.
 
     Attributes:
-        cause: Which limit.
+        cause: Name of the limit.
         text: What is wrong where the limit is exceeded, as a sentence without its end.
         value: What was found, in seconds, as a share, or in bytes; 1 for a failure.
         limit: What is allowed.
@@ -41,11 +41,11 @@ class _WindowRecords(NamedTuple):
     """The records of one window.
 
     Attributes:
-        rejected: Those that were refused.
+        rejected: Records that were refused.
         read: Those that readers have read; None where no operator has read blocks.
         most: The most that left any port.
-        window_id: The window.
-        retries: Windows whose refused records it took over: those that it accepted count as rejected less than 0.
+        window_id: Id of the window.
+        retries: Windows whose refused records it took over; those that it accepted lower `rejected`, also below 0.
     """
 
     rejected: int
@@ -58,7 +58,7 @@ class _WindowRecords(NamedTuple):
     def of(cls, counters: Counters, window_id: int, retries: tuple[int, ...]) -> _WindowRecords:
         """The records that operators have counted."""
         if retries:
-            # They were read in the windows that refused them.
+            # Records of retried windows were read in the windows that refused them.
             return cls(counters.total(names.REJECTED), None, 0, window_id, retries)
         most = max((n for each in counters.operators.values() for n in each.records.values()), default=0)
         readers = [each for each in counters.operators.values() if each.counts.get(names.BLOCKS)]

@@ -1,4 +1,4 @@
-"""Tells how an app differs from what it was in the run before."""
+"""Finds how an app differs from its version in the run before."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _DEFAULT = "the default"
 
 @dataclass(frozen=True, slots=True)
 class AppChange:
-    """One difference.
+    """One difference between two versions of an app.
 
     Attributes:
-        text: What was and what is.
+        text: The old and the new value, in words.
         concerns_output: Whether the same input would become other output; otherwise other input may be chosen.
     """
 
@@ -41,7 +41,7 @@ def app_changes(before: AppFacts, now: AppFacts) -> list[AppChange]:
         streams = [(before.streams, now.streams, "is gone"), (now.streams, before.streams, "is new")]
         found += (AppChange(f"stream {s} {what}") for some, others, what in streams for s in some if s not in others)
     code = [name for name in now.code if before.code.get(name) != now.code[name]]
-    # A module that came or went with its operator is no news.
+    # A module that came or went with its operator is not reported.
     found += (AppChange(f"the code of {name}") for name in code if name in before.code)
     return found
 

@@ -1,4 +1,4 @@
-"""What is known of the process that drives, or last drove, the runs of a checkpoint."""
+"""Describes the process that drives, or last drove, the runs of a checkpoint."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ class DriverReport:
 
     Attributes:
         state: "starting", "running", "waiting" for new files, "stopping"; "stalled": its process is paused or has not
-            beaten for a while; "killed": its process is gone without a word; "completed", "stopped" or "failed".
+            beaten for a while; "killed": its process is gone and left no final state; "completed", "stopped" or
+            "failed".
         command: "run" or "replay".
         host: Its machine.
         user: Who started it.
@@ -62,7 +63,7 @@ class DriverReport:
 
     @property
     def is_at_work(self) -> bool:
-        """Whether it lives, as far as can be seen."""
+        """Whether the driver's process is alive, as far as can be seen."""
         return self.state in ("starting", "running", "waiting", "stopping")
 
     def to_json(self) -> dict[str, Any]:

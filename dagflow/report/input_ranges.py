@@ -21,7 +21,7 @@ class InputRange:
         mtime_ns: When that version was modified, in nanoseconds since 1970.
         etag: The store's tag of it, or "".
         start: First byte.
-        end: One past the last byte.
+        end: Offset one past the last byte.
         blocks: How many blocks the range was cut into.
         port: The input port that took them.
         partition: The partition that read them, or None where all did.
@@ -41,7 +41,7 @@ class InputRange:
 
     @property
     def version(self) -> VersionKey:
-        """Which version of which file."""
+        """Key of the file and its version."""
         return self.url, self.size_bytes, self.mtime_ns, self.etag
 
 

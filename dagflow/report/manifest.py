@@ -54,12 +54,12 @@ class WindowTimes:
     """When each step of a window happened, in milliseconds since 1970; 0 for a step that has not happened.
 
     Attributes:
-        emitted_ms: The control operators had emitted it.
-        planned_ms: It was planned.
+        emitted_ms: The control operators had emitted the window.
+        planned_ms: The window was planned.
         started_ms: Its first task began.
         finished_ms: Its last task had ended.
-        committed_ms: It was committed.
-        published_ms: All its files were published.
+        committed_ms: The window was committed.
+        published_ms: All files of the window were published.
     """
 
     emitted_ms: int = 0
@@ -91,15 +91,15 @@ class WindowManifest:
         window_id: The window.
         state: "planned" or "committed".
         partitions: Partition counts by stage head.
-        inputs: What it read, by partition.
-        outputs: What it published.
-        skipped: What it left out.
+        inputs: Ranges that it read, by partition.
+        outputs: Files that it published.
+        skipped: Ranges that it left out.
         times: When each step of the window happened.
         busy_s: Seconds that each operator worked, in tasks or in the driver, by operator.
         receipts: The version that each transactional target had with the window, by operator.
-        retries: Windows whose refused records it has taken over: of its inputs it has read these alone.
+        retries: Windows whose refused records it has taken over. It has read only these records of its inputs.
         held_records: Records that it has held back for a later window.
-        merged_in: The window that has published them first; None as long as they wait.
+        merged_in: The window that has published the held records first; None as long as they wait.
     """
 
     window_id: int
@@ -176,7 +176,7 @@ class TrackedFile:
     outputs: dict[str, None] = field(default_factory=dict)
 
     def add(self, manifest: WindowManifest, part: InputRange, outputs: Iterable[str] = ()) -> None:
-        """Add what a window has to do with the version.
+        """Add a window that has read, or is to read, a range of the version.
 
         Args:
             manifest: The window.
@@ -234,7 +234,7 @@ def manifests(checkpoint: str, storage: StorageContext) -> Iterator[WindowManife
 
     Raises:
         MissingError: There is no journal.
-        JournalError: It cannot be read.
+        JournalError: The journal cannot be read.
         StorageError: The store failed.
     """
     store = with_roots_of_run(storage, checkpoint)
@@ -304,7 +304,7 @@ def tracked_files(checkpoint: str, pattern: str, storage: StorageContext) -> lis
 
     Raises:
         MissingError: There is no journal.
-        JournalError: It cannot be read.
+        JournalError: The journal cannot be read.
         StorageError: The store failed.
     """
     found: dict[VersionKey, TrackedFile] = {}
@@ -322,14 +322,14 @@ def tracked_files(checkpoint: str, pattern: str, storage: StorageContext) -> lis
 
 
 def unmatched(checkpoint: str, pattern: str, storage: StorageContext) -> str:
-    """What a pattern that no file matches was compared with, and one that would match, for a message.
+    """A message that names the files a pattern was compared with, and a pattern that would match.
 
     Returns:
-        "" where a file matches it that a window has read, or is to read.
+        "" where the pattern matches a file that a window has read, or is to read.
 
     Raises:
         MissingError: There is no journal.
-        JournalError: It cannot be read.
+        JournalError: The journal cannot be read.
         StorageError: The store failed.
     """
     name = name_of(pattern.rstrip("/"))
@@ -356,7 +356,7 @@ def matching_windows(checkpoint: str, pattern: str, storage: StorageContext) -> 
 
     Raises:
         MissingError: There is no journal.
-        JournalError: It cannot be read.
+        JournalError: The journal cannot be read.
         StorageError: The store failed.
     """
     matches = matcher_of(pattern)

@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from typing import Literal
 
 LABELS = ("app", "checkpoint")
-"""What every sample says, beside the labels of its metric."""
+"""Labels of every sample, beside the labels of its metric."""
 
 STATES = ("running", "stalled", "completed", "stopped", "killed", "failed")
-"""What the newest run on a checkpoint may be, see RunSnapshot.standing."""
+"""Possible states of the newest run on a checkpoint, see RunSnapshot.standing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One metric.
+    """One metric that is exported.
 
     Attributes:
         name: Its name.
         type: Its type.
-        help: What it means.
+        help: Its meaning.
         labels: Labels beside LABELS.
     """
 

@@ -30,7 +30,7 @@ SHOWN_TOGETHER = 10_000
 
 @dataclass(frozen=True, slots=True)
 class RejectChoice:
-    """Some of the refused records.
+    """A choice among the refused records.
 
     Attributes:
         reasons: Texts, one of which the reason holds, in any case; none for all reasons.
@@ -78,23 +78,23 @@ class WindowRejects:
         return self.port.partition(".")[0] == self.operator
 
     def is_taken_over(self, retried: Container[int]) -> bool:
-        """Whether a later window has taken them over, as it has of the windows in retried."""
+        """Whether a later window has taken the records over, as it has those of the windows in retried."""
         return self.can_be_read_again and self.window_id in retried
 
 
 def open_rejects(checkpoint: str, storage: StorageContext) -> Iterator[WindowRejects]:
-    """What is refused, window by window, in their order.
+    """The refused records, window by window, in their order.
 
     Raises:
         MissingError: There is no journal.
-        JournalError: It cannot be read.
+        JournalError: The journal cannot be read.
         StorageError: The store failed.
     """
     return rejects_in(with_roots_of_run(storage, checkpoint))
 
 
 def rejects_in(store: ObjectStore) -> Iterator[WindowRejects]:
-    """What is refused according to the journal in a store; see open_rejects."""
+    """The refused records according to the journal in a store; see open_rejects."""
     retried = set(read_state(store).retried)
     for window in committed_windows(store):
         yield from (each for each in rejects_of(window) if not each.is_taken_over(retried))
@@ -138,8 +138,9 @@ class RejectGroup:
         reason: The reason, without the values of single records.
         file: The file.
         records: How many there are.
-        bytes: How many bytes they have, as far as that is known: not of those with columns that an operator refused.
-        sized: Of how many of them it is known, and not 0.
+        bytes: How many bytes they have, without records whose length is not known: those with columns that an operator
+            refused.
+        sized: How many of the records have a known length above 0.
         windows: The windows that refused them.
     """
 
@@ -191,8 +192,8 @@ def shown(rejects: Iterator[WindowRejects], choice: RejectChoice, most: int) -> 
     """The first chosen records of each reason in each file.
 
     Args:
-        rejects: What is refused.
-        choice: Which of it.
+        rejects: The refused records.
+        choice: Which of them are shown.
         most: How many of each reason and file; 0 for all.
     """
     taken: dict[tuple[str, str], int] = defaultdict(int)

@@ -87,7 +87,7 @@ def _input_samples(snapshot: RunSnapshot) -> Iterator[Sample]:
     yield metrics.BLOCKS, "", (), snapshot.blocks
     yield metrics.BYTES, "", (), snapshot.bytes
     accounting = snapshot.byte_accounting()
-    # What waits for its end is taken up again later, and would lower a counter: it is a gauge of its own.
+    # Bytes that wait for the end of their record are taken up again later, and would lower a counter: they are a gauge.
     accounting["skipped"] -= snapshot.waiting_bytes
     yield metrics.CONTENT, "", (), accounting.pop("bytes") - snapshot.waiting_bytes
     for part, size_bytes in accounting.items():
@@ -101,7 +101,8 @@ def _operator_samples(snapshot: RunSnapshot) -> Iterator[Sample]:
         for port in each.ports:
             yield metrics.RECORDS, "", (each.name, port.name), port.records
         rejected = each.counts.get(names.REJECTED, 0)
-        # A series that begins with the first reject would hide it from rate(): whatever emits records has one.
+        # A series that begins with the first reject would hide it from rate(): each operator that emits records has
+        # one.
         if each.ports or rejected:
             yield metrics.REJECTS, "", (each.name,), rejected
             yield metrics.REJECTED_BYTES, "", (each.name,), each.counts.get(names.REJECTED_BYTES, 0)

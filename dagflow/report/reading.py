@@ -1,4 +1,4 @@
-"""What is known of a checkpoint at one moment: what metrics, health checks and alerts are made of."""
+"""Reads the state of a checkpoint at one moment, for metrics, health checks and alerts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ class CheckpointReading:
     def age_s(self) -> float:
         """How many seconds the output may be behind the input.
 
-        The oldest unpublished input is so old; and where no run is at work, so long has no run looked for new input.
+        The age of the oldest unpublished input, or the time since the last beat of a driver that is gone, if that is
+        longer.
         """
         driver = None if self.snapshot is None else self.snapshot.driver
         unwatched_s = 0.0 if driver is None or driver.is_at_work else self._since(driver.last_beat_ms)

@@ -23,7 +23,7 @@ SHOWN_RANGES = 20
 
 @dataclass(frozen=True, slots=True)
 class PortFigures:
-    """What left an output port: its name, records, and bytes of these records in memory."""
+    """Figures of one output port: its name, the records that left it, and the bytes of these records in memory."""
 
     name: str
     records: int
@@ -32,13 +32,13 @@ class PortFigures:
 
 @dataclass(frozen=True, slots=True)
 class OperatorFigures:
-    """What one operator has done.
+    """Figures of one operator.
 
     Attributes:
         name: The operator.
         stage: Head of its stage, which decides its partitions; "" in the driver, or where the app is not known.
         ports: Its output ports that carry records, by name.
-        counts: What it counted itself, by name.
+        counts: Its own counters, by name.
         busy_s: Seconds that it worked, over all tasks.
         is_source: Whether it emits records and takes none in: what it emits was read.
     """
@@ -64,7 +64,7 @@ class WholeInput:
     """How much a run will read, from its beginning to its end.
 
     Attributes:
-        bytes: Bytes, those that were read by now among them.
+        bytes: Bytes, including those that were read by now.
         is_exact: Whether all of it has been listed by the run; otherwise it is counted beside the run, and files that
             the app's rules keep back are among it.
     """
@@ -120,7 +120,7 @@ class RunSnapshot:
         blocks: Blocks that the windows read.
         bytes: Bytes of those blocks.
         rejected: Records that were refused.
-        seconds: Wall time.
+        seconds: Wall time in seconds.
         operators: Figures of the operators, upstream first where the app is known.
         partitions: Partition counts by stage head.
         progress: What the run has in hand, and how fast it reads; of a journal, what the heartbeat of the run at work
@@ -140,7 +140,7 @@ class RunSnapshot:
         waits_for: What a run that does nothing else waits for, such as "starting Java"; "" where it works.
         whole: How much a run to completion will read; None where that is not known, and while following.
         published_files: Files that the windows published.
-        log: Where Java, or the processes of tasks, have written what they have to say; only at the end.
+        log: Where Java, or the processes of tasks, have written their output; only at the end.
         groups: Windows whose records wait for a later one, by operator.
         backlog_bytes: Bytes of input that are known and not read: of planned windows, and in a live run also what
             waits to be planned.
@@ -151,7 +151,7 @@ class RunSnapshot:
         last_published: Id of the last window that was published, 0 for none.
         last_committed_ms: When the last window was committed, in milliseconds since 1970; 0 for none.
         last_published_ms: When the last window was published; 0 for none.
-        all_runs: All runs on the checkpoint together, as `status` tells it; only of a live run.
+        all_runs: All runs on the checkpoint together, as `status` shows them; only of a live run.
     """
 
     app: str
@@ -193,7 +193,7 @@ class RunSnapshot:
 
     @property
     def standing(self) -> str:
-        """The state, but "killed" where a run that stopped has done so because its process was gone without a word."""
+        """The state, but "killed" where a run stopped because its process was gone before it could say how it ended."""
         is_killed = self.driver is not None and self.driver.state == "killed"
         return "killed" if is_killed and self.state == "stopped" else self.state
 
@@ -261,10 +261,10 @@ class RunSnapshot:
         return iter(sorted(self.operators, key=lambda each: each.name))
 
     def byte_accounting(self) -> dict[str, int]:
-        """The byte accounting: what became of the bytes of the input, as many as the others together are "bytes".
+        """The byte accounting: how many bytes of the input were used for what. The parts add up to "bytes".
 
-        What a compressed file holds counts, not what it takes. Records that wait for their end are skipped;
-        a run that only reads the rest of earlier ones' records counts these whole.
+        Sizes are those after decompression. Records that wait for their end are skipped; a run that only reads the rest
+        of earlier ones' records counts these whole.
         """
         waiting = max(self.total(names.WAITING_BYTES) - self.total(names.RESUMED_BYTES), 0)
         return {
@@ -329,7 +329,7 @@ def _with_running(figures: OperatorFigures, running: OperatorReport | None) -> O
         return figures
     bytes_by_port = {port.name: port.bytes for port in figures.ports}
     done = OperatorReport(figures.busy_s, {port.name: port.records for port in figures.ports}) + running
-    # Of a running window the records are known, and not their bytes.
+    # The records of a running window are known, but not their bytes.
     ports = tuple(PortFigures(name, n, bytes_by_port.get(name, 0)) for name, n in sorted(done.records.items()))
     return replace(figures, ports=ports, busy_s=done.busy_s)
 
@@ -344,7 +344,7 @@ def figures_of(
 
 
 def snapshot_of(journal: JournalState, counters: Counters) -> RunSnapshot:
-    """A snapshot with all that a journal and counters say without the app.
+    """A snapshot of all that a journal and counters say, which needs no app.
 
     Args:
         journal: What the journal says; all runs on a checkpoint have it in common.

@@ -32,7 +32,7 @@ from dagflow.storage.context import StorageContext
 def command(settings: Settings, directory: str, path: str | None, target: str | None, is_list: bool) -> int:
     """Print the source file PATH as it was before it was merged into a file below DIRECTORY, or into one of APP.
 
-    PATH is told as the app's FileMerger told it: below its property `below`, or from the root.
+    PATH is written as the app's FileMerger recorded it: below its property `below`, or from the root.
     """
     if is_list == (path is not None):
         raise click.UsageError("give either PATH or --list")

@@ -31,7 +31,7 @@ def command(settings: Settings, checkpoint: str, file: Path | None, app: str | N
     """Print the metrics of the journal at CHECKPOINT, or that of the app file APP, in Prometheus' text format.
 
     Reads only: a run that is under way is not disturbed, and one that is over can still be asked. A journal that cannot
-    be read is told by `dagflow_checkpoint_readable 0`, and ends the command with 1.
+    be read shows as `dagflow_checkpoint_readable 0`, and ends the command with 1.
     """
     location, storage = locate(checkpoint, app, settings)
     reading = read_checkpoint(location, storage)

@@ -110,7 +110,7 @@ def command(
 
 
 def _why_no_file(checkpoint: str, choice: RejectChoice, storage: StorageContext) -> str:
-    """Why no file is chosen; "" where one is, of which nothing that was asked for is refused."""
+    """Why no file matches the pattern; "" where one does, or no pattern was given."""
     compared = unmatched(checkpoint, choice.files, storage) if choice.files else ""
     return compared and f"{NOT_READ}: {compared}"
 
@@ -129,7 +129,7 @@ def _list(groups: Sequence[RejectGroup], why_no_file: str, *, as_json: bool) -> 
     by_reason: dict[str, list[RejectGroup]] = {}
     for group in groups:
         by_reason.setdefault(group.reason, []).append(group)
-    # Of records with columns that an operator refused it is not known how many bytes they were read from.
+    # The bytes of records with columns that an operator refused are not known.
     share = f" of {sized:,} of them" if sized < records else ""
     lines = [f"{count(records, 'record')} refused" + (f", {count(size_bytes, 'byte')}{share}" if sized else "")]
     left = MOST_GROUPS
@@ -184,11 +184,11 @@ class _Counts:
     """How many records are refused.
 
     Attributes:
-        all: All of them.
-        chosen: Those that were asked for.
-        untried: Those of the chosen ones that a reader refused, and this app has not tried.
+        all: All refused records.
+        chosen: Refused records that were asked for.
+        untried: Chosen records that a reader refused, and that this app has not tried.
         behind: Windows in which operators behind a reader refused some of the chosen ones.
-        shared: Those of them that have untried ones as well.
+        shared: Those of these windows that have untried records as well.
     """
 
     all: int

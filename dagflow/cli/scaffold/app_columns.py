@@ -19,7 +19,7 @@ from dagflow.spec.yaml_text import scalar
 from dagflow.spec.yaml_tree import Mapping, Node, Scalar, plain
 
 COLUMNED = ("csv", "json_lines")
-"""The formats whose columns can be told from files."""
+"""The formats whose columns can be inferred from files."""
 
 RECORDS = "messages"
 """The port at which a reader emits records."""
@@ -58,7 +58,7 @@ class AppColumns:
         found = [
             cls(app, name, format)
             for name, each in entries.items()
-            # Loading the app tells what is wrong with a class that is not known.
+            # Loading the app reports what is wrong with an unknown class.
             if (name not in known or _is_reader(known[name])) and (format := _format_of(each.value))
         ]
         if len(found) != 1:
@@ -105,7 +105,7 @@ class AppColumns:
             if self.format.get(COLUMNS) is not None:
                 return text
             kind = self.format.get("type")
-            assert isinstance(kind, Scalar)  # _format_of has seen to it
+            assert isinstance(kind, Scalar)  # _format_of has checked this
             is_flow = text[_offset(text, self.format.place)] == "{"
             indent = " " * (self.format.entries["type"].key_place.column - 1)
             added = f", columns: {name}" if is_flow else f"\n{indent}columns: {name}"
@@ -119,7 +119,7 @@ class AppColumns:
 
 
 def _is_reader(operator: ClassInfo) -> bool:
-    """Whether its records can be looked at; a writer has a format too, and those of a module are of one within it."""
+    """Whether the operator's records can be looked at; writers too have a format, and modules may hold readers."""
     return operator.kind != "module" and any(port.name == RECORDS for port in operator.outputs)
 
 

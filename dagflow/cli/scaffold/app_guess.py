@@ -53,7 +53,7 @@ def guess_app(location: str, heads: Sequence[FileHead]) -> AppGuess:
     counts = Counter(guess.kind for guess in guesses)
     kind = counts.most_common(1)[0][0]
     of_kind = [guess for guess in guesses if guess.kind == kind]
-    # A file without quotes within quotes does not tell how they are written.
+    # A file without quotes within quotes does not show how they are written.
     chosen = next((guess for guess in of_kind if "escape" in guess.options), of_kind[0])
     alike = [head for head, guess in zip(heads, guesses, strict=True) if guess.kind == kind]
     warnings = [
@@ -70,7 +70,7 @@ def guess_app(location: str, heads: Sequence[FileHead]) -> AppGuess:
 
 
 def _otherness(guess: FormatGuess, chosen: FormatGuess) -> str:
-    """What makes a file another one than those that the app is for."""
+    """How the format of a file differs from that of the files that the app is for."""
     if guess.name != chosen.name or not guess.columns:
         return f"seems to be something else ({guess.name})"
     names = {column.name for column in chosen.columns}

@@ -1,4 +1,4 @@
-"""Gathers what the values of columns are, with the record by which each was seen first."""
+"""Gathers the types of the values of columns, with the record in which each type was seen first."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ColumnEvidence:
     values: list[Any] = field(default_factory=list)
 
     def add(self, value: Any, place: str) -> None:
-        """Take in a value; of a missing one nothing is known."""
+        """Take in a value; a missing one says nothing about the type."""
         if value is None or (self.is_text and value == ""):
             return
         kind = _kind_of_text(value) if self.is_text else _kind_of(value)
@@ -71,7 +71,7 @@ class ColumnEvidence:
         return ColumnGuess(self.name, found.type, evidence, found.null_words)
 
     def _count_by_type(self, found: ColumnGuess) -> Counter[str]:
-        """How many values have each type. Those of a typed column of text have its type; whole numbers are told apart.
+        """How many values have each type. Values of a typed text column have its type; whole numbers count apart.
 
         By itself a value may seem to be of another one: 1.50 a double, and 01/02/2024 nothing but text.
         """
@@ -83,7 +83,7 @@ class ColumnEvidence:
         return +counts
 
     def _is_of(self, kind: str, found: ColumnGuess) -> bool:
-        """Whether values of a type need no word: they are of the column's type, or nearly all values are of theirs."""
+        """Whether values of a type need no comment: it is the column's type, or that of nearly all values."""
         if not self.is_text:
             name = _name_of(found.type)
             is_part = kind == _EMPTY and name.startswith("struct<")
@@ -102,11 +102,11 @@ class ColumnEvidence:
             by_type.setdefault("number" if is_number else type(value).__name__, []).append(value)
         most = max(by_type.values(), key=len, default=[])
         if most and all(_kind_of(value).startswith(_TEMPORAL) for value in most):
-            # Together they may be of several types, and of none.
+            # Together the values may be of several types, and of none.
             return ColumnGuess(self.name, guess_column(self.name, most).type, "")
         found = json_type(most)
         if not found.name and (typed := [value for value in most if json_type([value]).name]):
-            # A value without a type does not leave out the column: the comment tells where the first one is.
+            # A value without a type does not leave out the column: the comment says where the first one is.
             found = json_type(typed)
         more = ", and more" if len(found.untyped) > _SHOWN else ""
         return ColumnGuess(self.name, found.name or None, ", ".join(found.untyped[:_SHOWN]) + more)
@@ -122,7 +122,7 @@ def _kind_of(value: Any) -> str:
 
 def _share(count: int, rows: int) -> str:
     share = 100 * count / max(rows, 1)
-    # Nearly all is not all, and hardly any is not none.
+    # The format must not round a share to 100 % or 0 % where it is neither.
     return f"{min(max(share, 0.1), 99.9) if 0 < count < rows else share:.1f} %".replace("100.0 %", "100 %")
 
 
@@ -136,10 +136,10 @@ def _name_of(kind: Any) -> str:
 
 
 def evidence_of(records: Iterator[tuple[Mapping[str, Any], str]]) -> tuple[list[ColumnEvidence], int]:
-    """What the columns of records are, in the order in which they appear; and how many records there are.
+    """Evidence for the columns of records, in the order in which they appear; and the number of records.
 
     Args:
-        records: Each with its place; of a raw record the JSON object that it is.
+        records: Each with its location; for a raw record, the JSON object in it.
     """
     columns: dict[str, ColumnEvidence] = {}
     rows = 0

@@ -1,4 +1,4 @@
-"""Tells the types of columns by their values."""
+"""Infers the types of columns from their values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 NULL_WORDS = ("NA", "N/A", "n/a", "NULL", "null", "None", "#N/A", "-")
 """Words that stand for no value where all other values of a column are numbers, times or truth values."""
 
-# What is matched here, the reader must take: it knows no digits but those of ASCII, and no sign before nan.
+# The reader must take whatever is matched here: it knows only ASCII digits, and no sign before nan.
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 _CODE = re.compile(r"[+-]?0[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|nan|NaN|[+-]?(inf|Infinity)")
@@ -27,10 +27,10 @@ _DATES = ("%d.%m.%Y", "%Y/%m/%d", "%m/%d/%Y", "%d/%m/%Y", "%d-%b-%Y", "%Y%m%d")
 _TIMES = tuple(f"{date} {time}" for date in _DATES[:-1] for time in ("%H:%M", "%H:%M:%S"))
 _DIGITS = 18
 _MOST_DIGITS = 38
-"""Those of the widest decimal."""
+"""Digits of the widest decimal."""
 
 _DOUBLE_DIGITS = 15
-"""Any number of so many digits has a double of its own."""
+"""Any number of up to this many digits has a double of its own."""
 
 _INT64 = 1 << 63
 _LEAST_DECIMALS = 3

@@ -18,7 +18,7 @@ _SHARE = 0.97
 
 _NAME = re.compile(r"[^\W\d][\w .()/%#°-]{0,60}")
 _SEPARATOR = re.compile(rf'"?sep=([{re.escape("".join(DELIMITERS))}])"?', re.IGNORECASE)
-"""The line by which Excel is told the delimiter, and which is no row."""
+"""The line that names the delimiter for Excel; it is no row."""
 
 _ESCAPE = "\\"
 _VALUE = re.compile(r"\s*([+-]?[\d.,]+%?|0x[\da-f]+|\d{4}-\d\d-\d\d.*|true|false)\s*", re.IGNORECASE)
@@ -107,7 +107,7 @@ def _rows(text: str, delimiter: str, escape: str | None, *, is_whole: bool, is_s
         for row in csv.reader(lines, delimiter=delimiter, escapechar=escape, strict=is_strict):
             rows += [row] if row else []
     except csv.Error:
-        # A last row that is cut is none yet.
+        # A last row that is cut may be incomplete.
         if is_whole or lines.read(1):
             return []
     if not is_whole:
@@ -131,7 +131,7 @@ def _is_header(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def uneven(lines: Sequence[str]) -> tuple[str, ...]:
-    """What keeps lines from being rows, where a delimiter is in all of them."""
+    """Why the lines are no rows, although all of them hold a delimiter."""
     for delimiter, name in DELIMITERS.items():
         counts = {line.count(delimiter) + 1 for line in lines if line}
         if counts and min(counts) > 2:

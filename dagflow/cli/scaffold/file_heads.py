@@ -50,7 +50,7 @@ def read_heads(location: str) -> list[FileHead]:
 
     Raises:
         MissingError: There is no file, or none that has anything in it.
-        DagflowError: They cannot be listed, read or decompressed; or no app can name them.
+        DagflowError: The files cannot be listed, read or decompressed; or no app can name them.
     """
     if any("\ud800" <= char <= "\udfff" for char in location):
         raise DagflowError(
@@ -72,10 +72,10 @@ def _head(app: LogicalPlan, url: str) -> FileHead:
 
 
 def require_read(found: Preview) -> Preview:
-    """What a preview has found.
+    """The preview, if it found no error.
 
     Raises:
-        DagflowError: It ended with an error.
+        DagflowError: The preview ended with an error.
     """
     if found.error is not None:
         raise found.error
@@ -86,7 +86,7 @@ def plan_of(text: str) -> LogicalPlan:
     """The plan of an app that no file holds.
 
     Raises:
-        AppError: It has mistakes.
+        AppError: The app has mistakes.
     """
     with tempfile.TemporaryDirectory(prefix="dagflow-init-") as directory:
         path = Path(directory, "app.yaml")

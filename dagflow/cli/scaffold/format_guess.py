@@ -75,10 +75,10 @@ def guess_format(head: bytes, *, is_whole: bool) -> FormatGuess:
 
     Args:
         head: Its first bytes, decompressed.
-        is_whole: Whether that is all of it.
+        is_whole: Whether the head is the whole file.
 
     Raises:
-        DagflowError: It is of a kind that is not read as records.
+        DagflowError: The file is of a kind that is not read as records.
     """
     for magic, kind in _BINARY.items():
         if head.startswith(magic):
@@ -153,7 +153,7 @@ def _xml(text: str) -> FormatGuess | None:
 
 
 def _document(text: str) -> FormatGuess | None:
-    """A value of JSON over several lines: no format divides it, and an operator may."""
+    """Whether the text is one JSON value over several lines: no format divides it, but an operator may."""
     start = text.lstrip()[:1]
     if not start or start not in "[{" or not re.match(r"[\[{]\s*([\[{\"\]}\d]|true|false|null|-)", text.lstrip()):
         return None

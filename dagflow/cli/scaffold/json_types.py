@@ -1,4 +1,4 @@
-"""Tells the types of JSON values, as an app writes them."""
+"""Infers the types of JSON values, as an app writes them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _is_double(value: float) -> bool:
 
 
 def _struct(values: Sequence[dict[str, Any]]) -> JsonType:
-    """The type of objects. The reader leaves out members that it lacks."""
+    """The type of objects. The reader leaves out members that the type lacks."""
     typed, untyped = [], []
     for name in dict.fromkeys(name for value in values for name in value):
         inner = json_type([value.get(name) for value in values])
