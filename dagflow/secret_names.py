@@ -1,6 +1,6 @@
 """Names that say that a value is a secret: of options, properties, headers and variables.
 
-All that hides secrets asks here, so that what one place hides no other shows.
+All code that hides secrets uses this module, so that they are hidden in every place alike.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What errors suggest: the name that a misspelt one most likely means, and options that name many windows."""
+"""Suggestions in errors: the name that a misspelt one most likely means, and options that name many windows."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ _MODULE_BY_NAME = {
 }
 
 RENAMED = {"DrainPartitioner": "DeadlinePartitioner", "ReaderContext": "RecordFormat"}
-"""Today's name of each class by a name that it had; an app that uses the old one is told."""
+"""Today's name of each class by a former name, which errors suggest to an app that uses the former name."""
 
 
 def __getattr__(name: str) -> Any:

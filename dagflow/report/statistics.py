@@ -23,23 +23,23 @@ from dagflow.report.snapshot import (
 )
 
 RATE_WINDOW_S = 5.0
-"""Long enough that a single window does not make the figure jump, short enough to follow."""
+"""Seconds that a rate is measured over: a single window does not make it jump, and it follows changes."""
 
 
 MIN_STEADY_S = 2.0
 STEADY_WINDOW_S = 30.0
-"""The time that is left is told by a longer mean: a figure that jumps about is of no use."""
+"""Seconds of the mean that the remaining time is computed from: longer, because an estimate that jumps is of no use."""
 
 
 RATE_POINTS = 50
-"""How many moments a rate remembers, about: a run may end many windows in a second."""
+"""About how many moments a rate remembers: a run may end many windows in a second."""
 
 
 class Rate:
     """Growth of one figure per second, over the last few seconds.
 
     Args:
-        window_s: How many.
+        window_s: Over how many seconds the growth is averaged.
     """
 
     def __init__(self, window_s: float = RATE_WINDOW_S) -> None:
@@ -61,7 +61,7 @@ class Rate:
 
     @property
     def span_s(self) -> float:
-        """Over how many seconds it is known."""
+        """Over how many seconds the growth is known."""
         return self._points[-1][0] - self._points[0][0] if self._points else 0.0
 
     @property
@@ -156,7 +156,7 @@ class RunStatistics:
         )
         self._bytes.update(seconds, snapshot.read_bytes)
         self._records.update(seconds, snapshot.records_read)
-        if snapshot.read_bytes or windows:  # what Java takes to start says nothing of the rest
+        if snapshot.read_bytes or windows:  # the time that Java takes to start says nothing about the rest of the run
             self._steady.update(seconds, snapshot.read_bytes)
         rates = RunRates(self._bytes.per_second, self._records.per_second, self._remaining_s(snapshot))
         return replace(snapshot, progress=RunProgress(windows, rates, backlog), all_runs=all_runs)

@@ -1,4 +1,4 @@
-"""What a checkpoint has added to its tables: window by window, and how far all of them are."""
+"""Reads what a checkpoint has added to its tables, by window, and the newest window that all tables show."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dagflow.journal.reader import committed_windows, read_state_with_roots, wit
 from dagflow.storage.context import StorageContext
 
 SHOWN_VERSIONS = 10
-"""The newest windows whose versions are told."""
+"""Number of newest windows whose versions are listed."""
 
 
 @dataclass(slots=True)
@@ -18,14 +18,14 @@ class TableStatus:
 
     Attributes:
         version: What the table called its state with the newest window, or a replay behind it; "" before the first.
-        window_id: That window, 0 for none.
+        window_id: Id of that window, 0 for none.
         files: How many data files were added; other programs may have compacted or removed some since.
-        size_bytes: Their lengths together.
+        size_bytes: Sum of their lengths.
         least_bytes: The length of the smallest.
-        greatest_bytes: That of the largest.
+        greatest_bytes: The length of the largest.
         records: How many rows they had.
         waiting_windows: Windows whose rows wait for a later one.
-        versions: The newest windows, each with the version by which it was there.
+        versions: The newest windows, each with the version of the table that shows it.
     """
 
     version: str = ""
@@ -73,7 +73,7 @@ def tables_status(checkpoint: str, storage: StorageContext) -> TablesStatus:
 
     Raises:
         MissingError: There is no journal.
-        JournalError: It cannot be read.
+        JournalError: The journal cannot be read.
         StorageError: The store failed.
     """
     state = read_state_with_roots(storage, checkpoint)
@@ -82,7 +82,7 @@ def tables_status(checkpoint: str, storage: StorageContext) -> TablesStatus:
         waiting = tables.setdefault(name, TableStatus())
         waiting.waiting_windows = len({each.window_id for each in held})
     for window in committed_windows(with_roots_of_run(storage, checkpoint)):
-        # A window that is decided and not published is in no table, or not known to be.
+        # A window that is committed and not published is in no table, or not known to be.
         if window.intent is None or window.plan.window_id > state.last_done:
             continue
         for name, version in window.receipts.items():

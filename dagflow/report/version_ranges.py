@@ -1,4 +1,4 @@
-"""What became of the bytes of one version of a file, whichever windows had to do with them."""
+"""Which bytes of one version of a file were read, planned or left out, over all windows."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ READ, PLANNED, LEFT_OUT, IN_PART = "read", "planned", "left out", "left out in p
 
 
 class VersionRanges:
-    """Ranges of one version, by windows in any order: what one has left out and another one has read is read."""
+    """Ranges of one version, by windows in any order: bytes that one window left out and another read are read."""
 
     def __init__(self) -> None:
         self._planned: list[tuple[int, int]] = []
@@ -19,11 +19,11 @@ class VersionRanges:
         self._left_out: list[tuple[int, int]] = []
 
     def add(self, part: InputRange, skipped: Sequence[Skipped], *, is_planned: bool) -> None:
-        """Add what a window has to do with.
+        """Add a range of the version that a window has read, left out, or is to read.
 
         Args:
             part: The range.
-            skipped: What the window has left out, of any file.
+            skipped: Ranges that the window has left out, of any file.
             is_planned: Whether the window is still to be read.
         """
         if is_planned:
@@ -58,7 +58,7 @@ class VersionRanges:
 
 
 def _length(ranges: Iterable[tuple[int, int]]) -> int:
-    """How many bytes lie in any of some ranges."""
+    """Number of bytes that lie in at least one of the ranges."""
     length = last = 0
     for start, end in sorted(ranges):
         length += max(0, end - max(start, last))

@@ -31,7 +31,7 @@ class KeyedPartition:
     """Items of one key meet in one partition.
 
     Attributes:
-        codec: Tells the key of each item.
+        codec: Gives the key of each item.
         count: A fixed number of partitions, or None.
     """
 
@@ -57,10 +57,11 @@ class Attributes:
         storage: Options of file systems by protocol, credentials among them.
         durability: What output survives: "process" the death of every process, "power" also a power loss.
         roots: Locations by name; what is remembered of a location below one is the name and the rest.
-        retain_windows: How many finished windows the journal can tell about, and replay; None for all.
+        retain_windows: For how many finished windows the journal keeps its records, so that they can be replayed; None
+            for all.
         stall_warning_millis: How long work may stand still before a warning says so.
         task_timeout_millis: How long a task may stand still before it is ended; None for ever.
-        alerts: When a run raises an alert, and who is told; None for never.
+        alerts: When a run raises an alert, and where it is sent; None for never.
         lineage: Where OpenLineage events go; None for nowhere.
         traces: Where traces of OpenTelemetry go; None for nowhere.
     """
@@ -80,7 +81,7 @@ class Attributes:
     traces: HttpTarget | None = None
 
     def without_signals(self) -> Attributes:
-        """The same without alerts, lineage and traces: for tests and try-outs, of which no other system must hear."""
+        """The same without alerts, lineage and traces: for tests and try-outs, which send no events."""
         return replace(self, alerts=None, lineage=None, traces=None)
 
     def storage_context(self) -> StorageContext:
@@ -149,7 +150,7 @@ class OperatorSpec:
         """A new instance of the policy, or None where the app names none.
 
         Raises:
-            ValueError: Its properties are refused; load has reported that.
+            ValueError: The policy's properties are refused; load has reported that.
         """
         return None if self.partitioner is None else self.partitioner.policy_class(**self.partitioner.properties)
 
@@ -220,9 +221,9 @@ class AppSpec:
     place: Place
 
     def written(self, operator: str) -> OperatorSpec | None:
-        """What the file says of an operator of the plan: of itself, or of the one that dagflow has made it for.
+        """The spec of an operator of the plan: its own, or that of the operator that dagflow has made it for.
 
-        Operators that dagflow adds to a plan are called `operator/name`, as often over as they are made.
+        Operators that dagflow adds to a plan are called `operator/name`, nested where one was added for another.
         """
         while operator and operator not in self.operators:
             operator = operator.rpartition("/")[0]

@@ -31,7 +31,7 @@ class Expected(Generic[T]):
     """A value that a case states.
 
     Attributes:
-        place: Where it does: that of the key, or of the value where it has none of its own.
+        place: Where the case states it: that of the key, or of the value where it has none of its own.
         value: What it states.
         path: The keys that lead to the value in the file.
     """
@@ -49,7 +49,7 @@ class CaseFile:
         text: What it begins with.
         source: The file that it is a copy of; None where it is given in the case.
         repeat: What follows the text, once for each number.
-        times: How often.
+        times: How many times `repeat` is added.
     """
 
     text: str = ""
@@ -228,7 +228,7 @@ class CaseReader(NodeReader):
     def _count(self, node: Node, what: str) -> int | None:
         value = plain(node)
         if value is None or (type(value) is int and 0 <= value <= MOST):
-            return value  # none is what `--update` fills in
+            return value  # an empty value is what `--update` fills in
         self.expected(what, "a whole number from 0 on", node)
         return None
 

@@ -54,13 +54,13 @@ _UNITS = (("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)
 
 @dataclass(frozen=True, slots=True)
 class PortInfo:
-    """One port.
+    """One port of an operator.
 
     Attributes:
         name: Its name.
         type: What flows through: "records", or the name of a class.
         is_required: Whether an app must connect it.
-        meaning: What it is for, or "".
+        meaning: What the port is for, or "".
     """
 
     name: str
@@ -71,7 +71,7 @@ class PortInfo:
 
 @dataclass(frozen=True, slots=True)
 class PropertyInfo:
-    """One property.
+    """One property of an operator, a partitioner or a module.
 
     Attributes:
         name: Its name.
@@ -89,7 +89,7 @@ class PropertyInfo:
 
     @property
     def is_required(self) -> bool:
-        """Whether an app must give it."""
+        """Whether an app must give the property."""
         return self.default is None
 
 
@@ -122,19 +122,19 @@ def describe_operators() -> list[ClassInfo]:
 
 
 def describe_partitioners() -> list[ClassInfo]:
-    """The built-in partitioners, by name; operators that are their own are not among them."""
+    """The built-in partitioners, by name, without operators that are their own partitioner."""
     return [describe(cls, name) for name, cls in sorted(built_in(POLICY).items())]
 
 
 def describe_named(name: str, search_path: tuple[str, ...] = ()) -> ClassInfo:
-    """The operator or partitioner that an app would call so.
+    """The operator or partitioner of a name that an app uses.
 
     Args:
         name: A built-in's short name or a dotted path.
         search_path: Directories with modules of the app's author.
 
     Raises:
-        UnknownClassError: There is none, with the nearest name.
+        UnknownClassError: No class has that name; the message names the nearest one.
     """
     return describe(find_class(name, search_path, DESCRIBED), name)
 
@@ -243,14 +243,14 @@ def type_text(annotation: Any) -> str:
             return words
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Annotated:
-        # `Annotated[Size, Field(…)]` is flattened: what Size brought stands before what was added.
+        # `Annotated[Size, Field(…)]` is flattened: the metadata of Size comes before what was added.
         for own, words in _OWN_TYPES:
             base, *marks = typing.get_args(own)
             if arguments[0] == base and list(arguments[1 : 1 + len(marks)]) == marks:
                 return words
         base = arguments[0]
         is_foreign = inspect.isclass(base) and base not in _WORDS and not issubclass(base, BaseModel)
-        # Its own JSON Schema shows what a validator beside a foreign class takes.
+        # The class's own JSON Schema shows what a validator beside a foreign class takes.
         return _schema_text(annotation) if is_foreign else type_text(base)
     if origin in (Union, UnionType):
         return " or ".join(dict.fromkeys(type_text(argument) for argument in arguments))

@@ -1,4 +1,4 @@
-"""Reads what Python code says of an app with the readers of YAML, so that both are checked alike."""
+"""Reads what Python code says of an app through the readers of YAML, so that both are checked alike."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class CodeReader:
 
 
 def node_of(value: object, place: Place) -> Node:
-    """A value of Python as the node that YAML would give for it; what YAML has no word for becomes text."""
+    """A value of Python as the node that YAML would give for it; a value that YAML cannot write becomes text."""
     if isinstance(value, MappingType):
         entries = {str(key): MappingEntry(place, node_of(each, place)) for key, each in value.items()}
         return Mapping(place, entries)

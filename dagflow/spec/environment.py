@@ -1,6 +1,6 @@
 """Variables of the environment in an app: `${NAME}` and `${NAME:-default}`.
 
-Their values may be secrets: what people see is always the reference, never the value.
+Their values may be secrets: messages always show the reference, never the value.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Environment:
         Args:
             text: The value as typed; `$${` stands for the characters `${`.
             place: Where it was written.
-            problems: Takes variables that are not set, and references that are none.
+            problems: Takes variables that are not set, and references that are malformed.
 
         Returns:
             The value, or None after a problem.
@@ -87,5 +87,5 @@ class Environment:
 
 
 def _is_text(value: str) -> bool:
-    # The operating system's bytes that are no UTF-8 come as lone surrogates, which nothing can encode again.
+    # Bytes of the operating system that are no UTF-8 come as lone surrogates, which nothing can encode again.
     return "\0" not in value and not any("\ud800" <= char <= "\udfff" for char in value)

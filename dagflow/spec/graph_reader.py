@@ -20,7 +20,7 @@ from dagflow.suggestions import did_you_mean, nearest
 Direction = Literal["input", "output"]
 STREAM_KEYS = ("from", "to", "broadcast")
 
-# Names become parts of file names, which file systems bound at 255 bytes.
+# Names become parts of file names, which file systems limit to 255 bytes.
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,199}")
 PORT = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 
@@ -213,7 +213,7 @@ class GraphReader(NodeReader):
             message = f"module '{end.operator}' ({module.file}) exposes no {direction} port {quoted(end.port)}"
             has = f"\n    it exposes: {', '.join(ports) or 'none'}"
             self.problems.add(end.place, f"{message}{did_you_mean(end.port, ports)}{has}")
-            # What was meant goes on, so that nothing inside is called loose as well.
+            # The port that was meant is used, so that operators inside are not reported as unconnected as well.
             meant = nearest(end.port, ports) or (next(iter(ports)) if len(ports) == 1 else "")
             return self._ports_inside(replace(end, port=meant), direction, module) if meant else ()
         return tuple(replace(inside, place=end.place, shown=end.shown) for inside in ports[end.port])

@@ -16,7 +16,7 @@ from dagflow.spec.spark_master import MASTER_SETTING, MASTERS, is_master
 from dagflow.spec.yaml_parser import parse_file
 from dagflow.spec.yaml_tree import Mapping, Node, Scalar
 
-# Names become parts of file names, which file systems bound at 255 bytes.
+# Names become parts of file names, which file systems limit to 255 bytes.
 APP_NAME = re.compile(r"[a-z0-9-]{1,200}")
 
 
@@ -42,7 +42,7 @@ class HeadReader(NodeReader):
     """Takes the head of an app out of its nodes."""
 
     def head_of(self, root: Mapping, attributes: Mapping) -> AppHead:
-        """The head of an app with its section `attributes`; what does not fit is a problem, and has its default."""
+        """The head of an app with its section `attributes`; an invalid value becomes a problem and gets its default."""
         name = self._name(root)
         checkpoint = self.text(attributes.get("checkpoint"), "'checkpoint'", "a path or URL") or f".dagflow/{name}"
         return AppHead(name, checkpoint, self._master(attributes.get("master")), self._spark(attributes))
@@ -80,13 +80,13 @@ class HeadReader(NodeReader):
 
 
 def read_head(path: str) -> AppHead | None:
-    """The head of an app as its file says, with defaults for what does not fit.
+    """The head of an app file, with defaults for invalid values.
 
     Args:
         path: The app file.
 
     Returns:
-        None where it is not there, or no app.
+        The head; None where the file is missing, or is no app.
     """
     problems = Problems()
     root = parse_file(path, Environment(os.environ), problems)

@@ -229,7 +229,7 @@ def _class_and_properties(
 
 
 def _given(name: str, properties: Mapping[str, Any]) -> dict[str, Any]:
-    """What holds of an operator whose class takes these properties."""
+    """The schema of an operator whose class takes these properties."""
     given: dict[str, Any] = {"properties": {"properties": {"$ref": f"#/$defs/{name}"}}}
     return {**given, "required": ["properties"]} if properties.get("required") else given
 

@@ -29,7 +29,8 @@ class KnownNames:
     """What one file adds to the names that every app may use.
 
     Attributes:
-        classes: The author's classes of operators by dotted path: those that the file names, and those beside them.
+        classes: The author's classes of operators by dotted path: those that the file names, and others in the same
+            modules.
         modules: The modules that the file uses, by their path as the file has it.
         operators: The operators of the file by name, each with its ports.
         types: Dotted paths that the file gives as the type of a property, as `format: my_formats.Pairs` does.
@@ -44,10 +45,10 @@ class KnownNames:
 def known_names(file: str) -> KnownNames:
     """The names that an app, or a module's file, brings along.
 
-    Mistakes in it are left to `dagflow validate`: what is understood counts.
+    Mistakes in it are ignored: what can be read is used, and `dagflow validate` reports the rest.
 
     Raises:
-        SpecError: It cannot be read as YAML, or is no mapping.
+        SpecError: The file cannot be read as YAML, or is no mapping.
     """
     problems = Problems()
     environment = Environment(os.environ)

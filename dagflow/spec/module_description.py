@@ -18,13 +18,13 @@ from dagflow.spec.yaml_tree import Mapping, MappingEntry, Scalar
 
 
 def describe_module(path: str) -> ClassInfo:
-    """What an app sees of a module.
+    """Describe a module as an app sees it.
 
     Args:
         path: The module's file.
 
     Raises:
-        SpecError: It cannot be read as a module. What only its user can give, such as a property, may be missing.
+        SpecError: The file cannot be read as a module. Values that its user gives, such as properties, may be missing.
     """
     problems = Problems()
     place = Place(path)
@@ -37,7 +37,7 @@ def describe_module(path: str) -> ClassInfo:
 
 
 def describe_use(module: Module, operator: str, name: str) -> ClassInfo:
-    """What an app sees of a module that it uses.
+    """Describe a module that an app uses.
 
     Args:
         module: The module as it was read.
@@ -70,7 +70,7 @@ def _port(module: Module, name: str, ends: Iterable[Endpoint], side: Literal["in
 
 
 def _properties(module: Module, prefix: str, name: str, paths: list[list[str]]) -> list[PropertyInfo]:
-    """What the first of the properties says that an exposed one stands for."""
+    """The exposed properties, each described as the first of the properties that it stands for."""
     for operator, *steps in paths:
         nested = module.graph.modules.get(operator)
         if nested is not None:

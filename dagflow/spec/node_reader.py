@@ -1,4 +1,4 @@
-"""What every reader of YAML nodes asks of them, with the words for what does not fit."""
+"""Takes values out of YAML nodes, and reports those that do not fit."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class NodeReader:
         return empty
 
     def expected(self, what: str, expected: str, node: Node, choices: Sequence[str] = ()) -> None:
-        """Report that something else was expected; what is broken was reported before."""
+        """Report that something else was expected, unless the node is broken, which was reported before."""
         if isinstance(node, Scalar) and node.is_broken:
             return
         is_shown = isinstance(node, Scalar) and node.shown == node.text

@@ -26,7 +26,7 @@ def apply(
         overrides: "op.property=VALUE" each, or VALUE by "op.property"; a property of a property is
             reached by a further dot.
         environment: Where `${NAME}` is looked up.
-        problems: Takes what is wrong with them.
+        problems: Takes overrides that do not fit.
 
     Returns:
         The section with the properties set.

@@ -12,7 +12,7 @@ _SHOWN_CHARACTERS = 60
 """How much of a value a message quotes: a scalar may be megabytes long."""
 
 _REASON_CHARACTERS = 600
-"""How much a message takes over from an exception of other code, which may quote a whole value."""
+"""Number of characters that a message quotes of an exception of other code, which may hold a whole value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Place:
 
 
 def place_in_code(file: str, line: int) -> Place:
-    """A line of Python code, whose file is named from the working directory where it is below that one."""
+    """The place of a line of Python code; a file below the working directory is named relative to it."""
     relative = os.path.relpath(file) if os.path.isabs(file) else file
     return Place(file if relative.startswith("..") else relative, line)
 
@@ -72,7 +72,7 @@ def quoted(text: str) -> str:
 
 
 def shortened(text: str) -> str:
-    """What other code has written, cut in the middle where it is longer than a few lines."""
+    """A text of other code, cut in the middle where it is longer than a few lines."""
     return text if len(text) <= _REASON_CHARACTERS else f"{text[: _REASON_CHARACTERS - 150]} … {text[-150:]}"
 
 

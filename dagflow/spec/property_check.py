@@ -32,7 +32,7 @@ class PropertyCheck:
     """The properties of one operator, or of its partitioner, to be checked against its class.
 
     Attributes:
-        owner: Whose they are, such as "operator 'reader'".
+        owner: Name of the operator or partitioner in messages, such as "operator 'reader'".
         cls: Its class.
         node: The properties as they were written.
         place: Where the properties are, or the operator where it has none.
@@ -54,7 +54,7 @@ class PropertyCheck:
         return f"{self.owner} ({self.cls.__name__})"
 
     def run(self) -> bool:
-        """Construct the operator once; what it refuses becomes problems.
+        """Construct the operator once; each value that it refuses becomes a problem.
 
         Returns:
             Whether the properties are good.
@@ -121,7 +121,7 @@ class PropertyCheck:
         self.problems.add(place, f"{what} {quoted(name)}{did_you_mean(name, names)}{takes}")
 
     def _change_of(self, name: str) -> str:
-        """What became of a property that the class had, or ""."""
+        """How a property that the class had was renamed or removed, or ""."""
         if name in self.cls.renamed_properties:
             return f"is now called '{self.cls.renamed_properties[name]}'"
         return f"was removed: {self.cls.removed_properties[name]}" if name in self.cls.removed_properties else ""
@@ -144,7 +144,7 @@ class PropertyCheck:
         self.problems.add(place, f"{self._who}, {what}: {'; '.join(clauses + reasons)}")
 
     def _add_wrong_default(self, detail: Mapping[str, Any], expected: list[str], reasons: list[str]) -> None:
-        """Report a default that is none of its property's values, where the class declares it."""
+        """Report a default that is no valid value of its property, at the line where the class declares it."""
         name, got = str(detail["loc"][0]), self._redacted(_shown(detail["input"]))
         clauses = [f"expected {' or '.join(expected)}, got {got}"] if expected else [f"got {got}"]
         place = _place_of_attribute(self.cls, name) or self.class_place
@@ -159,7 +159,7 @@ class PropertyCheck:
 
 
 def _flattened(error: ValidationError, base: tuple[int | str, ...]) -> Iterator[dict[str, Any]]:
-    """Pydantic's errors, those included that a validator of ours let through as the cause of its own."""
+    """Pydantic's errors, including those that a validator of ours has as the cause of its own."""
     for detail in error.errors(include_url=False):
         loc = (*base, *detail["loc"])
         cause = detail.get("ctx", {}).get("error")
@@ -178,7 +178,7 @@ def _by_property(details: list[dict[str, Any]], node: MappingNode) -> list[list[
     for detail in details:
         steps = follow(node, detail["loc"])[2]
         key = (*steps, detail["loc"][-1], "missing") if detail["type"] == "missing" else steps
-        # What is in no node is a default, of which all errors are about one value, too.
+        # An error without a node is about a default; all errors of a default are about one value, too.
         groups.setdefault(key or detail["loc"][:1], []).append(detail)
     return [
         group
@@ -239,7 +239,7 @@ def _place_of_attribute(cls: type, name: str) -> Place | None:
 
 
 def _declaration_of(cls: type, name: str) -> str:
-    """How a class would make a property of its attribute of that name; "" where it has none that could be one."""
+    """How a class would declare its attribute of that name as a property; "" where no attribute could become one."""
     owner = _owner_of(cls, name)
     value = None if owner is None else vars(owner)[name]
     is_declared = any(name in inspect.get_annotations(base) for base in cls.__mro__)

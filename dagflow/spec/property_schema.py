@@ -17,7 +17,7 @@ FROM_ENVIRONMENT = {"$ref": "#/$defs/FromEnvironment"}
 DOTTED_PATH = {"type": "string", "pattern": r"\.|\$\{"}
 """The name of a class of the author's, which the app may also take from the environment."""
 
-# Behind a validator of ours pydantic leaves bounds by its own names.
+# Pydantic keeps bounds behind a validator of ours under its own names.
 _BOUNDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
 _VALUES = ("default", "examples", "const", "enum")
 _NAMED = ("properties", "$defs")
@@ -26,9 +26,9 @@ _as_texts = ClientOptions.__metadata__[0].func  # type: ignore[attr-defined]  # 
 
 
 class _YamlSchema(GenerateJsonSchema):
-    """Says what YAML may hold, where pydantic says what a checked value is."""
+    """Describes what YAML may hold, where pydantic describes what a checked value is."""
 
-    # A default that JSON cannot say is left out.
+    # A default that JSON cannot express is left out.
     ignored_warning_kinds: ClassVar[set[JsonSchemaWarningKind]] = {"skipped-choice", "non-serializable-default"}  # type: ignore[misc]  # an instance's by its stub
 
     def function_before_schema(self, schema: core_schema.BeforeValidatorFunctionSchema) -> JsonSchemaValue:
@@ -89,7 +89,7 @@ def variants_of(model: type[BaseModel]) -> dict[str, Variants]:
 
 
 def _variants_schema(mark: Variants, definitions: dict[str, Any], own_types: Collection[str]) -> dict[str, Any]:
-    """A name, or a mapping with `type` and what the class of that name takes."""
+    """The schema of a name, or of a mapping with `type` and the properties of the class of that name."""
     classes = dict(mark.classes())
     for path in own_types:
         with contextlib.suppress(ValueError):  # it is of another kind
@@ -116,7 +116,7 @@ def class_names(classes: Mapping[str, type]) -> dict[str, Any]:
 
 
 def when(key: str, value: str, then: Mapping[str, Any]) -> dict[str, Any]:
-    """What holds of a mapping where one of its keys has a value."""
+    """A schema that holds only where one of the keys of a mapping has a value."""
     return {"if": {"properties": {key: {"const": value}}, "required": [key]}, "then": then}
 
 

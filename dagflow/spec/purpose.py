@@ -1,4 +1,4 @@
-"""Finds classes by what they are for, where a person has guessed a name that none of them has."""
+"""Finds classes by what they are for, where an app uses a name that no class has."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def for_purpose(name: str, classes: Mapping[str, type]) -> dict[str, str]:
     """
     wanted = _purposes(name)
     does = {each: _first_line(cls) for each, cls in classes.items()}
-    # What a class is called says more of it than one of the words that describe it.
+    # The name of a class says more about it than one of the words that describe it.
     scores = {
         each: 2 * len(wanted & _purposes(each)) + len(wanted & _purposes(text.replace(" ", "_")))
         for each, text in does.items()
@@ -45,7 +45,7 @@ def for_purpose(name: str, classes: Mapping[str, type]) -> dict[str, str]:
 
 
 def _purposes(name: str) -> set[str]:
-    """The purposes that the words of a name stand for."""
+    """The purposes that are named by the words of a name."""
     words = {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", name)}
     return {min(same) for same in _SAME if words & same}
 

@@ -1,4 +1,4 @@
-"""Takes the values of the environment out of a text: what people see is always the reference, never the value."""
+"""Takes the values of the environment out of a text: messages show the reference, never the value."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _BEFORE = (
     r"(?:(?<!{0})|(?<=\\[abfnrtv])|(?<=%[0-9A-Fa-f]{{2}})"
     r"|(?<=\\x[0-9a-f]{{2}})|(?<=\\u[0-9a-f]{{4}})|(?<=\\U[0-9a-f]{{8}}))"
 )
-"""No other character of the word is in front, or one that ends an escaped character."""
+"""Matches where the characters before are no part of the word, or end an escaped character."""
 _LETTER, _DIGIT = r"[^\W\d_]", r"\d"
 
 _Written = list[tuple[str, str, re.Pattern[str] | None]]
-"""What may stand for a value, its reference, and for a plain word the pattern of where it is one."""
+"""What may stand for a value, its reference, and for a plain word the pattern that finds it as a whole word."""
 
 
 class Redactor:
@@ -102,7 +102,7 @@ def redact(text: str, secrets: Iterable[tuple[str, str]]) -> str:
 def _character_of_word(value: str, reference: str) -> str:
     """The pattern of the characters of a value that is one plain word or number, as many texts hold it; "" otherwise.
 
-    What is named a credential is none, and neither is what is as long as one.
+    Values that are named a credential, or are as long as one, are none.
     """
     if reference == HIDDEN or is_secret_name(reference) or len(value) >= _SHORTEST_TOKEN:
         return ""
@@ -112,7 +112,7 @@ def _character_of_word(value: str, reference: str) -> str:
 
 
 def _as_word(written: str, character: str) -> re.Pattern[str]:
-    """Finds a text where it is no part of a longer word."""
+    """A pattern that finds a text where it is no part of a longer word."""
     return re.compile(_BEFORE.format(character) + re.escape(written) + f"(?!{character})")
 
 

@@ -35,9 +35,10 @@ _LINE = re.compile(r"\S(?:.*\S)?")
 def shown_yaml(text: str) -> str:
     """YAML without its secrets, whatever the style in which they are written.
 
-    Hidden are values whose key names a secret, what `storage` holds besides where a store is, addresses that signals go
-    to, logins and queries in URLs, and comments that speak of secrets. A value that is a reference to the environment
-    stays, if it has no default. Of a text that is not YAML nothing is shown, because nothing says where a value ends.
+    Hidden are: values whose key names a secret; values below `storage`, except the location of a store; addresses that
+    signals go to; logins and queries in URLs; and comments that speak of secrets. A value that is a reference to the
+    environment stays, if it has no default. A text that is not YAML is hidden as a whole, because nothing says where a
+    value ends.
     """
     bare = text.removeprefix("\ufeff")
     try:
@@ -48,7 +49,7 @@ def shown_yaml(text: str) -> str:
 
 
 def shown_value(name: str, value: str) -> str:
-    """The value of a setting as it may be shown, where it was read already; a reference in it was replaced."""
+    """The value of a setting as it may be shown, from a value that was read already, with its references replaced."""
     if is_secret(name, value) or assigns_secret(value):
         return HIDDEN
     return redacted_within(value)
@@ -104,9 +105,9 @@ class _Shown:
     def __init__(self, text: str, found: Extents) -> None:
         self._text = text
         self._found = found
-        # Start and end of what is replaced, and what stands there then; None for what is hidden.
+        # Start and end of each part that is replaced, and the text that replaces it; None for a part that is hidden.
         self._changes: list[tuple[int, int, str | None]] = []
-        # A comment in these, or behind them in the same line, may be what the author took for a part of the value.
+        # A comment in these ranges, or behind them in the same line, may be meant as a part of the value.
         self._private: list[tuple[int, int]] = []
 
     def text(self) -> str:
@@ -139,7 +140,7 @@ class _Shown:
             return
         is_private = section in _STORES
         for key, value in node.pairs():
-            # What stands alone behind a secret may be the rest of it: {password: a,b} is a, and a key b.
+            # A lone key behind a secret may be the rest of it: {password: a,b} is a, and a key b.
             is_rest = is_private and node.is_flow and value.is_empty
             inner = _section_of(key.meaning.text or "", value.meaning, section)
             yield key, _Section.SECRET if is_rest else _Section.SETTINGS
@@ -157,7 +158,7 @@ class _Shown:
         self._changes.append((node.start + len(anchor) * is_kept, node.end, None))
 
     def _look_at(self, node: Extent, section: _Section) -> None:
-        """Hide a single value that is a secret by itself, or the part of it that is one."""
+        """Hide a single value that is a secret, or the part of it that is one."""
         typed, source = node.text or "", self._text[node.content_start : node.end]
         is_text = source != typed or isinstance(resolve(typed), str)
         if section in _STORES and is_text and is_secret_text(typed, is_plain=section is _Section.PLAIN_OPTION):
@@ -181,7 +182,7 @@ class _Shown:
                     self._changes.append((start + 1, end, None))
 
     def _runs(self) -> list[list[tuple[int, int]]]:
-        """The comments, those together that only white space parts."""
+        """The comments in groups: only white space parts the comments of a group."""
         runs: list[list[tuple[int, int]]] = []
         for start, end in self._found.comments:
             if runs and not self._text[runs[-1][-1][1] : start].strip():
@@ -198,7 +199,7 @@ class _Shown:
 
     def _changed(self) -> str:
         parts, position = [], 0
-        # Of those that begin together the longest is first, and what hides before what shows a part.
+        # Of ranges that begin together, the longest comes first, and one that hides comes before one that shows a part.
         for start, end, shown in sorted(self._changes, key=lambda each: (each[0], -each[1], each[2] is not None)):
             if start >= position:
                 parts += [self._text[position:start], _hidden(self._text[start:end]) if shown is None else shown]
@@ -220,5 +221,5 @@ def _section_of(name: str, value: Extent, section: _Section) -> _Section:
 
 
 def _hidden(text: str) -> str:
-    """Something else in each line, so that the lines below keep their numbers."""
+    """A placeholder in each line, so that the lines below keep their numbers."""
     return _LINE.sub(HIDDEN, text)

@@ -90,7 +90,7 @@ class SignalReader(NodeReader):
         url = self.text(node, f"'url' of '{what}'", "a URL")
         if url is None:
             return None
-        # The address of a webhook is all that it takes to call it.
+        # Anyone who knows the address of a webhook can call it.
         self._hide(url)
         if not is_http_url(url):
             message = f"'url' of '{what}': expected a URL that begins with http:// or https:// and names a host"
@@ -102,10 +102,10 @@ class SignalReader(NodeReader):
         headers: dict[str, str] = {}
         for name, entry in self.section(section, "headers").entries.items():
             if isinstance(entry.value, Scalar) and entry.value.is_broken:
-                continue  # what is wrong with it is told already
+                continue  # what is wrong with it has been reported already
             text = entry.value.text if isinstance(entry.value, Scalar) else None
             if text is not None and is_secret_option(name):
-                # Behind a scheme such as Bearer, which is in many texts.
+                # The part behind a scheme such as Bearer, which is in many texts.
                 self._hide(text.rpartition(" ")[2])
             if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
                 self.problems.add(entry.key_place, f"'headers' of '{what}': this is no name of a header")

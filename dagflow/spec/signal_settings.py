@@ -39,12 +39,12 @@ class LineageSettings:
 
 @dataclass(frozen=True, slots=True)
 class AlertSettings:
-    """When a run raises an alert, and who is told.
+    """When a run raises an alert, and where it is sent.
 
     Attributes:
-        freshness_millis: How long input may wait to be published; None for ever.
-        rejects: Which share of the newest records may be refused, from 0 to 1; None for all.
-        backlog_bytes: How much input may wait to be read; None for any amount.
+        freshness_millis: How long input may wait to be published; None for no limit.
+        rejects: Which share of the newest records may be refused, from 0 to 1; None for no limit.
+        backlog_bytes: How many bytes of input may wait to be read; None for no limit.
         webhook: Takes a JSON object over HTTP; None for none.
         command: A program and its arguments; empty for none.
     """

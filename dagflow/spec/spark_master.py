@@ -10,7 +10,7 @@ from typing import Self
 MASTERS = "a Spark master, such as local[4], local[*] or spark://host:7077"
 
 MASTER_SETTING = "spark.master"
-"""Spark's own name of the master. It is refused among Spark's settings, because a run has its master before them."""
+"""Spark's own setting of the master. It is refused among Spark's settings, because the master is chosen before them."""
 
 _TASKS = r"(\*|0*[1-9][0-9]{0,4})"
 _LOCAL = re.compile(rf"local(?:\[{_TASKS}(?:,\s*[0-9]{{1,9}})?\])?", re.ASCII)
@@ -36,7 +36,7 @@ class SparkMaster:
         """Read a master's URL; Spark decides about those that are not local.
 
         Raises:
-            ValueError: It begins like a local master, and Spark knows none such.
+            ValueError: The URL begins like a local master, and Spark knows no such master.
         """
         if local := _LOCAL.fullmatch(url):
             # Spark's `local` runs one task at a time.

@@ -23,7 +23,7 @@ def storage_of(
     Args:
         section: The attribute, or None where there is none.
         search_path: Directories with modules of the app's author, for backends of their own.
-        environment: Takes note of credentials, also of those that stand in the file.
+        environment: Takes note of credentials, including those that are written in the file.
         problems: Takes protocols and backends that do not exist, and values that are no options.
     """
     if section is None:
@@ -61,7 +61,7 @@ def _entries(what: str, node: Node, problems: Problems) -> Mapping:
     if isinstance(node, Mapping):
         return node
     if not (isinstance(node, Scalar) and node.is_broken):
-        # What stands in the place of options may be a credential, and is not shown.
+        # A value in place of options may be a credential, and is not shown.
         got = "a list" if isinstance(node, Items) else "a single value"
         problems.add(node.place, f"{what}: expected a mapping, got {got}")
     return Mapping(node.place, {})

@@ -14,7 +14,7 @@ from dagflow.spec.class_lookup import origin_of
 
 
 def user_modules(modules: Iterable[str], search_path: Sequence[str]) -> list[Path]:
-    """The files and packages that an app needs of its author's.
+    """The files and packages of the author's that an app needs.
 
     What a module imports is followed, also where a function imports it late. Installed packages are
     not the author's own.
@@ -54,7 +54,7 @@ def folder_of_module(name: str) -> str | None:
 
 
 def _is_installed(top: str) -> bool:
-    # What a script or a notebook defines itself is sent with its operators.
+    # The module of a script or a notebook is sent with its operators.
     return top in ("dagflow", "operators", "pyspark", "__main__") or top in sys.stdlib_module_names
 
 

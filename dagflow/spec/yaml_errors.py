@@ -1,4 +1,4 @@
-"""Says what is wrong where a text is not YAML, at the place where it begins."""
+"""Describes why a text is not YAML, and where the mistake begins."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Bracket:
 def line_and_reason(
     error: yaml.MarkedYAMLError, text: str, last: Any, innermost: Bracket | None
 ) -> tuple[int, int, str]:
-    """Where to look, and what is wrong there.
+    """Line and reason of a mistake in YAML.
 
     Args:
         error: What the parser raised.
@@ -86,7 +86,7 @@ def _at(mark: Any, text: str, shift: int = 0) -> str:
 
 
 def _as_given(error: yaml.MarkedYAMLError) -> str:
-    """The parser's own words, with the line where what it was at begins."""
+    """The parser's own message, with the line where the construct begins that it was parsing."""
     opened, mark = error.context_mark, error.problem_mark
     context = error.context
     if context and opened is not None and mark is not None and opened.line < mark.line:

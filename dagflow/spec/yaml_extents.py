@@ -23,12 +23,12 @@ class NoExtentsError(ValueError):
 
 @dataclass(eq=False, slots=True)
 class Extent:
-    """A key or a value in a text. Nodes are told apart by where they are, not by what they hold.
+    """A key or a value in a text. Nodes are equal only where they are at the same place, whatever they hold.
 
     Attributes:
         start: Where it begins, with its anchor and its tag.
         content_start: Where its characters begin.
-        end: Where its last character is, and one more.
+        end: Offset one past its last character.
         outer_end: Where the parser knows that nothing more follows, which is behind comments.
         anchor: Its anchor; "" for none.
         text: The characters of a single value, without quotes; None for a collection.
@@ -83,7 +83,7 @@ def extents_of(text: str) -> Extents:
     """Find where the keys, values and comments of a YAML text are.
 
     Raises:
-        NoExtentsError: It is not YAML, or an alias names nothing.
+        NoExtentsError: The text is not YAML, or an alias names no anchor.
     """
     builder = _Builder(text)
     try:
@@ -133,7 +133,7 @@ class _Builder:
         (self._open[-1].children if self._open else self.found.roots).append(node)
 
     def _close(self, node: Extent, start: int, end: int) -> None:
-        # Only the end of one in brackets has characters: that of another is where the next line begins.
+        # Only the end of a collection in brackets has characters: any other ends where the next line begins.
         node.outer_end = end
         node.end = end if end > start else max([node.content_start, *(each.end for each in node.children)])
 
@@ -143,5 +143,5 @@ class _Builder:
         self._read = max(end, self._read)
 
     def take_comments(self, end: int) -> None:
-        """Take the comments from where was read to an offset."""
+        """Take the comments from the last offset that was read to another one."""
         self.found.comments.extend(match.span() for match in _COMMENT.finditer(self._text, self._read, end))

@@ -22,7 +22,7 @@ class Scalar:
         text: Its characters, with variables replaced.
         shown: Its characters as they were typed: what messages may print.
         is_broken: Whether it could not be read, which was reported already; value is None then.
-        source: What stands in the file, with quotes or the sign of a block; "" where there is no file.
+        source: The characters in the file, with quotes or the sign of a block; "" where there is no file.
     """
 
     place: Place

@@ -1,3 +1,3 @@
-"""What a run tells other systems while it works: metrics, alerts, lineage and traces. No run waits for any of them."""
+"""Metrics, alerts, lineage and traces, which a run sends to other systems while it works, without waiting for any."""
 
 import dagflow.arrow_allocator  # noqa: F401  # before Arrow

@@ -1,4 +1,4 @@
-"""Tells an alert to a webhook or a command."""
+"""Sends an alert to a webhook or a command."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from dagflow.spec.signal_settings import AlertSettings
 from dagflow.telemetry.http_post import post
 
 COMMAND_TIMEOUT_S: Final = 20.0
-"""After so long a command is killed."""
+"""Seconds after which a command is killed."""
 
 _MOST_CHARACTERS = 200
 
 
 @dataclass(frozen=True, slots=True)
 class AlertNotice:
-    """What is told.
+    """One message about an alert.
 
     Attributes:
         app: The app.
         checkpoint: Its checkpoint, without credentials.
-        cause: What is wrong, or was.
-        is_over: Whether it was.
+        cause: The limit that is, or was, exceeded.
+        is_over: Whether the alert is over.
         text: A sentence without its end.
-        value: What was found; see Finding.
+        value: The measured value; see Finding.
         limit: What is allowed.
-        time_ms: When, in milliseconds since 1970.
+        time_ms: When the message was made, in milliseconds since 1970.
     """
 
     app: str
@@ -72,11 +72,11 @@ class AlertNotice:
 
 
 Deliver = Callable[[AlertNotice], str]
-"""Tells an alert; returns "" or why that failed."""
+"""Sends an alert; returns "" or why that failed."""
 
 
 def delivery_of(settings: AlertSettings) -> Deliver | None:
-    """How alerts are told; None where the app names no receiver."""
+    """How alerts are sent; None where the app names no receiver."""
     if (webhook := settings.webhook) is not None:
         return lambda notice: _named(f"the webhook at {webhook}", post(webhook, json.dumps(notice.to_json()).encode()))
     if settings.command:

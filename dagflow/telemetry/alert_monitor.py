@@ -1,4 +1,4 @@
-"""Looks at a run every few seconds, and tells each cause of an alert once, and once when it is over."""
+"""Checks a run every few seconds, sends an alert once for each cause, and a message once it is over."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ CLOSE_S: Final = 10.0
 class AlertMonitor:
     """Watches one run from a thread of its own.
 
-    Guarantee: a cause that was told is told again only after it was over, also across restarts. One whose telling
-    failed is tried again with the next look. A driver that dies between telling and remembering has its cause told
-    twice.
+    Guarantee: a cause that was reported is reported again only after it was over, also across restarts. If sending
+    fails, the next check tries again. If the driver dies after sending and before the checkpoint records it, the cause
+    is reported twice.
 
     Args:
         app: The app's name.
-        settings: The limits, and who is told.
+        settings: The limits, and where alerts are sent.
         source: Reads the checkpoint; called by the thread.
-        store: The checkpoint, which remembers what was told.
+        store: The checkpoint, which keeps the alerts that were sent.
         earlier: Gives the rejects of the windows before the run; called by the thread, where their share is limited.
-        redact: Makes a text fit to be told.
+        redact: Makes a text fit to be sent.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class AlertMonitor:
         self._thread = threading.Thread(target=self._run, name="alerts", daemon=True)
 
     def start(self) -> None:
-        """Begin to look."""
+        """Begin to check."""
         self._thread.start()
 
     def committed(self, counters: Counters, plan: WindowPlan) -> None:
@@ -78,7 +78,7 @@ class AlertMonitor:
         self._is_well = True
 
     def close(self, error: str | None) -> None:
-        """Look a last time.
+        """Check a last time.
 
         Args:
             error: Why the run failed; None where it did not.
@@ -99,11 +99,11 @@ class AlertMonitor:
     def _look_safely(self) -> None:
         try:
             self.look()
-        except Exception as error:  # whatever it is, the run does not rest on it
+        except Exception as error:  # no exception of the monitor may end the run
             self._report_refusal(f"{type(error).__name__}: {error}")
 
     def look(self) -> None:
-        """Report what is new, and what is over."""
+        """Send the alerts that are new, and those that are over."""
         reading = self._source()
         figures = self._figures(reading)
         found = {cause: each for cause, each in figures.items() if each.value > each.limit}
@@ -113,7 +113,7 @@ class AlertMonitor:
             if finding.cause not in self._open.since_ms:
                 self._report(reading, finding, is_over=False)
         if reading.snapshot is None:
-            # A run that ends before it has figures may have failed, and shows nothing to be over.
+            # A run that ends before it has figures may have failed, and does not show that an alert is over.
             return
         for cause in [cause for cause in self._open.since_ms if cause not in found]:
             if cause != "failure":
@@ -123,7 +123,7 @@ class AlertMonitor:
                 self._report(reading, Finding("failure", "the run works again", 0.0), is_over=True)
 
     def _figures(self, reading: CheckpointReading) -> dict[Cause, Finding]:
-        """What limits are compared with now; none before the run has figures."""
+        """The figures that limits are compared with now; none before the run has figures."""
         if reading.snapshot is None:
             return {}
         self._read_earlier()

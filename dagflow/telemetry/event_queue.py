@@ -1,4 +1,4 @@
-"""Hands events to a thread of their own: who has one neither waits nor learns of a failure."""
+"""Hands events to a thread that sends them: the caller neither waits nor sees a failure."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ MOST_WAITING: Final = 1000
 
 MOST_AT_ONCE: Final = 100
 CLOSE_S: Final = 1.0
-"""How long the end of a run waits for its last events, of all queues together: an answer takes milliseconds."""
+"""Seconds that the end of a run waits for its last events, for all queues together: an answer takes milliseconds."""
 
 
 class EventQueue(Generic[Event]):
     """A bounded queue with one thread behind it, which begins with the first event.
 
     Guarantee: add() does not wait, whatever the receiver does. Events that are not taken are dropped and counted; the
-    first one is told at once, and their number at the end.
+    first failure is logged at once, and their number at the end.
 
     Args:
         what: What the events are, as the beginning of a sentence: "lineage events".
@@ -56,7 +56,7 @@ class EventQueue(Generic[Event]):
             self._warn_once(f"{MOST_WAITING} of them wait already")
 
     def close(self, by_s: float) -> None:
-        """Send what waits, as far as time allows, and tell how many events were dropped.
+        """Send the events that wait, as far as time allows, and log how many events were dropped.
 
         Args:
             by_s: Until when to wait, by time.monotonic().
@@ -85,7 +85,7 @@ class EventQueue(Generic[Event]):
     def _send(self, events: list[Event]) -> None:
         try:
             refused = self._deliver(events)
-        except Exception as error:  # whatever it is, the run does not rest on it
+        except Exception as error:  # no exception of a receiver may end the run
             refused = f"{type(error).__name__}: {error}"
         if refused:
             self._warn_once(refused)

@@ -10,12 +10,12 @@ from typing import Final
 from dagflow.spec.signal_settings import HttpTarget
 
 TIMEOUT_S: Final = 5.0
-"""How long a connection, and each answer, may take."""
+"""Seconds that a connection, and each answer, may take."""
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: object) -> None:
-        """Follow none: it would turn the POST into a GET, or carry credentials elsewhere."""
+        """Follow no redirect: it would turn the POST into a GET, or carry credentials elsewhere."""
 
 
 _OPENER = urllib.request.build_opener(_NoRedirect)
@@ -27,10 +27,10 @@ def post(target: HttpTarget, body: bytes, timeout_s: float = TIMEOUT_S) -> str:
     Args:
         target: The address.
         body: JSON.
-        timeout_s: How long a connection, and each answer, may take.
+        timeout_s: Seconds that a connection, and each answer, may take.
 
     Returns:
-        "" where it was taken; otherwise why not, without the address.
+        "" where the body was accepted; otherwise why not, without the address.
     """
     headers = {"Content-Type": "application/json", "User-Agent": "dagflow", **target.headers}
     request = urllib.request.Request(target.url, body, headers, method="POST")  # the app's own URL of HTTP

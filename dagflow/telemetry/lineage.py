@@ -18,7 +18,7 @@ from dagflow.telemetry.http_post import post
 from dagflow.telemetry.lineage_datasets import Dataset, DatasetLocations, datasets_of
 
 MOST_EVENT_BYTES: Final = 64 << 10
-"""A larger event loses the lineage of its columns, then all columns, then its datasets."""
+"""Bytes of the largest event: a larger one loses the lineage of its columns, then all columns, then its datasets."""
 
 MOST_EVENTS: Final = 20
 FIRST_RUNNING_S: Final = 60.0
@@ -42,11 +42,11 @@ class LineageReporter:
     Args:
         settings: Where events go.
         app: The app.
-        locations: What its operators read and publish.
+        places: The locations that its operators read and publish.
         run_id: A UUID.
-        version: That of dagflow.
+        version: The version of dagflow.
         follows: Whether the run goes on watching for input.
-        redact: Makes a text fit to be told.
+        redact: Makes a text fit to be sent.
         now: A clock, in seconds.
     """
 

@@ -1,4 +1,4 @@
-"""Serves metrics and health checks of a run over HTTP, for as long as it works."""
+"""Serves metrics and health checks of a run over HTTP, for as long as the run works."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class MetricsServer:
     """Answers at `/metrics`, `/healthz` and `/readyz`.
 
     Args:
-        source: What is told.
+        source: Reads the checkpoint whose metrics are served.
         host: The address to listen at.
         port: The port; 0 takes a free one.
 

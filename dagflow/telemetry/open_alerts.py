@@ -1,4 +1,4 @@
-"""Remembers in the checkpoint which alerts were told, so that the next run does not tell them again."""
+"""Keeps in the checkpoint which alerts were sent, so that the next run does not send them again."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _NAME = "alerts/open"
 
 @dataclass(frozen=True, slots=True)
 class OpenAlerts:
-    """The alerts that were told and are not over.
+    """The alerts that were sent and are not over.
 
     Attributes:
-        since_ms: When each was told, in milliseconds since 1970, by cause.
+        since_ms: When each was sent, in milliseconds since 1970, by cause.
     """
 
     since_ms: dict[Cause, int] = field(default_factory=dict)
 
 
 def read_open(store: ObjectStore) -> OpenAlerts:
-    """The open alerts of a checkpoint; none where they cannot be read, so that they are told once more.
+    """The open alerts of a checkpoint; none where they cannot be read, so that they are sent once more.
 
     Raises:
         StorageError: The store failed.
@@ -39,7 +39,7 @@ def read_open(store: ObjectStore) -> OpenAlerts:
 
 
 def write_open(store: ObjectStore, alerts: OpenAlerts) -> None:
-    """Note the open alerts of a checkpoint.
+    """Write the open alerts of a checkpoint.
 
     Raises:
         StorageError: The store failed.

@@ -1,4 +1,4 @@
-"""All that a run tells other systems while it works, behind one object that the driver feeds."""
+"""All signals that a run sends to other systems while it works, behind one object that the driver feeds."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class MetricsAddress:
 class RunSignals:
     """Metrics, alerts, lineage and traces of one run; a context manager that begins and ends them.
 
-    Guarantee: nothing here makes the driver wait but the end of the run, and that for a few seconds at most. What
-    fails is logged once.
+    Guarantee: the driver waits for signals only at the end of the run, and then for a few seconds at most. A failure is
+    logged once.
 
     Args:
         app: The app.
@@ -106,7 +106,7 @@ class RunSignals:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Tell how the run ended."""
+        """Report how the run ended."""
         state, by_s = _state_of(self._last, error), time.monotonic() + CLOSE_S
         with contextlib.ExitStack() as ending:
             if self._server is not None:

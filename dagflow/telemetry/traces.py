@@ -25,7 +25,7 @@ _SCOPE = "dagflow"
 
 @dataclass(frozen=True, slots=True)
 class WindowTrace:
-    """What is told of one window; small, because many may wait to be sent.
+    """The trace of one window; small, because many may wait to be sent.
 
     Attributes:
         window_id: The window.
@@ -91,7 +91,7 @@ def otlp_request(traces: Sequence[WindowTrace], resource: Sequence[tuple[str, st
     Args:
         traces: The windows.
         resource: Attributes of the run.
-        version: That of dagflow.
+        version: The version of dagflow.
     """
     spans = [span for trace in traces for span in trace.spans()]
     scoped = {"scope": {"name": _SCOPE, "version": version}, "spans": spans}
@@ -100,14 +100,14 @@ def otlp_request(traces: Sequence[WindowTrace], resource: Sequence[tuple[str, st
 
 
 def trace_queue(target: HttpTarget, app: str, checkpoint: str, run_id: str, version: str) -> EventQueue[WindowTrace]:
-    """Sends the traces of a run's windows.
+    """A queue that sends the traces of a run's windows.
 
     Args:
         target: The address.
         app: The app.
         checkpoint: Its checkpoint, without credentials.
         run_id: The run's own id.
-        version: That of dagflow.
+        version: The version of dagflow.
     """
     resource = [
         *(("service.name", app), ("service.namespace", _SCOPE), ("service.version", version)),

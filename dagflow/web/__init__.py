@@ -13,7 +13,7 @@ def require_packages() -> None:
     """Refuse to begin where the packages of the server are not installed.
 
     Raises:
-        DagflowError: They are not.
+        DagflowError: A package is missing.
     """
     missing = [name for name in ("starlette", "uvicorn") if importlib.util.find_spec(name) is None]
     if missing:

@@ -80,7 +80,7 @@ class Api:
         return 0 if app is None else app.looks
 
     def readings(self) -> list[CheckpointReading]:
-        """What is known of each checkpoint now: what metrics and health checks are made of."""
+        """The state of each checkpoint now, for metrics and health checks."""
         return [each.read() for each in self.checkpoints.values()]
 
     def _resource(self, checkpoint: Checkpoint, resource: str, query: Query) -> Json:
@@ -115,7 +115,7 @@ class Api:
             return known
 
     def _why(self, checkpoint: Checkpoint, query: Query) -> Json:
-        """Why a file was not taken, by what the journal says of it, or else by the splitter that decides."""
+        """Why a file was not taken, as the journal says, or else the splitter that decides."""
         url = query.text("url")
         if not url:
             raise RequestError("url is missing: name a file")
@@ -157,7 +157,7 @@ class Api:
 def _status(checkpoint: Checkpoint, query: Query) -> Json:
     reading = checkpoint.read()
     if reading.snapshot is None:
-        checkpoint.journal()  # where there is none, the answer is that of all resources
+        checkpoint.journal()  # without a checkpoint, the answer is that of all resources
         raise RequestError(reading.error, status=503)
     return reading.snapshot.status_json()
 
@@ -175,7 +175,7 @@ def body_of(error: DagflowError) -> Json:
 
 
 def as_json(value: Any) -> Any:
-    """What a resource holds beside JSON values."""
+    """The JSON form of the other types that resources hold."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
     raise TypeError(type(value).__name__)

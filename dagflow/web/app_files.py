@@ -23,10 +23,10 @@ from dagflow.web.query import RequestError
 logger = logging.getLogger(__name__)
 
 LOOK_S = 30.0
-"""A process that looks at an app is given so long."""
+"""Seconds after which a process that looks at an app is stopped."""
 
 _SOON_S = 0.1
-"""A page does not wait longer for what a look adds to it: it is told of a change when the look has ended."""
+"""Seconds that a page waits for a look at the app; a look that takes longer ends in an event that updates the page."""
 
 MOST_YAML_BYTES = 1 << 20
 
@@ -74,7 +74,7 @@ class AppFile:
         """Why the app is not looked at, in words; "" where it is."""
         if not self.path or not self._file.is_file():
             return "The app file is not on this machine."
-        # A journal that another user has written may name any file, and any directory to import modules from.
+        # Another user's journal may name any file, and any directory to import modules from.
         if self._checkpoint.app or _are_own(self._file, self._file.parent, Path(self._directory)):
             return ""
         return (
@@ -89,8 +89,8 @@ class AppFile:
             wait_s: How long to wait for a look that is under way.
 
         Returns:
-            What app_process found; {} where the app is not looked at, and what the look before found where the newest
-            one has not ended in time.
+            The result of app_process: {} where the app is not looked at, and the previous result where the newest look
+            has not ended in time.
         """
         if self.why_not_loaded():
             return {}
@@ -150,7 +150,7 @@ class AppFile:
         return self._asked(["sample", self.path, port])
 
     def _asked(self, arguments: Sequence[str]) -> dict[str, Any]:
-        # -P: what lies in the directory may not take the place of modules of Python or dagflow.
+        # -P: files in the directory must not hide modules of Python or dagflow.
         command = [sys.executable, "-P", "-m", "dagflow.web.app_process", *arguments]
         try:
             done = subprocess.run(

@@ -128,11 +128,11 @@ def when_taken(path: str, checkpoint: str, url: str) -> dict[str, Any]:
 
 
 def _taken_ms(app: LogicalPlan, storage: StorageContext, checkpoint: str, url: str) -> int | None:
-    """When splitters have taken a file, by the state that they have left in a checkpoint; None where none tells."""
+    """When splitters took a file, by the state that they have left in a checkpoint; None where no state says it."""
     saved = read_state_with_roots(storage, checkpoint).control_state.operators
     moments: list[int] = []
     for name, operator in app.instances.items():
-        # A pickle is not read: who has written it is not known here.
+        # Pickles are not read: their author is not known here.
         if isinstance(operator, InputExplainer) and name in saved and not saved[name].pickled:
             state = StateCodec.of_snapshots(name, operator).decode(saved[name])
             moments.append(operator.when_taken(absolute(url), storage, state, directory_of_state(checkpoint, name)))
@@ -145,7 +145,7 @@ def sample(path: str, port: str) -> dict[str, Any]:
     try:
         find_port(app, port)
     except PlanError as error:
-        # In words of the command line otherwise.
+        # Otherwise the message would speak of the command line.
         return {"unknown": "; ".join(problem.message for problem in error.problems), "hint": error.hint}
     found = preview(app, PreviewOptions(port, SAMPLE))
     names = list(found.columns)

@@ -1,6 +1,6 @@
 """The ASGI application: pages, JSON, events, metrics and health, over any number of checkpoints.
 
-Imported with the first request: a run whose pages are not opened does without it.
+Imported with the first request: a run whose pages are never opened does not need it.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class _Json(Response):
 
 
 class _Server(uvicorn.Server):
-    """Serves an application, and ends the streams of its pages when it is told to end: no page does that itself."""
+    """Serves an application, and ends the event streams of its pages on shutdown: no page ends them itself."""
 
     def __init__(self, config: uvicorn.Config, events: Events) -> None:
         super().__init__(config)
@@ -107,7 +107,7 @@ class _Server(uvicorn.Server):
 
 
 def server_of(app: Starlette) -> uvicorn.Server:
-    """What serves an application; requests that are slow, or pages that take nothing, may not hold up the end."""
+    """A server for an application; requests that are slow, or pages that read nothing, do not delay its end."""
     config = uvicorn.Config(
         app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1, ws="none"
     )
@@ -115,5 +115,5 @@ def server_of(app: Starlette) -> uvicorn.Server:
 
 
 def serve(server: uvicorn.Server, listening: socket.socket) -> None:
-    """Answer at a socket until the server is told to end."""
+    """Answer at a socket until the server is asked to end."""
     asyncio.run(server.serve(sockets=[listening]))

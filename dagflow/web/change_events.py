@@ -1,4 +1,4 @@
-"""Tells pages of changes: a stream of events, fed by a look at each checkpoint twice a second."""
+"""Informs pages of changes: a stream of events, fed by a look at each checkpoint twice a second."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Events:
     def end(self) -> None:
         """End all streams, and those that begin later; for the thread that runs them."""
         self._has_ended = True
-        # This wakes the streams that wait; it is not told to any page.
+        # This wakes the streams that wait; no page sees it.
         self._send("")
 
     async def _look(self) -> None:
@@ -70,13 +70,13 @@ class Events:
 
     def _send(self, event: str) -> None:
         for queue in self._pages:
-            # A page that takes nothing loads everything anew when it comes back.
+            # A page that reads no events loads everything anew when it comes back.
             if not queue.full():
                 queue.put_nowait(event)
 
 
 def mark_of(checkpoint: Checkpoint) -> Any:
-    """What differs after each step of a run: the mark of its journal, and what its heartbeat says."""
+    """A value that changes with each step of a run: the mark of its journal, and its heartbeat."""
     try:
         mark, heartbeat = checkpoint.mark()
     except DagflowError as error:

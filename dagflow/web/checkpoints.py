@@ -22,7 +22,7 @@ _ENDINGS = re.compile(r"\.journal$")
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """What differs where a journal has grown, or is another one.
+    """A value that changes where a journal has grown, or was replaced by another one.
 
     Attributes:
         run: The nonce of the newest run: a journal that begins anew has the same names, and other runs.
@@ -37,7 +37,7 @@ class Mark:
 
 @dataclass(slots=True)
 class KeptJournal:
-    """What a journal amounted to when it was read last; requests only read it.
+    """The state of a journal when it was read last; requests only read it.
 
     Attributes:
         lock: Held while it is read again.
@@ -60,7 +60,7 @@ class Checkpoint:
         storage: Reaches it.
         app: The app file that was named on the command line, or "".
         live: Gives the figures of a run in this process; None for any other run.
-        kept: What journal() has read last.
+        kept: The last result of journal().
     """
 
     id: str
@@ -71,15 +71,15 @@ class Checkpoint:
     kept: KeptJournal = field(default_factory=KeptJournal, repr=False, compare=False)
 
     def read(self) -> CheckpointReading:
-        """What is known of it now; it does not raise."""
+        """The state of the checkpoint now; any error becomes a part of it."""
         return read_checkpoint(self.url, self.storage) if self.live is None else self.live()
 
     def journal(self) -> tuple[ObjectStore, JournalState]:
-        """The store, with named roots where the newest run had them, and what the journal amounts to.
+        """The store, with the named roots of the newest run, and the state of the journal.
 
         Raises:
             MissingError: There is no journal.
-            JournalError: It cannot be read.
+            JournalError: The journal cannot be read.
             StorageError: The store failed.
         """
         with self.kept.lock:
@@ -91,7 +91,7 @@ class Checkpoint:
             return self.kept.journal
 
     def mark(self) -> tuple[Mark, Heartbeat | None]:
-        """The mark of the journal, and the newest heartbeat, which is a part of it.
+        """The mark of the journal with the newest heartbeat, and that heartbeat.
 
         Three listings of a few names and one small object: no journal is read.
 

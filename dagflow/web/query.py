@@ -1,4 +1,4 @@
-"""What a request asks for beside its path: checked values of its query."""
+"""The query parameters of a request, checked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST_DIGITS = 18
 
 
 class RequestError(DagflowError):
-    """Raised when a request asks for something that is not there, or that is not understood.
+    """Raised when a request asks for something that does not exist, or that is invalid.
 
     Attributes:
         status: The status code of HTTP that answers it.
@@ -24,7 +24,7 @@ class RequestError(DagflowError):
 
 
 def is_number(text: str) -> bool:
-    """Whether a text is a whole number that a row may have: Python takes those of many digits for an attack."""
+    """Whether a text is a whole number that a row may have: Python refuses to convert numbers of very many digits."""
     return text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS
 
 
@@ -42,7 +42,7 @@ class Query:
         """The text of a parameter; "" where it is not given.
 
         Raises:
-            RequestError: It holds a character that is in no name.
+            RequestError: The parameter holds a character that is in no name.
         """
         text = self.values.get(name, "")
         if "\0" in text:
@@ -54,12 +54,12 @@ class Query:
 
         Args:
             name: The parameter.
-            default: Stands for one that is not given.
-            most: A larger number is taken for this one.
+            default: The value of a parameter that is not given.
+            most: The largest value; a larger number counts as this one.
             least: A smaller number is refused.
 
         Raises:
-            RequestError: It is not a whole number of at least that.
+            RequestError: The parameter is not a whole number of at least `least`.
         """
         text = self.text(name)
         if not text:
@@ -69,5 +69,5 @@ class Query:
         return int(text) if most is None else min(int(text), most)
 
     def limit(self, default: int) -> int:
-        """How many rows are asked for."""
+        """The number of rows that the request asks for."""
         return self.number("limit", default, MOST_ROWS) or default

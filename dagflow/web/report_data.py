@@ -1,4 +1,4 @@
-"""The data of a report: what the server would answer now, for a page that has no server."""
+"""The data of a report: the server's answers at one moment, for a page that has no server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LISTS = {"windows": 1000, "files": 1000, "rejects": 1000, "scaling": 500, "log":
 
 _ALONE = ("graph", "tables", "app", "status")
 DETAILS = 200
-"""How many of the newest windows, and of their files, are in a report with all that is known of them."""
+"""Number of the newest windows, and of their files, that a report holds in full detail."""
 
 
 def report_data(place: CheckpointLocation) -> dict[str, Any]:

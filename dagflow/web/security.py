@@ -1,4 +1,4 @@
-"""Who may ask the server, and what browsers may do with its answers."""
+"""Checks which requests the server answers, and tells browsers what they may do with the answers."""
 
 from __future__ import annotations
 
@@ -35,11 +35,12 @@ def is_loopback(host: str) -> bool:
 
 
 class Guard:
-    """Lets requests through that may be answered.
+    """Lets permitted requests through.
 
-    Without a token, only those that name this machine as their host: a page of another site whose name was bound to a
-    loopback address names its own. With one, only those that bring it: as `Authorization: Bearer TOKEN`, as a cookie,
-    or once in the address as `?token=TOKEN`, which is then kept as a cookie. Nothing but reading is answered.
+    Without a token, only requests that name this machine as their host: a page of another site whose name was bound to
+    a loopback address names its own. With a token, only requests that bring it: as `Authorization: Bearer TOKEN`, as a
+    cookie, or once in the address as `?token=TOKEN`, which is then kept as a cookie. Only requests that read are
+    answered.
 
     Args:
         app: Answers what is let through.

@@ -1,4 +1,4 @@
-"""The HTTP server: listens at once, and loads what answers with the first request."""
+"""The HTTP server: listens at once, and loads the application with the first request."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Server:
             selector.select()
         if self._has_ended.is_set():
             return
-        # Slow to import: a run pays for it when its pages are opened.
+        # Slow to import: a run imports it only when its pages are opened.
         from dagflow.web.application import application, serve, server_of
 
         self._server = server_of(application(self._checkpoints, self.address.token, [self.address.host]))

@@ -43,7 +43,7 @@ def single_page(resources: dict[str, Any]) -> str:
     """One HTML page that holds all modules, the styles and the data.
 
     Args:
-        resources: What the server would answer, by path below `/api/v1/`, such as "apps/ID/graph".
+        resources: The server's answers, by path below `/api/v1/`, such as "apps/ID/graph".
 
     Returns:
         The page. Modules are named by their path below `static`, and an import map gives their text as data URLs, so

@@ -53,11 +53,11 @@ Keys = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class _Grouping:
-    """What is computed of records with certain columns.
+    """The expressions that are computed of records with certain columns.
 
     Attributes:
-        keys: By name.
-        arguments: Those of the aggregate functions, by the names of their parts.
+        keys: Expressions of the keys, by name.
+        arguments: Arguments of the aggregate functions, by the names of their parts.
     """
 
     keys: Mapping[str, Bound]
@@ -106,7 +106,7 @@ class _Grouped(AggregateBase):
         Raises:
             ValueError: A result cannot be computed.
         """
-        # Each key is there once, so no other column has a say in the order.
+        # Each key is there once, so no other column decides the order.
         order = pc.sort_indices(combined, [(name, "ascending") for name in self.by]) if self.by else [0]
         table = combined.take(order).combine_chunks()
         (batch,) = table.to_batches()
@@ -133,7 +133,7 @@ class AggregateMerger(_Grouped, PartMerger):
 class Aggregate(_Grouped, ColumnOperator[_Grouping], Unified):
     """Groups records by columns, and gives one record for each group.
 
-    A null is a group of its own, and so is NaN. A record of which a key or an argument cannot be computed is refused.
+    A null is a group of its own, and so is NaN. A record is refused if a key or an argument cannot be computed of it.
 
     Guarantee: each group occurs once in a result, over all partitions, in order of keys. A result is of a run, a
     window or a time, as `over` says, and each record is counted in exactly one. The sum of doubles may differ in its
@@ -180,7 +180,7 @@ class Aggregate(_Grouped, ColumnOperator[_Grouping], Unified):
         names = [name for key in self.by.values() for name in key.columns(known)]
         names += [name for call in calls for name in columns_in(call.call, known)]
         arrived = arriving.with_names(names)
-        # No records have all types that some have.
+        # An empty batch is enough to find the types of the results.
         rows = Rows(pa.RecordBatch.from_pylist([], schema=arrived))
         plan = self.plan(arrived)
         parts = {name: rows.spread(bound.compute(rows).values) for name, bound in plan.keys.items()}
@@ -204,7 +204,7 @@ class Aggregate(_Grouped, ColumnOperator[_Grouping], Unified):
         """Check keys and arguments against the columns of records.
 
         Raises:
-            ExpressionError: They do not fit.
+            ExpressionError: A key or an argument does not fit the columns.
         """
         calls = [call for aggregation in self.columns.values() for call in aggregation.calls]
         return _Grouping(
@@ -213,11 +213,11 @@ class Aggregate(_Grouped, ColumnOperator[_Grouping], Unified):
         )
 
     def result(self, combined: pa.Table) -> pa.Table:
-        """The results of all groups, or the groups for the merger that stands behind."""
+        """The results of all groups, or the groups for the merger that comes after this operator."""
         return combined if self._is_partial else self.finished(combined)
 
     def unifier(self, port: str) -> Operator | None:
-        """Combines the groups of all partitions, which pass on parts from now on."""
+        """The operator that combines the groups of all partitions; from now on this one passes on parts."""
         if port != "output":
             return None
         self._is_partial = True

@@ -1,3 +1,3 @@
-"""What the server answers below `/api/v1/apps/ID/`: one module for each screen."""
+"""The server's answers below `/api/v1/apps/ID/`: one module for each screen."""
 
 import dagflow.arrow_allocator  # noqa: F401  # before Arrow

@@ -1,4 +1,4 @@
-"""Where a list over windows goes on: the cursor that `next` gives, and `after` takes."""
+"""The cursor of a list over windows: `next` gives it, and `after` takes it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class Cursor:
     """A place in a list, the newest windows first.
 
     Attributes:
-        before: The windows below this id are still to be told; 0 for all.
-        position: How many rows of the first of them were told.
+        before: Windows below this id are still to be listed; 0 for all.
+        position: How many rows of the first of these windows were listed.
     """
 
     before: int = 0
@@ -21,10 +21,10 @@ class Cursor:
 
     @classmethod
     def of(cls, text: str) -> Cursor:
-        """The cursor that a text is; the beginning of the list for "".
+        """Parse a cursor; "" is the beginning of the list.
 
         Raises:
-            RequestError: No answer has given it.
+            RequestError: The text is no cursor.
         """
         if not text:
             return cls()

@@ -1,4 +1,4 @@
-"""Where a line, or a byte, of a file has gone."""
+"""Finds the output of a line, or of the record at a byte, of a file."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from dagflow.web.query import Query, RequestError
 from dagflow.web.resources.file_versions import KnownVersion
 
 MAX_SHOWN = 5000
-"""Ranges, rejects and outputs of one version that are shown."""
+"""Number of ranges, rejects and outputs of one version that are shown."""
 
 SEARCH_S = 5.0
-"""One request looks for a place in a file, or for its first byte in windows, for so long, or a little longer."""
+"""About how many seconds one request searches a file for a line, or windows for the file's first byte."""
 
 _CHUNK_BYTES = 4 << 20
 _SEARCH_BYTES = 1 << 30
@@ -44,7 +44,7 @@ def found_in(
     *,
     is_compressed: bool,
 ) -> dict[str, Any]:
-    """Where a line, or the record at a byte, of the newest version of a file has gone.
+    """Find the output of a line, or of the record at a byte, of the newest version of a file.
 
     Args:
         versions: What is known of the versions of the file, the one that was read last first.
@@ -94,7 +94,7 @@ def looks_compressed(storage: StorageContext, url: str, *, asks_store: bool) -> 
     Args:
         storage: Reaches the file.
         url: The file.
-        asks_store: Whether one that is not on this machine is read, too, for which a store may be waited for.
+        asks_store: Whether the first bytes of a file in a store are read, too, which may take long.
     """
     if not asks_store and not storage.backend(url).is_local:
         return bool(compression_name_of_url(url))
@@ -112,12 +112,12 @@ def _reader_of(
 ) -> tuple[KnownVersion, int] | None:
     """The window that has read a byte of the newest version, and the version that it read.
 
-    Of a version that was appended to, the newer one is read from where the older one ended: what is before that is the
-    older one's. A version that was rewritten is read from its first byte, and hides the older ones. A window that took
-    over refused records has read these alone.
+    The new window of an appended version reads from where the older version ended; the bytes before belong to the older
+    version. A rewritten version is read from its first byte, and hides the older ones. A window that took over refused
+    records has read only these records.
     """
     for version in versions:
-        # The window that has refused a record may not be the one that has read its first byte.
+        # The first byte of a refused record may have been read by another window than the one that refused the record.
         if (reject := version.reject_at(offset)) is not None:
             return version, int(reject["window"])
         refused_by = version.refused_before(offset)
@@ -133,10 +133,10 @@ def _reader_of(
 def _reader_of_content(
     versions: list[KnownVersion], manifests: dict[int, WindowManifest], offset: int
 ) -> tuple[KnownVersion, int] | None:
-    """The window that has read a byte of the content of a compressed file, as far as that can be told.
+    """The window that has read a byte of the content of a compressed file, or None where that is not known.
 
-    Ranges of windows are those of the file as it is stored. Which content lies in them is known of refused records, and
-    where one window has read all of the file.
+    Ranges of windows are offsets in the compressed file. The range of a byte of the content is known for refused
+    records, and where one window has read the whole file.
     """
     readers: dict[int, KnownVersion] = {}
     for version in versions:
@@ -152,7 +152,7 @@ def _reader_of_content(
         if any(place["start"] == 0 for place in version.ranges):
             break
     else:
-        # Windows that were not looked at have read its first bytes.
+        # Windows that were not looked at have read the first bytes of the file.
         return None
     if len(readers) != 1:
         return None
@@ -167,14 +167,14 @@ def _way_of(
     store: ObjectStore,
     state: JournalState,
 ) -> dict[str, Any]:
-    """What became of a record: the window, the output files, and the versions of tables that have what was kept of it.
+    """Where a record is: the window, the output files, and the versions of tables that hold what was made of it.
 
     A line need not be a record, and operators may leave records out.
 
     Args:
         manifest: The window that read it.
         inside: Positions of its inputs in which the record lies.
-        reject: What the window says of the record, where it was refused.
+        reject: The refused record, where the window has refused it.
         store: Holds the journal.
         state: What the journal says.
     """
@@ -183,7 +183,7 @@ def _way_of(
         refusal = f"Window {window_id} read it, and operator '{reject['operator']}' refused it: {reject['reason']}."
         if manifest.retries:
             refusal = f"Window {window_id} read it again, and it stays refused."
-        # What a reader has refused reaches no other operator, but for one that takes what is refused.
+        # A record that a reader has refused reaches no operator but those that take refused records.
         if reject["operator"] in {part.port.partition(".")[0] for part in manifest.inputs}:
             return {"sentence": refusal, "window": window_id, "outputs": [], "tables": {}}
         refusal += " "
@@ -199,7 +199,7 @@ def _way_of(
         else:
             outcome += f"window {by.plan.window_id} merged and published what was kept of it."
             tables = dict(by.receipts)
-            # What the window published itself, and of what the later one published only what it has merged.
+            # Files that the window published itself, and of the later window only files that it has merged.
             outputs += [
                 redacted(each.final_url)
                 for each in (by.intent.files if by.intent else [])
@@ -219,11 +219,11 @@ def _one_of(outputs: list[str]) -> str:
 
 
 def _offset_of_line(checkpoint: Checkpoint, part: InputRange, line: int) -> int:
-    """The first byte of a line of a file as it is now, which must be the version that was read, or have grown.
+    """The offset of a line in a file as it is now, which must be the version that was read, or have grown since.
 
     Raises:
-        RequestError: It has changed, is shorter, or would take too long to count.
-        StorageError: It cannot be read.
+        RequestError: The file has changed, is shorter, or would take too long to count.
+        StorageError: The file cannot be read.
     """
     found = checkpoint.storage.stat(part.url)
     if found.size_bytes < part.size_bytes or (found.size_bytes == part.size_bytes and found.mtime_ns != part.mtime_ns):
@@ -250,7 +250,7 @@ def _offset_of_line(checkpoint: Checkpoint, part: InputRange, line: int) -> int:
 
 
 def _after_newline(buffer: bytearray, number: int) -> int:
-    """The position behind the newline of that number, counted from 1."""
+    """The position behind the newline of a number, counted from 1."""
     place = -1
     for _ in range(number):
         place = buffer.index(b"\n", place + 1)

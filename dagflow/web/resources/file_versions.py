@@ -1,4 +1,4 @@
-"""What windows say of the versions of files: their ranges, refused records and outputs."""
+"""What windows have recorded of the versions of files: ranges, refused records and outputs."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from dagflow.storage.location import redacted
 
 @dataclass(slots=True)
 class KnownVersion:
-    """What the windows that were looked at say of one version of a file.
+    """What the windows that were looked at have recorded of one version of a file.
 
-    Refused records that a later window has taken over are in retried, with their bytes and the window that had refused
-    them, and not among the rejects.
+    `retried` holds refused records that a later window has taken over, with their bytes and the window that had refused
+    them. They are not among the rejects.
     """
 
     tracked: TrackedFile
@@ -66,8 +66,8 @@ def refused_in(window: Window) -> Iterator[tuple[WindowRejects, dict[int, Versio
     if window.intent is None or not window.intent.refused:
         return
     for rejects in rejects_of(window):
-        # By their blocks: of a compressed file the offsets of records are those in its content, and the ranges of
-        # windows those in the file as it is stored.
+        # By block, because offsets of records in a compressed file are offsets in its content, and the ranges of
+        # windows are offsets in the file as it is stored.
         yield rejects, {block_id: _version_of(block) for block_id, block in rejects.blocks.items()}
 
 
@@ -78,5 +78,5 @@ def _version_of(block: Any) -> VersionKey:
 
 
 def bytes_of(reject: dict[str, Any]) -> range:
-    """The bytes of a refused record in the content of its file, at least one: some records have none."""
+    """The byte range of a refused record in the content of its file, of at least one byte: some records are empty."""
     return range(reject["offset"], reject["offset"] + max(reject["length"], 1))

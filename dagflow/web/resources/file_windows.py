@@ -13,7 +13,7 @@ from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore
 
 LOOK_S = 1.0
-"""One request reads the journal for so long, or a little longer; the next page goes on where it ends."""
+"""About how many seconds one request reads the journal; the next page goes on where it ended."""
 
 _NEAR = 8
 """How many windows, from the one of that moment on, are searched for the first reader of the file."""
@@ -25,9 +25,9 @@ def has_read(window: Window, url: str) -> bool:
 
 
 def last_reader(store: ObjectStore, state: JournalState, url: str, taken_ms: int) -> int:
-    """The last of the windows beside each other that have read what was taken of a file at a moment; 0 for none.
+    """The last of consecutive windows that read a file version, found by the time at which it was taken; 0 for none.
 
-    Windows are emitted one after the other, so that a few are looked at to find the one of the moment.
+    Windows are emitted in order, so a search that looks at few of them finds those of that time.
 
     Raises:
         JournalError: The journal cannot be read.

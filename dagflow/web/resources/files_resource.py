@@ -1,4 +1,4 @@
-"""Files: which were taken, what became of each version, and where a line of one has gone."""
+"""Files: which were taken, the state of each version, and where a line or a byte of one is in the output."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ROWS = 100
 def files(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
     """A page of versions of files, those of the newest windows first.
 
-    A version that several windows have read is told of once on a page, by those of its windows that the page covers.
+    A version that several windows have read is listed once on a page, with those of its windows that the page covers.
     """
     search, wanted, limit = query.text("search"), query.text("state"), query.limit(ROWS)
     cursor = Cursor.of(query.text("after"))
@@ -112,7 +112,7 @@ def _count_rejects(window: Window, found: dict[VersionKey, KnownVersion], state:
 
 
 def file(checkpoint: Checkpoint, query: Query, app: AppFile) -> dict[str, Any]:
-    """All that is known of one file, version by version, and where one of its lines or bytes has gone.
+    """All that is known of one file, version by version, and the output of one of its lines or bytes.
 
     The newest windows are looked at first. Where none of them has read the file, its splitter says when it took it.
 
@@ -155,9 +155,9 @@ def _look(
     versions: dict[VersionKey, KnownVersion],
     manifests: dict[int, WindowManifest],
 ) -> int:
-    """Add what the windows below an id say of a file, the newest first; returns the last one that was looked at.
+    """Add what the windows below an id have recorded of a file, the newest first; returns the last window looked at.
 
-    Of a file that was found, so long as no version is known from its first byte, the look goes on for longer.
+    If the file was found, but no version from its first byte on is known, the search goes on for longer.
     """
     begun, looked_at = time.monotonic(), before or state.last_planned + 1
     for window in newest_windows(store, state, before):
@@ -170,7 +170,7 @@ def _look(
 
 
 def taken(checkpoint: Checkpoint, url: str) -> tuple[dict[str, Any] | None, int]:
-    """The newest version of a file that windows have read or are to read, as files() tells it.
+    """The newest version of a file that windows have read or are to read, as files() lists it.
 
     Returns:
         The version, None where no window that was looked at has one; and the oldest window that was looked at, 0 for
@@ -183,7 +183,7 @@ def taken(checkpoint: Checkpoint, url: str) -> tuple[dict[str, Any] | None, int]
 
 
 def taken_at(checkpoint: Checkpoint, url: str, taken_ms: int) -> dict[str, Any] | None:
-    """The version of a file that its splitter took at a moment, as files() tells it; None where no window has it."""
+    """The version of a file that its splitter took at a moment, as files() lists it; None where no window has it."""
     store, state = checkpoint.journal()
     versions: dict[VersionKey, KnownVersion] = {}
     if reader := last_reader(store, state, url, taken_ms):
@@ -199,7 +199,7 @@ def _look_once(
     for window in newest_windows(store, state, before):
         known = sum(len(each.tracked.windows) for each in versions.values())
         _add_window(url, window, state, versions, {})
-        # Windows that read one version stand beside each other.
+        # Windows that read the same version are next to each other.
         if versions and known == sum(len(each.tracked.windows) for each in versions.values()):
             break
         if time.monotonic() - begun > (SEARCH_S if versions else LOOK_S):

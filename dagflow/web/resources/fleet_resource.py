@@ -1,4 +1,4 @@
-"""The apps that a server shows: how late each is, what waits, how fast it is, and whether its bytes add up."""
+"""The apps that a server shows: how late each is, its backlog and rate, and whether its bytes add up."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RATE_WINDOWS = 30
 """How many of the newest windows the rate of a run in another process is taken from."""
 
 RATE_SPAN_MS = 60_000
-"""A rate is that of the windows that were published within so long."""
+"""Seconds: a rate is that of the windows that were published within them."""
 
 
 def fleet(checkpoints: Iterable[Checkpoint]) -> dict[str, Any]:
@@ -30,7 +30,7 @@ def fleet(checkpoints: Iterable[Checkpoint]) -> dict[str, Any]:
 
 
 def row_of(checkpoint: Checkpoint) -> dict[str, Any]:
-    """What a checkpoint's row in the fleet shows; one that cannot be read, or has no run yet, has no figures."""
+    """The row of a checkpoint in the fleet; one that cannot be read, or has no run yet, has no figures."""
     reading = checkpoint.read()
     without = "unreadable" if reading.has_begun else "no run yet"
     snapshot = reading.snapshot or RunSnapshot(checkpoint.id, state=without)
@@ -67,7 +67,7 @@ def adds_up(snapshot: RunSnapshot) -> bool | None:
     """Whether every byte that was read is in a record, a delimiter, a skip or a reject.
 
     Returns:
-        None where that cannot be told yet: the last record of a block is counted with its window, and may reach into a
+        None where that is not known yet: the last record of a block is counted with its window, and may reach into a
         block of a later one, which is not committed.
     """
     accounting = snapshot.byte_accounting()
@@ -87,7 +87,7 @@ def _error_of(reading: CheckpointReading, snapshot: RunSnapshot) -> str:
 
 
 def _rates(checkpoint: Checkpoint, snapshot: RunSnapshot) -> dict[str, float]:
-    """How fast a run that is at work reads: as it tells, or else by its newest windows."""
+    """The rate of a run that is at work: its own figures, or those of its newest windows."""
     if snapshot.state != "running":
         return rates_of(())
     if snapshot.progress is not None:
@@ -128,5 +128,5 @@ def published_until(windows: Iterable[Window], until_ms: int) -> tuple[list[Wind
 def _begun_ms(window: Window) -> int:
     """When a published window began to run; where it ran again since, when it was emitted."""
     started_ms = 0 if window.intent is None else window.intent.started_ms
-    # A run that was killed may have emitted it, long before the one that ran it.
+    # A run that was killed may have emitted the window, long before the run that processed it.
     return started_ms if 0 < started_ms <= window.published_ms else window.plan.emitted_ms

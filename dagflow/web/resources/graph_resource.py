@@ -49,7 +49,7 @@ class _Times:
 
 
 def graph(checkpoint: Checkpoint, app: AppFile) -> dict[str, Any]:
-    """The operators, stages and streams of the newest run; empty where no run has told them."""
+    """The operators, stages and streams of the newest run; empty where no run has recorded them."""
     snapshot = checkpoint.read().snapshot or RunSnapshot(checkpoint.id)
     store, state = checkpoint.journal()
     if state.facts is None:
@@ -98,7 +98,7 @@ def _times_of(windows: Sequence[Window], fusion: Fusion) -> _Times:
     waiting: dict[str, float] = defaultdict(float)
     for window in windows:
         intent = window.intent
-        # Replays of earlier versions did not tell how long operators worked.
+        # Replays of earlier versions did not record how long operators worked.
         if intent is None or not intent.busy_s:
             continue
         ran_s = max(intent.finished_ms - intent.started_ms, 0) / 1000
@@ -172,7 +172,7 @@ class _Arrived:
 
 
 def _arrived(name: str, port: str, edges: Sequence[Edge], state: JournalState) -> _Arrived | None:
-    """What all streams have brought to an input port; None where it takes metadata."""
+    """Sum of the records of all streams into an input port; None where it takes metadata."""
     records = size_bytes = 0
     is_known = False
     for edge in edges:
@@ -255,7 +255,7 @@ def _shown_edge(
 
 def _bottleneck(times: _Times) -> dict[str, str] | None:
     """The operator that most of the tasks' time goes to, in words."""
-    # The driver works beside the tasks; waiting says which partitions had nothing to do.
+    # The driver works beside the tasks; waiting shows which partitions had nothing to do.
     total = sum(times.in_tasks.values()) + sum(times.waiting.values())
     if not times.in_tasks or total <= 0:
         return None

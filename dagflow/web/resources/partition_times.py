@@ -8,10 +8,10 @@ from typing import Any
 from dagflow.journal.windows import Window
 
 MANY_PARTITIONS = 64
-"""Partitions of one stage that are shown; the sentence is about all."""
+"""Number of partitions of one stage that are shown; the sentence is about all."""
 
 UNEVEN = 1.5
-"""A partition that works so many times as long as the mean is named."""
+"""A partition is named if it works this many times as long as the mean."""
 
 
 def partition_times(windows: Sequence[Window], head: str) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def partition_times(windows: Sequence[Window], head: str) -> dict[str, Any]:
 
     Returns:
         Working and waiting seconds by partition, how many partitions there are, and what is to be said of them; none
-        where the windows do not tell.
+        where the windows do not record it.
     """
     working: list[float] = []
     ran_s = 0.0

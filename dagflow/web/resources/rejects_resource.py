@@ -22,15 +22,15 @@ from dagflow.web.resources.cursor import Cursor
 
 ROWS = 100
 GROUPS = 100
-"""Reasons, files and windows that are listed, those with most records."""
+"""Number of reasons, files and windows that are listed, those with most records first."""
 
 LOOK_S = 1.0
-"""One request counts, and reads on for its page, for so long each; the answer says how far it has come."""
+"""About how many seconds one request counts, and how many it reads for its page; the answer says how far it came."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """Which of the refused records are asked for."""
+    """A choice among the refused records."""
 
     records: RejectChoice
     window_id: int
@@ -53,7 +53,7 @@ class _Counts:
 
 
 def rejects(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
-    """What is refused, and no later window has taken over; `reason`, `file` and `window` choose some of it."""
+    """Refused records that no later window has taken over; `reason`, `file` and `window` choose among them."""
     store, state = checkpoint.journal()
     choice = _Choice.of(query)
     counts = _counted(store, state, choice)
@@ -106,7 +106,7 @@ def _page(
 def _chosen(
     store: ObjectStore, state: JournalState, choice: _Choice, before: int
 ) -> Iterator[tuple[int, list[WindowRejects]]]:
-    """The chosen records of each window, the newest first; windows without any are told as well."""
+    """The chosen records of each window, the newest first, including windows without any."""
     retried = set(state.retried)
     bounds = [bound for bound in (before, choice.window_id + 1 if choice.window_id else 0) if bound]
     for window in newest_windows(store, state, min(bounds, default=0)):

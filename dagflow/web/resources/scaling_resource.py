@@ -21,7 +21,7 @@ def scaling(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
     points, first = [], 0
     for position, row in enumerate(rows):
         planned_ms, emitted_after = row["times"]["planned_ms"], windows[position].plan.emitted_after
-        # Windows are committed in order. Of one that was replayed, the journal has only the last commit.
+        # Windows are committed in order. The journal has only the last commit of a window that was replayed.
         while first < position and (
             0 < rows[first]["times"]["committed_ms"] <= planned_ms or rows[first]["window"] <= emitted_after
         ):

@@ -22,7 +22,7 @@ from dagflow.web.resources.windows_resource import change_text, schemas_of
 VERSIONS = 50
 _TARGET = "target_file_bytes"
 LOOK_S = 2.0
-"""The journal is read from its newest window back for so long; the answer says how far."""
+"""About how many seconds the journal is read for, from its newest window back; the answer says how far."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class _Table:
 def tables(checkpoint: Checkpoint, app: AppFile) -> dict[str, Any]:
     """What the windows of a checkpoint have added to each of its tables."""
     store, state = checkpoint.journal()
-    # A dataset of plain files has no versions, and its columns are decided all the same.
+    # A dataset of plain files has no versions, but its columns are decided as those of tables are.
     names = {*state.receipts, *state.held.waiting, *(each.operator for each in state.columns)}
     found = {name: _Table() for name in sorted(names)}
     deadline, since = time.monotonic() + LOOK_S, state.last_planned + 1
@@ -80,7 +80,7 @@ def _add(window: Window, found: dict[str, _Table]) -> None:
 
 
 def _target_bytes(name: str, state: JournalState, app: AppFile) -> int | None:
-    """The size of file that a table aims at: as the newest run had it, or else what it is by default."""
+    """The size of file that a table aims at: in the newest run, or else the default."""
     facts = None if state.facts is None else state.facts.operators.get(name)
     by_default = app.operators().get(name, {}).get("properties", {}).get(_TARGET, {}).get("value")
     return _size(by_default if facts is None else facts.properties.get(_TARGET, by_default))
@@ -125,7 +125,7 @@ def _size(value: Any) -> int | None:
 
 
 def columns_of(schema: str) -> list[dict[str, str]]:
-    """The columns of a schema that the journal holds as Arrow IPC; none where a target describes them otherwise."""
+    """The columns of a schema that the journal holds as Arrow IPC; none where a target uses another description."""
     try:
         found = pa.ipc.read_schema(pa.BufferReader(base64.b64decode(schema, validate=True)))
     except (ValueError, pa.ArrowException, OSError):

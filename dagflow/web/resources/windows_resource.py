@@ -1,4 +1,4 @@
-"""Windows: a page of them with their times and marks, and one with all that it read and wrote."""
+"""Windows: a page of them with their times and marks, and one window with all that it read and wrote."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from dagflow.web.query import Query
 
 ROWS = 50
 STRAGGLER = 4.0
-"""A window that runs so many times as long as the median of its page is marked, and so is a task beside the others."""
+"""A window is marked if it runs this many times as long as the median of its page, and a task likewise in its stage."""
 
 STRAGGLER_MS = 1000
-"""What takes less is not marked."""
+"""Seconds: a shorter window or task is not marked."""
 
 MANY_RANGES = 2000
-"""Ranges and files of one window that are shown; a window of small files has twenty thousand."""
+"""Number of ranges and files of one window that are shown; a window of small files has twenty thousand."""
 
 
 def windows(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
     """A page of windows, the newest first: those below `before`, at most `limit`."""
     limit = query.limit(ROWS)
     store, state = checkpoint.journal()
-    # One more than is shown: a mark may tell what is different from the window before.
+    # One more than is shown: a mark may show a difference to the window before.
     found = list(itertools.islice(newest_windows(store, state, query.number("before")), limit + 1))
     shown = found[:limit]
     usual_ms = statistics.median(taken) if (taken := [_run_ms(each) for each in shown if each.intent]) else 0.0
@@ -46,7 +46,7 @@ def windows(checkpoint: Checkpoint, query: Query) -> dict[str, Any]:
 
 
 def window(checkpoint: Checkpoint, window_id: int) -> dict[str, Any]:
-    """What one window read and wrote, as `dagflow status --window N --json` tells it; of long lists the beginning."""
+    """What one window read and wrote, as `dagflow status --window N --json` prints it, with long lists cut."""
     store, state = checkpoint.journal()
     last_run = _as_run_last(find_window(store, state, window_id), state)
     found = with_merging_window(manifest_of(last_run), store, state)
@@ -97,7 +97,7 @@ def state_of(window: Window) -> str:
 
 
 def counters_of(window: Window) -> Counters:
-    """What control operators counted for a window, and what its tasks did."""
+    """The counters of control operators for a window, and those of its tasks."""
     counters = Counters()
     counters.add(window.plan.counters)
     if window.intent is not None:
@@ -141,7 +141,7 @@ def _mark_texts(
         yield "reprocessed", "its commit was taken back, and it is planned again"
     for decision in plan.decisions:
         yield "scaling", f"{decision.stage}: {decision.before} to {decision.after}, {decision.reason}"
-    # Of the drivers that were to begin with it the newest one has made it.
+    # Several drivers may have recorded that they begin with the window; the newest one has made it.
     if plan.window_id > 1 and (own := [each for each in state.drivers if each.window_id == plan.window_id]):
         yield "driver", f"the first window of another driver: {own[-1].holder}"
     if earlier is not None and plan.config_hash and plan.config_hash != earlier.plan.config_hash:
