@@ -1,4 +1,4 @@
-"""What an author's own module gives under a dotted path of the app."""
+"""Imports what the dotted path of an app names in an author's own module."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dagflow.suggestions import did_you_mean
 
 
 def imported(kind: str, path: str) -> object:
-    """Import what a dotted path names.
+    """Import the object that a dotted path names.
 
     Args:
         kind: What it is called in messages, such as "format".
         path: The module, a dot, and the name in it.
 
     Raises:
-        ValueError: The path is none, its module cannot be imported, or has no such name.
+        ValueError: The path has no dot, its module cannot be imported, or has no such name.
     """
     module_name, _, name = path.rpartition(".")
     if not module_name or not all(map(str.isidentifier, path.split("."))):

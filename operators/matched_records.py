@@ -1,6 +1,6 @@
-r"""Matches regular expressions in bytes that are text as a rule.
+r"""Matches regular expressions in bytes that are usually text.
 
-On bytes Arrow has RE2 read pattern and values as Latin-1, where é is two characters: [éè] also finds à, and ^.$ no ñ.
+RE2 reads pattern and values of bytes as Latin-1, where é is two characters: [éè] also finds à, and ^.$ does not find ñ.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ def check_regex(regex: str) -> None:
     """Refuse an expression that RE2 does not take.
 
     Raises:
-        pa.ArrowInvalid: It does not take it for characters, or not for bytes.
+        pa.ArrowInvalid: RE2 does not accept the expression for characters, or not for bytes.
     """
     matches(pa.array([b"", _NO_TEXT]), regex)
 
 
 def matches(values: pa.Array, regex: str) -> pa.BooleanArray:
-    """Tell for each value whether an expression matches somewhere in it; null for a null.
+    """Find for each value whether an expression matches somewhere in it; null for a null.
 
     A value in UTF-8 is matched by its characters. Any other is matched byte by byte, whatever is beside it: how records
     are batched changes no result.
@@ -42,7 +42,7 @@ def matches(values: pa.Array, regex: str) -> pa.BooleanArray:
         pa.ArrowInvalid: The expression is not valid.
     """
     if _is_ascii(values):
-        # Arrow would look at each value by itself, for a third of the time of the match.
+        # Arrow would check each value by itself, which takes a third of the time of the match.
         return pc.match_substring_regex(values.view(pa.string()), pattern=regex)
     try:
         texts = pc.cast(values, pa.string())  # without a copy
@@ -55,7 +55,7 @@ def matches(values: pa.Array, regex: str) -> pa.BooleanArray:
 
 
 def _is_ascii(values: pa.Array) -> bool:
-    """Whether values are bytes, all of them ASCII as far as their buffer tells."""
+    """Whether values are bytes, all of them ASCII as far as their buffer shows."""
     if not pa.types.is_binary(values.type):
         return False
     borders = borders_of(values)

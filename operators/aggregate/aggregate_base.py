@@ -1,4 +1,4 @@
-"""What operators share that aggregate records: partial results that add up, over a window, a run or a time."""
+"""The base of operators that aggregate records: partial results that add up, over a window, a run or a time."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from dagflow.api.records import RecordBatch
 from operators.aggregate.ordering import concatenated
 
 _COMPACT_ROWS = 1 << 16
-"""Partial results are combined when they have so many rows: memory grows with the results, not with the records."""
+"""Number of rows at which partial results are combined: memory grows with the results, not with the records."""
 
 _COMPACT_BYTES = 32 << 20
-"""Where combining has not halved the rows, which is most of the work, it waits for so many bytes more."""
+"""Bytes to wait for before combining again, where combining, most of the work, has not halved the rows."""
 
 
 class AggregateBase(Operator, Accumulator):
-    """Combines partial results, which are tables, and emits what they come to.
+    """Combines partial results, which are tables, and emits their result.
 
     A subclass says how tables are combined into one, and what is emitted of the last one.
     """
@@ -44,7 +44,7 @@ class AggregateBase(Operator, Accumulator):
 
     @abstractmethod
     def result(self, combined: pa.Table) -> pa.Table:
-        """What is emitted, in an order that depends on nothing but the rows."""
+        """The rows that are emitted, in an order that depends on nothing but the rows."""
 
     def begin_window(self, window_id: int) -> None:
         """Start without partial results."""
@@ -69,7 +69,7 @@ class AggregateBase(Operator, Accumulator):
         self._partial.append(partial)
         self._rows += partial.num_rows
         self._new_bytes += partial.nbytes
-        # One alone has likely been combined where it comes from.
+        # A single result has likely been combined where it comes from.
         if len(self._partial) > 1 and self._rows > self._limit and self._new_bytes >= self._least_bytes:
             before, combined = self._rows, self._combined()
             self._partial, self._is_combined = [combined], True
@@ -86,7 +86,7 @@ class AggregateBase(Operator, Accumulator):
                 self.output.emit(RecordBatch(batch))
 
     def add_part(self, part: bytes) -> None:
-        """Take in what earlier windows left."""
+        """Take in the partial result of earlier windows."""
         with pa.ipc.open_stream(part) as reader:
             self.add(reader.read_all(), is_combined=True)
 

@@ -1,4 +1,4 @@
-"""The aggregate functions of an expression: what each record contributes, and what the contributions come to."""
+"""The aggregate functions of an expression: the parts that records contribute, and the result of combined parts."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ COMBINED_BY: Mapping[str, str] = MappingProxyType(
 """How Arrow combines two values of a part, by the kind of the part, with which its name ends."""
 
 _ONE = pa.scalar(1, pa.int8())
-"""What a record counts for, in the type that takes the least memory; its sums are of 64 bits."""
+"""The type of the count of one record, which takes the least memory; its sums are of 64 bits."""
 
 _WHOLE_DIGITS = pa.decimal128(38, 0)
-"""Has room for the sum of any whole numbers of 64 bits."""
+"""A type with room for the sum of any whole numbers of 64 bits."""
 
 _MORE_DIGITS = 10
-"""Digits that a sum of decimals has more than what is added up: that of ten billion records fits."""
+"""Digits that a sum of decimals has more than its values: enough for the sum of ten billion records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class AggregateCall:
     Attributes:
         text: The expression.
         call: The function with its argument.
-        name: Of the columns that hold its parts; each has the kind of the part behind it.
+        name: Name of the columns that hold its parts; each adds the kind of its part.
     """
 
     text: str
@@ -61,7 +61,7 @@ class AggregateCall:
         """The argument, checked against the columns of records; None for count(*).
 
         Raises:
-            ExpressionError: It does not fit them.
+            ExpressionError: The argument does not fit the columns.
         """
         argument = self.call.arguments[0]
         if isinstance(argument, Call) and argument.is_star:
@@ -79,7 +79,7 @@ class AggregateCall:
         return ExpressionError(reason, self.text, node.position)
 
     def parts(self, values: Any, count: int) -> dict[str, Any]:
-        """What each record contributes, by the names of columns.
+        """The values that each record contributes, by the names of columns.
 
         Args:
             values: Of the argument; None for count(*).
@@ -95,7 +95,7 @@ class AggregateCall:
             found[f"{self.name}:{kind}"] = summand
         elif self.call.name in ("min", "max"):
             if pa.types.is_floating(values.type):
-                # NaN is larger than every number, and Arrow passes over it.
+                # NaN is larger than every number, and Arrow skips it.
                 is_nan = pc.fill_null(pc.is_nan(values), False)
                 if pc.any(is_nan).as_py():
                     found[f"{self.name}:nan"] = pc.cast(is_nan, _ONE.type)
@@ -104,7 +104,7 @@ class AggregateCall:
         return found
 
     def result(self, schema: pa.Schema) -> Node:
-        """What the parts come to, as an expression over their columns."""
+        """The result of the function, as an expression over the columns of its parts."""
         at, function = self.call.position, self.call.name
         parts = {kind_of(name): name for name in schema.names if name.startswith(f"{self.name}:")}
         column = {kind: ColumnName(at, name) for kind, name in parts.items()}
@@ -133,7 +133,7 @@ class AggregateCall:
 
 
 def _total(at: int, column: Mapping[str, ColumnName]) -> tuple[str, Node]:
-    """The sums of a group in one, and its kind: records without declared types may bring numbers of several."""
+    """The sums of a group in one, and its kind: records without declared types may bring several kinds of numbers."""
     kinds = [kind for kind in ("double", "decimal", "whole") if kind in column]
     total: Node = column[kinds[0]]
     for kind in kinds[1:]:
@@ -204,8 +204,8 @@ class Aggregation:
         """The expression that an app gives.
 
         Raises:
-            ExpressionError: It is none, or names a function that there is not.
-            ValueError: It is no text.
+            ExpressionError: The text is no expression, or names a function that does not exist.
+            ValueError: The value is no text.
         """
         if isinstance(value, cls):
             return value
@@ -215,12 +215,12 @@ class Aggregation:
 
     @classmethod
     def of_tree(cls, text: str, tree: Node, label: str) -> Aggregation:
-        """The aggregation that a part of a text says.
+        """The aggregation that a part of a text stands for.
 
         Args:
             text: The whole text.
             tree: The part.
-            label: Names the columns that it is made of.
+            label: Names the columns of its parts.
 
         Raises:
             ExpressionError: An aggregate function is used as it cannot be.
@@ -241,7 +241,7 @@ class Aggregation:
         """Refuse columns outside of functions that have no single value in a group.
 
         Raises:
-            ExpressionError: There is one that records are not grouped by.
+            ExpressionError: A column outside of functions is none that records are grouped by.
         """
         allowed = {*keys, *(call.name for call in self.calls)}
         for node in walk(self.tree):
@@ -252,10 +252,10 @@ class Aggregation:
         return self.text
 
     def bind(self, schema: pa.Schema) -> Bound:
-        """The value of a group, of the columns of keys and parts.
+        """Check the expression of a group against the columns of keys and parts.
 
         Raises:
-            ExpressionError: The functions' values have the wrong types.
+            ExpressionError: The values of the functions have the wrong types.
         """
         results = {call.name: call.result(schema) for call in self.calls}
 
@@ -267,7 +267,7 @@ class Aggregation:
         return bind(self.text, filled(self.tree), schema)
 
     def contributed(self, rows: Rows, arguments: Mapping[str, Bound | None]) -> tuple[dict[str, Any], Vector]:
-        """What records contribute, and for which of them that cannot be computed.
+        """The parts that records contribute, and for which records they cannot be computed.
 
         Args:
             rows: The records.
@@ -285,7 +285,7 @@ class Aggregation:
 
 
 def many_values(text: str, column: ColumnName) -> ExpressionError:
-    """The error of a column that stands outside of functions, and has no single value in a group."""
+    """The error of a column that is used outside of functions, and has no single value in a group."""
     hint = f"take one, as max({column.name}), or group by it"
     return ExpressionError(f"column '{column.name}' has many values in a group; {hint}", text, column.position)
 

@@ -71,7 +71,7 @@ class CountBy(_Summing, Unified):
         """The columns that are counted by, and the counts.
 
         Raises:
-            LookupError: What arrives lacks one.
+            LookupError: A column that is counted by does not arrive.
         """
         if arriving is None:
             return None
@@ -80,9 +80,9 @@ class CountBy(_Summing, Unified):
         return StreamColumns(pa.schema([*((name, schema.field(name).type) for name in self.by), (COUNT, pa.int64())]))
 
     def columns_used(self, port: str, column: str, arriving: StreamColumns) -> Iterable[str]:
-        """A key is made of its column, and counts of none."""
+        """The column of a key; counts need no column."""
         return [column] if column in self.by else []
 
     def unifier(self, port: str) -> Operator:
-        """Adds up the partitions' counts."""
+        """The operator that adds up the counts of all partitions."""
         return CountMerger(by=self.by, over=self.over)

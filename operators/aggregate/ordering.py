@@ -22,7 +22,7 @@ def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
     try:
         return pa.concat_tables(tables, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError):
-        pass  # Arrow gives whole numbers no decimal that has more digits than those that are there
+        pass  # Arrow does not convert whole numbers to a decimal of more digits than the decimals that are there
     try:
         return pa.concat_tables(_with_common_decimals(tables), promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
@@ -49,7 +49,7 @@ def _with_common_decimals(tables: Sequence[pa.Table]) -> list[pa.Table]:
 
 
 def _common_decimal(types: Collection[pa.DataType]) -> pa.DataType | None:
-    """The decimal for whole numbers and decimals; None where it is not both that there are."""
+    """The decimal type for whole numbers and decimals; None where a column has only one of both."""
     numbers = [kind for kind in types if not pa.types.is_null(kind)]
     if not all(pa.types.is_integer(kind) or pa.types.is_decimal128(kind) for kind in numbers):
         return None
@@ -82,7 +82,7 @@ def with_equal_keys(keys: pa.Table, names: Sequence[str]) -> pa.Table:
     for index, field in enumerate(keys.schema):
         if field.name in names and (pa.types.is_float32(field.type) or pa.types.is_float64(field.type)):
             column = keys.column(index)
-            # A negative zero becomes a positive one when something is added.
+            # Adding zero makes a negative zero a positive one.
             same = pc.if_else(pc.is_nan(column), pa.scalar(math.nan, field.type), pc.add(column, 0.0))
             keys = keys.set_column(index, field, same.cast(field.type))
     return keys

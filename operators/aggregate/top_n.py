@@ -25,7 +25,7 @@ class TopN(AggregateBase, Unified, ColumnTraced):
     """Emits the records with the largest values of a column, the largest first.
 
     Guarantee: the result is that of all records of a run, a window or a time, as `over` says, whatever the number of
-    partitions; of records with equal values the order is that of their other columns. A NaN comes after every number,
+    partitions; records with equal values are ordered by their other columns. A NaN comes after every number,
     and a null after every value.
     """
 
@@ -51,10 +51,10 @@ class TopN(AggregateBase, Unified, ColumnTraced):
         return [(self.by, "descending" if self.largest else "ascending")]
 
     def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:
-        """The columns that arrive, among which the one that is compared must be.
+        """The columns that arrive; the compared column must be among them.
 
         Raises:
-            LookupError: It is not.
+            LookupError: The compared column does not arrive.
         """
         if arriving is not None:
             names = [name for name, _ in self._order]
@@ -70,7 +70,7 @@ class TopN(AggregateBase, Unified, ColumnTraced):
             self.add(arrived)
 
     def add(self, partial: pa.Table, *, is_combined: bool = False) -> None:
-        """Take in records, of which only the best are kept."""
+        """Take in records, and keep only the best of them."""
         super().add(self._candidates(partial, self._partial[0]) if self._partial else partial)
         self._partial = [self._combined()]
 
@@ -82,7 +82,7 @@ class TopN(AggregateBase, Unified, ColumnTraced):
         # Numbers of another type are compared when both are of a type that holds them.
         if best.num_rows < self.n or _is_missing(worst) or worst.type != values.type:
             return arrived
-        # A null mask drops the row, as a NaN does, and these are worse than any other value.
+        # A null in the mask drops the row, as a NaN does: both are worse than any other value.
         is_largest = order == "descending"
         return arrived.filter(pc.greater_equal(values, worst) if is_largest else pc.less_equal(values, worst))
 

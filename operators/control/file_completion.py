@@ -13,7 +13,7 @@ from operators.files.metadata import BlockMetadata, FileMetadata
 
 @dataclass(frozen=True, slots=True)
 class FileInProgress:
-    """A file that is begun and not done.
+    """A file that is begun and not completely read.
 
     Attributes:
         file: The file.
@@ -39,8 +39,8 @@ class FileCompletion(ControlOperator):
     """Emits a file's metadata in the window in which the last of its blocks is published.
 
     It takes in the files that the splitter emits, and the blocks that the readers have read. A file without blocks
-    is done in the window that found it; directories are never reported. A file of which a block was left out,
-    because it could not be read, is not done.
+    is done in the window that found it; directories are never reported. A file is not done if one of its blocks was
+    left out, because it could not be read.
 
     Guarantee: each file once for each time that the splitter found it, also after crashes; a file that was
     appended to or replaced was found anew. Its state grows with the files that are begun and not done.
@@ -79,7 +79,7 @@ class FileCompletion(ControlOperator):
 
     @blocks_metadata_input.each
     def read(self, block: BlockMetadata) -> None:
-        """Take note of a block that was read."""
+        """Note that a block was read."""
         index = bisect_right(self._first_ids, block.block_id) - 1
         first_id = self._first_ids[index] if index >= 0 else block.block_id
         file = self._files.get(first_id)
@@ -95,7 +95,7 @@ class FileCompletion(ControlOperator):
 
     def end_window(self) -> None:
         """Emit the files that this window has completed."""
-        # An empty file shares the id with the file behind it, and was found first.
+        # An empty file shares its id with the next file, and was found first.
         for file in sorted(self._done, key=lambda file: (file.first_block_id, file.block_count)):
             self.output.emit(file)
         self._done.clear()
@@ -107,7 +107,7 @@ class FileCompletion(ControlOperator):
         )
 
     def restore(self, state: FileCompletionState) -> None:
-        """Go on waiting for the rest of their blocks."""
+        """Go on waiting for the blocks of the files in a snapshot."""
         self._files = {each.file.first_block_id: each.file for each in state.files}
         self._remaining = {each.file.first_block_id: each.blocks_left for each in state.files}
         self._first_ids = sorted(self._files)

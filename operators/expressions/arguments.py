@@ -1,4 +1,4 @@
-"""Knows what is read of each class of sqlglot, so that nothing that it parses is left out of a result unseen."""
+"""The arguments that are read of each class of sqlglot, so that none that it parses is ignored unnoticed."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ OPERATORS: dict[type[exp.Expression], str] = {
     exp.RegexpLike: "rlike",
 }
 
-# Also what has an error of its own where it is read, and what changes no result: a with that is materialized or
-# recursive in name only, and `safe`, which sqlglot sets by itself.
+# Also arguments with an error of their own where they are read, and arguments that change no result: a with that is
+# materialized or recursive in name only, and `safe`, which sqlglot sets by itself.
 READ: dict[type[exp.Expression], str] = {
     **dict.fromkeys(OPERATORS, "this expression negate"),
     exp.Alias: "this alias",
@@ -94,12 +94,12 @@ _INSTEAD: dict[type[exp.Expression], str] = {
 
 
 def require_read(tree: Any, text: str) -> None:
-    """Refuse what sqlglot took and nothing reads, in a tree and all that it holds.
+    """Refuse arguments that sqlglot parsed and nothing reads, in a tree and all that it holds.
 
-    Classes that nothing reads at all are refused where they stand for something.
+    Classes that nothing reads at all are refused where they are converted.
 
     Raises:
-        ExpressionError: There is such an argument.
+        ExpressionError: The tree has such an argument.
     """
     for found in tree.walk():
         read = READ.get(type(found))

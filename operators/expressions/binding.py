@@ -23,7 +23,7 @@ _TOO_LONG = f"it has more than {MAX_DIGITS} digits"
 
 
 def check_functions(text: str, tree: Node, *, aggregates: bool = False) -> None:
-    """Refuse functions that there are not, and wrong numbers of arguments, without knowing any columns.
+    """Refuse functions that do not exist, and wrong numbers of arguments, without knowing any columns.
 
     Args:
         text: The expression.
@@ -31,7 +31,8 @@ def check_functions(text: str, tree: Node, *, aggregates: bool = False) -> None:
         aggregates: Whether functions that combine records are taken.
 
     Raises:
-        ExpressionError: The first mistake.
+        ExpressionError: A function does not exist, or has the wrong number of arguments; the error is that of the first
+            one.
     """
     parts = tree.parts
     if isinstance(tree, Call):
@@ -68,7 +69,7 @@ def bind(text: str, tree: Node, schema: pa.Schema) -> Bound:
     """An expression with its type.
 
     Raises:
-        ExpressionError: It does not fit the columns.
+        ExpressionError: The expression does not fit the columns.
     """
     try:
         return Binder(text, schema).bind(tree)
@@ -83,7 +84,7 @@ def bind(text: str, tree: Node, schema: pa.Schema) -> Bound:
 
 
 def is_undeclared(field: pa.Field) -> bool:
-    """Whether a column is not known to be there, before records come."""
+    """Whether it is not known before records come that a column exists."""
     return bool(field.metadata) and b"dagflow.undeclared" in field.metadata
 
 
@@ -111,7 +112,7 @@ class Binder:
         """The expression with its type.
 
         Raises:
-            ExpressionError: It does not fit the columns.
+            ExpressionError: The node does not fit the columns.
         """
         return self._kinds[type(node)](node)
 
@@ -133,7 +134,7 @@ class Binder:
         """The name of the one column that is meant.
 
         Raises:
-            ExpressionError: There is none, or several.
+            ExpressionError: The columns have none of the names, or several.
         """
         names = self._schema.names
         found = [name for name in (node.name, *node.others) if name in names]

@@ -1,4 +1,4 @@
-"""An expression that fits the columns of records, and what the functions of SQL are made with."""
+"""An expression with its type, and the place where a function is used, for the checks of the functions of SQL."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Bound:
 
     @property
     def constant(self) -> Any:
-        """The value where one is written, else None."""
+        """The value of a written constant, else None."""
         return self.node.value if isinstance(self.node, Constant) else None
 
 
@@ -58,7 +58,7 @@ class CallSite:
         """The argument, where it has a type that the function takes.
 
         Raises:
-            ExpressionError: It has another.
+            ExpressionError: The argument has another type.
         """
         if not pa.types.is_null(argument.type) and not fits(argument.type):
             hint = ""
@@ -76,7 +76,7 @@ class CallSite:
         """The text of an argument that must be written in the expression.
 
         Raises:
-            ExpressionError: It is computed, or no text.
+            ExpressionError: The argument is computed, or no text.
         """
         if not isinstance(argument.constant, str):
             raise self.error(f"{what} of {self.name} must be a text in quotes, not computed", argument)
@@ -86,7 +86,7 @@ class CallSite:
         """The whole number of an argument that must be written in the expression.
 
         Raises:
-            ExpressionError: It is computed, or no whole number.
+            ExpressionError: The argument is computed, or no whole number.
         """
         value = argument.constant
         if not isinstance(value, int) or isinstance(value, bool):
@@ -106,5 +106,5 @@ def applied(site: CallSite, kind: pa.DataType, kernel: Callable[..., Any], *argu
 
 
 def attempted(site: CallSite, kind: pa.DataType, kernel: Callable[..., Any], why: Why, *arguments: Bound) -> Bound:
-    """What a kernel gives that has no value for some arguments; see Rows.attempt."""
+    """An expression whose kernel has no value for some arguments; see Rows.attempt."""
     return Bound(site.node, kind, lambda rows: rows.attempt(kernel, why, *(each.compute(rows) for each in arguments)))

@@ -26,17 +26,17 @@ from operators.reader.columns.literals import is_written_as, values_of, why_not
 from operators.reader.columns.types import ColumnType
 
 _WIDE_SCALE = 37
-"""Digits behind the point that are read of a text before they are rounded: of most texts, these are all."""
+"""Digits behind the point that are read of a text before they are rounded; most texts have no more."""
 
 _LARGEST = 1e38
 """No decimal has so many digits before the point."""
 
 
 def cast(site: CallSite, value: Bound, kind: pa.DataType) -> Bound:
-    """The value in another type, where each value that has none there fails.
+    """The value in another type; a value that cannot be converted fails.
 
     Raises:
-        ExpressionError: The types have nothing to do with each other.
+        ExpressionError: The types cannot be converted into each other.
     """
     if value.type == kind:
         return value
@@ -54,13 +54,13 @@ def cast(site: CallSite, value: Bound, kind: pa.DataType) -> Bound:
 
 
 def lenient_cast(site: CallSite, value: Bound, kind: pa.DataType) -> Bound:
-    """The value in another type, or null where it has none there."""
+    """The value in another type, or null where it cannot be converted."""
     strict = cast(site, value, kind)
 
     def compute(rows: Rows) -> Vector:
         given = value.compute(rows)
         found = strict.compute(rows)
-        # What failed before the cast is no matter of the cast.
+        # Values that failed before the cast keep their failure.
         return Vector(found.values, given.failures)
 
     return Bound(site.node, kind, compute)
@@ -86,7 +86,7 @@ def _shown(value: Any) -> str:
 
 
 def _holds_all(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether no value is lost or refused."""
+    """Whether no value of a type is lost or refused in another one."""
     if target in (TEXT, BOOLEAN):
         return bool(source != TEXT and not pa.types.is_binary(source))
     if target == DOUBLE:
@@ -99,7 +99,7 @@ def _holds_all(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def _kernel(source: pa.DataType, target: pa.DataType) -> Callable[[Any], Any] | None:
-    """What changes values, or None where nothing does."""
+    """The function that converts values, or None where none is needed."""
     if source == TEXT:
         return _from_text(target)
     if target == TEXT:
@@ -152,9 +152,9 @@ def _from_number(source: pa.DataType, target: pa.DataType) -> Callable[[Any], An
 
 
 def _decimal_of_double(values: Any, target: pa.DataType) -> Any:
-    """Round what the shortest text of a number says, half away from zero, as Spark does."""
+    """Round the shortest text of a number, half away from zero, as Spark does."""
     sizes = pc.abs(values)
-    # Most small ones have an exponent, with which decimals_of is slow.
+    # Most small numbers have an exponent, with which decimals_of is slow.
     large = pc.if_else(pc.less(sizes, 10.0 ** -(target.scale + 1)), 0.0, values)
     fitting = pc.if_else(pc.greater_equal(sizes, _LARGEST), None, large)
     return rescaled(decimals_of(pc.cast(fitting, TEXT), _wide(target), cuts=True), target)
@@ -175,7 +175,7 @@ def _wide(target: pa.DataType) -> pa.DataType:
 
 
 def _read(texts: Any, column: ColumnType, *, cuts: bool = False) -> Any:
-    """The values of texts, with null for those that are none."""
+    """The values of texts, with null for texts that are none."""
     return values_of(pc.utf8_trim_whitespace(texts), column, cuts=cuts)
 
 
@@ -210,7 +210,7 @@ def _text_of_decimal(values: Any) -> Any:
     signed = pc.cast(values, pa.decimal256(kind.precision, kind.scale))
     wide = pc.abs(signed)
     whole = whole_part(wide)
-    # With a one before the point, which is taken away again from the text.
+    # With a one before the point, which is removed from the text again.
     fraction = pc.subtract(wide, whole)
     digits = pc.cast(pc.add(fraction, pa.scalar(1, pa.decimal256(1, 0))), TEXT)
     sign = pc.if_else(pc.less(signed, pa.scalar(0, pa.decimal256(1, 0))), "-", "")

@@ -25,13 +25,13 @@ def rescaled(values: Any, target: pa.DataType) -> Any:
     """Decimals with another number of digits, rounded half away from zero.
 
     Raises:
-        pyarrow.ArrowInvalid: One has too many digits before the point.
+        pyarrow.ArrowInvalid: A value has too many digits before the point.
     """
     source = values.type
     if source == target:
         return values
     if source.scale > target.scale:
-        # Of the digits that go, the first one decides.
+        # The first digit that is cut off decides the rounding.
         values = _cut(values, target.scale + 1)
         values = pc.round(values, ndigits=target.scale, round_mode="half_towards_infinity")
         values = pc.cast(values, pa.decimal256(WIDE_DIGITS, target.scale))
@@ -47,7 +47,7 @@ def as_floating(values: Any, target: pa.DataType) -> Any:
 
 
 def whole_part(values: Any) -> Any:
-    """Decimals without what stands behind the point."""
+    """Decimals without the digits behind the point."""
     kind = values.type
     return pc.cast(_cut(values, 0), pa.decimal256(max(kind.precision - kind.scale, 1), 0))
 
@@ -82,7 +82,7 @@ def quotient(dividend: Any, divisor: Any, kind: pa.DataType) -> Any:
         kind: A decimal type.
 
     Raises:
-        pyarrow.ArrowInvalid: One is divided by zero, or has too many digits.
+        pyarrow.ArrowInvalid: A divisor is zero, or a quotient has too many digits.
     """
     if dividend.type.precision + 2 * divisor.type.precision + 3 <= WIDE_DIGITS:
         found = pc.divide_checked(dividend, divisor)
@@ -92,7 +92,7 @@ def quotient(dividend: Any, divisor: Any, kind: pa.DataType) -> Any:
 
 
 def _is_exact(found: Any, dividend: Any, divisor: Any) -> bool:
-    """Whether what quotients leave of their dividends is less than one more unit of them would take."""
+    """Whether the remainders of quotients are smaller than one more unit of them would take."""
     product = pc.abs(pc.multiply(found, divisor))
     rest = pc.subtract(pc.abs(dividend), product)
     unit = pa.scalar(Decimal((0, (1,), -found.type.scale)), pa.decimal256(1, found.type.scale))

@@ -31,11 +31,11 @@ class Expression:
 
     @classmethod
     def of(cls, value: object) -> Expression:
-        """The expression that an app gives.
+        """The expression of a value in an app.
 
         Raises:
-            ExpressionError: It is none, or names a function that there is not.
-            ValueError: It is no text.
+            ExpressionError: The text is no expression, or names a function that does not exist.
+            ValueError: The value is no text.
         """
         if isinstance(value, cls):
             return value
@@ -49,7 +49,7 @@ class Expression:
         """Check it against columns.
 
         Raises:
-            ExpressionError: There is no such column, or it has another type than is needed.
+            ExpressionError: A column does not exist, or has another type than is needed.
         """
         return bind(self.text, self.tree, schema)
 
@@ -57,7 +57,7 @@ class Expression:
         """Check against columns that it is true, false or null.
 
         Raises:
-            ExpressionError: It does not fit the columns, or is something else.
+            ExpressionError: The expression does not fit the columns, or is no condition.
         """
         bound = self.bind(schema)
         if bound.type != BOOLEAN and not pa.types.is_null(bound.type):
@@ -70,15 +70,15 @@ class Expression:
 
 
 def text_and_tree(value: object, *, aggregates: bool = False) -> tuple[str, Node]:
-    """The text of an expression that an app gives, and what it says.
+    """The text of an expression in an app, and its tree.
 
     Args:
         value: As YAML has it.
         aggregates: Whether it may have aggregate functions.
 
     Raises:
-        ExpressionError: It is none, or names a function that there is not.
-        ValueError: It is a list or a mapping, or nothing.
+        ExpressionError: The text is no expression, or names a function that does not exist.
+        ValueError: The value is a list or a mapping, or nothing.
     """
     if not isinstance(value, str | int | float):
         raise ValueError(f"expected an expression, as price * qty; got {value!r}")

@@ -80,21 +80,21 @@ def parsed(text: str) -> Node:
     """The tree of an expression.
 
     Raises:
-        ExpressionError: It is none, or says what expressions cannot.
+        ExpressionError: The text is no expression, or uses SQL that expressions do not have.
     """
-    # Not as a statement, which a column such as comment or set would begin.
+    # Not parsed as a statement, which a column such as comment or set would begin.
     return Converter(text).node(parsed_as(text, exp.Condition))
 
 
 def parsed_as(text: str, kind: Any = None) -> Any:
-    """What sqlglot makes of a text, of which all is read.
+    """The tree of sqlglot for a whole text.
 
     Args:
         text: The text.
         kind: The class of sqlglot that it should be; None for a statement.
 
     Raises:
-        ExpressionError: It is not SQL, or says more than anything reads.
+        ExpressionError: The text is not SQL, or has parts that nothing reads.
     """
     try:
         found = sqlglot.parse_one(text, dialect=SqlDialect, into=kind)
@@ -114,7 +114,7 @@ def _syntax_error(text: str, error: ParseError) -> ExpressionError:
     found = error.errors[0]
     highlight = str(found.get("highlight") or "")
     offset = _offset(text, int(found.get("line") or 1), int(found.get("col") or 1)) - len(highlight)
-    # sqlglot names classes of its own where an operator lacks what it takes.
+    # sqlglot's message names its own classes where an operator lacks an operand.
     missing = str(found.get("description")).startswith("Required keyword")
     reason = f"something is missing behind {highlight!r}" if missing else f"{highlight!r} is not expected here"
     return ExpressionError(reason, text, max(0, offset))
@@ -126,7 +126,7 @@ def _offset(text: str, line: int, column: int) -> int:
 
 
 class Converter:
-    """Makes the tree of an expression of what sqlglot gives.
+    """Makes the tree of an expression from that of sqlglot.
 
     Args:
         text: The expression.
@@ -166,7 +166,7 @@ class Converter:
         """The node of an expression of sqlglot.
 
         Raises:
-            ExpressionError: There is none.
+            ExpressionError: Expressions have no such node.
         """
         at = position_of(found)
         special = self._special.get(type(found))
@@ -205,7 +205,7 @@ class Converter:
         """The column that a name stands for.
 
         Raises:
-            ExpressionError: It stands for none.
+            ExpressionError: The name is no column.
         """
         if len(found.parts) > 1:
             reason = "members of structs cannot be taken out; a name with a point in it stands in double quotes"
@@ -340,8 +340,8 @@ def _added_months(found: Any, number: str, months: int) -> str:
     """The call that adds an interval of whole months to a date.
 
     Args:
-        found: The interval, in what adds or subtracts it.
-        number: How many there are of its unit, where that is written as a number.
+        found: The expression of sqlglot that adds or subtracts the interval.
+        number: The number of units, if it is written as a number.
         months: The months of its unit.
     """
     around = found.parent
@@ -353,7 +353,7 @@ def _added_months(found: Any, number: str, months: int) -> str:
 
 
 def _any_of(conditions: list[Call], at: int) -> Call:
-    """The conditions joined by or, in a tree that is as low as can be."""
+    """The conditions joined by or, in a tree of the least height."""
     if len(conditions) == 1:
         return conditions[0]
     middle = len(conditions) // 2

@@ -14,10 +14,10 @@ _MAX_DIGITS = 22
 """Powers of ten up to this one are doubles."""
 
 _MAX_DIGITS_OF_REALS = 11
-"""Up to here, no number that is rounded lies so near to the middle of two reals that its double is the middle."""
+"""Up to here, no rounded number lies so near to the middle of two reals that its double is the middle."""
 
 _UNITS = 1e14
-"""Numbers of fewer units have 15 digits with the half of one: no two of such have the same double."""
+"""Numbers of fewer units have 15 digits with the half of one: no two of them have the same double."""
 
 _WHOLE_FROM = 2.0**53
 """Doubles from here on have no fraction."""
@@ -45,9 +45,9 @@ def rounded(values: Any, places: int) -> Any:
 
 
 def _computed(given: npt.NDArray[Any], places: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.bool_]]:
-    """Rounded numbers, and which of them are those of the text.
+    """Rounded numbers, and which of them equal the rounding of their text.
 
-    A number lies on that side of a half on which its text does: the text of the half, as a double, is the border.
+    A number is on the same side of a half as its text: the border is the text of the half, as a double.
     """
     unit, size = 10.0 ** abs(places), np.abs(given.astype(np.float64))
     with np.errstate(all="ignore"):

@@ -56,7 +56,7 @@ def is_whole(kind: pa.DataType) -> bool:
 
 
 def decimal(digits: int, scale: int) -> pa.DataType:
-    """The decimal that a computation gives: where it has more than 38 digits, it loses some behind the point."""
+    """The decimal type of a result: one of more than 38 digits loses some behind the point."""
     if digits <= MAX_DIGITS:
         return pa.decimal128(max(digits, 1), scale)
     return pa.decimal128(MAX_DIGITS, max(MAX_DIGITS - (digits - scale), min(scale, MIN_SCALE)))
@@ -98,7 +98,7 @@ def _common_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:
 
 
 def normal_type(kind: pa.DataType) -> pa.DataType:
-    """The type by which expressions see a column: text, numbers with a sign, and days have one each."""
+    """The type by which expressions see a column: text, signed numbers and days have one type each."""
     if pa.types.is_dictionary(kind):
         return normal_type(kind.value_type)
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):

@@ -1,4 +1,4 @@
-"""What an expression says: a small tree of plain data, which is pickled to the tasks."""
+"""The tree of an expression, of plain data, which is pickled to the tasks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ColumnName(Node):
 
     Attributes:
         name: Its name.
-        others: Names that it may have instead; the records must have one of all of them.
+        others: Alternative names; the records must have exactly one of all names.
     """
 
     name: str
@@ -76,8 +76,8 @@ class Cast(Node):
     """A change of type.
 
     Attributes:
-        argument: What is changed.
-        type: Into what.
+        argument: The value that is changed.
+        type: The new type.
         is_lenient: Whether a value that cannot be changed becomes null, as in try_cast.
     """
 
@@ -111,7 +111,7 @@ class Case(Node):
 
 @dataclass(frozen=True, slots=True)
 class Alias(Node):
-    """An expression that stands under its name in a query, which is right where no column has that name.
+    """An expression that is used by its name in a query, which is right where no column has that name.
 
     Attributes:
         argument: The expression.
@@ -139,7 +139,7 @@ def columns_in(node: Node, known: Collection[str] = ()) -> list[str]:
 
     Args:
         node: The expression.
-        known: Columns that are known to be there: of several names that a column may have, one of these is taken.
+        known: Columns that are known to exist: of the alternative names of a column, one of these is taken.
     """
     names = [(part.name, *part.others) for part in walk(node) if isinstance(part, ColumnName)]
     return list(dict.fromkeys(next((name for name in each if name in known), each[0]) for each in names))

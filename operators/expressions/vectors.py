@@ -1,4 +1,4 @@
-"""Values of an expression for many records at once, and for which of them there is none."""
+"""Values of an expression for many records at once, and the failures of records without a value."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Vector:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """What failed, and with what.
+    """A reason why values failed, and the arguments with which they did.
 
     Attributes:
         why: Gives the reason for the arguments of one record.
@@ -70,17 +70,17 @@ class Rows:
         return failure.why(*(_one(argument, row) for argument in failure.arguments))
 
     def apply(self, kernel: Kernel, *arguments: Vector) -> Vector:
-        """Compute what has a value for any arguments."""
+        """Compute values with a kernel that has one for any arguments."""
         values = kernel(*(argument.values for argument in arguments))
         return Vector(values, merged(*(argument.failures for argument in arguments)))
 
     def attempt(self, kernel: Kernel, why: Why, *arguments: Vector) -> Vector:
-        """Compute what has no value for some arguments.
+        """Compute values with a kernel that has none for some arguments.
 
         Args:
             kernel: Raises pyarrow.ArrowInvalid, or gives null, where one of the rows has no value.
             why: The reason, given the arguments of one record as Python's values.
-            arguments: Of the kernel; where one is null, the value is null.
+            arguments: Arguments of the kernel; where one is null, the value is null.
         """
         inputs = tuple(argument.values for argument in arguments)
         if not any(isinstance(each, pa.Array) for each in inputs):
@@ -95,7 +95,9 @@ class Rows:
         return Vector(values, merged(before, found))
 
     def choose(self, condition: Vector, chosen: Vector, other: Vector) -> Vector:
-        """The values of chosen where a condition is true, else those of other; only what is chosen can fail."""
+        """The values of chosen where a condition is true, else those of other; failures of values not taken do not
+        count.
+        """
         truth = self.truth(condition.values)
         values = pc.if_else(truth, chosen.values, other.values)
         if condition.failures is chosen.failures is other.failures is None:
@@ -113,7 +115,7 @@ class Rows:
         return pc.fill_null(values, False)
 
     def spread(self, values: Any) -> Any:
-        """One value per record."""
+        """The values as an array of one value per record."""
         return pa.repeat(values, len(self)) if isinstance(values, pa.Scalar) else values
 
 
@@ -129,7 +131,7 @@ def merged(*failures: Codes | None) -> Codes | None:
 
 
 def _without_value(values: Any, inputs: Sequence[Any]) -> npt.NDArray[np.bool_] | None:
-    """Where the value is null and no argument is; None where that is nowhere."""
+    """Where the value is null and no argument is; None where there is no such row."""
     if not isinstance(values, pa.Array) or not values.null_count:
         return None
     arrays = [each for each in inputs if isinstance(each, pa.Array)]
@@ -145,7 +147,7 @@ def _without_value(values: Any, inputs: Sequence[Any]) -> npt.NDArray[np.bool_] 
 
 
 def _each_possible(kernel: Kernel, inputs: tuple[Any, ...]) -> Any:
-    """The kernel's values, with null where it fails; halves the rows until those that fail are alone."""
+    """The kernel's values, with null where it fails; halves the rows until those that fail are isolated."""
     try:
         return kernel(*inputs)
     except pa.ArrowInvalid:

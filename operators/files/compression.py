@@ -35,7 +35,7 @@ class Decompressor(Protocol):
         """The bytes behind the stream in the input given so far."""
 
     def decompress(self, data: bytes, max_length: int = -1) -> bytes:
-        """Some output, at most max_length bytes of it.
+        """Decompress some output, at most max_length bytes of it.
 
         Raises:
             Exception: The library's own error for input that is damaged.
@@ -97,13 +97,13 @@ def _library(module: str, name: str) -> Callable[[], Any]:
 
 @dataclass(frozen=True, slots=True)
 class Compression:
-    """One compression.
+    """One compression that dagflow reads.
 
     Attributes:
         name: What it is called in an app.
-        magic: What its files begin with.
-        suffixes: How their names end.
-        package: What must be installed to read it; "" for nothing more.
+        magic: First bytes of its files.
+        suffixes: Suffixes of the names of its files.
+        package: The package that reads it; "" where the standard library does.
         start: Makes a decompressor for one stream.
     """
 
@@ -131,7 +131,7 @@ def _zstd() -> Any:
     return _zstd_library().ZstdDecompressor()
 
 
-@cache  # looking for a module that is not there takes longer than to decompress a small frame
+@cache  # looking for a missing module takes longer than to decompress a small frame
 def _zstd_library() -> Any:
     try:
         return importlib.import_module("compression.zstd")
@@ -156,7 +156,7 @@ UnitSuffix = Literal[".bgz", ".bz2", ".gz", ".tgz", ".zst", ".zstd"]
 """The suffixes of compressions whose files may consist of units that are decompressed apart from each other."""
 
 CUT_SUFFIXES: tuple[UnitSuffix, ...] = (".bgz", ".zst", ".zstd")
-"""The suffixes that are cheap to cut: most .gz files are one unit, and the content of .bz2 is decompressed twice."""
+"""Suffixes that are cheap to cut: .gz files are mostly one unit, and .bz2 content is decompressed twice."""
 
 _SUFFIXES = "|".join(re.escape(suffix) for compression in COMPRESSIONS for suffix in compression.suffixes)
 _COMPRESSED_NAME = re.compile(rf"(?:{_SUFFIXES})\0", re.ASCII | re.IGNORECASE)
@@ -176,7 +176,7 @@ def compression_of_name(url: str) -> Compression | None:
 
 def has_compressed_name(names: NameColumn) -> bool:
     """Whether one of many names has the suffix of a compression."""
-    # One search is a twentieth of many calls.
+    # One search takes a twentieth of the time of many calls.
     return _COMPRESSED_NAME.search(names.text) is not None
 
 
@@ -193,7 +193,7 @@ def _missing_packages() -> dict[str, DagflowError]:
 
 
 def unreadable_by_name(urls: Iterable[str]) -> str:
-    """Why one of some files cannot be decompressed on this machine, as its name says; "" for none."""
+    """Why one of the files cannot be decompressed on this machine, by its name; "" where all can."""
     missing = _missing_packages()
     for url in urls if missing else ():
         compression = compression_of_name(url)

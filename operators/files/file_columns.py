@@ -1,4 +1,4 @@
-"""Columns of many files: numbers, and names in one text."""
+"""Columns of many files: numbers, and names that are stored in one text."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy.typing as npt
 Column = npt.NDArray[np.int64]
 """One number for each of many files."""
 
-_SEPARATOR = "\0"  # which no path has
+_SEPARATOR = "\0"  # no path has this character
 
 
 class NameColumn(Sequence[str]):
     """Names in one text, a third of their size as objects: the driver holds the names of several windows.
 
     Args:
-        text: The names, each with a NUL behind it.
+        text: The names, each followed by a NUL.
     """
 
     __slots__ = ("_borders", "_text")
@@ -35,7 +35,7 @@ class NameColumn(Sequence[str]):
 
     @property
     def text(self) -> str:
-        """The names, each with a NUL behind it."""
+        """The names, each followed by a NUL."""
         return self._text
 
     def take(self, positions: Column) -> NameColumn:
@@ -69,7 +69,7 @@ class NameColumn(Sequence[str]):
     def _found_borders(self) -> array[int]:
         """The start of each name in the text, and the end of the text."""
         if self._borders is None:
-            # Every character in the same number of bytes; lone surrogates stand for bytes that are not UTF-8.
+            # All characters get the same number of bytes; lone surrogates stand for bytes that are not UTF-8.
             is_ascii = self._text.isascii()
             encoded = self._text.encode("ascii" if is_ascii else "utf-32-le", "surrogatepass")
             separators = np.flatnonzero(np.frombuffer(encoded, np.uint8 if is_ascii else "<u4") == 0)

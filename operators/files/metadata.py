@@ -1,4 +1,4 @@
-"""What a splitter emits of files and blocks."""
+"""The metadata of files and blocks that a splitter emits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FileInfo:
 
 @dataclass(frozen=True, slots=True)
 class FileVersion:
-    """Which bytes a file held when it was planned.
+    """The version of a file when it was planned.
 
     Attributes:
         size_bytes: Its length.
@@ -83,16 +83,16 @@ class FileMetadata(RowTuple):
 
 
 class DecompressedRange(NamedTuple):
-    """What part of the content of a compressed file that is cut a block has, as a pre-scan found it.
+    """The part of the content of a cut compressed file that is in a block, as a pre-scan found it.
 
-    Places are those of the compression: bits for bzip2, bytes for others. Offsets count decompressed bytes.
+    Positions are those of the compression: bits for bzip2, bytes for others. Offsets count decompressed bytes.
 
     Attributes:
         start: Offset of the first byte in the units that begin in the block.
-        end: One past the last.
-        entry: Place of the first such unit, or of the next one.
-        exit: Place behind the last.
-        near_place: Place of a unit somewhat before, for formats that look back.
+        end: Offset one past its last byte.
+        entry: Position of the first such unit, or of the next one.
+        exit: Position one past the last such unit.
+        near_place: Position of a unit somewhat before, for formats that look back.
         near_start: Offset of its first byte.
     """
 
@@ -112,26 +112,26 @@ class BlockMetadata(RowTuple):
         block_id: Unique in a checkpoint, ascending in order of emission.
         url: The file.
         version: The version of the file.
-        start: First byte.
-        end: One past the last byte.
+        start: Offset of its first byte.
+        end: Offset one past its last byte.
         is_last: Whether the block ends the file.
         previous_block_id: Id of the file's block before this one, or -1.
-        entry_state: What a pre-scan found of the place where the block begins, in the terms of its format;
-            0 where there was none, and at the beginning of a file; -1 where what lies before could not be read.
-        is_open: Whether the file may grow, so that a last record without delimiter waits for its end. In what a
-            reader says of a block that it has read: whether one does wait behind it.
-        resumes: Whether the block begins where an earlier version of the file ended, so that it also has the
-            record that was in progress there. The same of the content behind content_start.
-        fingerprint: Of the version's first and last bytes, by which they are recognised although the file has grown
-            since; 0 where none was taken.
-        decompressed: What part of a compressed file it is; None where the file is not cut.
+        entry_state: The state that a pre-scan found where the block begins, in the terms of its format; 0 without a
+            pre-scan, and at the beginning of a file; -1 where the bytes before could not be read.
+        is_open: Whether the file may grow, so that a last record without delimiter waits for its end. In a reader's
+            report of a block that it has read: whether a record does wait behind the block.
+        resumes: Whether the block begins where an earlier version of the file ended, so that it also has the record
+            that was in progress there. With content_start, the same of the content.
+        fingerprint: Fingerprint of the version's first and last bytes, which recognises them although the file has
+            grown since; 0 where none was taken.
+        decompressed: Its part of the content of a compressed file; None where the file is not cut.
         discovered_ms: When a scan listed the version, in milliseconds since 1970; 0 where that is not known.
-        content_start: Of a compressed file, one block, that was read before under another name: how many bytes of its
-            content were.
-        tail_start: Of a tail: how much of the file was read before, as an earlier version; 0 where all of it is new.
-        read_fingerprint: Of the bytes before tail_start, or of the content before content_start, as they were read; 0
-            where none is known. A file that begins otherwise by now was rewritten.
-        moved_from: The URL under which a splitter took the file before, or its own of a copy that was put in its
+        content_start: For a compressed file of one block that was read before under another name: how many bytes of its
+            content were read then.
+        tail_start: For a tail: how many bytes of the file were read before, as an earlier version; 0 where all are new.
+        read_fingerprint: Fingerprint of the bytes before tail_start, or of the content before content_start, when they
+            were read; 0 where none is known. A file that begins differently now was rewritten.
+        moved_from: The URL under which a splitter took the file before, or the file's own URL where a copy took its
             place; "" for none.
         is_gone: Whether an earlier window has found that the version is gone, so that this is left out.
     """
@@ -162,12 +162,12 @@ class BlockMetadata(RowTuple):
 
     @property
     def begins_at_cut(self) -> bool:
-        """Whether it goes on behind a block of another version: the record that lies across its start was read."""
+        """Whether the block continues one of another version, so that the record across its start was read already."""
         return not self.resumes and (self.start == self.tail_start > 0 or self.content_start > 0)
 
     @classmethod
     def to_rows(cls, tuples: Iterable[BlockMetadata]) -> list[Any]:
-        """Fold consecutive blocks of a file into one row: a plan of a big file is short, however many blocks it has."""
+        """Fold consecutive blocks of a file into one row, so that the plan of a big file is short."""
         firsts, lasts = list[BlockMetadata](), list[BlockMetadata]()
         for block in tuples:
             if lasts and _continues(lasts[-1], block, firsts[-1].size_bytes):
@@ -190,8 +190,8 @@ class _BlockRow(NamedTuple):
     Attributes:
         length: Bytes of each block but the last.
         block_count: How many blocks there are.
-        end: Where the last one ends.
-        is_last: Whether that ends the file.
+        end: Offset one past the last block.
+        is_last: Whether the last block ends the file.
     """
 
     url: str
@@ -249,7 +249,7 @@ class _BlockRow(NamedTuple):
         )
 
     def to_json(self) -> list[Any]:
-        """The values, without those at the end that are not set."""
+        """The values, without unset ones at the end."""
         values = list(self)
         while len(values) > _ALWAYS_SET and not values[-1]:
             values.pop()
@@ -287,7 +287,7 @@ _ALWAYS_SET = len(_BlockRow._fields) - len(_BlockRow._field_defaults)
 
 
 def _continues(last: BlockMetadata, block: BlockMetadata, length: int) -> bool:
-    """Whether block is the one after last, in a row whose blocks have the given length."""
+    """Whether block is the next one after last, in a row whose blocks have the given length."""
     return (
         block.url == last.url
         and block.version == last.version

@@ -1,4 +1,4 @@
-"""A stored file as Python's libraries read one."""
+"""A stored file as a file object of Python, for libraries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dagflow.storage.files import ReadableFile
 
 
 class PythonFile(io.RawIOBase):
-    """An open file that is read at any place; closing it closes the stored file."""
+    """An open file that can be read at any position; closing it closes the stored file."""
 
     def __init__(self, file: ReadableFile) -> None:
         self._file = file
@@ -42,7 +42,7 @@ class PythonFile(io.RawIOBase):
 
     @override
     def readall(self) -> bytes:
-        # Python would read it piece by piece, each by a request of its own.
+        # Python would read the file piece by piece, each with its own request.
         rest = bytearray(max(0, self._file.size_bytes - self._at))
         done = 0
         with memoryview(rest) as view:

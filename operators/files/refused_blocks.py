@@ -1,4 +1,4 @@
-"""Blocks of which only the records are read again that were refused."""
+"""Blocks of which only the refused records are read again."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ class RefusedBlocks(TupleBatch):
         *,
         in_one_pass: bool,
     ) -> RefusedBlocks:
-        """Put refused records of a window to their blocks.
+        """Match the refused records of a window with their blocks.
 
         Args:
             blocks: The blocks of that window in which they lie, by id.
             refused: The records.
             is_tried: Which of them are read again.
             first_id: Id of the first block; the others follow without a gap.
-            in_one_pass: Whether a file is read from its first refused record to its last one, because the state in
-                which a block begins would be found by a scan of all that lies before it.
+            in_one_pass: Whether a file is read from its first refused record to its last one, because a scan of all
+                bytes before a block is needed to find the state in which it begins.
         """
         ids, offsets = refused.numbers("block_id"), refused.numbers("offset")
         ends = offsets + refused.numbers("length")
@@ -114,7 +114,7 @@ class RefusedBlocks(TupleBatch):
 
 
 def _reaching(block: BlockMetadata, end: int) -> BlockMetadata:
-    """A block that reaches as far as what was refused in it: where a head is wrong, that is the rest of the file."""
+    """A block that is extended over its refused records: where a head is wrong, that is the rest of the file."""
     size = block.version.size_bytes
     if end <= block.end or block.decompressed is not None or block.end >= size:
         return block

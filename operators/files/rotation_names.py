@@ -1,4 +1,4 @@
-"""Names of rotated files: under which names a file may have been before a log rotation."""
+"""Names of rotated files: the names that a file may have had before a log rotation."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ MAX_SHIFTS = 3
 """How many rotations back the number in a name is counted: several may come between two scans."""
 
 MOST_SHIFTS = 400
-"""The same where more than the names speaks for it: a year of daily rotations."""
+"""The same where other evidence than the names supports it: a year of daily rotations."""
 
 _SUFFIXES = "|".join(re.escape(suffix) for compression in COMPRESSIONS for suffix in compression.suffixes)
 _COMPRESSED = re.compile(f"(.+)(?:{_SUFFIXES})".encode(), re.DOTALL | re.IGNORECASE)
 _NUMBERS = r"[.\-_][0-9][0-9.:_TW+\-]*Z?"
 _ADDED = rf"(?:{_NUMBERS}|[.\-_](?:old|bak|prev|save|orig|last))"
 _EXTENSION = r"\.[A-Za-z][^./]*"
-# Each takes the longest beginning: the name that the file had may itself end in a number.
+# Each pattern takes the longest beginning: the earlier name may itself end in a number.
 _ADDED_ENDS = (rf"{_ADDED}()", rf"{_ADDED}({_EXTENSION})")
 _WITHOUT_ADDED = [re.compile(f"(.+){end}".encode(), re.DOTALL) for end in _ADDED_ENDS]
 _NUMBERED = re.compile(rb"(.+[.\-_])([0-9]{1,4})", re.DOTALL)
@@ -33,7 +33,7 @@ _COMPRESSED_END = rf"(?i)(?:{_SUFFIXES})$"
 _NUMBERS_A_STEM = 10_000
 _NONE = np.empty(0, np.intp)
 _LOWEST_NUMBERS = (0, 1)
-"""Numbers of what is left uncompressed until the next rotation."""
+"""Numbers of files that stay uncompressed until the next rotation."""
 
 
 def uncompressed(name: bytes) -> bytes:
@@ -87,21 +87,21 @@ def _shortened(name: bytes, pattern: re.Pattern[bytes]) -> Iterator[bytes]:
 
 
 def is_shifted(path: bytes, before: bytes) -> bool:
-    """Whether two paths, one of which is among the earlier_paths() of the other, differ in the last number alone."""
+    """Whether two paths, one of which is among the earlier_paths() of the other, differ only in the last number."""
     found, other = (_NUMBERED.fullmatch(each.rpartition(b"/")[2]) for each in (path, before))
     return found is not None and other is not None and found[1] == other[1]
 
 
 def rotated(paths: Sequence[bytes], are_known: Callable[[Sequence[bytes]], set[bytes]]) -> npt.NDArray[np.bool_]:
-    """For each of many paths whether one that a rotated file may have had before is known.
+    """For each of many paths, whether an earlier path of the rotated file is known.
 
-    These are the paths of earlier_paths(), but lower numbers only of compressed files: other files seldom get another
-    inode when they are given a higher number, and then the log is known as well. Of the numbers of farther_paths() the
-    lowest are looked for.
+    Earlier paths are those of earlier_paths(), but lower numbers count only for compressed files: other files seldom
+    get another inode when they are given a higher number, and then the log is known as well. Only the lowest numbers of
+    farther_paths() are looked for.
 
     Args:
         paths: The paths.
-        are_known: Those of some paths that are known.
+        are_known: Whether each of some paths is known.
     """
     every = binary_column(paths)
     compressed = np.flatnonzero(_matches(every, f"[^/]{_COMPRESSED_END}"))
@@ -123,13 +123,14 @@ def rotated(paths: Sequence[bytes], are_known: Callable[[Sequence[bytes]], set[b
 
 
 class _Names:
-    """Names that follow from those of files, each once, and whether a file is known under one or one that follows.
+    """Names derived from those of files, each once, and whether a file is known under one, or under one derived from
+    it.
 
     Args:
         names: The names.
-        before: The names that these follow from; None for the files' own.
-        rows: Rows of `before`, each as often as names follow from it.
-        positions: The positions in `names` of what follows from these rows.
+        before: The names that these are derived from; None for the files' own names.
+        rows: Rows of `before`, each as often as names are derived from it.
+        positions: The positions in `names` of the names derived from these rows.
     """
 
     def __init__(
@@ -146,25 +147,25 @@ class _Names:
         self._positions = positions
 
     def derived(self, rows: npt.NDArray[np.integer], names: pa.Array | pa.ChunkedArray) -> _Names:
-        """The names that follow from some rows, one from each."""
+        """The names derived from some rows, one from each."""
         distinct = pc.unique(names)
         return _Names(distinct, self, rows, positions_in(names, distinct)[1])
 
     def without(self, end: str) -> _Names:
-        """The names without such an end; of names that end otherwise nothing follows."""
+        """The names without a suffix that the pattern matches; other names derive nothing."""
         chosen = np.flatnonzero(_matches(self.names, f"[^/]{end}$"))
         names = self.names.take(chosen)
         return self.derived(chosen, pc.replace_substring_regex(names, f"^((?s:.*[^/])){end}$", r"\1\2"))
 
     def mark(self, known: pa.Array) -> None:
-        """Mark the names that are known, and those that they follow from; to be called in reverse order."""
+        """Mark the names that are known, and those that they are derived from; to be called in reverse order."""
         self.is_known |= positions_in(self.names, known)[0]
         if self._before is not None:
             self._before.is_known[self._rows[self.is_known[self._positions]]] = True
 
 
 def _with_lower_numbers(start: _Names, compressed: npt.NDArray[np.integer]) -> _Names:
-    """What follows from compressed names that end in a number."""
+    """The names derived from compressed names that end in a number."""
     names = start.names.take(compressed)
     is_numbered = np.flatnonzero(_matches(names, _NUMBERED_END))
     names, rows = names.take(is_numbered), compressed[is_numbered]
@@ -175,7 +176,7 @@ def _with_lower_numbers(start: _Names, compressed: npt.NDArray[np.integer]) -> _
     numbers = np.fromiter(map(int, ends), np.int64, len(ends))
     lower = [numbers - 1 - shift for shift in range(MAX_SHIFTS + 1)]
     lower += [np.full(len(numbers), lowest) for lowest in _LOWEST_NUMBERS]
-    # The number of a year is none that a file was given by so many rotations.
+    # The number of a year does not come from so many rotations.
     is_lower = np.concatenate([(each >= 0) & (each < numbers) & (numbers - each <= MOST_SHIFTS) for each in lower])
     pairs = np.concatenate([stem_of * _NUMBERS_A_STEM + each for each in lower])[is_lower]
     asked, positions = np.unique(pairs, return_inverse=True)
@@ -191,6 +192,6 @@ def _matches(names: pa.Array | pa.ChunkedArray, pattern: str) -> npt.NDArray[np.
 
 
 def _above(path: bytes) -> bytes:
-    """The path of a file of the same name in the directory above."""
+    """The path of the file of the same name in the directory above."""
     directory, _, name = path.rpartition(b"/")
     return directory.rpartition(b"/")[0] + b"/" + name

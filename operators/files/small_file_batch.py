@@ -25,17 +25,17 @@ class SmallFileBatch(TupleBatch):
 
     Attributes:
         first_id: Id of the first member; the others follow without a gap.
-        base: What all URLs begin with, up to and with a slash; "" where they have not even the scheme in common.
+        base: The common beginning of all URLs, up to and including a slash; "" where not even the scheme is common.
         names: For each member the rest of its URL.
-        sizes: Its length in bytes.
-        mtimes: Its modification time in nanoseconds since 1970; 0 where the store has none.
+        sizes: Length in bytes of each member.
+        mtimes: Modification time of each in nanoseconds since 1970; 0 where the store has none.
         etags: The store's own tags of the contents; () where the store has none.
         is_whole: Whether one task must read all of it.
-        is_open: Whether the files may grow, so that a last record without delimiter waits for its end. In what a
-            reader says of files that it has read: whether one does wait in each of them.
-        fingerprints: Of those that may have grown by the time they are read; () where none was taken.
+        is_open: Whether the files may grow, so that a last record without delimiter waits for its end. In a reader's
+            report of files that it has read: whether a record does wait in each of them.
+        fingerprints: Fingerprints of files that may have grown by the time they are read; () where none was taken.
         discovered_ms: When a scan listed the first of them, in milliseconds since 1970; 0 where that is not known.
-        file_ids: For each its inode number; none where the store has none.
+        file_ids: Inode number of each; () where the store has none.
     """
 
     first_id: int
@@ -65,12 +65,12 @@ class SmallFileBatch(TupleBatch):
         """Put files into a batch, in columns of equal length.
 
         Args:
-            first_id: Id of the first.
-            urls: At least one.
-            sizes: For each its length in bytes.
-            mtimes: For each its modification time in nanoseconds since 1970.
-            etags: For each its etag, or () where there are none.
-            file_ids: For each its inode number, or () where there are none.
+            first_id: Id of the first file.
+            urls: URLs of at least one file.
+            sizes: Length in bytes of each.
+            mtimes: Modification time of each in nanoseconds since 1970.
+            etags: Etag of each, or () where there are none.
+            file_ids: Inode number of each, or () where there are none.
         """
         base, names = _split(urls)
         return cls(
@@ -85,7 +85,7 @@ class SmallFileBatch(TupleBatch):
 
     @property
     def is_divisible(self) -> bool:
-        """Whether tasks may share it."""
+        """Whether tasks may share the batch."""
         return not self.is_whole
 
     @property
@@ -94,7 +94,7 @@ class SmallFileBatch(TupleBatch):
         return self.sizes
 
     def url(self, index: int) -> str:
-        """Where a member is."""
+        """URL of a member."""
         return self.base + self.names[index]
 
     def block(self, index: int) -> BlockMetadata:
@@ -181,8 +181,8 @@ class SmallFileBatch(TupleBatch):
 
 
 def _split(urls: Sequence[str]) -> tuple[str, NameColumn]:
-    """What all URLs begin with, up to and with a slash; and the rest of each."""
-    # What the first and the last in order have in common, all have.
+    """The common beginning of all URLs, up to and including a slash; and the rest of each."""
+    # The common beginning of the first and the last in order is that of all.
     common = os.path.commonprefix([min(urls), max(urls)])  # noqa: RUF071  # of bytes, cut at a slash below
     length = common.rfind("/") + 1
     return common[:length], NameColumn.of([url[length:] for url in urls])
@@ -193,7 +193,7 @@ class SmallFileBlocks(Sequence[BlockMetadata]):
 
     Args:
         batch: The batch.
-        indices: Which of its members.
+        indices: Indices of the members of the batch.
     """
 
     __slots__ = ("_batch", "_indices")
@@ -217,18 +217,18 @@ class SmallFileBlocks(Sequence[BlockMetadata]):
 
     @property
     def block_ids(self) -> Column:
-        """Their ids."""
+        """Ids of the blocks."""
         return self._batch.first_id + self._indices
 
     @property
     def urls(self) -> list[str]:
-        """Where each is."""
+        """URL of each block."""
         base = self._batch.base
         return [base + name for name in self._batch.names.take(self._indices)]
 
     def __reduce__(self) -> tuple[Any, ...]:
         if not len(self._indices):
             return SmallFileBlocks, (self._batch.slice(0, 0), self._indices)
-        # A batch that travels takes along only the stretch of the files that it came from.
+        # A batch that is sent holds only the range of the files that it came from.
         first, last = int(self._indices.min()), int(self._indices.max())
         return SmallFileBlocks, (self._batch.slice(first, last + 1), self._indices - first)

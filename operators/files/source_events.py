@@ -1,4 +1,4 @@
-"""What readers report of files to the splitter that emitted them."""
+"""Events that readers report to the splitter that emitted the files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ReadPart:
         mtime_ns: Its modification time in nanoseconds since 1970.
         end: All records that begin before this offset, in the content of a compressed file, were read; a record may
             lie across it.
-        fingerprint: Of the bytes up to there; UNKNOWN of a compressed file.
+        fingerprint: Fingerprint of the bytes up to there; UNKNOWN for a compressed file.
     """
 
     url: str
@@ -44,11 +44,12 @@ class FileFingerprints:
     """Fingerprints of files that were read to their ends, or left out; in columns.
 
     Attributes:
-        base: What all URLs begin with.
+        base: The common beginning of all URLs.
         names: For each file the rest of its URL, encoded as the file system has it, joined by NULs, which no path has.
         sizes: Length in bytes of the version that was read.
         mtimes: Its modification time in nanoseconds since 1970.
-        fingerprints: Of its first and last bytes, or what left_out_from() gives where it was left out.
+        fingerprints: Fingerprint of the first and last bytes of each, or the value of left_out_from() for a file that
+            was left out.
     """
 
     base: str
@@ -68,5 +69,5 @@ class FileFingerprints:
     ) -> FileFingerprints:
         """The event for files, column by column."""
         columns = (np.array(column, np.int64) for column in (sizes, mtimes, fingerprints))
-        # The driver holds the events of several windows: a million numbers are no million objects.
+        # The driver holds the events of several windows: a column of a million numbers takes less memory than objects.
         return cls(base, os.fsencode("\0".join(names)), *columns)

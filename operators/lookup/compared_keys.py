@@ -1,4 +1,4 @@
-"""Keys of records and of a table in one type, in which exactly those are equal that are equal as they came.
+"""Keys of records and of a table, converted to one type in which they are equal exactly where they were before.
 
 But decimals with digits behind the point are compared with doubles as doubles, which round them.
 """
@@ -17,7 +17,7 @@ from operators.expressions.sql_types import DOUBLE, as_decimal, common_type, is_
 def compared_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
     """The type in which keys of two types are compared; None where they cannot be.
 
-    It holds each value that both types have, though not each value that one of them has.
+    The type holds each value that both types have, though not each value that one of them has.
 
     Args:
         left: A normal type of expressions.
@@ -31,7 +31,7 @@ def compared_type(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
 
 
 def compared_keys(values: pa.Array, kind: pa.DataType) -> Any:
-    """Keys in the type in which they are compared; null, which matches nothing, where it has no such value.
+    """Keys in the type in which they are compared; null, which matches nothing, for a key that the type does not have.
 
     Args:
         values: The keys.
@@ -50,10 +50,10 @@ def compared_keys(values: pa.Array, kind: pa.DataType) -> Any:
             return pc.cast(values, kind)
         except pa.ArrowInvalid:
             return _where_equal(values, kind)
-    # Arrow looks at the type of a whole number instead of at its value.
+    # Arrow checks the type of a whole number instead of its value.
     if pa.types.is_integer(values.type):
         values = pc.cast(values, as_decimal(normal_type(values.type)))
-    # Arrow takes a decimal that is too large for one that fits: 2^63 as decimal(38, 30) is 46826544.8.
+    # Arrow accepts a decimal that is too large: 2^63 as decimal(38, 30) is 46826544.8.
     return _where_equal(values, kind)
 
 
@@ -70,6 +70,6 @@ def _whole(values: pa.Array, kind: pa.DataType) -> Any:
 
 
 def _where_equal(values: pa.Array, kind: pa.DataType) -> Any:
-    """Values that are the same when they are cast back."""
+    """Values that stay the same when they are cast back; null for the others."""
     found = pc.cast(values, kind, safe=False)
     return pc.if_else(pc.equal(pc.cast(found, values.type, safe=False), values), found, None)

@@ -25,7 +25,7 @@ class CsvSource(FilesSource):
 
     Args:
         location: The file or directory.
-        options: Those of the format csv.
+        options: Options of the format csv.
 
     Raises:
         ValueError: The options are wrong.
@@ -40,7 +40,7 @@ class CsvSource(FilesSource):
         return cast(Csv, RECORD_FORMATS.make({"type": "csv", **self._options}))
 
     def columns(self, storage: StorageContext) -> pa.Schema:
-        """The columns of all files that have rows; if none has, of the headers, or those that the options name."""
+        """The columns of all files that have rows; if none has, those of the headers or of the options."""
         schema: pa.Schema = self._united(storage, self.files(storage)).schema
         return schema if len(schema) else self._format().declared_columns().schema
 
@@ -55,7 +55,7 @@ class CsvSource(FilesSource):
 
     def _united(self, storage: StorageContext, files: Sequence[FileStat]) -> UnitedColumns:
         found = [(redacted(each.url), *self._columns_of(storage, each)) for each in files]
-        # A file without rows is often none but its comment; where all are, a list has become empty.
+        # A file without rows often holds only a comment; if all files do, a list has become empty.
         has_rows = any(each for *_, each in found)
         return UnitedColumns(self.name, ((file, schema) for file, schema, each in found if each or not has_rows))
 
@@ -70,7 +70,7 @@ class CsvSource(FilesSource):
         block = BlockMetadata(0, found.url, version, 0, found.size_bytes, is_last=True)
         with storage.open_file(found.url, found) as file:
             content = ContentReader(format, "auto")
-            # Nothing takes rejects in: the first bad row is an error, which names the file and its place.
+            # Without a listener for rejects, the first bad row is an error, which names the file and its place.
             accounting = BlockAccounting(found.url, Counter(), None)
             for batch in content.parsed(file, block, accounting):
                 if len(batch) and not batch.is_raw:

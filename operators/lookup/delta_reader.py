@@ -1,4 +1,4 @@
-"""Reads tables of Delta Lake; only the driver imports it, for it needs deltalake."""
+"""Reads tables of Delta Lake; needs deltalake, so that only the driver imports it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class DeltaReader:
         storage: Reaches its store.
 
     Raises:
-        DagflowError: It is not there.
-        StorageError: It cannot be read.
+        DagflowError: The table does not exist.
+        StorageError: The table cannot be read.
     """
 
     def __init__(self, table: DeltaTable, storage: StorageContext) -> None:
@@ -40,14 +40,14 @@ class DeltaReader:
         return f"version {self._handle.version()} of {self._handle.metadata().id}"
 
     def columns(self) -> pa.Schema:
-        """Its columns."""
+        """The columns of the table."""
         return columns_of(self._handle)
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Its rows.
+        """The rows of the table.
 
         Raises:
-            StorageError: They cannot be read.
+            StorageError: The rows cannot be read.
         """
         with refusals(self._table):
             yield from rows_of(self._handle, names).to_batches()

@@ -1,4 +1,4 @@
-"""Reads tables of Iceberg; only the driver imports it, for it needs pyiceberg."""
+"""Reads tables of Iceberg; needs pyiceberg, so that only the driver imports it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class IcebergReader:
         storage: Reaches its files.
 
     Raises:
-        DagflowError: It is not there.
+        DagflowError: The table does not exist.
         StorageError: The catalog cannot be reached.
     """
 
@@ -40,14 +40,14 @@ class IcebergReader:
         return f"{taken}, schema {self._handle.schema().schema_id} of {self._handle.metadata.table_uuid}"
 
     def columns(self) -> pa.Schema:
-        """Its columns."""
+        """The columns of the table."""
         return columns_of(self._handle.schema())
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Its rows.
+        """The rows of the table.
 
         Raises:
-            StorageError: They cannot be read.
+            StorageError: The rows cannot be read.
         """
         with refusals(self._table):
             scan = self._handle.scan(selected_fields=tuple(names))

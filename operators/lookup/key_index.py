@@ -15,16 +15,16 @@ Positions = npt.NDArray[np.int64]
 _Words = npt.NDArray[np.uint64]
 
 ABSENT = -1
-"""Stands for a key that the table does not have; a null is one."""
+"""The index of a key that the table does not have, such as a null."""
 
 _SEEDS = 16
-"""Hash functions that are tried until one tells all values apart; a second one is hardly ever needed."""
+"""Number of hash functions to try until one gives all values different hashes; a second is hardly ever needed."""
 
 
 class KeyIndex:
     """The rows of a table by the values of some columns.
 
-    Equal are what SQL calls equal; NaN equals NaN, and a null equals nothing.
+    Keys are equal as in SQL, but NaN equals NaN; a null equals nothing.
 
     Args:
         keys: The columns, at least one, in their normal types.
@@ -62,12 +62,12 @@ class KeyIndex:
 
 
 def _paired(first: Positions, second: Positions, count: int) -> Positions:
-    """One number for each pair of two; ABSENT where one is."""
+    """One number for each pair of numbers; ABSENT where one of them is."""
     return np.where((first < 0) | (second < 0), ABSENT, first * count + second)
 
 
 def _position(ascending: Any, wanted: Any) -> Positions:
-    """Where values are in ascending ones; ABSENT where they are not."""
+    """Positions of values in sorted ones; ABSENT for those that are not among them."""
     if not len(ascending):
         return np.full(len(wanted), ABSENT, np.int64)
     at = np.minimum(np.searchsorted(ascending, wanted), len(ascending) - 1)
@@ -99,7 +99,7 @@ class _Distinct:
         return len(self._known)
 
     def find(self, values: pa.Array) -> Positions:
-        """The number of each value; ABSENT for nulls and values that there are not."""
+        """The number of each value; ABSENT for nulls and unknown values."""
         values = _normal(values)
         if not self._is_hashed:
             found = _position(self._words, _words(values, self._seed))
@@ -111,23 +111,23 @@ class _Distinct:
         found = _position(self._words, _words(different, self._seed))
         candidates = self._known.take(pa.array(found, mask=found == ABSENT))
         is_equal = pc.fill_null(pc.equal(candidates, different), False).to_numpy(zero_copy_only=False)
-        # The last one stands for nulls, whose index is -1.
+        # The last number stands for nulls, whose index is -1.
         by_index = np.append(np.where(is_equal, found, ABSENT), ABSENT)
         positions: Positions = by_index[encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)]
         return positions
 
 
 def _normal(values: pa.Array) -> pa.Array:
-    """Values of which equal ones have equal bits."""
+    """Values converted so that equal ones have equal bits."""
     if pa.types.is_floating(values.type):
         wide = values.cast(pa.float64())
-        # A negative zero becomes a positive one when something is added.
+        # Adding zero makes a negative zero a positive one.
         return pc.if_else(pc.is_nan(wide), pa.scalar(math.nan), pc.add(wide, 0.0))
     return values
 
 
 def _is_wide(kind: pa.DataType) -> bool:
-    """Whether values do not fit into a word, and are told apart by a hash of them, and then by comparison."""
+    """Whether values are too wide for a word, so that they are compared by hash first, and then as a whole."""
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind) or pa.types.is_decimal(kind))
 
 
@@ -153,7 +153,7 @@ def _words(values: pa.Array, seed: int) -> _Words:
 
 
 def _text_words(values: pa.Array, seed: int) -> _Words:
-    """Hashes of texts: each byte times a number that its place has.
+    """Hashes of texts: the sum of the bytes, each times the number of its position.
 
     Source:
         Multilinear hashing, as in Carter and Wegman, Universal Classes of Hash Functions, 1979.

@@ -23,7 +23,7 @@ def lookup_source(table: str, csv: Mapping[str, Any], catalog: Mapping[str, str]
         catalog: Options of a catalog of Iceberg.
 
     Raises:
-        ValueError: There is no such kind, its package is missing, or its options are wrong.
+        ValueError: The kind does not exist, its package is missing, or its options are wrong.
     """
     kind, colon, location = table.partition(":")
     if kind not in _KINDS or not colon or not location:

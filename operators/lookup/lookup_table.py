@@ -1,4 +1,4 @@
-"""The rows of a table in a task, and the indices by which they are found; one process makes each of them once."""
+"""The rows of a table in a task, and the indices that find them; each is made once in a process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from operators.lookup.compared_keys import compared_keys
 from operators.lookup.key_index import KeyIndex
 
 _KEPT = 4
-"""Tables that a process keeps: those of windows that run at the same time, and of the operators of an app."""
+"""Number of tables that a process keeps: those of windows that run at the same time, and of the operators of an app."""
 
 
 class LookupTable:
@@ -50,9 +50,9 @@ def lookup_table(data: SideData) -> LookupTable:
     """The table that a side input holds.
 
     Raises:
-        DagflowError: It cannot be read.
+        DagflowError: The side input cannot be read.
     """
-    # Tasks may be threads of one process: each table is read by one of them.
+    # Tasks may be threads of one process: only one of them reads a table.
     with _lock:
         found = _tables.pop(data.name, None)
         if found is None:

@@ -54,7 +54,7 @@ def _opened(storage: StorageContext, found: FileStat) -> pq.ParquetFile:
     """A file of Parquet.
 
     Raises:
-        DagflowError: It is none.
+        DagflowError: The file is no Parquet file.
     """
     try:
         return pq.ParquetFile(pa.PythonFile(PythonFile(storage.open_file(found.url, found)), mode="r"))

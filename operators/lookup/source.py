@@ -1,4 +1,4 @@
-"""A table to join with, of one kind: what it is now, which columns it has, and its rows."""
+"""The interface of a table to join with: its version, its columns and its rows."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from dagflow.storage.location import absolute, is_local, name_of, redacted
 
 
 class LookupSource(ABC):
-    """A table that records are joined with; an operator holds it, so it is pickled, and holds no connection.
+    """A table that records are joined with. An operator holds it, so it is pickled, and holds no connection.
 
     Attributes:
-        name: As messages call it.
+        name: Its name in messages.
     """
 
     name: str
@@ -26,34 +26,34 @@ class LookupSource(ABC):
     @property
     @abstractmethod
     def is_near(self) -> bool:
-        """Whether it can be looked at without a network, so that its columns are known before a run."""
+        """Whether the table can be read without a network, so that its columns are known before a run."""
 
     @abstractmethod
     def version(self, storage: StorageContext) -> str:
-        """What it is now; another text where it is something else.
+        """A text that differs for each state of the table.
 
         Raises:
-            DagflowError: It is not there.
+            DagflowError: The table does not exist.
         """
 
     @abstractmethod
     def columns(self, storage: StorageContext) -> pa.Schema:
-        """Its columns.
+        """The columns of the table.
 
         Raises:
-            DagflowError: It is not there, or cannot be read.
+            DagflowError: The table does not exist, or cannot be read.
         """
 
     @abstractmethod
     def batches(self, storage: StorageContext, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Its rows.
+        """The rows of the table.
 
         Args:
             storage: Reaches the stores of the app.
-            names: The columns that are wanted, which it has.
+            names: The columns to read, all of which the table has.
 
         Raises:
-            DagflowError: It cannot be read.
+            DagflowError: The table cannot be read.
         """
 
 
@@ -61,9 +61,9 @@ class FilesSource(LookupSource):
     """A table of one file, or of the files directly in a directory.
 
     Args:
-        kind: As the property names it.
+        kind: The kind in the property.
         location: The file or directory.
-        extension: With which the names of files in a directory end; "" for all names.
+        extension: Suffix of the names of files in a directory; "" for all names.
     """
 
     def __init__(self, kind: str, location: str, extension: str = "") -> None:
@@ -73,14 +73,14 @@ class FilesSource(LookupSource):
 
     @property
     def is_near(self) -> bool:
-        """Whether it is on a disk of this machine."""
+        """Whether the location is on a disk of this machine."""
         return is_local(self._location)
 
     def files(self, storage: StorageContext) -> list[FileStat]:
         """The files, by name.
 
         Raises:
-            DagflowError: There are none, or something else is there.
+            DagflowError: The directory has no files, or has something else in it.
         """
         found = storage.stat(self._location)
         if not found.is_directory:

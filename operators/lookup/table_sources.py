@@ -19,13 +19,13 @@ class TableReader(Protocol):
     """One version of a table."""
 
     def version(self) -> str:
-        """What it is called."""
+        """Name of the version."""
 
     def columns(self) -> pa.Schema:
-        """Its columns."""
+        """Columns of the version."""
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Its rows."""
+        """Rows of the version."""
 
 
 class VersionedSource(LookupSource):
@@ -68,12 +68,12 @@ class DeltaSource(VersionedSource):
 
     @property
     def is_near(self) -> bool:
-        """Whether it is on a disk of this machine."""
+        """Whether the location is on a disk of this machine."""
         return is_local(self._table.location)
 
     def reader(self, storage: StorageContext) -> TableReader:
         """Reads the newest version."""
-        # Optional, and the driver's alone: tasks get the rows.
+        # Optional, and only for the driver: tasks get the rows.
         from operators.lookup.delta_reader import DeltaReader
 
         return DeltaReader(self._table, storage)
@@ -101,7 +101,7 @@ class IcebergSource(VersionedSource):
 
     def reader(self, storage: StorageContext) -> TableReader:
         """Reads the current snapshot."""
-        # As above.
+        # Optional, and only for the driver, as above.
         from operators.lookup.iceberg_reader import IcebergReader
 
         return IcebergReader(self._table, storage)

@@ -1,4 +1,4 @@
-"""The columns of a table that is made of files: those of all of them, each in a type that takes the values of all."""
+"""The columns of a table that consists of files: all columns of all files, each in a type for the values of all."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from operators.sink.tables.type_widening import common_type
 
 
 class UnitedColumns:
-    """Puts rows of each file into the columns of all.
+    """Converts the rows of each file to the columns of all files.
 
     Args:
-        table: What messages call the table.
-        files: What messages call each file, and its columns.
+        table: Name of the table in messages.
+        files: Name of each file in messages, and its columns.
     """
 
     def __init__(self, table: str, files: Iterable[tuple[str, pa.Schema]]) -> None:
@@ -43,30 +43,30 @@ class UnitedColumns:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns; a name is there as often as a file has it."""
+        """The columns; a name occurs as often as in the file that has it most often."""
         fields = [[pa.field(name, kind)] * self._counts[name] for name, kind in self._types.items()]
         return pa.schema([field for same in fields for field in same])
 
     def require_united(self, names: Sequence[str]) -> None:
-        """Refuse columns that have no type in which all values are.
+        """Refuse columns without a type for the values of all files.
 
         Raises:
-            DagflowError: There is one.
+            DagflowError: One of the columns has no such type.
         """
         for name in names:
             if name in self._clashes:
                 raise _refusal(f"{self._table}: {self._clashes[name]}")
 
     def fitted(self, file: str, rows: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
-        """Rows of a file with some of the columns; nulls are where the file lacks one.
+        """Rows of a file with some of the columns, with nulls for those that the file lacks.
 
         Args:
-            file: What messages call it.
+            file: Name of the file in messages.
             rows: The rows, with those of the columns that the file has.
             names: The columns.
 
         Raises:
-            DagflowError: A value has no place in the type of its column.
+            DagflowError: A value does not fit into the type of its column.
         """
         columns = [
             self._cast(file, name, rows.column(name)) if name in rows.schema.names else nulls_of(len(rows), kind)
@@ -92,7 +92,7 @@ def _refusal(message: str) -> DagflowError:
 
 
 def _united(kind: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """The type that takes the values of two; None where there is none, or only one that rounds them."""
+    """The type for the values of two types; None where there is none, or only one that rounds them."""
     if kind == other:
         return kind
     kind, other = table_type(kind, plain_type), table_type(other, plain_type)
@@ -111,7 +111,7 @@ def _united_values(kind: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     if (common := common_type(kind, other)) is not None:
         return common
     for digits, number in ((kind, other), (other, kind)):
-        # Arrow would make doubles of decimals, which rounds them, and leaves whole numbers too few digits.
+        # Arrow would convert decimals to doubles, which rounds them, and gives whole numbers too few digits.
         if pa.types.is_decimal(digits) and not pa.types.is_null(number):
             return common_type(digits, as_decimal(normal_type(number))) if pa.types.is_integer(number) else None
     try:
@@ -122,7 +122,7 @@ def _united_values(kind: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType:
-    """The type of a column in records: dictionaries and large types are those that other columns have."""
+    """The type of a column in records, without dictionaries and large types."""
     if pa.types.is_dictionary(kind):
         return plain_type(kind.value_type)
     plain: dict[pa.DataType, pa.DataType] = {

@@ -11,7 +11,7 @@ from dagflow.api.properties import Count
 
 
 class StatelessPartitioner(PartitionPolicy):
-    """Always the same number of partitions; `partition: N` says the same of an operator in fewer words.
+    """Always the same number of partitions; `partition: N` of an operator is the short form.
 
     Source:
         com.datatorrent.common.partitioner.StatelessPartitioner of Apache Apex.

@@ -1,1 +1,1 @@
-"""Blocks to records: the reader, and the formats that say what a record is."""
+"""Reads blocks as records: the reader, and the formats that define what a record is."""

@@ -1,4 +1,4 @@
-"""How many readers a backlog of blocks calls for."""
+"""The number of readers for a backlog of blocks."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class BacklogScaled(Operator, Partitioner, StatsListener):
 
     _changed_at_millis: int | None = None
     _needs: tuple[tuple[int, int], ...] = ()
-    """The time and the count of each need that no later one has reached, the greatest first."""
+    """Time and count of each need that no later need has reached, the greatest first."""
 
     def check_properties(self) -> None:
         """Refuse a range of readers that is empty."""

@@ -36,15 +36,16 @@ class BlockFiles:
         """The file of a block.
 
         Raises:
-            MissingError: There is no such file.
-            SourceChangedError: It is another version than the block's, or what was read before of it has changed.
-            StorageError: It cannot be read.
+            MissingError: The file does not exist.
+            SourceChangedError: The file is another version than the block's, or bytes that were read of it before have
+                changed.
+            StorageError: The file cannot be read.
         """
         if self._file is None or self._opened != (block.url, block.version):
             self._close_file()
             file = self._ahead.open(block.url, self._stat_of(block))
             self._file = MeasuredFile(file) if self._limiter is None else RateLimitedFile(file, self._limiter)
-            # What is read from now on is compared with what was opened, so that a later rewrite shows as well.
+            # Bytes that are read from now on are compared with what was opened, so that a later rewrite shows as well.
             require_begun(self._file, block.url, block.tail_start, block.read_fingerprint)
             self._opened = (block.url, block.version)
         return self._file
@@ -59,11 +60,11 @@ class BlockFiles:
             self._ahead.expect(Stretch(self._stat_of(block), block.start, block.end) for block in blocks)
 
     def require_unchanged(self, block: BlockMetadata) -> None:
-        """Make sure that what was read of a block is of the planned version.
+        """Make sure that the bytes that were read of a block are of the planned version.
 
         Raises:
-            SourceChangedError: It is another version.
-            MissingError: It is gone.
+            SourceChangedError: The file is another version.
+            MissingError: The file is gone.
         """
         is_unchanged = None if self._file is None else self._file.is_unchanged()
         if is_unchanged is None:

@@ -33,7 +33,7 @@ class ReadStep:
 
     Attributes:
         batches: Records.
-        finished: What has been read to its end.
+        finished: Blocks that have been read to their end.
     """
 
     batches: list[RecordBatch]
@@ -48,9 +48,9 @@ class BlockProcessor:
     Args:
         content: Reads the records.
         files: Opens the files.
-        accounting: Of the task.
-        errors: What becomes of a block that cannot be read.
-        context: Of the task.
+        accounting: Byte accounting of the task.
+        errors: Handles blocks that cannot be read.
+        context: Context of the task.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class BlockProcessor:
         self._accounting.book(accounting_key(block))
         if block.begins_at_cut or (accounting.has_grown and (block.start or not block.is_last)):
             # The record across the cut was counted with another version. Or other blocks may have been read before the
-            # file grew, so that what waits here is counted there.
+            # file grew, so that bytes that wait here are counted there.
             self._context.accounting[accounting_key(block)] = UNKNOWN_SUM
         self._count(block)
         finished = [] if accounting.is_left_out else [replace(block, is_open=accounting.waiting_bytes > 0)]
@@ -136,7 +136,7 @@ class BlockProcessor:
     def _report(
         self, block: BlockMetadata, accounting: BlockAccounting, fingerprint: FileFingerprints | ReadPart | None
     ) -> None:
-        """Say what was read of a file."""
+        """Report to the splitter how far a file was read."""
         if not block.is_last or (block.start and not block.resumes):
             self._context.read_in_part.add(version_key(block))
         events = self._context.source_events
@@ -152,7 +152,7 @@ class BlockProcessor:
         """Leave out a block that could not be read to its end because its file changed.
 
         Raises:
-            Exception: The error, where the file has not changed.
+            Exception: The original error, if the file has not changed.
         """
         if isinstance(error, TransientStorageError):
             raise error
@@ -168,7 +168,7 @@ class BlockProcessor:
         self._errors.leave_out_after_part(block, error)
 
     def _opened(self, block: BlockMetadata) -> MeasuredFile:
-        """The file of a block of which everything can be read, as far as that is known before it is."""
+        """The file of a block, if everything can be read as far as that is known before."""
         file = self._files.open(block)
         if self._errors.skips:
             self._content.require_sound(file, block, has_grown=file.has_grown())

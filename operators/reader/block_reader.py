@@ -1,4 +1,4 @@
-"""The operator that reads the records of blocks."""
+"""Reads the records of blocks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from operators.rejects.reject_limit import RejectLimited
 
 @dataclass(frozen=True, slots=True)
 class _Readers:
-    """What reads in one task."""
+    """The objects that read blocks in one task."""
 
     limiter: RateLimiter | None
     files: BlockFiles
@@ -62,7 +62,7 @@ class BlockReader(RateLimited, BlockPlanning, RejectLimited, BacklogScaled, Pref
     _readers: _Readers | None = None
 
     def setup(self, context: OperatorContext) -> None:
-        """Make what reads in this task, with its share of the bytes that may be read."""
+        """Make the readers of this task, with its share of the rate limit."""
         limiter = self._limiter(context)
         if isinstance(context.prescan, PreScanState):
             self.format.decide(context.prescan.decision)
@@ -94,11 +94,11 @@ class BlockReader(RateLimited, BlockPlanning, RejectLimited, BacklogScaled, Pref
                 self.errors.emit(rejects)
             for finished in step.finished:
                 self.blocks_metadata_output.emit(finished)
-            # What was emitted goes on before more is read, so that an exchange holds no whole block.
+            # Emitted records are passed on before more is read, so that an exchange holds no whole block.
             yield
 
     def prefetch(self, tuples: Sequence[Any]) -> None:
-        """Begin to fetch the blocks that come, where fetching takes time."""
+        """Begin to fetch the next blocks, where fetching takes time."""
         if self._readers is not None:
             self._readers.files.prefetch(block for block in tuples if isinstance(block, BlockMetadata))
 

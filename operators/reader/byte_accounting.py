@@ -1,4 +1,4 @@
-"""What became of the bytes that a task reads: in records, beside them, refused or passed over."""
+"""Byte accounting: how many bytes of a task are in records, delimiters, rejects or skips."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ RejectListener = Callable[[bytes], object]
 
 
 class BlockAccounting:
-    """Counts what a format makes of a block's bytes, and passes on what it refuses.
+    """Counts the bytes of a block by what a format makes of them, and passes on rejects.
 
     Args:
         url: The file.
         counters: Where bytes are counted.
         listener: Takes in one JSON object in UTF-8 per reject; None where a reject is an error.
-        log: Takes down offset, length, reason and bytes of each reject; None for none.
+        log: Records offset, length, reason and bytes of each reject; None for none.
 
     Attributes:
-        due: Bytes that the block answers for.
-        covered: Bytes that were found to be in records, beside them, in rejects or in skips. Over the blocks of
-            a file they are as many as those due.
+        due: Bytes that the block must account for.
+        covered: Bytes that were found to be in records, delimiters, rejects or skips. Over the blocks of a file they
+            are as many as those due.
         waiting_bytes: Bytes at the end of a file that were left for a later version: its last record is in progress.
-        lost: Records that were read, and neither accepted nor refused nor passed over; 0 in a right format.
+        lost: Records that were read, and neither accepted nor refused nor skipped; 0 for a correct format.
         is_left_out: Whether the file's content is in no output.
         read_until: Offset in the file's content up to which it was read.
         complete_until: The same, without a record at the end that waits.
         has_grown: Whether a record at the file's planned end was found to go on.
-        is_begun: Whether the file has all that was read of it before, under another name.
+        is_begun: Whether the file still begins with all bytes that were read of it before, under another name.
         is_decompressed: Whether offsets are those in the decompressed content.
     """
 
@@ -69,7 +69,7 @@ class BlockAccounting:
         """See ByteAccounting.
 
         Raises:
-            RecordError: Rejects are not taken in.
+            RecordError: Rejects are not accepted.
         """
         reject = Reject(self.url, offset, length, reason, raw)
         if self.listener is None:
@@ -110,12 +110,12 @@ class BlockAccounting:
         """Count a batch that a format has read, and let the format parse it.
 
         Raises:
-            RecordError: A record is not what the format says, and rejects are not taken in.
+            RecordError: A record does not fit the format, and rejects are not accepted.
         """
         self.count(batch)
         covered, aside = self.covered, self._aside
         parsed = format.parse(batch, self)
-        # What parsing puts aside was a record before, so that its bytes are counted already.
+        # A record that parsing rejects was counted as a record before, so that its bytes are counted already.
         self.counters[RECORD_BYTES] -= self.covered - covered
         self.covered = covered
         self.lost += len(batch) - len(parsed.raw) - (self._aside - aside)
@@ -126,7 +126,7 @@ class TaskAccounting:
     """Makes the accounting of each block of a task, holds its rejects, and books the sums of a file into the run's.
 
     Args:
-        context: Of the task.
+        context: Context of the task.
         adds_up: Whether each byte of a file is accounted for exactly once, so that the run can check it.
     """
 
@@ -141,12 +141,12 @@ class TaskAccounting:
         """The accounting of a block, which counts until the next booking."""
         listener = self._rejects.setdefault(block, []).append if self._takes_rejects else None
         log = functools.partial(self._context.refused.add, block.block_id)
-        # Its own counts: those of a block that is not read to its end say nothing that adds up.
+        # The counts of each block are separate: those of a block that is not read to its end do not add up.
         self._blocks.append(BlockAccounting(block.url, Counter(), listener, log))
         return self._blocks[-1]
 
     def take_rejects(self) -> Iterator[RecordBatch]:
-        """What was refused since the last call, one batch per block."""
+        """Rejects since the last call, one batch per block."""
         for block, rejects in self._rejects.items():
             if rejects:
                 self._context.counters[REJECTED] += len(rejects)
@@ -166,9 +166,9 @@ class TaskAccounting:
         return {block.url for block in self._blocks if block.is_left_out}
 
     def book(self, key: str) -> None:
-        """Book what was due, less what was covered, under the name of a file version or of many small files.
+        """Add the bytes that were due, less those covered, to the sum under a key: a file version, or many small files.
 
-        What the bytes of the blocks are is counted for the run from here on.
+        From here on, the run counts how the bytes of the blocks were used.
         """
         context = self._context
         context.counters[CONTENT_BYTES] += sum(block.due for block in self._blocks)

@@ -33,7 +33,7 @@ def read_fully(source: ByteSource, offset: int, buffer: memoryview) -> int:
 
     Raises:
         StorageError: The source failed.
-        EOFError: It ended before its size.
+        EOFError: The source ended before its size.
     """
     filled = 0
     while filled < len(buffer):
@@ -94,7 +94,7 @@ class SourcePrefix:
 
     Args:
         source: The source.
-        size_bytes: How many of its bytes are shown.
+        size_bytes: How many of its bytes are part of the prefix.
     """
 
     def __init__(self, source: ByteSource, size_bytes: int) -> None:
@@ -115,7 +115,7 @@ class GrowingSource:
     """A source that more bytes may be appended to: its end is not the end of the file's last record.
 
     Args:
-        source: What there is of the file.
+        source: The bytes that the file has now.
     """
 
     def __init__(self, source: ByteSource) -> None:

@@ -62,7 +62,7 @@ def _numbers(site: CallSite, left: Bound, right: Bound) -> tuple[Bound, Bound]:
 
 
 def _digits(value: Bound) -> pa.DataType:
-    """The decimal type of an operand: of a written number the smallest."""
+    """The decimal type of an operand; that of a written number is the smallest."""
     if isinstance(value.node, Constant) and isinstance(value.node.value, int):
         return pa.decimal128(len(str(abs(value.node.value))), 0)
     return as_decimal(value.type)
@@ -84,7 +84,7 @@ def add(site: CallSite, left: Bound, right: Bound) -> Bound:
 
 
 def subtract(site: CallSite, left: Bound, right: Bound) -> Bound:
-    """Left - right; of two dates the days between them, of two timestamps the interval."""
+    """Left - right: the days between two dates, or the interval between two timestamps."""
     if pa.types.is_temporal(left.type) and pa.types.is_temporal(right.type) and not pa.types.is_duration(right.type):
         return subtracted(site, left, right)
     if pa.types.is_temporal(left.type):
@@ -261,7 +261,7 @@ def round_to(site: CallSite, value: Bound, digits: Bound | None = None) -> Bound
     if is_whole(value.type) and places >= 0:
         return value
     source = as_decimal(value.type)
-    # What is rounded to more than ten times the largest number is 0.
+    # A number that is rounded to more than ten times the largest one is 0.
     kept = max(min(places, source.scale), source.scale - source.precision - 1)
     scale = max(kept, 0)
     longest = min(max(source.precision - source.scale + scale + 1, 1 - places), MAX_DIGITS)
@@ -274,7 +274,7 @@ def round_to(site: CallSite, value: Bound, digits: Bound | None = None) -> Bound
 
 
 def of_double(kernel: Callable[..., Any]) -> Callable[[CallSite, Bound], Bound]:
-    """A function of one double that has no value for some, such as sqrt."""
+    """A function of one double that has no value for some doubles, such as sqrt."""
 
     def bind(site: CallSite, value: Bound) -> Bound:
         value = _number(site, value)

@@ -20,7 +20,7 @@ _connections = threading.local()
 
 
 def is_installed() -> bool:
-    """Whether the package is there that computes these functions."""
+    """Whether the package that computes these functions is installed."""
     return importlib.util.find_spec("duckdb") is not None
 
 
@@ -50,7 +50,7 @@ def computed(sql: str, kind: pa.DataType, *checks: Callable[[CallSite, Bound], B
     Args:
         sql: The expression of DuckDB, over the columns a0, a1 and so on.
         kind: The type of its values.
-        checks: For each argument what makes sure of its type.
+        checks: For each argument the function that checks its type.
     """
 
     def bind(site: CallSite, *arguments: Bound) -> Bound:
@@ -66,7 +66,7 @@ def computed(sql: str, kind: pa.DataType, *checks: Callable[[CallSite, Bound], B
 
 
 def _result(sql: str, kind: pa.DataType, values: tuple[Any, ...]) -> Any:
-    """What DuckDB makes of columns.
+    """The values that DuckDB computes of columns.
 
     Raises:
         pa.ArrowInvalid: One of the rows has no value.
@@ -79,15 +79,15 @@ def _result(sql: str, kind: pa.DataType, values: tuple[Any, ...]) -> Any:
     columns = pa.table({f"a{number}": _with_type(each) for number, each in enumerate(arrays)})
     if not hasattr(_connections, "own"):
         _connections.own = duckdb.connect(config={"threads": 1})
-        # What is frozen is not freed at the end of the process, and DuckDB would print all of its own as leaked.
+        # Frozen objects are not freed at the end of the process, and DuckDB would print all of its own as leaked.
         atexit.register(gc.unfreeze)
     try:
-        # A cursor takes the next batch whatever became of the one before.
+        # A cursor takes the next batch even after an error in the one before.
         with _connections.own.cursor() as cursor:
             cursor.register("given", columns)
             found = cursor.sql(f"select {sql} as v from given").to_arrow_table().column("v").combine_chunks()
     except duckdb.Error as error:
-        # Of one row, or of several: the caller finds out of which.
+        # One row or several have no value: the caller finds out which.
         raise pa.ArrowInvalid(str(error)) from error
     array = found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
     return in_calendar(pc.cast(array, kind)) if kind == DATE else pc.cast(array, kind)

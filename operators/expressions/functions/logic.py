@@ -1,4 +1,4 @@
-"""Comparisons, and what chooses between values."""
+"""Comparisons, logical operators, and functions that choose between values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def unified(site: CallSite, values: list[Bound]) -> list[Bound]:
     """The values in the one type that they have in common.
 
     Raises:
-        ExpressionError: They have none.
+        ExpressionError: The values have no type in common.
     """
     kind = pa.null()
     written = [each for each in values if isinstance(each.constant, str)]
@@ -144,12 +144,12 @@ def invert(site: CallSite, value: Bound) -> Bound:
 
 
 def conjunction(site: CallSite, left: Bound, right: Bound) -> Bound:
-    """Left and right: where left is false, right is not looked at, so that it cannot fail."""
+    """Left and right: where left is false, right is not computed, so that it cannot fail."""
     return _short_circuit(site, left, right, pc.and_kleene, decides=False)
 
 
 def disjunction(site: CallSite, left: Bound, right: Bound) -> Bound:
-    """Left or right: where left is true, right is not looked at, so that it cannot fail."""
+    """Left or right: where left is true, right is not computed, so that it cannot fail."""
     return _short_circuit(site, left, right, pc.or_kleene, decides=True)
 
 
@@ -186,7 +186,7 @@ def is_nan(site: CallSite, value: Bound) -> Bound:
 
 
 def coalesce(site: CallSite, *values: Bound) -> Bound:
-    """The first value that is not null; those behind it are not looked at."""
+    """The first value that is not null; later ones are not computed."""
     options = unified(site, list(values))
 
     def compute(rows: Rows) -> Vector:
@@ -229,7 +229,7 @@ def case(site: CallSite, branches: list[tuple[Bound, Bound]], default: Bound) ->
 
 
 def extreme(wins: Callable[[Any, Any], Any]) -> Callable[..., Bound]:
-    """Greatest and least: of the values that are not null."""
+    """Greatest and least of the values that are not null."""
 
     def better(one: Any, other: Any) -> Any:
         takes_one = pc.or_kleene(pc.is_null(other), pc.fill_null(wins(one, other), False))

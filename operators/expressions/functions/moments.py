@@ -142,9 +142,9 @@ def _beginnings(moments: Any, unit: str) -> Any:
         return pc.floor_temporal(moments, unit=unit)
     clock = pc.local_timestamp(moments)
     begun = pc.floor_temporal(clock, unit=unit)
-    # Of a clock time that comes twice, the one with the offset of the moment is meant.
+    # If a clock time occurs twice, the one with the offset of the moment is meant.
     unchanged = pc.subtract(moments, pc.subtract(clock, begun))
-    # Where clocks changed since, that offset may not fit; what they skipped begins when they went on.
+    # Where clocks changed since, that offset may not fit; a skipped time begins when the clocks went on.
     changed = pc.assume_timezone(begun, timezone=zone, ambiguous="earliest", nonexistent="latest")
     return in_calendar(pc.if_else(pc.equal(pc.local_timestamp(unchanged), begun), unchanged, changed))
 
@@ -163,7 +163,7 @@ def last_day(site: CallSite, moment: Bound) -> Bound:
 
 
 def at_zone(site: CallSite, moment: Bound, zone: Bound) -> Bound:
-    """Ts at time zone z: of a clock time the instant, of an instant the clock time."""
+    """Ts at time zone z: the instant of a clock time, or the clock time of an instant."""
     name = site.written_text(zone, "the zone")
     if name not in zoneinfo.available_timezones():
         raise site.error(f"there is no time zone '{name}'; try 'UTC' or 'Europe/Paris'", zone)
@@ -177,7 +177,7 @@ def at_zone(site: CallSite, moment: Bound, zone: Bound) -> Bound:
         clock = lambda values: in_calendar(pc.local_timestamp(pc.cast(values, shown)))  # noqa: E731  # a kernel
         why = lambda value: f"{value} is out of range by the clocks of {name}"  # noqa: E731  # a reason
         return attempted(site, local, clock, why, checked)
-    # Of a clock time that comes twice, the first one is meant, as in Java; one that is skipped is no instant.
+    # If a clock time occurs twice, the first one is meant, as in Java; a skipped one is no instant.
     assume = partial(pc.assume_timezone, timezone=name, ambiguous="earliest", nonexistent="raise")
     why = lambda value: f"{value} is out of range, or is skipped by the clocks of {name}"  # noqa: E731  # a reason
     kind = pa.timestamp(checked.type.unit, name)

@@ -59,7 +59,7 @@ def _written_place(site: CallSite, argument: Bound, what: str) -> int:
     """The written number of a character or a part, or how many; beyond _FAR none is there, so that _FAR says the same.
 
     Raises:
-        ExpressionError: It is computed, or no whole number.
+        ExpressionError: The argument is computed, or no whole number.
     """
     return min(max(site.written_number(argument, what), -_FAR), _FAR)
 
@@ -102,7 +102,7 @@ def right(site: CallSite, text: Bound, count: Bound) -> Bound:
 
 
 def padded(kernel: Callable[..., Any]) -> Callable[..., Bound]:
-    """Lpad and rpad: the text with so many characters, cut where it has more."""
+    """Lpad and rpad: the text padded to a number of characters, or cut to it."""
 
     def bind(site: CallSite, text: Bound, width: Bound, padding: Bound | None = None) -> Bound:
         size = max(site.written_number(width, "the length"), 0)
@@ -124,7 +124,7 @@ def replace(site: CallSite, text: Bound, search: Bound, replacement: Bound | Non
 
 
 def repeat(site: CallSite, text: Bound, count: Bound) -> Bound:
-    """The text so many times."""
+    """The text repeated a number of times."""
     site.require(count, is_whole, "a number of times")
     if pa.types.is_null(count.type):
         return typed(text, TEXT)

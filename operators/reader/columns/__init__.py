@@ -1,1 +1,1 @@
-"""The types of columns: their names, and which text is a value of each."""
+"""The types of columns: their names, and the texts that are values of each."""

@@ -1,4 +1,4 @@
-"""The days and times that Python has: those of the years 1 to 9999, in UTC and by the clocks of a zone."""
+"""The days and times of Python: those of the years 1 to 9999, in UTC and by the clocks of a zone."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6}
 
 
 def in_calendar(values: Any) -> Any:
-    """Days or timestamps, with null for those that Python has not.
+    """Days or timestamps, with null for those that Python does not have.
 
     Args:
         values: An array of date32, or of timestamps.
@@ -41,9 +41,9 @@ def in_calendar(values: Any) -> Any:
 
 @cache
 def _seconds_of(zone: str | None) -> tuple[int, int]:
-    """The first second that Python has in a zone, and the one behind the last, counted from 1970 in UTC.
+    """The first second that Python has in a zone, and the one after the last, counted from 1970 in UTC.
 
-    A table may have a zone that Python lacks; its times are counted as those of UTC.
+    A table may have a zone that Python lacks; its times count as UTC.
     """
     try:
         pa.scalar(0, pa.timestamp("s", zone)).as_py()

@@ -1,7 +1,7 @@
 """Reads flat JSON objects with machine code, whatever order their members have; needs numba.
 
-What is read has the values that a parser finds; all else is left to one. That takes about half of the time that
-uniform_objects takes for lines that are written alike.
+Lines that are read have the values that a parser finds; other lines are left to a parser. That takes about half of the
+time that uniform_objects takes for lines that are written alike.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from operators.reader.columns.json_kernels import (
 from operators.reader.columns.machine_code import Bytes, Offsets
 
 _SAMPLED_LINES = 64
-"""If fewer than half of these, the first ones, can be read, all are left."""
+"""If fewer than half of this many lines, the first ones, can be read, all lines are left to a parser."""
 
 _FIRST_IN_TEXT = ord(" ")
 """Lower bytes are control characters."""
 
 _ESCAPED = re.compile(rb'[\x00-\x1f"\\]')
-"""What stands in JSON with escapes."""
+"""Characters that JSON writes with escapes."""
 
 
 def read_compiled(batch: RecordBatch, schema: pa.Schema, *, takes_others: bool) -> FlatObjects | None:
     """Read flat objects without tabs and without escapes in names, as ReadObjects says.
 
     Raises:
-        pyarrow.ArrowInvalid: A decimal has no room in its type; other numbers are left.
+        pyarrow.ArrowInvalid: A decimal does not fit into its type; lines with other numbers that do not fit are left.
     """
     if len(batch) < LEAST_LINES or not len(schema):
         return None
@@ -56,14 +56,14 @@ def read_compiled(batch: RecordBatch, schema: pa.Schema, *, takes_others: bool) 
         if not objects.have_many(count):
             return None
     columns = {field.name: objects.column(number, field.type) for number, field in enumerate(schema)}
-    # Numbers may have been left.
+    # Lines with numbers that do not fit may have been left.
     if not objects.have_many(len(batch)):
         return None
     return FlatObjects.of(columns, schema, objects.is_read)
 
 
 class _Objects:
-    """The lines of a batch, and where their values are.
+    """The lines of a batch, and the positions of their values.
 
     Args:
         batch: The lines.
@@ -71,7 +71,7 @@ class _Objects:
         takes_others: Whether objects may have members that are no columns.
 
     Attributes:
-        is_read: Which lines were read.
+        is_read: For each line whether it was read.
     """
 
     def __init__(self, batch: RecordBatch, schema: pa.Schema, takes_others: bool) -> None:
@@ -95,14 +95,14 @@ class _Objects:
         )
 
     def have_many(self, count: int) -> bool:
-        """Whether at least half of so many lines were read."""
+        """Whether at least half of some lines were read."""
         return bool(2 * np.count_nonzero(self.is_read) >= count)
 
     def column(self, number: int, kind: pa.DataType) -> pa.Array:
-        """The values of a column in all lines; those that are left have any value.
+        """The values of a column in all lines; lines that are left have any value.
 
         Raises:
-            pyarrow.ArrowInvalid: A decimal has no room in the type.
+            pyarrow.ArrowInvalid: A decimal does not fit into the type.
         """
         kinds, starts, stops = (each[number] for each in self._values)
         is_null = kinds <= NULL
@@ -137,7 +137,7 @@ class _Objects:
 
 
 def _padded(batch: RecordBatch, borders: npt.NDArray[np.int64]) -> Bytes:
-    """The bytes of a batch, and behind them what json_kernels asks for; copied unless they have that."""
+    """The bytes of a batch, followed by the padding that json_kernels needs; copied unless they have it."""
     data = np.frombuffer(batch.framed().buffers()[2], np.uint8)
     start, stop = borders[0], borders[-1]
     if stop + PADDING <= len(data) and start < stop and data[stop - 1] < _FIRST_IN_TEXT:
@@ -148,7 +148,7 @@ def _padded(batch: RecordBatch, borders: npt.NDArray[np.int64]) -> Bytes:
 
 
 def _columns(schema: pa.Schema) -> Columns:
-    # A name that stands in a file with escapes is not looked for: no text in UTF-8 has this byte.
+    # A name that a file writes with escapes cannot be found: no text in UTF-8 has this byte.
     names = [b"\xff" if _ESCAPED.search(name) else name for name in map(str.encode, schema.names)]
     quoted = [name + b'"' for name in names]
     pieces = b"".join(name + bytes(-len(name) % 8) for name in quoted)

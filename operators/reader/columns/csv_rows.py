@@ -1,4 +1,4 @@
-"""Makes columns of the rows of CSV."""
+"""Makes columns from the rows of CSV."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from operators.reader.scanning.terminated import BYTE_ORDER_MARK
 
 @dataclass(frozen=True, slots=True)
 class CsvRows:
-    """What is needed to make columns of rows.
+    """Makes columns from rows.
 
     Attributes:
-        delimiter: Between fields.
-        quote: Around fields.
+        delimiter: The character between fields.
+        quote: The character around fields.
         escape: Makes the next character literal; None if there is none.
         types: The type of each column that has one.
         null_values: Words that stand for no value; None for the empty one, and only where the type is not text.
@@ -42,7 +42,7 @@ class CsvRows:
         """The fields of a header.
 
         Raises:
-            pyarrow.ArrowInvalid: It is no row.
+            pyarrow.ArrowInvalid: The bytes are no row.
         """
         return list(self._texts(row + b"\n", None, Counter()).column_names)
 
@@ -84,17 +84,18 @@ class CsvRows:
         Args:
             data: The rows, as bytes or a pyarrow.Buffer.
             names: The columns; None takes them from the first row.
-            wrong: Takes in, for each row with another number of fields, counted from 0, that number.
+            wrong: Takes in the number of fields of each row with another one, by the index of the row from 0.
 
         Raises:
-            pyarrow.ArrowInvalid: The rows are not as their quotes say.
+            pyarrow.ArrowInvalid: The quotes of the rows do not match.
         """
 
         def take_note(row: Any) -> str:
             wrong[row.number - 1] = row.actual_columns
             return "skip"
 
-        # Arrow passes over a mark at the beginning. The file's own is not among the rows: this one is a row's text.
+        # Arrow skips a byte order mark at the beginning. The file's own is not among the rows: this one is a row's
+        # text.
         if bytes(data[: len(BYTE_ORDER_MARK)]) == BYTE_ORDER_MARK:
             data = BYTE_ORDER_MARK + data
         return arrow_csv.read_csv(
@@ -107,7 +108,7 @@ class CsvRows:
                 newlines_in_values=True,
                 invalid_row_handler=take_note,
             ),
-            # That rows are UTF-8 was checked before, and quotes, escapes and delimiters are single ASCII characters.
+            # Rows were checked to be UTF-8 before, and quotes, escapes and delimiters are single ASCII characters.
             # Without words of the app's own, text is never null: Arrow would make nulls of a dozen words.
             convert_options=arrow_csv.ConvertOptions(
                 column_types=dict.fromkeys(names or (), pa.string()),
@@ -122,7 +123,8 @@ class CsvRows:
 def _text_of(batch: RecordBatch) -> pa.Buffer:
     """Rows side by side, without the newline behind the last.
 
-    It may not be in the file, and belongs to the last field where that row was cut inside quotes or ends in an escape.
+    This newline may not be in the file, and belongs to the last field where that row was cut inside quotes or ends in
+    an escape.
     """
     text = joined(batch)
     last = batch.delimiters.take(np.array([len(batch) - 1]))

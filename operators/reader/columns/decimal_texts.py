@@ -1,8 +1,8 @@
-"""Makes decimals of texts, exactly.
+"""Converts texts to decimals, exactly.
 
 Arrow reads the digits of a text and then multiplies or divides them by a power of ten, by the digits behind the point
-that the type has. Neither that product nor the power is checked: where one needs more than 128 bits, what is left is
-taken for the value. So Arrow reads only the texts for which both have room; Python reads the others.
+that the type has. It checks neither that product nor the power: where one needs more than 128 bits, the low bits are
+taken for the value. So Arrow reads only the texts for which both fit; Python reads the others.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _NUMBER = re.compile(r"([+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+))(?:[eE]([+-]?)0*([0-9]
 _SMALL_EXPONENT = "[eE][+-]?0*[0-9]$"
 _MOST_ZEROS = 9
 _MOST_EXPONENT_DIGITS = 15
-"""An exponent with more digits is beyond those that Python has, and beyond all but zeros in every type."""
+"""An exponent with more digits is beyond those of Python, and too large for all numbers but zeros in every type."""
 
 
 def decimals_of(texts: Any, kind: pa.DataType, *, cuts: bool = False) -> Any:
-    """The decimals that texts write.
+    """The decimals of texts.
 
     Args:
         texts: A string array.
@@ -41,7 +41,7 @@ def decimals_of(texts: Any, kind: pa.DataType, *, cuts: bool = False) -> Any:
             that rounding it again, to fewer digits, gives what rounding the text once gives.
 
     Raises:
-        pyarrow.ArrowInvalid: A text is no number, or one that the type does not have.
+        pyarrow.ArrowInvalid: A text is no number, or a number that the type does not have.
     """
     borders = borders_of(texts)
     lengths = np.diff(borders)
@@ -52,7 +52,7 @@ def decimals_of(texts: Any, kind: pa.DataType, *, cuts: bool = False) -> Any:
         is_hard = lengths + kind.scale > WIDE_DIGITS
         digits = lengths
     else:
-        # A small exponent stands for up to nine zeros, and takes two characters itself.
+        # A small exponent stands for up to nine zeros, and itself takes two characters.
         digits = lengths + has_exponent * (_MOST_ZEROS - 2)
         is_hard = (digits + kind.scale > WIDE_DIGITS) | (has_exponent & ~_match(texts, _SMALL_EXPONENT))
     if cuts:
@@ -68,7 +68,7 @@ def decimals_of(texts: Any, kind: pa.DataType, *, cuts: bool = False) -> Any:
 
 
 def _have_room(texts: Any, lengths: npt.NDArray[np.int32], digits: int, scale: int) -> bool:
-    """Whether texts without exponents have so few digits that those that the type adds have room as well."""
+    """Whether texts without exponents have so few digits that those that the type adds fit as well."""
     longest = int(lengths.max(initial=0))
     if longest + scale <= digits:
         return True
@@ -79,7 +79,7 @@ def _have_room(texts: Any, lengths: npt.NDArray[np.int32], digits: int, scale: i
 
 
 def _have_exponents(texts: Any, borders: npt.NDArray[np.int32]) -> npt.NDArray[np.bool_] | None:
-    """Which texts have an exponent; None where none has."""
+    """Which texts have an exponent; None where none has one."""
     buffer = texts.buffers()[2]
     data = b"" if buffer is None else buffer[int(borders[0]) : int(borders[-1])].to_pybytes()
     found = None

@@ -1,4 +1,4 @@
-"""What is read of JSON objects whose members are texts, numbers and words, before a parser reads the others."""
+"""Reads JSON objects whose members are texts, numbers and words, before a parser reads the others."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from dagflow.api.records import RecordBatch
 from operators.reader.scanning.positions import Positions
 
 LEAST_LINES = 256
-"""Lines that a batch must have, and each layout in uniform_objects: a parser is faster for fewer."""
+"""Number of lines that a batch, and each layout in uniform_objects, must have: a parser is faster for fewer."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlatObjects:
-    """What was read of a batch.
+    """The lines of a batch that were read.
 
     Attributes:
         table: The columns of the lines that were read.
@@ -33,12 +33,12 @@ class FlatObjects:
 
     @classmethod
     def of(cls, columns: Mapping[str, pa.Array], schema: pa.Schema, is_read: npt.NDArray[np.bool_]) -> Self:
-        """The lines that were read.
+        """Select the lines that were read.
 
         Args:
             columns: The values of all lines, by the name of their column; also of columns that are in no schema.
             schema: The columns to keep.
-            is_read: Which lines were read.
+            is_read: For each line whether it was read.
         """
         table = pa.table([columns[name] for name in schema.names], schema)
         rows, left = np.flatnonzero(is_read), np.flatnonzero(~is_read)
@@ -46,7 +46,7 @@ class FlatObjects:
 
 
 class ReadObjects(Protocol):
-    """Reads those lines of a batch that are flat objects, as far as it can; what is read is certain to be JSON."""
+    """Reads lines of a batch that are flat objects, as far as it can; lines that it reads are certain to be JSON."""
 
     def __call__(self, batch: RecordBatch, schema: pa.Schema, *, takes_others: bool) -> FlatObjects | None:
         """Read lines.
@@ -61,7 +61,7 @@ class ReadObjects(Protocol):
             None if there are few lines, or fewer than half were read.
 
         Raises:
-            pyarrow.ArrowInvalid: Something is no number, has no room in its type, or is not whole.
+            pyarrow.ArrowInvalid: A value is no number, does not fit into its type, or is not whole.
         """
 
 

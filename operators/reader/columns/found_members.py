@@ -1,4 +1,4 @@
-"""Columns of JSON objects as they come: all members, with the types that most of their values have."""
+"""Columns of JSON objects without a declared schema: all members, each with the type that most of its values have."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _MOST_DIGITS = 600
 """Python may refuse to read an int of more digits."""
 
 _NOTHING = ColumnType("null", pa.null())
-"""Of a member without any value: it has no type that would stand against one in another batch."""
+"""The type of a member without any value: it conflicts with no type in another batch."""
 
 _EXACT = 1 << 53
-"""Whole numbers below this have a double of their own, which is no other one rounded."""
+"""Whole numbers below this have a double of their own, which no other number is rounded to."""
 
 
 class FoundMembers:
-    """Makes columns of whatever members objects have; values of another type than most are rescued.
+    """Makes columns of all members of objects; values of another type than most are rescued.
 
     Guarantee: the columns of a batch depend on its own objects alone. Each value is in its column, or in `_rescued`.
 
@@ -49,8 +49,8 @@ class FoundMembers:
         """The objects with their columns.
 
         Args:
-            batch: One JSON object each.
-            rejects: Takes in those with a member that is there twice, also within other members.
+            batch: Records of one JSON object each.
+            rejects: Takes in objects with a duplicate member, also within other members.
         """
         columns = self._of_one_type(batch)
         return self._of_many_types(batch, rejects) if columns is None else Parsed(batch, columns)
@@ -121,9 +121,9 @@ class FoundMembers:
         return Parsed(raw, pa.RecordBatch.from_arrays(arrays, names))
 
     def _types_of(self, objects: list[Object]) -> dict[str, ColumnType]:
-        """The type of each member: that of most of its values, of equals the first.
+        """The type of each member: that of most of its values, or the first of those that are equally frequent.
 
-        A member that is called as the column of rescued values has none.
+        A member with the name of the column of rescued values has none.
         """
         shapes: dict[str, dict[str, tuple[int, Shape]]] = {}
         for members in objects:
@@ -142,7 +142,7 @@ class FoundMembers:
 
 
 def _has_no_file_type(kind: pa.DataType) -> bool:
-    """Whether arrays or objects hold nothing but nulls, of which Arrow cannot make a column, or have no members."""
+    """Whether arrays or objects hold only nulls, which Arrow cannot make a column of, or have no members."""
     inner = [kind.field(index).type for index in range(kind.num_fields)]
     if pa.types.is_struct(kind) and not inner:
         return True
@@ -161,7 +161,7 @@ def _may_be_rounded(array: pa.Array) -> bool:
 def _with_members(shape: Shape) -> Shape:
     """A shape without the objects in it that have no members, which neither tables nor Parquet have; None for nothing.
 
-    They have no other type instead: it would stand against that of objects with members in another batch.
+    They get no other type instead, which would conflict with that of objects with members in another batch.
     """
     if not isinstance(shape, dict):
         return shape
@@ -174,18 +174,18 @@ def _with_members(shape: Shape) -> Shape:
 
 
 def _kind(shape: Shape) -> str:
-    """What shapes have in common that are merged into one."""
+    """A key that is equal for shapes that are merged into one."""
     return next(iter(shape)) if isinstance(shape, dict) else str(shape)
 
 
 def _joined_numbers(own: dict[str, tuple[int, Shape]]) -> Iterable[tuple[int, Shape]]:
     """How many values have each shape, where all numbers have one.
 
-    That is what most whole numbers are, so that a few large ones do not change the type of all others; or double where
-    some have fractions.
+    That shape is the one of most whole numbers, so that a few large ones do not change the type of all others; or
+    double where some have fractions.
 
     Args:
-        own: The same by kind, where each shape of numbers is a kind.
+        own: Counts by kind, where each shape of numbers is a kind.
     """
     counts = {kind: count for kind, (count, _) in own.items() if kind in NUMBERS}
     if not counts:
@@ -196,7 +196,7 @@ def _joined_numbers(own: dict[str, tuple[int, Shape]]) -> Iterable[tuple[int, Sh
 
 
 def _plain_value(value: Any) -> Any:
-    """A value as JSON has it; a number that Python cannot hold as text."""
+    """A value as in JSON; a number that Python cannot hold becomes text."""
     if isinstance(value, Object):
         return {name: _plain_value(each) for name, each in value}
     if isinstance(value, list):

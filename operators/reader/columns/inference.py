@@ -12,16 +12,16 @@ from operators.reader.columns.types import ColumnType
 from operators.reader.columns.written_values import Number, Object, members_of
 
 SAMPLED_BYTES = 4 << 20
-"""Bytes, from the first object of a file on, whose objects decide."""
+"""Bytes of objects at the beginning of a file that decide its columns."""
 
 MAX_DEPTH = 32
-"""Arrays and objects in each other that a column may have."""
+"""Levels of arrays and objects within each other that a column may have."""
 
 Shape = str | dict[str, Any] | None
 """What is known of a value: the name of a type, {"list": shape}, {"struct": {name: shape}}; None for nothing yet."""
 
 _DECIMAL_DIGITS = 38
-"""Those of the widest decimal."""
+"""Digits of the widest decimal."""
 
 NUMBERS = ("int64", "decimal(38, 0)", "double")
 """The shapes of numbers, each wider than the one before."""
@@ -31,14 +31,14 @@ def shapes_of(objects: Iterable[bytes], null_words: Iterable[str]) -> dict[str, 
     """The shapes of the members of objects, in order of appearance.
 
     The first value of a member that is not null decides what it is; a later one makes whole numbers larger or
-    fractions, and adds members to objects. Whatever else contradicts it does not count.
+    fractions, and adds members to objects. Any other contradiction is ignored.
 
     Args:
         objects: JSON objects that are valid.
         null_words: Strings that stand for no value.
 
     Returns:
-        A shape by name; None if there is no object with members.
+        A shape by name; None if no object has members.
     """
     words = frozenset(null_words)
     found: dict[str, Shape] = {}
@@ -81,7 +81,7 @@ def _shape(value: Any, words: frozenset[str], depth: int) -> Shape:
 
 
 def _number(text: str) -> Shape:
-    # Without an int of it: Python makes none of more than some thousand digits.
+    # Computed without an int: Python makes none of more than some thousand digits.
     digits = text.lstrip("-")
     if not digits.isdigit() or len(digits) > _DECIMAL_DIGITS:
         return "double" if math.isfinite(float(text)) else None
@@ -104,7 +104,7 @@ def _merged(old: Shape, new: Shape) -> Shape:
 
 
 def types_of(shapes: Mapping[str, Shape]) -> dict[str, ColumnType]:
-    """The types of columns; those of which no value was seen are text."""
+    """The types of columns; a column without any value is text."""
     return {name: _type(shape) for name, shape in shapes.items()}
 
 

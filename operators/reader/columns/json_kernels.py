@@ -1,9 +1,9 @@
 """Machine code that finds the values of flat JSON objects, and copies their texts; needs numba.
 
-compiled_objects calls the functions. They take no more than what RFC 8259 calls JSON.
+compiled_objects calls the functions. They accept only JSON as RFC 8259 defines it.
 
-All functions read bytes of which the last one is a control character, or that one follows, and behind them PADDING more
-bytes of any kind. No value has control characters in it, so that nothing has to look for the end of the bytes.
+All functions read bytes of which the last one is a control character, or is followed by one, and then PADDING more
+bytes of any kind. No value has control characters in it, so that the functions need not check for the end of the bytes.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from operators.reader.columns.machine_code import (
 )
 
 Words = npt.NDArray[np.uint64]
-"""The eight bytes from each byte on, the first one in the lowest place; they overlap."""
+"""The eight bytes from each byte on, the first one in the lowest position; they overlap."""
 
 PADDING = 16
-"""Bytes that are there behind those to read: words reach over their end."""
+"""Bytes that must follow those to read: words extend beyond their end."""
 
 ABSENT, NULL, TRUE, FALSE, NUMBER, TEXT, ESCAPED = range(7)
 """Kinds of values; the last one is text with escapes in it."""
@@ -55,7 +55,7 @@ _WORD_SIZES = np.array([0, 4, 4, 5])
 _WORD_MASKS = np.array([(1 << 8 * size) - 1 for size in (0, 4, 4, 5)], np.uint64)
 
 _ESCAPES = np.zeros(256, np.uint8)
-"""What stands for a byte behind a backslash; 0 where it is no escape of one byte."""
+"""The byte that an escape stands for, by the byte behind the backslash; 0 where it is no escape of one byte."""
 for _escape, _meant in zip(b'"\\/bfnrt', b'"\\/\b\f\n\r\t', strict=True):
     _ESCAPES[_escape] = _meant
 
@@ -64,13 +64,13 @@ _FIRST_HALVES, _SECOND_HALVES, _NO_HALVES = 0xD800, 0xDC00, 0xE000
 
 
 class Columns(NamedTuple):
-    """The columns that are looked for.
+    """The columns to look for.
 
     Attributes:
         pieces: The name of each column with the quote behind it, in pieces of eight bytes.
         masks: The bits of each piece that belong to the name.
-        borders: The first piece of each column, and behind the last one.
-        sizes: The bytes of each name, without the quote.
+        borders: Index of the first piece of each column, and one past the last piece.
+        sizes: Bytes of each name, without the quote.
         taken: For each column the kinds that it takes, a bit for each.
     """
 
@@ -112,10 +112,10 @@ def _behind_spaces(data: Bytes, at: int) -> int:
 
 @part
 def _text_end(words: Words, at: int) -> int:
-    """The first place, from one on, of a byte that no text holds as it is: a quote, a backslash or a control character.
+    """The next position of a byte that no text holds unescaped: a quote, a backslash or a control character.
 
-    Looks at eight bytes at a time. Less one, only bytes that were 0 borrow; the highest bit of each byte then tells
-    whether it was (H. S. Warren, Hacker's Delight, 6-1). Those above the first such byte may be wrong.
+    Checks eight bytes at a time. When one is subtracted, only bytes that were 0 borrow; the highest bit of each byte
+    then shows whether it was (H. S. Warren, Hacker's Delight, 6-1). Those above the first such byte may be wrong.
     """
     while True:
         word = words[np.uintp(at)]
@@ -133,7 +133,7 @@ def _text_end(words: Words, at: int) -> int:
 
 @part
 def _digits_end(data: Bytes, at: int) -> int:
-    """Where the digits end that begin at a place; -1 if there is none."""
+    """The end of the digits that begin at a position; -1 if there is none."""
     start = at
     while is_digit(data, at):
         at += 1
@@ -142,10 +142,10 @@ def _digits_end(data: Bytes, at: int) -> int:
 
 @part
 def _number_end(data: Bytes, at: int) -> int:
-    """Where the number ends that begins at a place; -1 if there is none. What follows it is not looked at."""
+    """The end of the number that begins at a position; -1 if there is none. What follows it is not checked."""
     if byte_at(data, at) == MINUS:
         at += 1
-    # What follows a zero in front is no part of the number.
+    # Digits after a leading zero are no part of the number.
     at = at + 1 if byte_at(data, at) == ZERO else _digits_end(data, at)
     if at >= 0 and byte_at(data, at) == POINT:
         at = _digits_end(data, at + 1)
@@ -174,9 +174,9 @@ def _unit_at(data: Bytes, at: int) -> int:
 
 @part
 def _character_at(data: Bytes, at: int) -> tuple[int, int]:
-    """The character of the escape that begins at a place, and where it ends; (-1, 0) if there is none.
+    """The character of the escape that begins at a position, and its end; (-1, 0) if there is none.
 
-    Half of a character is none.
+    Half of a surrogate pair is no character.
     """
     if byte_at(data, at + 1) != _SMALL_U:
         meant: int = _ESCAPES[byte_at(data, at + 1)]
@@ -208,9 +208,9 @@ def _text_at(data: Bytes, words: Words, start: int) -> tuple[int, int, int]:
 
 @part
 def _value_at(data: Bytes, words: Words, at: int) -> tuple[int, int, int]:
-    """The kind of the value that begins at a place, where it begins and ends without quotes; (-1, 0, 0) if none does.
+    """Kind, start and end, without quotes, of the value that begins at a position; (-1, 0, 0) if none does.
 
-    What follows it is not looked at.
+    What follows the value is not checked.
     """
     if byte_at(data, at) == _QUOTE:
         return _text_at(data, words, at + 1)
@@ -226,7 +226,7 @@ def _value_at(data: Bytes, words: Words, at: int) -> tuple[int, int, int]:
 
 @part
 def _is_name(words: Words, at: int, columns: Columns, column: int) -> bool:
-    """Whether a column's name, and the quote behind it, stand at a place."""
+    """Whether a column's name, and the quote behind it, are at a position."""
     for piece in range(columns.borders[column], columns.borders[column + 1]):
         if (words[np.uintp(at)] & columns.masks[piece]) != columns.pieces[piece]:
             return False
@@ -236,7 +236,7 @@ def _is_name(words: Words, at: int, columns: Columns, column: int) -> bool:
 
 @part
 def _column_at(words: Words, at: int, columns: Columns, likely: int) -> int:
-    """The column whose name stands at a place; -1 if it is none of them."""
+    """The column whose name is at a position; -1 if it is none of them."""
     if likely < len(columns.sizes) and _is_name(words, at, columns, likely):
         return likely
     for column in range(len(columns.sizes)):
@@ -263,7 +263,7 @@ def _read_object(
         return False
     last = 0
     while True:
-        # Behind an opening brace, or a comma.
+        # After an opening brace, or a comma.
         at = _behind_spaces(data, at + 1)
         if byte_at(data, at) != _QUOTE:
             return False
@@ -314,15 +314,15 @@ def find_values(
 
     Args:
         data: The bytes, in valid UTF-8.
-        words: The same.
+        words: The same bytes as overlapping words.
         line_starts: Where each line begins.
         line_stops: Where each line ends, without its delimiter.
-        columns: What is looked for.
-        takes_others: Whether there may be members that are no columns.
-        values: Takes in what is found.
-        is_read: Takes in which lines are such objects. Values of other lines must not be used.
+        columns: The columns to look for.
+        takes_others: Whether objects may have members that are no columns.
+        values: Takes in the positions that are found.
+        is_read: Takes in for each line whether it is such an object. Values of other lines must not be used.
     """
-    # The column that stood behind each column, and first of all: most lines have the order of those before them.
+    # The column that followed each column, and the first one: most lines have the order of those before them.
     followers = np.arange(len(columns.borders)).astype(np.int32)
     for row in range(len(line_starts)):
         is_read[row] = _read_object(
@@ -332,12 +332,12 @@ def find_values(
 
 @part
 def _put_character(copied: Bytes, to: int, character: int) -> int:
-    """Write a character in UTF-8 to a place; return the place behind it."""
+    """Write a character in UTF-8 at a position; return the position behind it."""
     if character < 0x80:
         copied[to] = character
         return to + 1
     size = 2 + (character >= 0x800) + (character >= 0x10000)
-    # As many ones as there are bytes, and then a zero, begin the first byte; a one and a zero begin the others.
+    # The first byte begins with as many ones as there are bytes, and a zero; the others begin with a one and a zero.
     copied[to] = (0xF00 >> size & 0xFF) | character >> 6 * (size - 1)
     for place in range(1, size):
         copied[to + place] = 0x80 | character >> 6 * (size - 1 - place) & 0x3F
@@ -346,7 +346,7 @@ def _put_character(copied: Bytes, to: int, character: int) -> int:
 
 @part
 def _put_unescaped(data: Bytes, at: int, stop: int, copied: Bytes, to: int) -> int:
-    """Write a text without its escapes to a place; return the place behind it."""
+    """Write a text without its escapes at a position; return the position behind it."""
     while at < stop:
         if byte_at(data, at) == _BACKSLASH:
             character, at = _character_at(data, at)
@@ -376,13 +376,13 @@ def copy_texts(
 
     Args:
         data: The bytes.
-        words: The same.
+        words: The same bytes as overlapping words.
         kinds: The kind of each text.
         starts: Where each text begins.
         stops: Where each text ends.
         copied: Takes in the texts; PADDING bytes larger than they are with their escapes.
-        copied_words: The same.
-        borders: Takes in where each of them begins there, and where the last one ends.
+        copied_words: The same as overlapping words.
+        borders: Takes in the start of each text in `copied`, and the end of the last one.
     """
     to = 0
     for row in range(len(starts)):
