@@ -1,4 +1,4 @@
-"""Formats that YAML names: built-in ones by a short name, a user's by its dotted path, each with its options."""
+"""Formats by their names in YAML: built-in ones by a short name, a user's by its dotted path, each with its options."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class FormatRegistry(Generic[T]):
             name: A built-in name, or the dotted path of a subclass of base.
 
         Raises:
-            ValueError: There is no such class, with the nearest name.
+            ValueError: No class has the name; the message gives the nearest one.
         """
         if name not in self.class_paths and "." not in name:
             known = ", ".join(sorted(self.class_paths))
@@ -48,13 +48,13 @@ class FormatRegistry(Generic[T]):
         return found
 
     def make(self, value: object) -> T:
-        """Make an instance out of what YAML gives.
+        """Make an instance from a value of YAML.
 
         Args:
             value: A name; a mapping with `type`, the name, and options; or an instance, which is given back.
 
         Raises:
-            ValueError: Every mistake in it, with the nearest valid names.
+            ValueError: The value has mistakes; the message lists all of them, with the nearest valid names.
         """
         if isinstance(value, self.base):
             return value
@@ -91,7 +91,7 @@ class FormatRegistry(Generic[T]):
         return {name: self.find(name) for name in self.class_paths}
 
     def json_schema(self) -> dict[str, Any]:
-        """JSON Schema of what make takes, for editors."""
+        """JSON Schema of the values that make accepts, for editors."""
         return {
             "anyOf": [
                 {"type": "string"},
@@ -103,7 +103,7 @@ class FormatRegistry(Generic[T]):
 
 
 def _path_in(error: ValidationError) -> tuple[str, ...]:
-    """The keys that lead to what is wrong with an option, as far as its validator tells."""
+    """The keys that lead to the mistake in an option, as far as its validator gives them."""
     for detail in error.errors():
         cause = detail.get("ctx", {}).get("error")
         if isinstance(cause, PropertyPartError):
@@ -112,14 +112,14 @@ def _path_in(error: ValidationError) -> tuple[str, ...]:
 
 
 def _option_problems(name: str, error: ValidationError) -> list[str]:
-    """What pydantic found wrong with options, as clauses that name them as the user does."""
+    """Pydantic's errors of options, as clauses with the user's names."""
     details = error.errors()
-    # Where a value may be of several kinds, what its own kind finds wrong says more than that it is of no other.
+    # For a value of several possible types, the errors of its own type say more than that it is of no other.
     explained = {detail["loc"][:1] for detail in details if detail["type"] == "value_error"}
     by_option: dict[str, list[Mapping[str, Any]]] = {}
     for detail in details:
         if detail["type"] == "value_error" or detail["loc"][:1] not in explained:
-            # Kinds that pydantic has tried are no places in the app.
+            # The types that pydantic has tried are no places in the app.
             where = ".".join(part for part in map(str, detail["loc"]) if "[" not in part)
             by_option.setdefault(where, []).append(detail)
     return [_option_problem(name, where, details) for where, details in by_option.items()]

@@ -1,4 +1,4 @@
-"""Columns that an operator needs in the records that it takes in."""
+"""Checks for the columns that an operator needs in the records that it takes in."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ def require_columns(rows: pa.Table | pa.RecordBatch, names: Sequence[str]) -> No
     """Refuse records that lack a column.
 
     Raises:
-        LookupError: One is missing, with the columns that there are.
+        LookupError: A column is missing; the message lists the columns of the records.
     """
     require_names(rows.schema, names)
 
 
 def require_names(schema: pa.Schema, names: Sequence[str]) -> None:
-    """Refuse columns among which one is missing.
+    """Refuse columns if a name is missing among them.
 
     Raises:
-        LookupError: One is, with the columns that there are.
+        LookupError: A name is missing; the message lists the columns.
     """
     missing = [name for name in names if name not in schema.names]
     if missing:
@@ -33,7 +33,7 @@ def column_of(batch: RecordBatch, name: str) -> pa.Array:
     """A column of records; `record` is the whole of a raw record.
 
     Raises:
-        LookupError: There is no such column.
+        LookupError: The records have no such column.
     """
     rows = batch.to_arrow()
     if not len(batch):

@@ -95,9 +95,7 @@ class Rows:
         return Vector(values, merged(before, found))
 
     def choose(self, condition: Vector, chosen: Vector, other: Vector) -> Vector:
-        """The values of chosen where a condition is true, else those of other; failures of values not taken do not
-        count.
-        """
+        """The values of chosen where a condition is true, else those of other; only values that are taken can fail."""
         truth = self.truth(condition.values)
         values = pc.if_else(truth, chosen.values, other.values)
         if condition.failures is chosen.failures is other.failures is None:

@@ -123,8 +123,7 @@ def rotated(paths: Sequence[bytes], are_known: Callable[[Sequence[bytes]], set[b
 
 
 class _Names:
-    """Names derived from those of files, each once, and whether a file is known under one, or under one derived from
-    it.
+    """Names derived from those of files, each once, and whether a file is known under one or one derived from it.
 
     Args:
         names: The names.

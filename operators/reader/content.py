@@ -24,7 +24,7 @@ class ContentReader:
     Args:
         format: The format.
         setting: How files are compressed, or "auto".
-        paths: Gives the columns that stand in the paths of files; None for none.
+        paths: Gives the columns from the paths of files; None for none.
     """
 
     def __init__(self, format: RecordFormat, setting: CompressionSetting, paths: PathValues | None = None) -> None:
@@ -41,13 +41,13 @@ class ContentReader:
         Args:
             file: The file, as it is stored.
             block: The block, in bytes of the file.
-            accounting: Where it is counted.
-            has_grown: Whether the file is longer by now than the version that was planned, of which a last record
+            accounting: The byte accounting of the block.
+            has_grown: Whether the file is longer now than the planned version, so that a last record of that version
                 without delimiter waits for its end.
 
         Raises:
             CorruptArchiveError: The file is damaged, or is not what its name says.
-            RecordError: As the format says.
+            RecordError: The format refuses bytes.
             StorageError: The source failed.
         """
         content = self._content(file, block, has_grown=has_grown)
@@ -57,7 +57,7 @@ class ContentReader:
             return
         if content.resumed_bytes:
             accounting.counters[RESUMED_BYTES] += content.resumed_bytes
-        # Of a file that waits as a whole there is nothing to read.
+        # A file that waits as a whole has nothing to read.
         if content.block.end or not content.waiting_bytes:
             problem = self._paths.problem_of(block.url)
             yield from self._growing.read(
@@ -77,10 +77,10 @@ class ContentReader:
             yield self.parse(batch, block, accounting)
 
     def parse(self, batch: RecordBatch, block: BlockMetadata, accounting: BlockAccounting) -> RecordBatch:
-        """What the reader emits for raw records of a block.
+        """The batches that the reader emits for raw records of a block.
 
         Raises:
-            RecordError: A record is not what the format says, and rejects are not taken in.
+            RecordError: A record does not fit the format, and rejects are not accepted.
         """
         return self._paths.added_to(accounting.parse(self.format, batch).batch, block.url)
 
@@ -90,9 +90,9 @@ class ContentReader:
         return content._replace(block=replace(content.block, is_open=block.is_open))
 
     def require_sound(self, file: ByteSource, block: BlockMetadata, *, has_grown: bool = False) -> None:
-        """Make sure, before anything of a block is emitted, that all of it can be.
+        """Make sure, before any record of a block is emitted, that all of them can be.
 
-        A compressed block is read for nothing: what is damaged may show only at the end, by a checksum.
+        A compressed block is read once for this check alone: damage may show only at the end, by a checksum.
 
         Args:
             file: The file, as it is stored.
@@ -101,11 +101,11 @@ class ContentReader:
 
         Raises:
             CorruptArchiveError: The file is damaged, or is not what its name says.
-            RecordError: As the format says; reading it again will say the same.
+            RecordError: The format refuses bytes, and would refuse them again.
         """
         content = self._content(file, block, has_grown=has_grown)
         resumed_block(self.format, content.source, content.block)
-        # Of a file that may grow all that is whole was read already, to see how much that is.
+        # All complete content of a file that may grow was read already, to find its end.
         if content.source is not file and not (block.is_open or has_grown):
             uncounted = BlockAccounting(block.url, Counter(), lambda reject: None)
             for _ in self._growing.read(content.source, content.block, uncounted):

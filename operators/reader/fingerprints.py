@@ -20,7 +20,7 @@ from operators.reader.scanning.multi_file import BufferedFiles
 
 
 def block_fingerprint(file: ByteSource, block: BlockMetadata, storage: StorageContext) -> FileFingerprints | None:
-    """The fingerprint of the file that a block ends; None where that is of no use: objects are replaced as a whole.
+    """The fingerprint of the file that a block ends; None where none is needed: objects are replaced as a whole.
 
     Args:
         file: The file as it is stored, compressed or not.
@@ -30,7 +30,7 @@ def block_fingerprint(file: ByteSource, block: BlockMetadata, storage: StorageCo
     Raises:
         StorageError: The file cannot be read.
     """
-    # Of files that may grow while they are read the splitter has a fingerprint already.
+    # The splitter already has a fingerprint of files that may grow while they are read.
     if not block.is_last or block.is_open or block.version.etag or not storage.backend(block.url).is_local:
         return None
     version = block.version
@@ -41,14 +41,14 @@ def block_fingerprint(file: ByteSource, block: BlockMetadata, storage: StorageCo
 def part_fingerprint(
     file: ByteSource, block: BlockMetadata, end: int, storage: StorageContext, *, is_decompressed: bool
 ) -> ReadPart | None:
-    """How far a file was read whose rest is in other blocks; None where that is of no use, see block_fingerprint.
+    """How far a file was read whose rest is in other blocks; None where that is not needed, see block_fingerprint.
 
     Args:
         file: The file as it is stored.
         block: A block that was read.
-        end: All records before this offset were read with it and those before it; 0 where that is not known.
+        end: All records before this offset were read, with this block or those before it; 0 where that is not known.
         storage: Reaches the file.
-        is_decompressed: Whether the offset is one in the content of a compressed file, which gets no fingerprint.
+        is_decompressed: Whether the offset is in the content of a compressed file, which gets no fingerprint.
 
     Raises:
         StorageError: The file cannot be read.
@@ -74,16 +74,16 @@ def prefix_fingerprint(source: ByteSource, size_bytes: int) -> int:
 
 
 def require_begun(source: ByteSource, url: str, size_bytes: int, fingerprint: int) -> None:
-    """Make sure that a file, or the content of one, still begins with what was read of it before.
+    """Make sure that a file, or the content of one, still begins with the bytes that were read of it before.
 
     Args:
         source: The file or its content.
         url: Where the file is.
         size_bytes: How many bytes were read before; 0 for none.
-        fingerprint: Theirs; UNKNOWN where none is known.
+        fingerprint: Fingerprint of these bytes; UNKNOWN where none is known.
 
     Raises:
-        SourceChangedError: It begins with other bytes.
+        SourceChangedError: The source begins with other bytes.
         StorageError: The source failed.
     """
     if size_bytes and fingerprint != UNKNOWN and prefix_fingerprint(source, size_bytes) != fingerprint:
@@ -95,9 +95,9 @@ def require_begun(source: ByteSource, url: str, size_bytes: int, fingerprint: in
 
 
 def skipped_block_fingerprint(block: BlockMetadata, storage: StorageContext) -> FileFingerprints | None:
-    """What stands for a file, or a tail, whose first block was left out; None where it begins with what was read.
+    """The mark of a file, or a tail, whose first block was left out; None where it begins with bytes that were read.
 
-    The fingerprint of a last block that was read counts more: the file is gone on with from its end.
+    The fingerprint of a last block that was read takes precedence: reading of the file continues from its end.
     """
     if block.start and not block.resumes:
         return None
@@ -107,11 +107,12 @@ def skipped_block_fingerprint(block: BlockMetadata, storage: StorageContext) -> 
 def gone_block_fingerprint(
     block: BlockMetadata, start: int, storage: StorageContext, *, is_rewritten: bool
 ) -> FileFingerprints | None:
-    """What stands for a file of which nothing was read from a place on, because its version was gone.
+    """The mark of a file that was not read from an offset on, because its version was gone.
 
     Args:
         block: The first block that was gone.
-        start: Where it begins; 0 in a compressed file, whose content goes on where that was read to, see ReadPart.
+        start: Offset of the block; 0 in a compressed file, whose content is continued where reading ended, see
+            ReadPart.
         storage: Reaches the file.
         is_rewritten: Whether the file was there with other bytes.
     """
@@ -126,7 +127,7 @@ def _mark(block: BlockMetadata, storage: StorageContext, mark: int) -> FileFinge
 
 
 def buffered_fingerprints(files: BufferedFiles, storage: StorageContext) -> FileFingerprints | None:
-    """The fingerprints of small files that lie in a buffer; see block_fingerprint."""
+    """The fingerprints of small files in a buffer; see block_fingerprint."""
     batch = files.batch
     if batch.is_open or batch.etags or not len(files.indices) or not storage.backend(batch.base).is_local:
         return None

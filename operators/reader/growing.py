@@ -17,11 +17,11 @@ from operators.reader.path_values import PathProblem
 
 
 class GrowingFileReader:
-    """Reads blocks without a record in progress at their file's end, and with one that was when the file was shorter.
+    """Reads blocks without a record in progress at their file's end, and with a record that was in progress before.
 
-    Guarantee: however often a file is appended to, and whatever its versions are cut into, the blocks of all
-    versions give the records of the last one, each once; at most the one in progress waits. Where an earlier
-    version was read without waiting, what it had of a record in progress was a record too.
+    Guarantee: however often a file is appended to, and however its versions are cut, the blocks of all versions give
+    the records of the last one, each once; at most the one in progress waits. Where an earlier version was read without
+    waiting, its part of a record in progress was emitted as a record too.
 
     Args:
         format: The format.
@@ -29,7 +29,7 @@ class GrowingFileReader:
 
     def __init__(self, format: RecordFormat) -> None:
         self._format = format
-        # Of the file version that was read last: some formats must read the file from its beginning to find it.
+        # End of the file version that was read last: some formats must read the file from its beginning to find it.
         self._complete_end: tuple[tuple[str, FileVersion], int | None] | None = None
 
     def read(
@@ -46,20 +46,20 @@ class GrowingFileReader:
         Args:
             source: The content of the version that was planned.
             block: The block.
-            accounting: Where it is counted.
+            accounting: The byte accounting of the block.
             problem: Why the file is refused; None where it is read.
             has_grown: Whether the file is longer by now, so that its last record waits also where it may not grow.
 
         Raises:
-            RecordError: As the format says.
+            RecordError: The format refuses bytes.
             StorageError: The source failed.
         """
         resumed = resumed_block(self._format, source, block)
         if resumed.resumes and resumed.start < block.start:
             accounting.counters[RESUMED_BYTES] += block.start - resumed.start
         end = self._end_of(source, block) if block.is_open or has_grown else None
-        # Blocks look at a file at different times. What may grow is planned, and known to all of them; what has grown
-        # is not, and the block in which the last record begins decides alone whether that waits.
+        # Blocks read a file at different times. Whether a file may grow is planned, and known to all of them; whether
+        # it has grown is not, and the block in which the last record begins decides alone whether that record waits.
         if end is not None and end < source.size_bytes:
             accounting.has_grown = not block.is_open
             if block.is_last if block.is_open else resumed.start <= end < block.end:
@@ -86,9 +86,9 @@ class GrowingFileReader:
 
 
 def resumed_block(format: RecordFormat, source: ByteSource, block: BlockMetadata) -> BlockMetadata:
-    """The block, from the beginning of the record on that was in progress when the file ended where it begins.
+    """The block, extended back to the beginning of the record that was in progress at its start.
 
-    A block that goes on elsewhere is given the state in which it begins, where no pre-scan has found it.
+    A block that continues elsewhere is given its entry state, if no pre-scan has found it.
 
     Args:
         format: The format that will read it.
@@ -96,7 +96,7 @@ def resumed_block(format: RecordFormat, source: ByteSource, block: BlockMetadata
         block: The block, in bytes of the source.
 
     Raises:
-        RecordError: The format does not say where to go on.
+        RecordError: The format does not say where to continue.
         StorageError: The source failed.
     """
     if not block.resumes:
@@ -112,6 +112,6 @@ def resumed_block(format: RecordFormat, source: ByteSource, block: BlockMetadata
                 hint="define complete_end(source) in the class, and run again; it returns the end of the complete "
                 "records, or None to have a longer file read as a new one",
             )
-        # A format that cannot be read from the middle on takes the new version as a whole.
+        # A format that cannot be read from the middle reads the new version as a whole.
         return replace(block, start=0, resumes=False)
     return replace(block, start=start, entry_state=0)

@@ -1,4 +1,4 @@
-"""What becomes of a file that cannot be read: it fails the run, or is left out on record."""
+"""What happens when a file cannot be read: the run fails, or the file is left out, which is journaled."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ OnError = Literal["fail", "skip"]
 OnVanished = Literal["skip", "fail"]
 
 GoneError = SourceChangedError | MissingError
-"""A version that was planned is not there to be read."""
+"""The errors of a planned version that is gone."""
 
 
 class ErrorPolicy:
-    """What an app says of files that cannot be read.
+    """The app's policy for files that cannot be read.
 
     Args:
-        on_error: Of a file that is damaged or cannot be read. fail: the run ends; skip: the block is left out, which
+        on_error: For a file that is damaged or cannot be read. fail: the run ends; skip: the block is left out, which
             is journaled, counted and logged.
-        on_vanished: The same of a version that is gone when it should be read.
-        context: Of the task.
-        compression: What the app says of compression.
+        on_vanished: The same for a version that is gone when it is to be read.
+        context: Context of the task.
+        compression: The app's setting of compression.
     """
 
     def __init__(
@@ -58,12 +58,12 @@ class ErrorPolicy:
         """Leave out a block that cannot be read.
 
         Raises:
-            DagflowError: The error, where such blocks fail the run, or where it says nothing of the file.
+            DagflowError: The error, where such blocks fail the run, or where it does not concern the file alone.
         """
         if isinstance(error, (SourceChangedError, MissingError)):
             self._leave_out_gone(block, error)
             return
-        # Credentials fail for one file after the other, and all of the input would be left out.
+        # Wrong credentials would fail for one file after the other, and all of the input would be left out.
         if not self.skips or isinstance(error, CredentialsError):
             raise error
         self._context.counters[SKIPPED] += 1
@@ -71,7 +71,7 @@ class ErrorPolicy:
         self._report(skipped_block_fingerprint(block, self._context.storage))
 
     def _leave_out_gone(self, block: BlockMetadata, error: GoneError) -> None:
-        # A replay leaves out again what its window has left out, whatever the app says today.
+        # A replay leaves out what its window has left out, whatever the app's setting is today.
         if not self._skips_gone and version_key(block) not in self._context.gone:
             if not error.hint:
                 error.hint = _HINT
@@ -90,7 +90,7 @@ class ErrorPolicy:
         return block.is_gone or version_key(block) in self._context.gone
 
     def leave_out_after_part(self, block: BlockMetadata, error: GoneError) -> None:
-        """Leave out a block of which something was emitted: the window runs again, without the file's version.
+        """Leave out a block after some of its records were emitted: the window runs again, without the file's version.
 
         Raises:
             DagflowError: The error, where such blocks fail the run.
@@ -99,7 +99,7 @@ class ErrorPolicy:
         self._context.read_in_part.add(version_key(block))
 
     def left_out_before(self, block: BlockMetadata) -> bool:
-        """Leave out a block of a version that an earlier attempt at the window found gone; whether it is one."""
+        """Leave out a block if an earlier attempt at the window found its version gone; returns whether it did."""
         if block.is_gone:
             text = "the version was gone before, when what lies before this was to be read"
             self._leave_out_gone(block, SourceChangedError(text, url=redacted(block.url), has_other_bytes=True))
@@ -134,11 +134,11 @@ class ErrorPolicy:
         context.counters[SKIPPED_BYTES] += skipped.lost_bytes
         context.counters[LEFT_OUT_BYTES] += skipped.lost_bytes
         if block.start or not block.is_last:
-            # Records of the blocks around it may begin or end in it.
+            # Records of the blocks around it may begin or end in the block.
             context.accounting[accounting_key(block)] = UNKNOWN_SUM
         context.skipped.append(skipped)
         if block.moved_from:
-            # Listed once, under the name that the file has now.
+            # Listed once, under the current name of the file.
             end = UNKNOWN_SIZE if block.content_start else block.end
             context.moved.append(MovedRange(block.moved_from, block.content_start or block.start, end))
         logger.warning("block left out url=%s start=%d: %s", redacted(skipped.url), lost_start, skipped.reason)
@@ -149,18 +149,18 @@ class ErrorPolicy:
 
 
 def _has_content(block: BlockMetadata) -> bool:
-    """Whether records may begin in a later block of a compressed file; if it is not cut, all are the first one's."""
+    """Whether records may begin in a later block of a compressed file; in a file that is not cut, the first has all."""
     part = block.decompressed
     return part is not None and part.start < part.end
 
 
 def version_key(block: BlockMetadata) -> VersionKey:
-    """The version of the file that a block is of."""
+    """The version of a block's file."""
     version = block.version
     return block.url, version.size_bytes, version.mtime_ns, version.etag
 
 
 def _reason(error: DagflowError) -> str:
-    """Why, in the words of a report that names the file elsewhere."""
+    """The reason, for a report that names the file elsewhere."""
     place = f" at offset {error.offset}" if isinstance(error, RecordError) else ""
     return f"{type(error).__name__.removesuffix('Error').lower()}{place}: {error.message}"

@@ -1,4 +1,4 @@
-"""Columns whose values stand in the path of a file, as in `dt=2026-01-01/country=DE/part-0.csv`."""
+"""Columns with values from the path of a file, as in `dt=2026-01-01/country=DE/part-0.csv`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from operators.reader.formats.base import SHOWN_BYTES, ByteAccounting, HeaderErr
 from operators.reader.scanning.file_view import read_exactly
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-"""What Hive and Spark write for null."""
+"""The text that Hive and Spark write for null."""
 
 PathSetting = Annotated[
     Literal["hive"] | ColumnTypes | None,
@@ -38,7 +38,7 @@ class PathProblem:
     """Why the path of a file does not give the columns that it should.
 
     Attributes:
-        reason: As a clause.
+        reason: The reason as a clause.
     """
 
     reason: str
@@ -47,7 +47,7 @@ class PathProblem:
         """Refuse a file as one reject.
 
         Raises:
-            HeaderError: Rejects are not taken in.
+            HeaderError: Rejects are not accepted.
         """
         hint = (
             "give the column another type under partition_values, or leave it out there; or leave such files out with "
@@ -87,7 +87,7 @@ class PathValues:
         return found if isinstance(found, PathProblem) else None
 
     def added_to(self, batch: RecordBatch, url: str) -> RecordBatch:
-        """Records with the columns of their file's path behind their own.
+        """Records with the columns of their file's path behind their own columns.
 
         Raises:
             RecordError: The records have a column of the same name.
@@ -117,7 +117,7 @@ class PathValues:
         if self.types is not None and not self.types:
             return {}
         if self.types is None:
-            # In an app the first files that have values have decided.
+            # In an app the first files that have values have decided the types.
             self.decide(inferred_types([url]))
         texts = texts_in(url)
         if texts is None:
@@ -153,7 +153,7 @@ def texts_in(url: str) -> dict[str, str | None] | None:
 def inferred_types(urls: Iterable[str]) -> dict[str, str] | None:
     """The types of all values in the paths of the first files; None where there is no value.
 
-    The first file that has values decides their names. A type is that of all values of its name: date, int64 where no
+    The first file that has values decides their names. A type fits all values of its name: date, int64 where no
     number begins with a zero that would be lost, or else string.
     """
     values: dict[str, set[str]] = {}

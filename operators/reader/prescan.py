@@ -1,6 +1,6 @@
-"""Pre-scans of files whose blocks cannot be read apart from each other: the state in which each block begins.
+"""Pre-scans of files whose blocks cannot be read independently: they find the state in which each block begins.
 
-For blocks of a compressed file the state is which part of the file's content they have.
+For blocks of a compressed file, the state is their part of the file's content.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from operators.reader.path_values import inferred_types
 logger = logging.getLogger(__name__)
 
 MOST_FILES = 64
-"""Files without records that are looked through together, on the way to one that has some."""
+"""Number of files without records that are scanned together, on the way to one that has some."""
 
 
 class Unread(Enum):
@@ -55,7 +55,7 @@ class FileEntryState:
     Attributes:
         url: The file.
         version: Its version.
-        entry_state: In the terms of the format.
+        entry_state: The state, in the terms of the format.
         cut: How far the file is cut, if it is compressed and cut; its blocks have no entry state.
     """
 
@@ -67,12 +67,12 @@ class FileEntryState:
 
 @dataclass(frozen=True, slots=True)
 class PreScanState:
-    """What a pre-scan must know of earlier windows.
+    """The state of a pre-scan after earlier windows.
 
     Attributes:
-        files: Those whose next blocks come in a later window.
-        decision: What the first file with records decided for all files, in the terms of the format.
-        path_types: The types of the columns that stand in paths, by name, as the first files decided.
+        files: Files whose next blocks come in a later window.
+        decision: The decision of the first file with records for all files, in the terms of the format.
+        path_types: The types of the columns from paths, by name, as the first files decided.
     """
 
     files: tuple[FileEntryState, ...]
@@ -85,22 +85,22 @@ class DecidingFile:
     """A file that may decide how all files are read.
 
     Attributes:
-        block: All of it.
+        block: The whole file as a block.
     """
 
     block: BlockMetadata
 
 
 class BlockPreScan(PreScan):
-    """Scans blocks, and folds what was found of each into the state in which the next block begins.
+    """Scans blocks, and computes from the results the state in which each next block begins.
 
     Args:
         format: The format.
-        setting: What the app says of compression.
-        on_error: What becomes of a file that cannot be read; with "skip" what lies behind a block that cannot be
-            scanned is left out when it is read.
-        on_vanished: The same of a version that is gone.
-        infers_paths: Whether the first files decide the types of the columns that stand in paths.
+        setting: The app's setting of compression.
+        on_error: The policy for a file that cannot be read; with "skip" the blocks behind one that cannot be scanned
+            are left out when they are read.
+        on_vanished: The same for a version that is gone.
+        infers_paths: Whether the first files decide the types of the columns from paths.
     """
 
     state_type = PreScanState
@@ -142,7 +142,7 @@ class BlockPreScan(PreScan):
             count = min(2 * count, MOST_FILES)
 
     def take_back(self, item: Any) -> bool:
-        """Forget how a file goes on: a block that was planned says itself in which state it begins.
+        """Forget the state of a file: a block that was planned has its own entry state.
 
         Blocks of compressed files keep the part of the content that they were given.
         """
@@ -167,7 +167,7 @@ class BlockPreScan(PreScan):
     def scan(self, item: BlockMetadata | DecidingFile, storage: StorageContext) -> Any:
         """Scan a block: the result of its format or compression; UNREAD where it cannot be read.
 
-        Of a deciding file: what it decides; None where it cannot be read.
+        The result for a deciding file is its decision; None where it cannot be read.
         """
         if self._opened is None:
             self._opened = BlockFiles(storage)
@@ -216,7 +216,7 @@ class BlockPreScan(PreScan):
             file = self._files.pop(key, file)
         compression = cutting_compression(item, self._setting, self._format)
         if compression is not None and item.start and file.cut is None:
-            # Of a file that may grow, or of what was appended to one: its first block has all records.
+            # The first block of a file that may grow, or of a tail, has all records.
             return item
         if compression is not None:
             chains = None if result is UNREAD else result
@@ -239,13 +239,13 @@ class BlockPreScan(PreScan):
         return replace(item, entry_state=state) if state != item.entry_state else item
 
     def snapshot(self) -> PreScanState | None:
-        """The states of the files whose next blocks come in a later window, and what was decided; None for neither."""
+        """The states of files whose next blocks come in a later window, and the decisions; None if all are empty."""
         if not (self._files or self._decision or self._path_types):
             return None
         return PreScanState(tuple(self._files.values()), self._decision, self._path_types)
 
     def restore(self, state: PreScanState) -> None:
-        """Take back what snapshot gave."""
+        """Take back a snapshot."""
         self._files = {(file.url, file.version): file for file in state.files}
         self._decision = state.decision
         self._path_types = state.path_types

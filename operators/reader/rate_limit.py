@@ -15,23 +15,23 @@ from dagflow.storage.files import ReadableFile
 from operators.reader.byte_source import MeasuredFile
 
 PIECE_S = 0.1
-"""Reads are cut into what may be read in this time, so that a store sees an even stream and no bursts.
+"""Reads are cut into pieces that take this time, so that a store sees an even stream and no bursts.
 
-Waits are cut into it as well, so that the task's watch, which looks in between, sees that it goes on.
+Waits are cut into it as well, so that the stall watch of the task, which looks in between, sees progress.
 """
 
 
 class RateLimiter:
-    """Lets a read begin when the time has passed that all bytes read before take at the rate.
+    """Lets a read begin once the time has passed that all earlier bytes take at the rate.
 
-    The time that a read takes, and what is done with its bytes, counts as well, so that the limit costs nothing
+    The time of a read, and of processing its bytes, counts as well, so that the limit costs nothing
     where a store, or an operator, is slower than the rate.
 
     Args:
         bytes_per_s: The rate.
         now: A clock, in seconds.
-        wait: Sleeps so many seconds.
-        step: Takes note that the task goes on: after each slice of a wait, and each read that gave bytes.
+        wait: Sleeps for a number of seconds.
+        step: Notes progress of the task: after each slice of a wait, and each read that gave bytes.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class RateLimiter:
 
     @property
     def piece_bytes(self) -> int:
-        """How much should be read at once at most."""
+        """The largest number of bytes that should be read at once."""
         return max(int(self._bytes_per_s * PIECE_S), 1)
 
     def begin(self) -> None:
@@ -61,7 +61,7 @@ class RateLimiter:
 
     def count(self, size_bytes: int) -> None:
         """Count bytes that were read since begin."""
-        # Time in which nothing was read is not saved up, because using it would be a burst.
+        # Idle time is not saved up, because using it later would be a burst.
         self._free_at = max(self._free_at, self._began_at) + size_bytes / self._bytes_per_s
         if size_bytes:
             self._step()

@@ -17,16 +17,16 @@ def read_block(url: str, start: int, end: int, format: object = "lines") -> Iter
 
     Args:
         url: The file: a path, or an fsspec URL.
-        start: First byte of the block.
-        end: One past its last byte; may lie beyond the end of the file.
-        format: What YAML takes: a name, or a mapping with `type` and options.
+        start: Offset of the first byte of the block.
+        end: Offset one past its last byte; may be beyond the end of the file.
+        format: As in YAML: a name, or a mapping with `type` and options.
 
     Returns:
         Byte offset and bytes of each record, in file order.
 
     Raises:
         ValueError: The format is not valid, or the range is not one.
-        RecordError: The bytes are not what the format says.
+        RecordError: The bytes do not fit the format.
         StorageError: The file cannot be read.
     """
     made = RECORD_FORMATS.make(format)

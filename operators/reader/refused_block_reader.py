@@ -29,13 +29,13 @@ UNREADABLE = StorageError, CorruptArchiveError, RecordError, EOFError
 
 @dataclass(slots=True)
 class _Ranges:
-    """The bytes of refused records, and what has become of each.
+    """The byte ranges of refused records, and the result of each.
 
     Attributes:
-        starts: Their first bytes, ascending.
-        ends: One past their last ones.
-        is_decided: Whether a record that begins in it was accepted, refused once more, or passed over.
-        is_passed_over: Whether it is passed over.
+        starts: Offset of the first byte of each, ascending.
+        ends: Offset one past the last byte of each.
+        is_decided: For each range whether its record was accepted, refused once more, or skipped.
+        is_passed_over: For each range whether it was skipped.
     """
 
     starts: npt.NDArray[np.int64]
@@ -48,7 +48,7 @@ class _Ranges:
         self.is_passed_over = np.zeros(len(self.starts), bool)
 
     def decide(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Note that records begin at these offsets; which of them lie in a range."""
+        """Note that records begin at these offsets; returns which of them are in a range."""
         found = np.searchsorted(self.starts, offsets, side="right") - 1
         is_inside = (found >= 0) & (offsets < self.ends[np.maximum(found, 0)])
         self.is_decided[found[is_inside]] = True
@@ -62,19 +62,19 @@ class _Ranges:
 
 
 class _Retrial(BlockAccounting):
-    """Takes in what is refused of the records that are read again, and nothing of all others in their block.
+    """Takes in rejects among the records that are read again, and ignores all others in their block.
 
     Args:
         block: The block.
         ranges: The bytes of the records.
-        context: Of the task.
+        context: Context of the task.
 
     Attributes:
         rejected_bytes: Bytes in the records that stay refused.
     """
 
     def __init__(self, block: BlockMetadata, ranges: _Ranges, context: OperatorContext) -> None:
-        # What the bytes of the block are was counted when they were read first.
+        # The bytes of the block were counted when they were read first.
         super().__init__(block.url, Counter(), lambda reject: None)
         self._block = block
         self._ranges = ranges
@@ -82,7 +82,7 @@ class _Retrial(BlockAccounting):
         self.rejected_bytes = 0
 
     def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:
-        """Take down a record that stays refused."""
+        """Record a reject that stays refused."""
         super().reject(offset, length, reason, raw)
         if self._ranges.decide(np.array([offset], np.int64))[0]:
             self._context.refused.add(self._block.block_id, int(offset), int(length), reason, raw)
@@ -90,21 +90,21 @@ class _Retrial(BlockAccounting):
             self.rejected_bytes += length
 
     def skip(self, offset: int, length: int, reason: str) -> None:
-        """Note that a record is none any more."""
+        """Note that the bytes are no record any more."""
         super().skip(offset, length, reason)
         self._ranges.pass_over(offset, length)
 
 
 class RefusedBlockReader:
-    """Reads refused records again: emits those that are accepted now, and takes down the others once more.
+    """Reads refused records again: emits those that are accepted now, and records the others as refused once more.
 
-    Guarantee: each record that was refused is emitted, or stays refused, or is passed over because the format says now
-    that it is none. Other records of its block are not emitted.
+    Guarantee: each refused record is emitted, or stays refused, or is skipped because the format now says that it is
+    none. Other records of its block are not emitted.
 
     Args:
         content: Reads the records.
-        files: Opens the files; exactly the bytes that were read before.
-        context: Of the task.
+        files: Opens the files, whose bytes must be exactly those that were read before.
+        context: Context of the task.
     """
 
     def __init__(self, content: ContentReader, files: BlockFiles, context: OperatorContext) -> None:
@@ -146,12 +146,12 @@ class RefusedBlockReader:
         except UNREADABLE:
             if has_emitted:
                 raise
-            # They stay as they were, so that a later retry tries them once more.
+            # These records stay refused, so that a later retry tries them once more.
             self._context.refused.keep(records)
             return
         counters = self._context.counters
         counters[REJECTED] -= int(ranges.is_decided.sum())
-        # What the input holds stays: the bytes that are refused no more are those of records, or passed over.
+        # The size of the input stays: bytes that are no longer refused are those of records, or skipped.
         left_bytes = int(lengths[ranges.is_decided].sum()) - retrial.rejected_bytes
         skipped_bytes = int(lengths[ranges.is_passed_over].sum())
         counters[REJECTED_BYTES] -= left_bytes
@@ -162,7 +162,7 @@ class RefusedBlockReader:
     def _accepted(self, block: BlockMetadata, ranges: _Ranges, retrial: _Retrial) -> Iterator[RecordBatch]:
         file = self._files.open(block)
         has_grown = file.has_grown()
-        # The format may have other options by now than the one that scanned the block.
+        # The format may have other options now than the one that scanned the block.
         tried = replace(block, is_open=False, entry_state=UNKNOWN_STATE)
         for batch in self._content.read(file, tried, retrial, has_grown=has_grown):
             is_inside = ranges.decide(batch.offsets())

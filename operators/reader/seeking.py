@@ -14,13 +14,13 @@ from operators.reader.formats.base import RecordFormat, with_entry_state
 def blocks_from(
     offset: int, items: Sequence[Any], files: BlockFiles, format: RecordFormat, setting: CompressionSetting
 ) -> Iterator[Any]:
-    """The tuples in which records may begin at an offset or behind it; all of a file whose cuts are not known.
+    """The tuples in which records may begin at an offset or behind it; all tuples of a file whose cuts are not known.
 
     The block with the offset is given the state in which it begins.
 
     Args:
         offset: An offset in the content of files.
-        items: Blocks in file order, and other tuples, which stay.
+        items: Blocks in file order, and other tuples, which are kept.
         files: Opens the files.
         format: The format that will read them.
         setting: How files are compressed, or "auto".

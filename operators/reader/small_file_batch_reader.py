@@ -31,21 +31,21 @@ from operators.reader.rate_limit import RateLimiter
 from operators.reader.scanning.multi_file import BufferedFiles
 
 BUFFER_FILES = 4096
-"""Bounds the number of tiny files that are read at a time."""
+"""Largest number of tiny files that are read at a time."""
 
 
 class SmallFileBatchReader:
     """Reads small-file batches.
 
-    Guarantee: what a batch gives is what its blocks give, one after the other, file borders included; and a file
-    of which nothing could be read, or which is no longer the version that was planned, gives nothing.
+    Guarantee: a batch gives what its blocks give, one after the other, file borders included. A file that could not be
+    read at all, or is no longer the planned version, gives nothing.
 
     Args:
         content: Reads the records of files one by one.
         limiter: Limits the bytes per second; None for no limit.
-        accounting: Of the task.
-        errors: What becomes of a file that cannot be read.
-        context: Of the task.
+        accounting: Byte accounting of the task.
+        errors: Handles files that cannot be read.
+        context: Context of the task.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class SmallFileBatchReader:
                 yield from self._read(part)
 
     def _without_gone(self, small_files: SmallFileBatch) -> Iterator[SmallFileBatch]:
-        """The parts of a batch between files whose versions were gone before."""
+        """The parts of a batch between files whose versions were gone in an earlier attempt."""
         start = 0
         for index in range(len(small_files)) if self._context.gone else ():
             if self._errors.left_out_before(small_files.block(index)):
@@ -102,7 +102,7 @@ class SmallFileBatchReader:
 
     def _load(self, small_files: SmallFileBatch, indices: Column) -> BufferedFiles:
         part = small_files.slice(int(indices[0]), int(indices[-1]) + 1)
-        # What is replayed must be known to begin with the planned bytes where something was appended to it.
+        # A replay must know that a file begins with the planned bytes if it was appended to.
         file_ids = () if self._context.is_reprocessed else part.file_ids.tolist()
         files = SmallFiles(
             base=part.base,
@@ -126,7 +126,7 @@ class SmallFileBatchReader:
         buffered = BufferedFiles(buffer, np.array(loaded.borders, np.int64), small_files, indices, grown)
         if not loaded.failures:
             return buffered
-        # A file that is not there takes no room: the border before it is the one behind it.
+        # A missing file is empty in the buffer: its two borders are equal.
         is_there = np.ones(len(indices), bool)
         is_there[list(loaded.failures)] = False
         return buffered.only(is_there)
@@ -140,12 +140,12 @@ class SmallFileBatchReader:
             accounting = self._accounting.of(files.batch.block(int(files.indices[0])))
             accounting.due = int(files.sizes.sum())
             accounting.count(batch)
-            # Newlines that were put behind files are not of them.
+            # Newlines that were added to files are no part of them.
             accounting.count_delimiters(accounting.due - int(files.borders[-1]))
         return batch
 
     def _records_one_by_one(self, files: BufferedFiles) -> tuple[list[RecordBatch], BufferedFiles]:
-        """The records of file after file, and the files without those that are damaged."""
+        """The records of one file after the other, and the files without those that are damaged."""
         view = memoryview(files.buffer).cast("B")
         batches: list[RecordBatch] = []
         is_sound = np.ones(len(files.indices), bool)
@@ -201,7 +201,7 @@ class SmallFileBatchReader:
 
 
 def _finished(small_files: SmallFileBatch, indices: Column, waiting: Set[str]) -> Iterator[SmallFileBatch]:
-    """The members of a batch that were read, apart by whether bytes at their ends wait."""
+    """The members of a batch that were read, in two groups: with and without waiting bytes at their ends."""
     urls = (small_files.url(index) for index in indices.tolist()) if waiting else ()
     waits = np.fromiter((url in waiting for url in urls), bool) if waiting else np.zeros(len(indices), bool)
     borders = np.flatnonzero((np.diff(indices) > 1) | (waits[1:] != waits[:-1])) + 1
@@ -211,7 +211,7 @@ def _finished(small_files: SmallFileBatch, indices: Column, waiting: Set[str]) -
 
 
 def _is_in_progress(files: BufferedFiles) -> bool:
-    """Whether a file that may grow, or has, ends within a record: something was put behind it, or it ends with none."""
+    """Whether a file that may grow, or has grown, ends within a record, so that its length in the buffer differs."""
     may_grow = files.batch.is_open or bool(files.grown)
     return may_grow and bool((np.diff(files.borders) != files.sizes).any())
 

@@ -1,1 +1,1 @@
-"""Refused records: what an operator makes of them, and how many are too many."""
+"""Refused records: how an operator handles them, and how many are too many."""

@@ -1,4 +1,4 @@
-"""What an operator does with a record that it refuses."""
+"""Handles a record that an operator refuses."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dagflow.api.reject import Reject
 from dagflow.errors import RecordError
 
 RefusedListener = Callable[[int, int, str, bytes], None]
-"""Takes down offset, length, reason and bytes of a refused record."""
+"""Records offset, length, reason and bytes of a refused record."""
 
 
 def refused(reject: Reject, log: RefusedListener | None = None) -> bytes:
-    """Take down where a refused record lies.
+    """Record the position of a refused record.
 
     Args:
         reject: The record.
-        log: Takes it down; None where it lies in no block.
+        log: Records it; None where the record is in no block.
 
     Returns:
-        What leaves at the port `errors`.
+        The record to emit at the port `errors`.
     """
     if log is not None:
         log(reject.offset, max(reject.length, 0), reject.reason, reject.raw)
@@ -31,6 +31,6 @@ def not_taken(reject: Reject, port: str) -> RecordError:
 
     Args:
         reject: The record.
-        port: What the message calls the port that would take it.
+        port: The name in the message of the port that would take it.
     """
     return reject.error(hint=f"to take such records aside, connect {port}, and run again")

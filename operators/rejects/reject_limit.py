@@ -1,4 +1,4 @@
-"""How many refused records are too many."""
+"""Ends a run in which too many records were refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _at_most_all(share: str) -> str:
 
 
 Share = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?%$"), AfterValidator(_at_most_all)]
-"""Part of all records, as 1% or 0.01%."""
+"""A share of all records, as 1% or 0.01%."""
 
 
 MaxRejects = Annotated[
@@ -41,11 +41,11 @@ class RejectLimited(Operator, LimitChecker):
     max_rejects: MaxRejects = None
 
     def _record_count(self, totals: Mapping[str, int]) -> int:
-        """All records, of which a share may be refused; a reader's are those that left it, and those refused."""
+        """The number of all records, a share of which may be refused; for a reader, those emitted and those refused."""
         return totals.get(REJECTED, 0) + totals.get("messages", 0)
 
     def check_limits(self, totals: Mapping[str, int]) -> None:
-        """End a run in which too much was refused."""
+        """End a run in which too many records were refused."""
         most = self.max_rejects
         if most is None:
             return

@@ -1,4 +1,4 @@
-"""Makes columns of the members of JSON objects."""
+"""Makes columns from the members of JSON objects."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from operators.reader.scanning.search import occurrences
 
 @dataclass(frozen=True, slots=True)
 class JsonMembers:
-    """What is needed to make columns of JSON objects.
+    """Makes columns from JSON objects.
 
     Attributes:
         types: The type of each column.
@@ -44,13 +44,13 @@ class JsonMembers:
         """The objects with their columns.
 
         Args:
-            batch: One JSON object each.
-            rejects: Takes in those with a member that is not of its column's type, or is there twice.
+            batch: Records of one JSON object each.
+            rejects: Takes in objects with a member that is not of its column's type, or is there twice.
         """
         return self._typed(parse_columns(batch, self._read, rejects, self._read_one), rejects)
 
     def parse_lines(self, batch: RecordBatch, rejects: Rejects) -> Parsed | None:
-        """The same for lines that need not be JSON; None where they must be looked at one by one.
+        """The same for lines that need not be JSON; None where they must be parsed one by one.
 
         Arrow's reader refuses what is not JSON, with exceptions that are ruled out here. That saves a second parser.
 
@@ -81,7 +81,7 @@ class JsonMembers:
             are_json: Whether it is known that each is a JSON object.
 
         Raises:
-            pyarrow.ArrowInvalid: One is wrong, or must be looked at by itself to know.
+            pyarrow.ArrowInvalid: A line is wrong, or must be parsed by itself to know.
         """
         written = pa.schema([(name, as_written(kind.arrow)) for name, kind in self.types.items()])
         found = read_flat_objects(batch, written, takes_others=self.takes_others)
@@ -102,7 +102,8 @@ class JsonMembers:
         """Read objects with Arrow, which refuses all of them, or some that are right, for one that is wrong.
 
         Raises:
-            pyarrow.ArrowInvalid: It does, or it might take what is no JSON, or a decimal for another.
+            pyarrow.ArrowInvalid: Arrow refuses the objects, or it might accept text that is no JSON, or round a
+                decimal.
         """
         if not are_json and (not are_braced(batch) or _may_be_no_json(batch)):
             raise pa.ArrowInvalid("A line may be no JSON")
@@ -138,7 +139,7 @@ class JsonMembers:
             if is_text and value in self.null_values:
                 value = None
             try:
-                # Text stays text here; typed() has the grammar of dates and times.
+                # Text stays text here; typed() parses dates and times.
                 found = value_as(value, ColumnType(kind.name, written), takes_others=self.takes_others)
             except ValueError as error:
                 return f"column '{name}' ({kind.name}): {error}, in: {shortened(record)}"
@@ -152,15 +153,15 @@ _NO_NUMBERS = [np.frombuffer(word, np.uint8) for word in (b"NaN", b"Inf")]
 """Words that Arrow takes for numbers, though JSON has none of them."""
 
 _MANY_DIGITS = (
-    r"[0-9.]{38}"  # With those that a type adds behind the point, they are 76.
+    r"[0-9.]{38}"  # With the digits that a type adds behind the point, there are 76.
     r"|[0-9.]{19}[eE]"
     r"""|[0-9.][eE][+-]?0*(?:[2-9][0-9]|[1-9][0-9]{2,})[",}\]\s]"""
     r"|\\u00(?:2[bBdD]|3[0-9]|[46]5)"
 )
-"""What is in lines with numbers that may have more than 76 digits, with the zeros that an exponent stands for."""
+"""Matches lines with numbers that may have more than 76 digits, with the zeros that an exponent stands for."""
 
 _SHALLOW_BYTES = 1000
-"""No line of so many bytes has values that are nested so deeply that a parser refuses them; Arrow takes any depth."""
+"""Lines of up to this many bytes have no values nested too deeply for a parser; Arrow accepts any depth."""
 
 
 def are_braced(batch: RecordBatch) -> bool:
@@ -178,7 +179,7 @@ def are_braced(batch: RecordBatch) -> bool:
 
 
 def _may_be_no_json(batch: RecordBatch) -> bool:
-    """Whether there may be something in lines that Arrow takes although it is no JSON, or nested too deeply."""
+    """Whether lines may hold text that Arrow accepts although it is no JSON, or is nested too deeply."""
     borders = borders_of(batch.framed())
     text = np.frombuffer(joined(batch), np.uint8)
     if np.diff(borders).max() > _SHALLOW_BYTES:
@@ -192,7 +193,7 @@ def _has_empty(batch: RecordBatch) -> bool:
 
 
 def _with_room(kind: pa.DataType) -> pa.DataType:
-    """The type with room for many digits: Arrow does not see that a number has too many for its decimals."""
+    """The type with room for many digits: Arrow does not check whether a number has too many for its decimals."""
     return _replaced(kind, lambda leaf: pa.decimal256(WIDE_DIGITS, leaf.scale) if pa.types.is_decimal(leaf) else leaf)
 
 
@@ -202,7 +203,7 @@ def _may_overflow(batch: RecordBatch) -> bool:
 
 
 def _replaced(kind: pa.DataType, replace: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """A type in which others stand for the types of its values, which are in no array or object."""
+    """A type in which the types of its values, outside of arrays and objects, are replaced by others."""
     if pa.types.is_list(kind):
         return pa.list_(_replaced(kind.value_type, replace))
     if pa.types.is_struct(kind):
@@ -211,7 +212,7 @@ def _replaced(kind: pa.DataType, replace: Callable[[pa.DataType], pa.DataType]) 
 
 
 def is_sound(table: pa.Table) -> bool:
-    """Whether arrays hold what their offsets say: Arrow loses nulls before the first value whose type it infers."""
+    """Whether nested arrays are valid: Arrow loses nulls before the first value whose type it infers."""
     try:
         for column in table.columns:
             if pa.types.is_nested(column.type):
@@ -222,7 +223,7 @@ def is_sound(table: pa.Table) -> bool:
 
 
 def as_written(kind: pa.DataType) -> pa.DataType:
-    """The type as JSON has its values: dates, times and timestamps stand in strings."""
+    """The type of the values in JSON, where dates, times and timestamps are strings."""
     return _replaced(kind, lambda leaf: pa.string() if pa.types.is_temporal(leaf) else leaf)
 
 

@@ -1,4 +1,4 @@
-"""Which text is a value of a type: one grammar for the fields of CSV and for the strings and numbers of JSON."""
+"""The texts that are values of a type: one grammar for the fields of CSV and for the strings and numbers of JSON."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _FRACTION_DIGITS = {"s": 0, "ms": 3, "us": 6, "ns": 9}
 
 @dataclass(frozen=True, slots=True)
 class _Grammar:
-    """How the values of a kind of types are written.
+    """The texts of the values of some types.
 
     Attributes:
-        regex: What a text must match as a whole.
-        plain: Bytes of which Arrow makes a right value, or none.
-        what: What a text is not that does not match.
+        regex: The pattern that a text must match as a whole.
+        plain: Bytes; Arrow converts a text of them correctly, or not at all.
+        what: Names what a text that does not match should be.
     """
 
     regex: str
@@ -128,7 +128,7 @@ def why_not(text: str, kind: ColumnType) -> str:
 
 
 def _is_plain(texts: Any, grammar: _Grammar) -> bool:
-    """Whether Arrow makes right values of the texts, or none."""
+    """Whether Arrow converts the texts correctly, or not at all."""
     first, last = texts.offset, texts.offset + len(texts)
     _, ends, data = texts.buffers()
     if not grammar.plain or data is None:
@@ -136,7 +136,7 @@ def _is_plain(texts: Any, grammar: _Grammar) -> bool:
     borders = np.frombuffer(ends, np.int32)
     if bytes(data[int(borders[first]) : int(borders[last])]).translate(None, grammar.plain):
         return False
-    # Arrow also takes a day with an hour alone.
+    # Arrow also accepts a day with an hour alone.
     return grammar is not _NAIVE or not (np.diff(borders[first : last + 1]) == len("2024-01-31T10")).any()
 
 
@@ -149,13 +149,13 @@ def _cast(texts: Any, arrow: pa.DataType, cuts: bool) -> Any:
         return decimals_of(texts, arrow, cuts=cuts)
     if not pa.types.is_time(arrow):
         return pc.cast(texts, arrow)
-    # Arrow reads times of day only behind a date.
+    # Arrow parses times of day only behind a date.
     stamps = pc.cast(pc.binary_join_element_wise("1970-01-01", texts, "T"), pa.timestamp(arrow.unit))
     return pc.cast(stamps, arrow)
 
 
 def _cast_each(texts: Any, arrow: pa.DataType, cuts: bool) -> Any:
-    """Cast texts, with null for those that cannot be; halves them until these are alone."""
+    """Cast texts, with null for those that cannot be cast; halves them until these are isolated."""
     try:
         return _cast(texts, arrow, cuts)
     except pa.ArrowInvalid:
@@ -166,7 +166,7 @@ def _cast_each(texts: Any, arrow: pa.DataType, cuts: bool) -> Any:
 
 
 def _normal(texts: Any, arrow: pa.DataType) -> Any:
-    """The texts as Arrow takes them: no plus, and no zeros at the end of a fraction that the unit has no room for."""
+    """The texts as Arrow accepts them: no plus, and no zeros at the end of a fraction beyond those of the unit."""
     if pa.types.is_integer(arrow) or pa.types.is_floating(arrow):
         return pc.replace_substring_regex(texts, r"^\+", "")
     if pa.types.is_time(arrow) or pa.types.is_timestamp(arrow):
@@ -178,7 +178,7 @@ def _normal(texts: Any, arrow: pa.DataType) -> Any:
 
 
 def _sound(values: Any, texts: Any) -> Any:
-    """The values without those that Arrow makes of what is out of range."""
+    """The values without those that Arrow computes from texts that are out of range."""
     if pa.types.is_floating(values.type):
         is_infinite = pc.is_inf(values)
         if pc.any(is_infinite).as_py():
@@ -190,7 +190,7 @@ def _sound(values: Any, texts: Any) -> Any:
 
 
 def where_refused(texts: Any, values: Any) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """For each text whether it stands for no value, though it is one."""
+    """For each text whether it was refused: its value is null, although the text is not."""
     if values.null_count == texts.null_count:
         return np.zeros(len(texts), bool)
     return np.asarray(pc.and_(pc.is_valid(texts), pc.is_null(values)))

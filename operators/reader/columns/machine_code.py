@@ -1,8 +1,8 @@
-"""What makes machine code of functions in this package, and what all of them are made of; needs numba.
+"""Compiles functions of this package to machine code, and holds the parts that they share; needs numba.
 
 numba compiles a function when its module is first imported on a machine, which takes some seconds, and keeps the code
-beside the module, or in the cache directory of the user. It compiles anew only when that module changes: parts of a
-function stand in the same one, but for those here. Who changes these has to remove `__pycache__/*.nb*`.
+beside the module, or in the cache directory of the user. It compiles again only when that module changes, so all parts
+of a function are in one module, except those here. After a change of these, remove `__pycache__/*.nb*`.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def compiled(result: Any, *arguments: Any) -> Callable[[_Function], _Function]:
 
 
 def part(function: _Function) -> _Function:
-    """A function that becomes a part of those that call it: to pass arrays takes seven values for each of them.
+    """Compile a part of other functions: it is inlined, because passing arrays takes seven values for each of them.
 
-    Only compiled functions can call it. What makes others callable takes two fifths of the time to compile.
+    Only compiled functions can call it. Making functions callable takes two fifths of the time to compile them.
     """
     part: _Function = numba.njit(forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
     return part
@@ -48,19 +48,19 @@ def part(function: _Function) -> _Function:
 
 @part
 def byte_at(data: Bytes, at: int) -> int:
-    """The byte at a place, which is not negative."""
-    # An index that may be negative would be compared with zero, which takes as long as all the rest.
+    """The byte at a position, which is not negative."""
+    # An index that may be negative would be compared with zero, which takes as long as all other work.
     byte: int = data[np.uintp(at)]
     return byte
 
 
 @part
 def is_digit(data: Bytes, at: int) -> bool:
-    """Whether a digit stands at a place."""
+    """Whether a digit is at a position."""
     return ZERO <= byte_at(data, at) <= NINE
 
 
 @part
 def digit_at(data: Bytes, at: int) -> int:
-    """The digit at a place as a number."""
+    """The digit at a position as a number."""
     return byte_at(data, at) - ZERO

@@ -1,4 +1,4 @@
-"""Machine code that makes numbers of what JSON writes; needs numba.
+"""Machine code that converts the numbers of JSON; needs numba.
 
 compiled_objects calls the functions, for pieces of bytes that json_kernels has found to be numbers.
 """
@@ -33,7 +33,7 @@ _LARGEST_WHOLE = 1 << 53
 """Up to here a double holds every whole number."""
 
 _DOUBLE_DIGITS, _WHOLE_DIGITS = 18, 19
-"""How many digits always fit into 64 bits: of a number with a sign, and of one without."""
+"""The digits that always fit into 64 bits: of a number with a sign, and of one without."""
 
 _ONE, _TEN = np.uint64(1), np.uint64(10)
 
@@ -51,14 +51,14 @@ def read_integers(
     values: npt.NDArray[np.uint64],
     is_read: npt.NDArray[np.bool_],
 ) -> None:
-    """Make whole numbers of JSON's, and 0 of what is empty.
+    """Convert whole numbers of JSON; an empty one becomes 0.
 
     Args:
         data: The bytes.
         starts: Where each number begins.
         stops: Where each number ends.
-        lowest: The smallest number that there may be, without its minus; 0 if none may have one.
-        highest: The largest number.
+        lowest: The smallest number that is accepted, without its minus; 0 if none may have one.
+        highest: The largest number that is accepted.
         values: Takes in the numbers; those with a minus in the two's complement.
         is_read: Is made false for those that are not whole, not in the range, or have too many digits for this.
     """
@@ -79,7 +79,7 @@ def read_integers(
 
 @compiled(FLAG, BYTES, OFFSETS, OFFSETS, types.Array(types.float64, 1, "C"))
 def read_doubles(data: Bytes, starts: Offsets, stops: Offsets, values: npt.NDArray[np.float64]) -> bool:
-    """Make doubles of JSON's numbers, and 0 of what is empty.
+    """Convert numbers of JSON to doubles; an empty one becomes 0.
 
     If a double holds the digits as a whole number, and the power of ten, then their product or quotient is rounded
     once, to the nearest double (W. D. Clinger, How to read floating point numbers accurately, 1990).
@@ -91,7 +91,7 @@ def read_doubles(data: Bytes, starts: Offsets, stops: Offsets, values: npt.NDArr
         values: Takes in the numbers.
 
     Returns:
-        False if there is another number, which needs more than that.
+        False if a number needs more than that.
     """
     for row in range(len(starts)):
         at, stop = starts[row], stops[row]

@@ -1,4 +1,4 @@
-"""Chooses what reads flat JSON objects in a process: numpy at first, and machine code where much is read."""
+"""Chooses the reader of flat JSON objects in a process: numpy at first, and machine code where much is read."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from operators.reader.scanning.framing import joined
 logger = logging.getLogger(__name__)
 
 PAYING_BYTES = 64 << 20
-"""To import the machine code takes a third of a second; to read about so many bytes with it saves that."""
+"""Importing the machine code takes a third of a second; reading about this many bytes with it saves that."""
 
 
 class ObjectReader:
     """Reads flat JSON objects: with numpy, and faster in a process that has read much.
 
     Args:
-        pays_bytes: From so many bytes on machine code is used, where it can be made.
+        pays_bytes: Number of bytes after which machine code is used, if it can be compiled.
     """
 
     def __init__(self, pays_bytes: int = PAYING_BYTES) -> None:
@@ -41,24 +41,24 @@ class ObjectReader:
 
 
 def _compiled() -> ReadObjects | None:
-    """What reads with machine code; None where that cannot be made."""
+    """The reader with machine code; None where that cannot be compiled."""
     # The functions take the bytes of a word to be in this order.
     if importlib.util.find_spec("numba") is None or sys.byteorder != "little":
         return None
-    # The code is kept by the path of its module. In an archive that Spark ships, that is another one in each run, and
-    # each process would make the code anew.
+    # The code is cached by the path of its module. In an archive that Spark ships, the path differs in each run, and
+    # each process would compile the code anew.
     if not os.path.exists(__file__):
         return None
     try:
         # Here, because numba is optional and slow to import.
         from operators.reader.columns.compiled_objects import read_compiled
     except Exception as error:
-        # It takes no numpy that is newer than it, there may be no directory to keep the code in, or what is kept there
-        # is broken. Whatever it is, records can be read without it.
+        # numba refuses a numpy that is newer than it, there may be no directory for the cache, or the cached code is
+        # broken. In any case, records can be read without it.
         logger.warning("numba is installed, but cannot be used; JSON is read without it: %s", error)
         return None
     return read_compiled
 
 
 read_flat_objects = ObjectReader()
-"""The one of this process."""
+"""The reader of this process."""

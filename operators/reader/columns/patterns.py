@@ -43,7 +43,7 @@ class TimePattern:
     Attributes:
         text: As the app gives it.
         regex: An RE2 expression with a group for each directive, named as it.
-        directives: The letters in it.
+        directives: The letters of its directives.
     """
 
     text: str
@@ -55,7 +55,7 @@ class TimePattern:
         """The pattern for a type.
 
         Raises:
-            ValueError: It has directives that are unknown, doubled, too many or too few for the type.
+            ValueError: The pattern has directives that are unknown, doubled, too many or too few for the type.
         """
         parts = re.findall(r"%.|%$|[^%]+", re.sub(r"%([FT])", lambda found: _SHORT[found[1]], text), re.DOTALL)
         regex, directives = "", []
@@ -70,14 +70,14 @@ class TimePattern:
             directives.append(letter)
             neighbours = parts[max(0, index - 1) : index] + parts[index + 1 : index + 2]
             is_apart = not any(each.startswith("%") and each[1:] in _DIGITS for each in neighbours)
-            # Beside other digits, nothing but its length says where a number ends.
+            # Next to other digits, only its length shows where a number ends.
             digits = _DIRECTIVES[letter] if is_apart else _DIRECTIVES[letter].replace("{1,2}", "{2}")
             regex += f"(?P<{letter}>{digits})"
         _require(text, directives, kind)
         return cls(text, f"^(?:{regex})$", frozenset(directives))
 
     def to_iso(self, texts: Any) -> Any:
-        """The same as in ISO 8601: dates, times, or both, with Z or an offset where the pattern has one.
+        """Convert texts to ISO 8601: dates, times, or both, with Z or an offset where the pattern has one.
 
         Args:
             texts: A string array.
@@ -145,6 +145,6 @@ def _half_day(found: dict[str, Any]) -> Any:
 
 
 def _looked_up(keys: Any, values: dict[str, str]) -> Any:
-    """The values of keys, in whatever case; null where there is none."""
+    """The values of keys, in any case; null where there is none."""
     indices = pc.index_in(pc.utf8_lower(keys), value_set=pa.array(list(values)))
     return pa.array(list(values.values())).take(indices)

@@ -80,7 +80,7 @@ class ColumnType:
         """The type that an app gives: a name, or a mapping with type and format.
 
         Raises:
-            ValueError: There is no such type, or its format does not fit it.
+            ValueError: The type does not exist, or its format does not fit it.
         """
         if isinstance(value, cls):
             return value
@@ -103,7 +103,7 @@ def arrow_type(name: str) -> pa.DataType:
     """The Arrow type of a name.
 
     Raises:
-        ValueError: There is no such type.
+        ValueError: The type does not exist, or its parameters are out of range.
     """
     known = _NAMED.get(_ALIASES.get(name, name))
     if known is not None:
@@ -129,7 +129,7 @@ def _nested_type(kind: str, inside: str) -> pa.DataType:
     """The type of arrays or objects.
 
     Raises:
-        ValueError: It is not written as list<int64> or struct<a: int64>, or holds no type.
+        ValueError: The text is no type such as list<int64> or struct<a: int64>, or holds no type.
     """
     if kind == "list":
         return pa.list_(arrow_type(inside.strip()))
@@ -143,7 +143,7 @@ def _nested_type(kind: str, inside: str) -> pa.DataType:
 
 
 def _parts(inside: str) -> list[str]:
-    """The members of a struct: what commas separate that are in no inner type."""
+    """The members of a struct, divided at commas that are in no inner type."""
     parts, depth = [""], 0
     for letter in inside:
         depth += (letter in "<([") - (letter in ">)]")

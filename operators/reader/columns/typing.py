@@ -1,4 +1,4 @@
-"""Makes typed columns of columns of text, and refuses the records whose text is no value of its type."""
+"""Converts columns of text to typed columns, and refuses the records whose text is no value of its type."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def typed(parsed: Parsed, types: Mapping[str, ColumnType], null_words: Collectio
         parsed: Records, with columns of text where types says that they have another type.
         types: The type of each column that has one; columns that have it already stay.
         null_words: Texts that stand for no value where the type is not text.
-        rejects: Takes in the records that have text which is no value of its type.
+        rejects: Takes in the records with text that is no value of its type.
     """
     if parsed.columns is None or not len(parsed.raw):
         return parsed
@@ -49,7 +49,7 @@ def typed(parsed: Parsed, types: Mapping[str, ColumnType], null_words: Collectio
 
 
 def _values_with_refused(texts: Any, kind: ColumnType) -> tuple[pa.Array, dict[int, str]]:
-    """The values that texts stand for, and for each row that has text which is no value why it is none.
+    """The values of texts, and for each row with text that is no value the reason.
 
     Args:
         texts: A string array, or arrays or objects in which text stands for the values of other types.

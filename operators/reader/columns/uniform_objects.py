@@ -1,9 +1,9 @@
-"""Reads JSON objects that are written alike: the same text stands between the values of many lines.
+"""Reads JSON objects that are written alike: the text between the values is the same in many lines.
 
-Programs write most objects so. The text between the values is then compared, a few bytes of all lines at a time, and
-never parsed again; the values are cut out and cast. That takes about seven tenths of the time of Arrow's parser, which
-goes from byte to byte. What is read is certain to be JSON, and has the values that a parser finds; all else is left to
-one.
+Programs write most objects so. The text between the values is compared, a few bytes of all lines at a time, and not
+parsed again; the values are cut out and cast. That takes about seven tenths of the time of Arrow's parser, which reads
+byte by byte. Lines that are read are certain to be JSON, and have the values that a parser finds; other lines are left
+to a parser.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MEMBER = re.compile(rb' *"([^"]*)" *: *(?:"([^"]*)"|([^ "{}\[\],:]+)) *([,}])')
 """A member without arrays, objects and backslashes, and what follows it."""
 
 _POINT_ALONE = re.compile(rb"\.[eE]")
-"""What casts take in numbers, and JSON does not."""
+"""Characters that casts accept in numbers, and JSON does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class ObjectLayout:
     def of(cls, line: bytes) -> ObjectLayout | None:
         """The layout of a line in UTF-8 without backslashes and control characters.
 
-        None if it is no object, has none or twice the same member, or one that is an array or an object.
+        None if the line is no object, has no members or one twice, or has a member that is an array or an object.
         """
         gaps: list[bytes] = []
         names: list[str] = []
@@ -72,7 +72,7 @@ class ObjectLayout:
 
 
 class _Lines:
-    """The lines of a batch, and where their quotes are; all positions are relative to the first line's."""
+    """The lines of a batch, and the positions of their quotes; all positions are relative to the first line's."""
 
     def __init__(self, batch: RecordBatch) -> None:
         framed = batch.framed()
@@ -100,7 +100,7 @@ class _Lines:
         self.is_plain[lines[positions < self.stops[lines]]] = False
 
     def have(self, expected: bytes, positions: Positions) -> Mask:
-        """Whether bytes stand at positions, behind which there are as many."""
+        """Whether given bytes are at positions; as many bytes must exist at each position."""
         size = len(expected)
         # An item for each position, which overlap; a take would copy all of them first.
         windows = np.ndarray((len(self.data) - size + 1,), f"S{size}", self.data, strides=(1,))
@@ -111,12 +111,12 @@ class _Lines:
         return ~differs
 
     def with_quotes_of(self, lines: Positions, layout: ObjectLayout) -> Positions:
-        """Of some lines, the ones with as many quotes as a layout has."""
+        """The lines among some that have as many quotes as a layout."""
         has_as_many: Mask = self.quote_counts[lines] == sum(gap.count(b'"') for gap in layout.gaps)
         return lines[has_as_many]
 
     def select(self, lines: Positions, layout: ObjectLayout) -> tuple[Positions, list[tuple[Positions, Positions]]]:
-        """Of some lines, the ones that have a layout, and where the values of each member begin and end in them.
+        """The lines among some that have a layout, and where the values of each member begin and end in them.
 
         The lines have as many quotes as the layout.
         """
@@ -138,13 +138,13 @@ class _Lines:
     def _gaps(self, lines: Positions, layout: ObjectLayout) -> list[Positions]:
         """Where the bytes around values are if the lines have the layout: each at its first quote."""
         counts = [gap.count(b'"') for gap in layout.gaps]
-        # The quotes of each line side by side, all of which are copied at once.
+        # The quotes of each line side by side, copied all at once.
         rows = np.ndarray((len(self.quotes) - sum(counts) + 1,), f"V{8 * sum(counts)}", self.quotes, strides=(8,))
         quotes = rows[self.first_quotes[lines]].view(np.int64).reshape(len(lines), -1)
         gaps = [self.starts[lines]]
         quote = counts[0]
         for gap, count in zip(layout.gaps[1:], counts[1:], strict=True):
-            # Only the last may have none: it closes an object behind a value without quotes.
+            # Only the last gap may have none: it closes an object behind a value without quotes.
             gaps.append(quotes[:, quote] - gap.index(b'"') if count else self.stops[lines] - len(gap))
             quote += count
         return gaps
@@ -168,7 +168,7 @@ class _Column:
         self._has_value = np.zeros(len(lines.starts), np.bool_)
 
     def take(self, rows: Positions, starts: Positions, stops: Positions, *, in_quotes: bool) -> Mask:
-        """Take in the values of some lines; return which of them are of the type, or null: the others are not read."""
+        """Take in the values of some lines; return which of them are of the type, or null. The others are not read."""
         if in_quotes:
             if self._takes_text and self._kind is not None:
                 self._put(rows, starts, stops)
@@ -193,11 +193,11 @@ class _Column:
         """The values of all lines; null for those that have none.
 
         Raises:
-            pyarrow.ArrowInvalid: Something is no number, has no room in the type, or is not whole.
+            pyarrow.ArrowInvalid: A value is no number, does not fit into the type, or is not whole.
         """
         count = len(self._starts)
         if self._kind is not None and self._takes_words:
-            # An empty line at the end has no byte.
+            # An empty line at the end of the data has no byte to read.
             first = self._lines.data.take(self._starts, mode="clip")
             return pa.array(first == ord("t"), mask=~self._has_value)
         if not (self._takes_text or self._takes_numbers):
@@ -213,7 +213,7 @@ class _Column:
         return decimals_of(texts, kind) if pa.types.is_decimal(kind) else texts.cast(kind)
 
     def _are(self, word: bytes, first: npt.NDArray[np.uint8], starts: Positions, stops: Positions) -> Mask:
-        """Which values are a word; the first byte of each tells most of those that are not."""
+        """Which values are a word; the first byte excludes most others."""
         are_word: Mask = first == word[0]
         if are_word.any():
             are_word &= stops - starts == len(word)
@@ -221,7 +221,7 @@ class _Column:
         return are_word
 
     def _are_numbers(self, first: npt.NDArray[np.uint8], starts: Positions, stops: Positions) -> Mask:
-        """Which values begin and end as JSON's numbers do; casts see to the rest."""
+        """Which values begin and end as the numbers of JSON do; casts check the rest."""
         data = self._lines.data
         last = data.take(stops - 1)
         is_right: Mask = (last >= _ZERO) & (last <= _NINE)
@@ -270,6 +270,6 @@ def read_uniform(batch: RecordBatch, schema: pa.Schema, *, takes_others: bool) -
         is_read[rows[is_right]] = True
     if 2 * np.count_nonzero(is_read) < len(batch):
         return None
-    # Also of members that are left out, whose numbers may be none.
+    # Also for members that are left out, whose numbers may be invalid.
     arrays = {name: column.array() for name, column in columns.items()}
     return FlatObjects.of(arrays, schema, is_read)

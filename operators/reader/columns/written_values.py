@@ -1,4 +1,4 @@
-"""Values of JSON as they are written, with all digits, and with members that are there twice."""
+"""Values of JSON as they are written, with all digits, and with duplicate members."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Object(list[tuple[str, Any]]):
 
 
 def members_of(record: bytes) -> Object:
-    """The members of an object that is valid JSON, also those that are there twice."""
+    """The members of an object that is valid JSON, including duplicates."""
     found: Object = json.loads(record, parse_int=Number, parse_float=Number, object_pairs_hook=Object)
     return found
 
@@ -44,16 +44,16 @@ def name_twice(members: Object) -> str | None:
 
 
 def value_as(value: Any, kind: ColumnType, *, takes_others: bool = False, is_exact: bool = False) -> Any:
-    """A value as Python's of a type.
+    """A value converted to Python's value of a type.
 
     Args:
         value: As members_of() gives it.
         kind: The type.
         takes_others: Whether objects may have members that their type lacks; they are left out.
-        is_exact: Whether a whole number that a double would round is no double.
+        is_exact: Whether a whole number that a double would round is refused as a double.
 
     Raises:
-        ValueError: It is no value of the type, as a clause that begins with it.
+        ValueError: The value is none of the type; the text is a clause that begins with the value.
     """
     arrow = kind.arrow
     is_text = isinstance(value, str) and not isinstance(value, Number)

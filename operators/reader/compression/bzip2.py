@@ -22,8 +22,8 @@ SCANNED_BYTES = 256 << 10
 class Bzip2UnitFinder(UnitFinder):
     """Finds the blocks of a bzip2 file, the first of a stream with the stream's header, the last with its end.
 
-    Each is decompressed as a stream of its own, so that its own checksum is checked; the one over all blocks of a
-    stream is not. That blocks follow each other without a gap is what the chain of places shows.
+    Each block is decompressed as a stream of its own, so that its own checksum is checked, but not the one over all
+    blocks of a stream. The chain of positions shows that blocks follow each other without a gap.
     """
 
     positions_per_byte = 8
@@ -81,7 +81,7 @@ def unit_at(held: BufferedSource, place: int) -> tuple[int, bytes]:
     """The end of the unit at a bit, and its content.
 
     Raises:
-        NoUnitError: There is none.
+        NoUnitError: No unit begins at the bit, or it is damaged.
     """
     begin = place + STREAM_HEADER_BITS if _is_header(held, place) else place
     marker = _bits(held, begin, begin + MARKER_BITS)
@@ -98,7 +98,7 @@ def unit_at(held: BufferedSource, place: int) -> tuple[int, bytes]:
 
 
 def _decompress(held: BufferedSource, begin: int, end: int) -> bytes | None:
-    """The content of the block between two markers; None where that is no block."""
+    """The content of the block between two markers; None where these bytes are no block."""
     crc = _bits(held, begin + MARKER_BITS, begin + MARKER_BITS + 32)
     bits = end - begin
     value = int.from_bytes(_bits(held, begin, end), "big")
@@ -130,7 +130,7 @@ def _is_header(held: BufferedSource, place: int) -> bool:
 
 
 def _bits(held: BufferedSource, start: int, end: int) -> bytes:
-    """The bits of a range, from a byte's highest on, filled up with zeros; fewer at the end of the file."""
+    """The bits of a range, from the highest of a byte on, padded with zeros; fewer at the end of the file."""
     shift = start % 8
     length = -(-end // 8) - start // 8
     data = held.at(start // 8, length)
@@ -159,7 +159,7 @@ def _occurrences(piece: bytes, marker: bytes) -> Iterator[int]:
     """The bits of a piece's first SCANNED_BYTES at which a marker begins."""
     value = int.from_bytes(marker, "big")
     for shift in range(8):
-        # The library finds the whole bytes in the middle; only the bits around them are compared here.
+        # The search of the library finds the whole bytes in the middle; only the bits around them are compared here.
         shifted = (value << 8 - shift).to_bytes(7, "big")
         middle = shifted[1:6]
         found = piece.find(middle, 1)

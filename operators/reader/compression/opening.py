@@ -17,11 +17,11 @@ from operators.reader.fingerprints import require_begun
 from operators.reader.formats.base import RecordFormat
 
 SPOOLED_BYTES = 32 << 20
-"""What is decompressed for a format that must know the size first lies in memory up to here, then on disk."""
+"""Bytes of decompressed content that are kept in memory for a format that must know the size; more goes to disk."""
 
 
 class BlockContent(NamedTuple):
-    """What the records of a block are read from.
+    """The source that the records of a block are read from.
 
     Attributes:
         source: The content of the file: decompressed, or the file itself.
@@ -44,21 +44,22 @@ def block_content(
     """Open the content of a block of a file that may be compressed.
 
     A block of a compressed file that a pre-scan cut has the range that the pre-scan found; otherwise all records of
-    the file belong to its first block. Offsets are those in the content. Of a file that may grow, streams that are
-    not there to their ends wait.
+    the file belong to its first block. Offsets are those in the content. In a file that may grow, incomplete streams
+    wait.
 
     Args:
         source: The file.
         block: The block, in bytes of the file.
-        setting: What the app says of compression.
+        setting: The app's setting of compression.
         format: The format that will read it.
 
     Returns:
         The source and block to be read: those given, where the file is not compressed.
 
     Raises:
-        CorruptArchiveError: The file is not what its name, or the app, says it is; or one that may grow, or was
-            appended to, is damaged.
+        CorruptArchiveError: The file is not what its name, or the app, says it is; or it is damaged, and may grow or
+            was
+            appended to.
     """
     compression = recognised_compression(source, block, setting)
     if compression is None:
@@ -80,7 +81,7 @@ def block_content(
 def _growing_content(
     source: ByteSource, block: BlockMetadata, compression: Compression, format: RecordFormat
 ) -> BlockContent:
-    """The content of a file that may grow, or was appended to, as far as the streams in it are whole."""
+    """The content of a file that may grow, or was appended to, up to its last complete stream."""
     content: ByteSource = DecompressedFile(source, block.url, compression)
     resumed_bytes = waiting_bytes = start = 0
     if block.is_open:
@@ -90,7 +91,7 @@ def _growing_content(
     if format.needs_size:
         content = SpooledSource(content)
     if block.is_open and block.content_start > content.size_bytes:
-        # The next version has all that this one has, and goes on where the file of the other name was left.
+        # The next version has all content of this one, and continues where the file of the other name was left.
         return BlockContent(content, replace(block, start=0, end=0), waiting_bytes, is_begun=False)
     if block.content_start:
         start = block.content_start
@@ -110,7 +111,7 @@ def _whole_part(
     place, end = DecompressedFile(source, block.url, compression).whole_part()
     content = SourcePrefix(DecompressedFile(source, block.url, compression), end)
     if place < source.size_bytes and format.complete_end(content) is None:
-        # A format that cannot go on where a version ended takes all or nothing.
+        # A format that cannot continue where a version ended reads all or nothing.
         return 0, 0
     return place, end
 
@@ -119,7 +120,7 @@ def cutting_compression(block: BlockMetadata, setting: CompressionSetting, forma
     """The compression of a block's file, if the file is cut and its blocks are decompressed in parallel.
 
     A file is not cut where it is one block, or may grow, nor where the format must see all of it, or all that lies
-    before a block. Of a later block only the pre-scan of the blocks before it tells whether its file is.
+    before a block. For a later block, the pre-scan of the blocks before it decides whether the file is cut.
     """
     compression = expected_compression(block, setting)
     is_whole = (not block.start and (block.is_last or block.is_open)) or block.resumes

@@ -24,10 +24,10 @@ from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.compression.units import may_become_skippable
 
 CompressionSetting = Literal["auto", "none", "gzip", "bzip2", "xz", "zstd", "lz4", "snappy"]
-"""What an app says of the compression of its files."""
+"""The app's setting for the compression of its files."""
 
 _MOST_SKIPPABLE = 64
-"""Frames without data that are passed over to the first with data: each costs a request to a store."""
+"""Number of frames without data that are skipped before the first with data: each costs a request to a store."""
 
 _IS_FIRST_BYTE = np.isin(np.arange(256), [compression.magic[0] for compression in COMPRESSIONS])
 
@@ -45,7 +45,7 @@ def recognised_compression(source: ByteSource, block: BlockMetadata, setting: Co
     Args:
         source: The file.
         block: A block of it.
-        setting: What the app says.
+        setting: The app's setting.
 
     Raises:
         CorruptArchiveError: The file is not what its name, or the app, says it is.
@@ -57,14 +57,14 @@ def recognised_compression(source: ByteSource, block: BlockMetadata, setting: Co
     expected = expected_compression(block, setting)
     if is_skippable(head):
         if expected is not None and expected.name in ("zstd", "lz4"):
-            # Which of the two it is, only later frames tell; pzstd begins its files so.
+            # Only later frames show which of the two it is; pzstd begins its files so.
             return expected
         found = _behind_skippable(source)
     if expected is None or found is expected:
         return found
     has_magic = expected.magic[: len(head)] == head[: len(expected.magic)]
     if block.is_open and len(head) < HEAD_BYTES and (has_magic or may_become_skippable(expected, head)):
-        # So little of the file is there yet that its compression cannot be recognised.
+        # The file is still too short for its compression to be recognised.
         return expected
     said = f"its name ends in {expected.suffixes[0]}" if setting == "auto" else f"the app says {setting}"
     raise CorruptArchiveError(
@@ -111,7 +111,7 @@ def is_any_compressed(buffer: memoryview, borders: npt.NDArray[np.int64], names:
     starts = borders[:-1][borders[:-1] < borders[1:]]
     data = np.frombuffer(buffer, np.uint8)
     firsts, seconds = data[starts], data[np.minimum(starts + 1, len(data) - 1)]
-    # Many texts begin with a letter that a frame without data may begin with; hardly any has a star behind it.
+    # Many texts begin with a letter that a frame without data may begin with; hardly any has a star as its next byte.
     may_skip = (firsts & 0xF0 == 0x50) & (seconds == SKIPPABLE_TAIL[0])
     heads = (bytes(buffer[start : start + HEAD_BYTES]) for start in starts[_IS_FIRST_BYTE[firsts] | may_skip].tolist())
     return any(compression_of_content(head) or is_skippable(head) for head in heads)

@@ -1,9 +1,9 @@
 """Cuts compressed files into blocks that are decompressed in parallel: finds units, and chains them.
 
-A block of a compressed file owns the units that begin in it. Where those are, bytes that look like the beginning
-of one only suggest: they may be data. A pre-scan of each block reports the chains of units that lead from such
-bytes to beyond the block's end; the driver takes the one that begins where the block before was left, from the
-beginning of the file on. Where none does, all that is left of the file belongs to one block.
+A block of a compressed file owns the units that begin in it. Bytes that look like the beginning of a unit may also be
+data. So a pre-scan of each block reports the chains of units that lead from such bytes to beyond the block's end; from
+the beginning of the file on, the driver takes the chain that begins where that of the block before ended. Where there
+is none, the rest of the file belongs to one block.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ LOOK_BACK_BYTES = 64 << 10
 """Bytes of content before a block that a format can look back at without decompressing the file from its beginning."""
 
 BEYOND_BYTES = 8 << 20
-"""How far beyond its block, at least, a unit may end; the file is not cut behind a longer unit."""
+"""Bytes beyond its block, at least, that a unit may end at; the file is not cut behind a longer unit."""
 
 MOST_CHAINS = 64
-"""A block with more chains than these is made to have them, and is not cut."""
+"""A block with more chains than this has been crafted to have them, and is not cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,10 @@ class UnitChain:
     """Units that follow one another, from the first that begins in a block to the last.
 
     Attributes:
-        entry: Place of the first.
-        exit: Place behind the last.
+        entry: Position of the first.
+        exit: Position one past the last.
         size_bytes: Size of their content.
-        near_place: Place of the last one that has enough behind it to look back, or of the first.
+        near_place: Position of the last one that has enough behind it to look back, or of the first.
         near_size: Size of the content of the units before it.
     """
 
@@ -78,7 +78,7 @@ class _Walker:
     def chains(self) -> tuple[UnitChain, ...]:
         found: list[UnitChain] = []
         for place in self._units.candidates(self._held, self._block.start, self._block.end):
-            # A place within an earlier chain leads where that chain does.
+            # A position within an earlier chain leads where that chain does.
             if place not in self._visited and (chain := self._walk(place)) is not None:
                 found.append(chain)
                 if len(found) > MOST_CHAINS:
@@ -115,9 +115,9 @@ class CutProgress:
     """How far a compressed file is cut.
 
     Attributes:
-        place: Where the next unit begins; -1 when all that is left belongs to a block already.
+        place: Position of the next unit; -1 when the rest of the file belongs to a block already.
         offset: Offset of its content.
-        near: Units before it from which reading may begin, as place and offset, ascending.
+        near: Units before it from which reading may begin, as position and offset, ascending.
     """
 
     place: int = 0
@@ -144,7 +144,7 @@ def assign_range(
         chains: What chains_of found.
         progress: How far the file is cut before the block.
         compression: The file's compression.
-        look_back_bytes: As chains_of had it.
+        look_back_bytes: As given to chains_of.
 
     Returns:
         The block, and how far the file is cut behind it.
@@ -162,7 +162,7 @@ def assign_range(
         del near[0]
     kept = near[:1]
     for point in near[1:]:
-        # Else many small blocks would leave as many places.
+        # Otherwise many small blocks would leave as many positions.
         if point[1] - kept[-1][1] >= max(1, look_back_bytes // 4):
             kept.append(point)
     decompressed = DecompressedRange(offset, end, place, chain.exit, *progress.near[0])
@@ -170,9 +170,9 @@ def assign_range(
 
 
 def owned_range(block: BlockMetadata, compression: Compression | None) -> tuple[int, int]:
-    """The range of a file, as it is stored, whose records a block has; those of all blocks add up to the file.
+    """The range of a file, as it is stored, whose records belong to a block; those of all blocks add up to the file.
 
-    Of a compressed file that is the units that begin in the block, or all of it in the first block.
+    For a compressed file these are the units that begin in the block, or the whole file in its first block.
 
     Args:
         block: The block.
@@ -195,7 +195,7 @@ class DecompressedPart:
         source: The compressed file.
         url: Its name, for errors.
         compression: Its compression.
-        decompressed: What was found of the block.
+        decompressed: The result of the pre-scan of the block.
     """
 
     def __init__(self, source: ByteSource, url: str, compression: Compression, decompressed: DecompressedRange) -> None:
@@ -224,7 +224,7 @@ class DecompressedPart:
         """See ByteSource.
 
         Raises:
-            CorruptArchiveError: The file is damaged at or before that place.
+            CorruptArchiveError: The file is damaged at or before the offset.
         """
         if offset >= self._start:
             return self._near.read_into(offset, buffer)

@@ -13,20 +13,20 @@ from operators.reader.byte_source import ByteSource, read_fully
 from operators.reader.compression.units import may_become_skippable
 
 UNKNOWN_SIZE = 1 << 62
-"""Stands for the size of the content, until its end was seen."""
+"""The size of the content before its end was read."""
 
 INPUT_BYTES = 256 << 10
-"""How much of the compressed file is read at a time."""
+"""Bytes of the compressed file that are read at a time."""
 
 OUTPUT_BYTES = 1 << 20
-"""How much is decompressed at a time; a small input may hold a thousand times its size."""
+"""Bytes that are decompressed at a time; a small input may hold a thousand times its size."""
 
 KEPT_BYTES = 2 << 20
 """Decompressed bytes that are kept for formats that look back; further back means decompressing from the beginning."""
 
 
 class CorruptArchiveError(RecordError):
-    """A compressed file is damaged, incomplete, or followed by something else."""
+    """A compressed file is damaged, incomplete, or followed by other data."""
 
 
 class IncompleteArchiveError(CorruptArchiveError):
@@ -36,16 +36,16 @@ class IncompleteArchiveError(CorruptArchiveError):
 class DecompressedFile:
     """The content of a compressed file; streams that follow one another are read as one.
 
-    The size is UNKNOWN_SIZE until the end was seen; a read that gives fewer bytes than were asked for has seen it.
+    The size is UNKNOWN_SIZE until the end was read; a read that gives fewer bytes than were asked for has reached it.
 
     Args:
         source: The compressed file.
         url: Its name, for errors.
         compression: Its compression.
-        place: Where in the compressed file a stream begins from which on it is read.
-        start: Where the content of that stream begins in that of the whole file; nothing before it can be read.
-        borders: Ends of streams, and for each where the content must end there, as a pre-scan found. The headers
-            that the pre-scan goes by may be wrong.
+        place: Position in the compressed file at which a stream begins, and reading starts.
+        start: Offset of the content of that stream in that of the whole file; nothing before it can be read.
+        borders: Ends of streams, and for each the offset at which the content must end there, as a pre-scan found. The
+            headers that the pre-scan reads may be wrong.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class DecompressedFile:
         self._rewind()
 
     def _rewind(self) -> None:
-        self._position = self._first_place  # in the compressed file, of what is read next
+        self._position = self._first_place  # position in the compressed file of the next bytes to read
         self._stream_start = self._first_place
         self._input = b""
         self._decompressor: Decompressor | None = None
@@ -84,7 +84,7 @@ class DecompressedFile:
         """Fill a buffer with the content from an offset on.
 
         Raises:
-            CorruptArchiveError: The file is damaged at or before that place.
+            CorruptArchiveError: The file is damaged at or before the offset.
         """
         if offset < self._kept_start:
             self._rewind()
@@ -135,18 +135,18 @@ class DecompressedFile:
         except Exception as error:  # each library has errors of its own
             raise self._corrupt(f"it is damaged: {error}", self._position - len(data)) from error
         if decompressor.eof:
-            self._input = decompressor.unused_data or b""  # lz4 says None for nothing
+            self._input = decompressor.unused_data or b""  # lz4 returns None for nothing
             self._decompressor = None
             self._whole = (self._position - len(self._input), self._kept_end + len(piece))
         elif (held_bytes := getattr(decompressor, "held_bytes", None)) is not None:
-            # A stream that goes on to the end of the file is whole up to its last whole chunk.
+            # A stream that lasts to the end of the file is complete up to its last whole chunk.
             self._whole = (self._position - held_bytes, self._kept_end + len(piece))
         if self._borders:
             self._check_borders(self._kept_end + len(piece), decompressor.eof)
         return piece
 
     def _check_borders(self, end: int, is_stream_end: bool) -> None:
-        """Make sure that as much was decompressed as a pre-scan found."""
+        """Make sure that the size of the decompressed content is that of the pre-scan."""
         place = self._position - len(self._input) if is_stream_end else self._stream_start + 1
         for border, offset in self._borders:
             if (end > offset and place <= border) or (is_stream_end and end < offset and place >= border):
@@ -164,7 +164,7 @@ class DecompressedFile:
         if self._input and (magic.startswith(self._input) or may_become_skippable(self._compression, self._input)):
             raise self._incomplete("it ends where something begins")
         if self._stream_start and not self._input.strip(b"\0"):
-            # Padding with zeros is what tapes and block devices leave, and all the formats' own tools accept it.
+            # Tapes and block devices pad files with zeros, and all the formats' own tools accept that.
             while self._fill():
                 if self._input.strip(b"\0"):
                     break

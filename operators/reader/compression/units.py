@@ -1,4 +1,4 @@
-"""Units of a compressed file: the parts that can be decompressed without what lies before them."""
+"""Units of a compressed file: the parts that can be decompressed without the bytes before them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from operators.files.compression import Compression, Decompressor
 from operators.reader.byte_source import ByteSource, read_fully
 
 INPUT_BYTES = 256 << 10
-"""How much of a compressed file is read at a time."""
+"""Bytes of a compressed file that are read at a time."""
 
 COUNTED_BYTES = 1 << 20
-"""How much is decompressed at a time when only its length is wanted."""
+"""Bytes that are decompressed at a time when only the length is needed."""
 
 
 def may_become_skippable(compression: Compression, head: bytes) -> bool:
@@ -23,14 +23,14 @@ def may_become_skippable(compression: Compression, head: bytes) -> bool:
 
 
 class NoUnitError(ValueError):
-    """No whole unit is at a place, or it is longer than it may be."""
+    """No whole unit begins at a position, or the unit is longer than allowed."""
 
 
 class CompressedUnit(NamedTuple):
     """A unit of a compressed file.
 
     Attributes:
-        end: The place behind it.
+        end: The position one past its end.
         size_bytes: Size of its content.
     """
 
@@ -39,7 +39,7 @@ class CompressedUnit(NamedTuple):
 
 
 class BufferedSource:
-    """The bytes of a compressed file, of which the stretch that was read last is kept in memory.
+    """The bytes of a compressed file; the range that was read last is kept in memory.
 
     Args:
         source: The file.
@@ -60,7 +60,7 @@ class BufferedSource:
 
         Raises:
             StorageError: The source failed.
-            EOFError: It ended before its size.
+            EOFError: The source ended before its size.
         """
         length = max(0, min(length, self.size_bytes - offset))
         if not self._start <= offset <= offset + length <= self._start + len(self._data):
@@ -79,7 +79,7 @@ class BufferedSource:
         return True
 
     def occurrences(self, pattern: bytes, start: int, end: int) -> Iterator[int]:
-        """Where a pattern begins in [start, end), ascending; it may end beyond."""
+        """Where a pattern begins in [start, end), ascending; occurrences may end beyond."""
         while start < end:
             piece = self.at(start, min(INPUT_BYTES, end - start) + len(pattern) - 1)
             found = piece.find(pattern)
@@ -90,28 +90,28 @@ class BufferedSource:
 
 
 class UnitFinder(ABC):
-    """Finds the units of files of one compression. A place is an offset in bytes, times positions_per_byte."""
+    """Finds the units of files of one compression. A position is an offset in bytes, times positions_per_byte."""
 
     positions_per_byte: ClassVar[int] = 1
 
     @abstractmethod
     def candidates(self, held: BufferedSource, start: int, end: int) -> Iterator[int]:
-        """Places in the bytes [start, end) where a unit begins, or what looks like one; ascending."""
+        """Positions in the bytes [start, end) where a unit begins, or bytes that look like one; ascending."""
 
     @abstractmethod
     def measure(self, held: BufferedSource, place: int, limit: int) -> CompressedUnit:
-        """The unit at a place.
+        """The unit at a position.
 
         Raises:
-            NoUnitError: There is none, or it goes on beyond the byte limit.
+            NoUnitError: No unit begins there, or it extends beyond the byte limit.
         """
 
 
 def decompressed_unit(decompressor: Decompressor, held: BufferedSource, place: int, limit: int) -> CompressedUnit:
-    """The unit at a place, measured by decompressing it.
+    """The unit at a position, measured by decompressing it.
 
     Raises:
-        NoUnitError: There is none, or it goes on beyond the byte limit.
+        NoUnitError: No unit begins there, or it extends beyond the byte limit.
     """
     at, size_bytes = place, 0
     while not decompressor.eof:

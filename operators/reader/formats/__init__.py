@@ -1,4 +1,4 @@
-"""Record formats: what a record is, one file per format, and how YAML names them."""
+"""Record formats, which define what a record is: one file per format, and their names in YAML."""
 
 from __future__ import annotations
 

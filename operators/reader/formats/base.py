@@ -1,4 +1,4 @@
-"""What a record format is: the class to extend for a format of one's own."""
+"""The base class of record formats, to extend for a format of your own."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from operators.reader.byte_source import ByteSource
 from operators.reader.scanning.multi_file import MultiFileReader
 
 CHUNK_BYTES = 1 << 20
-"""How much is read at a time: a chunk stays in the second-level cache from the read to the write."""
+"""Bytes that are read at a time: a chunk stays in the second-level cache from the read to the write."""
 
 SHOWN_BYTES = 4 << 10
 """Bytes that are kept with a reject that may be the whole rest of a file."""
@@ -27,13 +27,13 @@ class HeaderError(RecordError):
 
 
 class Rejects(Protocol):
-    """Where a format reports what it refuses."""
+    """Receives the bytes that a format refuses."""
 
     def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:
-        """Refuse a stretch of bytes that should be a record.
+        """Refuse a range of bytes that should be a record.
 
         Args:
-            offset: Its first byte in the file.
+            offset: Offset of its first byte in the file.
             length: How many bytes it has.
             reason: Why, as a lower-case clause.
             raw: Its bytes, or as many of its first bytes as are at hand.
@@ -44,7 +44,7 @@ class Rejects(Protocol):
 
 
 class ByteAccounting(Rejects, Protocol):
-    """Where a format reports what became of bytes that are in no record."""
+    """Receives the bytes of a format that are in no record."""
 
     def require_rejects(self, error: RecordError) -> None:
         """Raise an error of a whole file, unless the reader's port for rejects is connected.
@@ -54,7 +54,7 @@ class ByteAccounting(Rejects, Protocol):
         """
 
     def skip(self, offset: int, length: int, reason: str) -> None:
-        """Pass over bytes that are not meant to be records, such as a header."""
+        """Skip bytes that are not meant to be records, such as a header."""
 
     def mark_left_out(self) -> None:
         """Report that the file is in no output, so that it must not be removed as read; called after its bytes."""
@@ -65,7 +65,7 @@ class ByteAccounting(Rejects, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What a format made of raw records.
+    """The result of parsing raw records.
 
     Attributes:
         raw: The records that were accepted.
@@ -84,10 +84,10 @@ class Parsed:
 class RecordFormat(HasProperties, ABC):
     """A record format: says where the records of a file begin and end.
 
-    A subclass declares its options as annotated class attributes, as an operator does its properties,
-    gives itself a name, and writes `read`. What else it can do it declares: `needs_prescan`, `needs_size`,
-    `complete_end`, `multi_file_reader`, `parse`. An instance reads many blocks one after the other; it may keep
-    what helps with the next block of the same file, never anything that changes what a block gives.
+    A subclass declares its options as annotated class attributes, as an operator does its properties, gives itself a
+    name, and writes `read`. It declares further capabilities: `needs_prescan`, `needs_size`, `complete_end`,
+    `multi_file_reader`, `parse`. An instance reads many blocks one after the other. It may keep data that speeds up the
+    next block of the same file, but never anything that changes the records of a block.
 
     Guarantee: a record belongs to the block that holds its first byte. Whatever the cuts, the records
     of a file's blocks, in order, are the records of the file; each block is read for itself, without
@@ -113,19 +113,19 @@ class RecordFormat(HasProperties, ABC):
         return False
 
     def declared_columns(self) -> StreamColumns | None:
-        """The columns of records, as far as the options tell them; None where that is not known.
+        """The columns of records, as far as the options declare them; None where that is not known.
 
-        By default those of raw records, where the format does not define parse.
+        The default is the one column of raw records, if the format does not define parse.
         """
         return StreamColumns.raw() if type(self).parse is RecordFormat.parse else None
 
-    # Without an annotation, so that it is no option: only tests have a reason to change it.
+    # Without an annotation, so that it is no option: only tests change it.
     chunk_bytes = CHUNK_BYTES
-    """How much is read at a time, about; what a block gives does not depend on it."""
+    """About how many bytes are read at a time; the records of a block do not depend on it."""
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        # A subclass may read otherwise than its base class, so it declares a multi-file reader itself or has none.
+        # A subclass may read differently from its base class, so it declares a multi-file reader itself or has none.
         if "multi_file_reader" not in vars(cls):
             cls.multi_file_reader = RecordFormat.multi_file_reader  # type: ignore[method-assign]  # not inherited
 
@@ -134,23 +134,23 @@ class RecordFormat(HasProperties, ABC):
         """The records that begin in a block.
 
         Args:
-            source: The file's bytes; may be read beyond the block, as far as its last record goes.
+            source: The file's bytes; may be read beyond the block, to the end of its last record.
             block: The block.
-            accounting: Takes in what is refused and what is passed over. Bytes of a record, or beside one, belong to
-                the block that holds its first byte; all others to the block that they lie in.
+            accounting: Takes in rejects and skipped bytes. Bytes of a record, or beside one, belong to the block that
+                holds its first byte; all others to the block that they are in.
 
         Yields:
             Raw batches in file order, with origin; never empty ones. A framed batch (see framing.py) holds its
             delimiters as they lie in the file.
 
         Raises:
-            RecordError: The bytes are not what the format says, and rejects are not taken in.
+            RecordError: The bytes do not fit the format, and rejects are not accepted.
             StorageError: The source failed.
         """
 
     @property
     def adds_up(self) -> bool:
-        """Whether each byte of a file is in one record, or beside one, exactly once; a run checks that it is."""
+        """Whether each byte of a file is in exactly one record, or beside one; a run checks this."""
         return True
 
     def prescan(self, source: ByteSource, block: BlockMetadata) -> Any:
@@ -166,36 +166,36 @@ class RecordFormat(HasProperties, ABC):
 
         Args:
             entry_state: The state in which the block begins; 0 at the beginning of a file.
-            result: What prescan gave for it.
+            result: The result of prescan for it.
         """
         return 0
 
     def entry_state(self, source: ByteSource, block: BlockMetadata) -> int:
-        """The state in which a block begins, where those before it have not been pre-scanned.
+        """The state in which a block begins, if the blocks before it have not been pre-scanned.
 
-        The default pre-scans all that lies before the block; a format that can tell from less reads less.
+        The default pre-scans all bytes before the block; a format that needs fewer reads fewer.
         """
         before = replace(block, start=0, end=block.start, is_last=False)
         return self.exit_state(0, self.prescan(source, before))
 
     @property
     def needs_decision(self) -> bool:
-        """Whether all files are read by what the first one that has records decides, such as the types of columns."""
+        """Whether the first file that has records decides how all files are read, such as the types of columns."""
         return False
 
     def decision(self, batches: Iterable[RecordBatch]) -> dict[str, Any] | None:
-        """What the raw records of a file decide; None if it has none, so that another file decides.
+        """The decision of a file from its raw records; None if it has no records, so that another file decides.
 
         Args:
             batches: The records of the file from its beginning on, as read gives them; need not be taken to the end.
 
         Returns:
-            Something that can be written as JSON: it is journaled.
+            A value that can be written as JSON: it is journaled.
         """
         return None
 
     def decide(self, decision: dict[str, Any] | None) -> None:
-        """Take what was decided for all files; called before parse, in each task."""
+        """Apply the decision to all files; called before parse, in each task."""
 
     def complete_end(self, source: ByteSource) -> int | None:
         """The end of the complete records of a file that may grow.
@@ -208,8 +208,8 @@ class RecordFormat(HasProperties, ABC):
             source: The file as it is.
 
         Returns:
-            An offset up to the file's length; None where there is none such: then a longer file is read as a new one,
-            from its beginning, and until it is complete it gives nothing.
+            An offset up to the file's length; None if there is none: then a longer file is read as a new one, from its
+            beginning, and gives no records until it is complete.
 
         Raises:
             StorageError: The source failed.
@@ -226,18 +226,18 @@ class RecordFormat(HasProperties, ABC):
         return None
 
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
-        """Check the raw records of a batch that read gave, and make columns of them.
+        """Check the raw records of a batch from read, and make columns of them.
 
         The default accepts every record as it is.
 
         Raises:
-            RecordError: A record is not what the format says, and rejects are not taken in.
+            RecordError: A record does not fit the format, and rejects are not accepted.
         """
         return Parsed(batch)
 
 
 class NullAccounting:
-    """Takes in rejects and skips of bytes that are only looked at, and forgets them."""
+    """Accepts and forgets rejects and skips of bytes that are only examined."""
 
     def reject(self, offset: int, length: int, reason: str, raw: bytes) -> None:
         """See Rejects."""
@@ -256,7 +256,7 @@ class NullAccounting:
 
 
 UNKNOWN_STATE = -1
-"""The entry state of a block where what lies before it has not been scanned, or could not be."""
+"""The entry state of a block if the bytes before it have not been scanned, or could not be."""
 
 
 def with_entry_state(format: RecordFormat, source: ByteSource, block: BlockMetadata) -> BlockMetadata:

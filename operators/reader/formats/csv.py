@@ -36,10 +36,10 @@ class Csv(Delimited):
     """Rows of fields as in RFC 4180: fields in quotes may hold newlines, delimiters and doubled quotes.
 
     A quote opens a field only where one begins; elsewhere it is a character like any other. Rows end with LF,
-    CR LF or CR outside of quotes; empty lines are passed over. A row with another number of fields than there
+    CR LF or CR outside of quotes; empty lines are skipped. A row with another number of fields than there
     are columns, or a field that is not of its column's type, is refused; an empty field is null where the
     type is not text. A file of several blocks is pre-scanned: whether a newline is inside of quotes
-    cannot be told from the middle of the file.
+    is unknown in the middle of the file.
     """
 
     name: ClassVar[str] = "csv"
@@ -116,7 +116,7 @@ class Csv(Delimited):
         return StreamColumns(pa.schema([(name, pa.string()) for name in names]), None if names else pa.string())
 
     def headed_columns(self) -> pa.Schema:
-        """The columns that the header of the file names which was read last; none if it has no header, or is empty."""
+        """The columns that the header of the last file names; none if it has no header, or is empty."""
         names = self._names if self._headed is not None else ()
         return pa.schema([(name, self._types[name].arrow if name in self._types else pa.string()) for name in names])
 
@@ -126,11 +126,11 @@ class Csv(Delimited):
         return self.on_long == "fail"
 
     def find(self, data: Bytes, is_at_end: bool) -> Terminators:
-        """The newlines outside of quotes in a stretch that begins at a row."""
+        """The newlines outside of quotes in a range that begins at a row."""
         return newlines_outside(data, is_at_end, quoting_of(data, self._dialect, True), OUTSIDE)
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
-        """The rows that begin in a block, given its entry state; of a file with a bad head there are none."""
+        """The rows that begin in a block, given its entry state; none in a file with a bad head."""
         self._entered = (block.start, block.entry_state)
         head = self._head_of(source, block) if self.header else None
         if head is not None and head.problem:
@@ -146,7 +146,7 @@ class Csv(Delimited):
         return min(block.end, source.size_bytes) if head is None else head.end
 
     def _head_of(self, source: ByteSource, block: BlockMetadata) -> CsvHead | None:
-        """The head of a file; None where it begins behind the block."""
+        """The head of a file; None if it begins behind the block."""
         file = (block.url, block.version)
         if self._headed is None or self._headed[0] != file:
             limit = min(block.end, source.size_bytes)
@@ -197,12 +197,12 @@ class Csv(Delimited):
         """The end of the row that begins at position, or None if the file so far does not decide it."""
         size = source.size_bytes
         stop = self._quotes(source).next_row(RowEntry(position, True), OUTSIDE, position + 1, size + 1)
-        # A CR at the very end may be the first half of a newline.
+        # A CR at the end may be the first half of a newline.
         is_certain = stop < size or (stop == size and read_exactly(source, size - 1, size)[0] == LF)
         return stop if is_certain else None
 
     def next_start(self, source: ByteSource, start: int, limit: int, floor: int) -> int:
-        """The first place from start on where a row begins; start is the block's, or floor the start of a row."""
+        """The first position from start on where a row begins; start is that of the block, or floor that of a row."""
         if start <= floor:
             return min(floor, limit)
         if start != self._entered[0]:
@@ -226,7 +226,7 @@ class Csv(Delimited):
         return int(result.applied(entry_state))
 
     def entry_state(self, source: ByteSource, block: BlockMetadata) -> int:
-        """The state in which a block begins, as the nearest quotes before it tell; a longer row ends the run."""
+        """The state in which a block begins, from the nearest quotes before it; a longer row ends the run."""
         longest = self.max_record + self.reach if self.on_long == "fail" else block.start
         return self._quotes(source).state_at(block.start, self.begin(source), longest)
 

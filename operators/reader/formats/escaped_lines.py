@@ -30,7 +30,7 @@ from operators.reader.scanning.terminated import Terminators
 class EscapedLines(Lines):
     r"""Lines in which a delimiter behind an odd number of escapes does not end the record.
 
-    Of a CR LF the escape takes the CR alone, so the LF ends the line; write `\` before each of the two, or
+    In CR LF, an escape takes only the CR, so the LF ends the line; write `\` before each of the two, or
     give the delimiter "\r\n", which is escaped as one.
     """
 
@@ -67,7 +67,7 @@ class EscapedLines(Lines):
         return Terminators(starts, starts + len(self._pattern))
 
     def anchor(self, source: ByteSource, position: int, floor: int) -> int:
-        """A place at or before position from which a scan finds every delimiter that ends there or later."""
+        """A position at or before the given one from which a scan finds every delimiter that ends there or later."""
         backward = BackwardSearch(source, floor, self._unit, min(64, self.chunk_bytes))
         length = self._unit.size if self.delimiter is None else len(self._table[0])
         place = backward.aligned(backward.aligned(position) - length)

@@ -28,15 +28,15 @@ from operators.reader.scanning.search import CR, LF
 from operators.reader.scanning.terminated import Terminators
 
 _VALUES = msgspec.json.Decoder(msgspec.Raw)
-"""Finds where JSON values end, and refuses what is none; makes nothing of them."""
+"""Finds where JSON values end, and refuses text that is none; creates no objects."""
 
 
 class JsonLines(Delimited):
-    """One JSON value in UTF-8 a line; lines end with LF or CR LF, and blank ones are passed over.
+    """One JSON value in UTF-8 a line; lines end with LF or CR LF, and blank ones are skipped.
 
-    A line that is not one JSON value is refused. Records are the lines as they stand; with columns they
-    are JSON objects, and flow on as columns. A member that an object lacks is null; members that are not
-    asked for are left out.
+    A line that is not one JSON value is refused. Records are the lines as they are written; with columns they are JSON
+    objects, and are emitted as columns. A member that an object lacks is null; members that are not declared are left
+    out.
     """
 
     name: ClassVar[str] = "json_lines"
@@ -65,11 +65,11 @@ class JsonLines(Delimited):
 
     @property
     def has_columns(self) -> bool:
-        """Whether columns are asked for."""
+        """Whether columns are declared or inferred."""
         return self.columns is not None
 
     def declared_columns(self) -> StreamColumns | None:
-        """The columns that are asked for; None where they are inferred."""
+        """The declared columns; None where they are inferred."""
         if isinstance(self.columns, dict):
             return StreamColumns(pa.schema([(name, kind.arrow) for name, kind in self.columns.items()]))
         return StreamColumns.raw() if self.columns is None else None
@@ -88,7 +88,7 @@ class JsonLines(Delimited):
         return Terminators(feeds - follows_return, feeds + 1, follows_return.astype(np.uint8))
 
     def anchor(self, source: ByteSource, position: int, floor: int) -> int:
-        """The byte before position: every terminator that ends there or later begins at it or behind it."""
+        """The byte before position: every terminator that ends there or later begins at or behind it."""
         return max(floor, position - 1)
 
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
@@ -102,7 +102,7 @@ class JsonLines(Delimited):
         if self._found is not None:
             return self._found.parse(batch, accounting)
         if self._members is None:
-            # Outside of an app there was no pre-scan that decided.
+            # Outside of an app no pre-scan has decided.
             self.decide(self.decision([batch]))
         return (self._members or JsonMembers({}, (), takes_others=False)).parse(batch, accounting)
 
@@ -147,7 +147,7 @@ class JsonLines(Delimited):
         return batch if len(kept) == len(batch) else batch.take(np.array(kept, np.int64))
 
     def _are_objects(self, batch: RecordBatch) -> bool:
-        """Whether all lines are objects, found without making them records; False where that is not certain."""
+        """Whether all lines are objects, found without creating records; False where that is not certain."""
         try:
             return are_braced(batch) and len(_VALUES.decode_lines(joined(batch))) == len(batch)
         except (msgspec.DecodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Records that say how long they are."""
+"""Records that begin with their length."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _CODES = {1: "B", 2: "H", 4: "I", 8: "Q"}
 
 @dataclass(frozen=True, slots=True)
 class WholeRecords:
-    """The whole records of a stretch.
+    """The complete records of a range.
 
     Attributes:
         starts: Where the length of each begins.
         contents: Where its bytes begin.
-        following: Where the first record begins that is not whole in the stretch.
-        extent: Bytes in that one, length included; 0 where not even its length is there.
+        following: Where the first incomplete record begins.
+        extent: Bytes in that record, length included; 0 where not even its length is complete.
         wrong: Why it cannot be a record, or "".
     """
 
@@ -45,8 +45,8 @@ class WholeRecords:
 class LengthPrefixed(RecordFormat):
     """Records with their length, in bytes, before them: a number of fixed size, or a varint as in protobuf.
 
-    A record's offset is that of its length. Where a record begins is only known from the one before, so
-    for a block that is not read right after its predecessor the file is walked through from its beginning.
+    A record's offset is that of its length. The beginning of a record is known only from the one before, so a block
+    that is not read right after its predecessor is reached by walking through the file from its beginning.
     """
 
     name: ClassVar[str] = "length_prefixed"
@@ -115,7 +115,7 @@ class LengthPrefixed(RecordFormat):
         return min(position, source.size_bytes)
 
     def _walk(self, data: memoryview, limit: int) -> WholeRecords:
-        """The whole records that begin in a stretch before limit."""
+        """The complete records that begin in a range before limit."""
         return self._walk_varints(data, limit) if self.prefix == "varint" else self._walk_fixed(data, limit)
 
     def _walk_fixed(self, data: memoryview, limit: int) -> WholeRecords:
@@ -125,7 +125,7 @@ class LengthPrefixed(RecordFormat):
         size, last, most = len(data), len(data) - width, self.max_record
         starts: list[int] = []
         position, extent, wrong = 0, 0, ""
-        # One step of Python per record: where a record begins is only known from the length of the one before.
+        # One step of Python per record: the beginning of a record is known only from the length of the one before.
         while position < limit and position <= last:
             (length,) = unpack(data, position)
             following = position + width + length

@@ -92,7 +92,7 @@ class Lines(Delimited):
         return mark_bytes
 
     def find(self, data: Bytes, is_at_end: bool) -> Terminators:
-        """The delimiters in a stretch that begins at a record or an anchor."""
+        """The delimiters in a range that begins at a record or an anchor."""
         return self._scaled(self._find(self._unit.view(data), is_at_end))
 
     def _find(self, units: CodeUnits, is_at_end: bool) -> Terminators:
@@ -108,7 +108,7 @@ class Lines(Delimited):
         return found if size == 1 else Terminators(found.starts * size, found.stops * size, found.codes)
 
     def anchor(self, source: ByteSource, position: int, floor: int) -> int:
-        """A place at or before position from which a scan finds every delimiter that ends there or later."""
+        """A position at or before the given one from which a scan finds every delimiter that ends there or later."""
         backward = BackwardSearch(source, floor, self._unit, min(64, self.chunk_bytes))
         # A scan that begins between CR and LF takes the LF alone, which ends where the pair does.
         length = self._unit.size if self.delimiter is None else len(self._table[0])
@@ -116,15 +116,15 @@ class Lines(Delimited):
         return backward.before_overlaps(place, self._pattern) if self._overlaps else place
 
     def decided_length(self, data: Bytes) -> int:
-        """All of the stretch but a torn code unit."""
+        """The range without a torn code unit at its end."""
         return len(data) // self._unit.size * self._unit.size
 
     def multi_file_reader(self) -> MultiFileReader | None:
-        """One scan over all files, where delimiters are single bytes and records are taken as they are."""
+        """One scan over all files, where delimiters are single bytes and records are taken unchanged."""
         changes_records = self.encoding or self.validate or self.keep_delimiter or self.skip_header
         if changes_records or not (self.delimiter is None or len(self.table[0]) == 1):
             return None
-        # A file that ends with CR gets nothing put behind it: an LF would make another newline of the two.
+        # No byte is added to a file that ends with CR: an LF would make another newline of the two.
         return MultiFileLines(self, b"\n\r" if self.delimiter is None else self.table[0])
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
@@ -161,7 +161,7 @@ def _function(path: str) -> Callable[[bytes], bool]:
 
 
 class MultiFileLines(MultiFileReader):
-    """Reads files each of which ends with a newline, in one scan.
+    """Reads files that each end with a newline, in one scan.
 
     Args:
         format: Lines with delimiters of one byte, or newlines; without encoding and header, delimiters left out.
@@ -178,8 +178,8 @@ class MultiFileLines(MultiFileReader):
         sizes = files.sizes
         has_bytes = sizes > 0
         starts, stops = files.borders[:-1][has_bytes], files.borders[1:][has_bytes]
-        # A byte order mark is no part of the first line. A CR at a file's end, and an LF at the next one's beginning,
-        # are two newlines, which look like one here.
+        # A byte order mark is no part of the first line. A CR at the end of a file and an LF at the beginning of the
+        # next are two newlines, but look like one here.
         if not len(starts) or (data[starts] == BYTE_ORDER_MARK[0]).any() or (data[stops - 1] != self.endings[0]).any():
             return None
         found = self._format.find(data, True)

@@ -26,7 +26,7 @@ class Paragraphs(Delimited):
     """Groups of lines with one or more blank lines between them, as in package lists and mail headers.
 
     A blank line holds nothing but spaces, tabs and other bytes up to 32. Lines end with LF; a CR before the
-    last one's LF is not part of the record. Blank lines before the first paragraph are passed over. Written
+    last one's LF is not part of the record. Blank lines before the first paragraph are skipped. Written
     back, a paragraph is followed by one blank line.
     """
 
@@ -35,7 +35,7 @@ class Paragraphs(Delimited):
 
     @property
     def table(self) -> tuple[bytes, ...]:
-        """The end of a paragraph as it is written back."""
+        """The end of a paragraph when it is written."""
         return BLANK_LINE.table
 
     @property
@@ -44,12 +44,12 @@ class Paragraphs(Delimited):
         return self.on_long == "fail"
 
     def begin(self, source: ByteSource) -> int:
-        """Pass over the byte order mark, and over blank lines at the head of the file."""
+        """Skip the byte order mark, and blank lines at the head of the file."""
         line, has_text = self._first_line(source)
         return line if has_text else source.size_bytes
 
     def complete_end(self, source: ByteSource) -> int | None:
-        """See RecordFormat. Where all is blank so far, the last line may become the first of a paragraph."""
+        """See RecordFormat. If all lines so far are blank, the last one may become the first of a paragraph."""
         line, has_text = self._first_line(source)
         return super().complete_end(source) if has_text else line
 
@@ -103,17 +103,17 @@ class Paragraphs(Delimited):
         return floor
 
     def decided_length(self, data: Bytes) -> int:
-        """All but the last line, if that is blank so far."""
+        """All bytes but the last line, if that is blank so far."""
         feeds = positions_of(data == LF)
         last = int(feeds[-1]) + 1 if len(feeds) else 0
         return len(data) if (data[last:] > SPACE).any() else last
 
     def is_long(self, data: Bytes) -> bool:
-        """Whether a byte beyond max_record is not blank: blank lines, however many, make no record long."""
+        """Whether a byte beyond max_record is not blank: no number of blank lines makes a record long."""
         return bool((data[self.max_record :] > SPACE).any())
 
     def unframed_bytes(self, view: FileView, found: Terminators) -> int:
-        """All but one blank line of each terminator; all bytes where the blank line must be made."""
+        """The terminators without one blank line each; all bytes where the blank line must be added."""
         if self.keep_delimiter:
             return 0
         kept = 2 * len(found.starts) if _is_plain(view.data, found) else 0
@@ -144,7 +144,7 @@ def _has_text(data: Bytes, lines: Positions) -> npt.NDArray[np.bool_]:
     first = data[inside]
     has_text = np.zeros(len(lines), bool)
     has_text[: len(inside)] = first > SPACE
-    # Only lines that begin with a blank other than a newline need a look at the rest of them.
+    # Only lines that begin with a blank other than a newline need a check of the rest of them.
     doubtful = np.flatnonzero((first <= SPACE) & (first != LF))
     if len(doubtful):
         counts = np.concatenate(([0], np.cumsum(data > SPACE, dtype=np.int32)))

@@ -19,11 +19,11 @@ from operators.reader.scanning.terminated import Terminators
 
 
 class Regex(Delimited):
-    r"""Records of one or more lines, of which the first matches a pattern from its beginning on.
+    r"""Records of one or more lines, the first of which matches a pattern from its beginning on.
 
-    Lines end with LF or CR LF, which the pattern does not see. Lines before the first match are a record of
-    their own. Of a line longer than max_record the pattern sees the first max_record bytes. It sees the characters of
-    what is UTF-8, and each byte of any other line as one character.
+    Lines end with LF or CR LF, which the pattern does not see. Lines before the first match are a record of their own.
+    The pattern sees the first max_record bytes of a longer line. It sees the characters of a line in UTF-8, and each
+    byte of any other line as one character.
     """
 
     name: ClassVar[str] = "regex"
@@ -48,7 +48,7 @@ class Regex(Delimited):
 
     @property
     def reach(self) -> int:
-        """Whether a newline ends a record is decided when more of the next line is there than the pattern sees."""
+        """How many bytes decide whether a newline ends a record: more of the next line than the pattern sees."""
         return self.max_record + 4
 
     def find(self, data: Bytes, is_at_end: bool) -> Terminators:
@@ -56,7 +56,7 @@ class Regex(Delimited):
         feeds = positions_of(data == LF)
         lines = feeds + 1
         ends = np.append(feeds[1:], len(data))[: len(feeds)]
-        # One byte more than the pattern sees tells whether the last of those is a CR before LF, which it does not see.
+        # One byte more than the pattern sees shows whether the last byte is a CR before LF, which it does not see.
         if len(lines) and (lines[-1] == len(data) or not (is_at_end or len(data) - lines[-1] > self.max_record)):
             lines, ends = lines[:-1], ends[:-1]
         ends = ends - ((data[ends - 1] == CR) & (ends > lines) & (ends < len(data)))

@@ -22,7 +22,7 @@ from operators.reader.scanning.multi_file import BufferedFiles, MultiFileReader
 
 
 class MultiFileRecords(MultiFileReader):
-    """Makes a record of each file, of an empty one too.
+    """Makes a record of each file, including empty ones.
 
     Args:
         max_record: Bytes that a file may have.
@@ -44,9 +44,9 @@ class MultiFileRecords(MultiFileReader):
 
 
 class WholeFile(RecordFormat):
-    """Every file is one record, an empty one too; it belongs to the file's first block.
+    """Every file is one record, even an empty one; it belongs to the file's first block.
 
-    With columns, a record has `path` and `content`; in a path bytes that are not UTF-8 stand as escapes.
+    With columns, a record has `path` and `content`; bytes of a path that are not UTF-8 become escapes.
     """
 
     name: ClassVar[str] = "whole_file"
@@ -72,7 +72,7 @@ class WholeFile(RecordFormat):
         """A longer file is another record."""
 
     def multi_file_reader(self) -> MultiFileReader | None:
-        """Each file is a record as it lies in the buffer."""
+        """Each file is a record, as its bytes are in the buffer."""
         return None if self.columns else MultiFileRecords(self.max_record)
 
     def _refuse(self, block: BlockMetadata, size: int, accounting: ByteAccounting) -> None:

@@ -27,16 +27,16 @@ _REST_OF_TAG = re.compile(rb"""(?:[^>"']|"[^"]*"|'[^']*')*>""")
 _SUBSET = rb"""\[(?>[^\]"'<]+|"[^"]*"|'[^']*'|<!--.*?-->|<\?.*?\?>|<(?!!--|\?))*+\]"""
 _REST_OF_DOCTYPE = re.compile(rb"""(?:[^\[>"']|"[^"]*"|'[^']*')*(?:""" + _SUBSET + rb"""\s*)?>""", re.DOTALL)
 _WIDE = re.compile(rb"\xff\xfe|\xfe\xff|\0\0(?:\xfe\xff|\0<)|<\0(?:\0\0|[^\0]\0)|\0<\0[^\0]", re.DOTALL)
-"""How files in UTF-16 and UTF-32 begin, with and without a byte order mark; a hole of zero bytes is none of these."""
+"""First bytes of files in UTF-16 and UTF-32, with and without a byte order mark; not those of a hole of zero bytes."""
 
 
 class Xml(RecordFormat):
     """The elements of one name, each from its `<` to its `>`, with its content, also elements of the same name.
 
-    What stands in comments, CDATA sections and processing instructions is no element. What lies between the
-    elements is passed over. The file is in UTF-8 or another encoding in which ASCII characters are single
-    bytes. Where an element begins is only known from the beginning of the file; for a block that is not read
-    right after its predecessor the file is gone through from there.
+    Text in comments, CDATA sections and processing instructions is no element. Text between the elements is skipped.
+    The file is in UTF-8 or another encoding in which ASCII characters are single bytes. The beginning of an element is
+    known only from the beginning of the file; a block that is not read right after its predecessor is reached by
+    reading the file from there.
     """
 
     name: ClassVar[str] = "xml"
@@ -81,7 +81,7 @@ class Xml(RecordFormat):
                 origin = Origin((block,), starts[first:], position)
                 arrow = pa.RecordBatch.from_arrays([column], [RECORD])
                 yield RecordBatch(arrow, delimiters=LINE_FEED, origin=origin)
-            # An element that is too long is refused whether it is closed or not: a reader may not see its end.
+            # An element that is too long is refused whether it is closed or not: the reader may not reach its end.
             if is_torn and len(data) - following > self.max_record:
                 self._refuse(block, position + following, len(data) - following)
             position += following
@@ -136,7 +136,7 @@ class Xml(RecordFormat):
         raise RecordError(reason, url=block.url, offset=offset, length=length, hint="raise max_record")
 
     def _elements(self, data: bytes, limit: int, is_at_end: bool) -> tuple[Positions, Positions, int, bool]:
-        """Elements that begin before limit, where to go on, and whether what begins there is a torn element."""
+        """Elements that begin before limit, where to continue, and whether the element there is torn."""
         starts: list[int] = []
         stops: list[int] = []
         position = 0
@@ -185,7 +185,7 @@ def _skip(start: int, end: int, accounting: ByteAccounting) -> None:
 
 
 def _end_of_aside(data: bytes, match: re.Match[bytes]) -> int:
-    """Where a comment, CDATA section, instruction or document type ends; -1 if that is not in data."""
+    """The end of a comment, CDATA section, instruction or document type; -1 if it is not in data."""
     if match[0] == b"<!DOCTYPE":
         rest = _REST_OF_DOCTYPE.match(data, match.end())
         return rest.end() if rest else -1

@@ -1,1 +1,1 @@
-"""What record formats are made of: finds delimiters, frames records, parses text and columns."""
+"""The parts of record formats: they find delimiters, frame records, parse text and columns."""

@@ -27,8 +27,8 @@ _WIDE = {
     "utf-32-be": CodeUnit(">u4"),
 }
 _ANY_ORDER = {"utf-16": ("utf-16-le", "utf-16-be"), "utf-32": ("utf-32-le", "utf-32-be")}
-# The meaning of their bytes depends on bytes before them, also of those that ASCII has. Some codecs have names with
-# hyphens, some with underscores; these are compared with underscores.
+# The meaning of a byte in these depends on bytes before it, even for bytes of ASCII characters. Some codecs have names
+# with hyphens, some with underscores; these are compared with underscores.
 _STATEFUL = ("iso2022", "utf_7", "hz", "punycode", "idna", "unicode_escape", "raw_unicode_escape", "undefined", "mbcs")
 _MARKS = {
     "utf-8": codecs.BOM_UTF8,
@@ -44,7 +44,7 @@ class Charset:
     """An encoding that records can be cut in.
 
     Attributes:
-        name: The name that Python's codec has for itself.
+        name: Python's own name of the codec.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Charset:
         """The charset of a name that Python knows.
 
         Raises:
-            ValueError: Python does not know it, or text in it cannot be cut.
+            ValueError: Python does not know the charset, or text in it cannot be cut.
         """
         try:
             codec = codecs.lookup(encoding)
@@ -77,14 +77,14 @@ class Charset:
 
     @property
     def unit(self) -> CodeUnit:
-        """The code unit of text in it."""
+        """The code unit of text in the charset."""
         return _WIDE.get(self.name, BYTE)
 
     def encode(self, text: str) -> bytes:
         """The bytes of a delimiter.
 
         Raises:
-            ValueError: The encoding has no bytes for it, or others might be mistaken for them.
+            ValueError: The encoding has no bytes for the delimiter, or other bytes might be mistaken for them.
         """
         name = _ANY_ORDER.get(self.name, (self.name,))[0]
         try:
@@ -100,14 +100,14 @@ class Charset:
         return self.unit == BYTE and self.name != "utf-8" and _utf8_lengths(self.name) is None
 
     def lengths_in_utf8(self, data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8] | None:
-        """For each code unit of valid text how many bytes it adds in UTF-8; None where no table has it."""
+        """For each code unit of valid text its length in UTF-8; None where no table has it."""
         if self.unit == BYTE:
             table = _utf8_lengths(self.name)
             return None if table is None else table[data]
         units = self.unit.view(data)
         lengths = 1 + (units > 0x7F).astype(np.uint8) + (units > 0x7FF) + (units > 0xFFFF)
         if self.unit.size == 2:
-            # The halves of a pair make four bytes together.
+            # The two halves of a surrogate pair make four bytes.
             lengths -= (units >= 0xD800) & (units < 0xE000)
         return lengths
 
@@ -134,8 +134,8 @@ class Decoder:
     """Recodes records of a charset to UTF-8.
 
     Args:
-        charset: What they are in.
-        on_bad_bytes: What becomes of a record that is not valid in it.
+        charset: The charset of the records.
+        on_bad_bytes: What happens to a record that is not valid in it.
         url: The file.
     """
 
@@ -195,7 +195,7 @@ class Decoder:
 
 
 class UndecodedRejects:
-    """Refuses records that were decoded by the bytes that they have in the file.
+    """Refuses decoded records with the bytes that they have in the file.
 
     Args:
         batch: The records as they are in the file.

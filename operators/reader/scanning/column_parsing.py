@@ -1,4 +1,4 @@
-"""Parses records to columns, and refuses those of which a parser makes none."""
+"""Parses records to columns, and refuses those that cannot be parsed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ ParseOne = Callable[[RecordBatch], pa.Table | str]
 
 
 def parse_columns(batch: RecordBatch, parse: Parse, rejects: Rejects, parse_one: ParseOne | None = None) -> Parsed:
-    """Parse records together; where that fails, halve them until each record that fails is alone.
+    """Parse records together; if that fails, halve them until each record that fails is alone.
 
     Args:
         batch: Raw records.
         parse: Gives one row per record of a batch, or raises pyarrow.ArrowInvalid.
         rejects: Takes in the records that fail by themselves.
-        parse_one: Tries again what fails by itself: gives one row, or says why there is none.
+        parse_one: Parses a record that fails by itself again: gives one row, or the reason of the failure.
     """
     tables: list[pa.Table] = []
     kept: list[int] = []
@@ -74,5 +74,5 @@ def reject(batch: RecordBatch, index: int, reason: str, rejects: Rejects) -> Non
 
 def _plain(error: Any) -> str:
     text = str(error).rstrip(".")
-    # An abbreviation, such as the JSON that an error of Arrow's begins with, stays one.
+    # An abbreviation, such as JSON at the beginning of an error of Arrow's, keeps its capitals.
     return text if text[:2].isupper() else text[:1].lower() + text[1:]

@@ -1,4 +1,4 @@
-"""The head of a CSV file: where it begins and ends, which columns it names, and why it cannot be used."""
+"""The head of a CSV file: its start and end, the columns that it names, and why it cannot be used."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class CsvHead:
     """The head of a CSV file.
 
     Attributes:
-        start: Where it begins, behind a byte order mark, empty lines, and what else is passed over.
+        start: Where it begins, behind a byte order mark, empty lines, and skipped lines.
         end: Where the first row begins.
         names: The columns; () if it cannot be used.
         problem: Why it cannot be used; "" if it can.
@@ -32,10 +32,10 @@ class CsvHead:
     problem: str = ""
 
     def refuse(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> None:
-        """Refuse a file whose head cannot be used: as one reject, which reaches from its head to its end.
+        """Refuse a file whose head cannot be used, as one reject from its head to its end.
 
         Raises:
-            HeaderError: Rejects are not taken in.
+            HeaderError: Rejects are not accepted.
         """
         line = _line_of(source, self.start)
         reason = f"the header in line {line} cannot be used: {self.problem}"
@@ -60,7 +60,7 @@ def problem_of(names: list[str], declared: Collection[str], count: int | None) -
     """Why names cannot be those of columns; "" if they can.
 
     Args:
-        names: What the header says.
+        names: The names in the header.
         declared: The columns that the app gives types.
         count: How many columns the app names; None if it names none.
     """
@@ -81,7 +81,7 @@ def problem_of(names: list[str], declared: Collection[str], count: int | None) -
 
 
 def behind_newlines(source: ByteSource, position: int, limit: int, step: int) -> int:
-    """The first place from position on, and up to limit, that is no newline.
+    """The first position from the given one on, and up to limit, that is no newline.
 
     Args:
         source: The file.
@@ -102,7 +102,7 @@ def behind_newlines(source: ByteSource, position: int, limit: int, step: int) ->
 def behind_rows(
     source: ByteSource, position: int, limit: int, step: int, count: int, next_row: Callable[[int], int]
 ) -> int:
-    """The place behind so many rows, and the empty lines around them; or limit.
+    """The position behind a number of rows, and the empty lines around them; or limit.
 
     Args:
         source: The file.
@@ -110,7 +110,7 @@ def behind_rows(
         limit: Where to stop.
         step: How many bytes are read at a time.
         count: How many rows.
-        next_row: Gives the start of the row, or empty line, behind the row that begins at a place.
+        next_row: Gives the start of the row, or empty line, behind the row that begins at a position.
     """
     position = behind_newlines(source, position, limit, step)
     for _ in range(count):

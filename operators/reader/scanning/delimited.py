@@ -22,7 +22,7 @@ from operators.reader.scanning.terminated import TerminatedFormat, Terminators
 class Delimited(TerminatedFormat):
     """The common part of the formats whose records end with a terminator.
 
-    Records are read in chunks; never more is held than a chunk and one record.
+    Records are read in chunks; no more than a chunk and one record is held.
     """
 
     keep_delimiter: Annotated[bool, Field(description="whether records keep the delimiter that ends them")] = False
@@ -41,7 +41,7 @@ class Delimited(TerminatedFormat):
         if block.start >= limit:
             return
         floor = self.first_record(source, block)
-        # A header may have been looked for up to the end of a compressed file, whose size is known only then.
+        # The end of a compressed file may have been read in search of a header; its size is known only then.
         limit = min(limit, source.size_bytes)
         if block.start < floor:
             accounting.skip(block.start, min(floor, limit) - block.start, "header")
@@ -56,7 +56,7 @@ class Delimited(TerminatedFormat):
             reach = min(held, max(longest, self.chunk_bytes))
             data = view.move(position, min(position + reach, limit + min(beyond, longest)))
             found = self.find(data, view.is_at_end)
-            # A record is taken when it begins in the block; its predecessor's terminator stops at its first byte.
+            # A record belongs to the block in which it begins; its predecessor's terminator ends at its first byte.
             count = int(np.searchsorted(found.stops[:-1], limit - position)) + 1 if len(found.stops) else 0
             if count:
                 yield from self._batches(view, found, count, block, accounting, limit)
@@ -79,7 +79,7 @@ class Delimited(TerminatedFormat):
         return len(data) >= self.max_record + self.reach
 
     def first_record(self, source: ByteSource, block: BlockMetadata) -> int:
-        """Where the file's first record begins, behind byte order mark and header, or some place beyond the block."""
+        """Where the file's first record begins, behind byte order mark and header, or a position beyond the block."""
         floor = self.begin(source)
         if self.skip_header:
             floor = self._skip_records(source, floor, min(block.end, source.size_bytes))
@@ -131,15 +131,15 @@ class Delimited(TerminatedFormat):
         return self.frame(view, found, start, block)
 
     def unframed_bytes(self, view: FileView, found: Terminators) -> int:
-        """Bytes of terminators that frame leaves out of its batch."""
+        """Number of bytes of terminators that frame leaves out of its batch."""
         return 0
 
     def frame(self, view: FileView, found: Terminators, start: int, block: BlockMetadata) -> RecordBatch:
-        """Make a batch of records that lie side by side.
+        """Make a batch of adjacent records.
 
         Args:
-            view: Holds them.
-            found: What ends each, at least one.
+            view: The view that holds them.
+            found: The terminators of the records, at least one.
             start: Where the first begins in the view.
             block: Their block.
         """
@@ -162,7 +162,7 @@ class Delimited(TerminatedFormat):
 
     @property
     def _ending(self) -> bytes:
-        """The bytes that are put behind a last record without a terminator."""
+        """The bytes that are added to a last record without a terminator."""
         return b"" if self.keep_delimiter else self.table[0]
 
     @property

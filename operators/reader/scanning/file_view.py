@@ -1,4 +1,4 @@
-"""A stretch of a file in memory that slides forward as records are cut from it."""
+"""A range of a file in memory that slides forward as records are cut from it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Bytes = npt.NDArray[np.uint8]
 class FileView:
     """The bytes of a file from one position to another.
 
-    Every move gives a buffer of its own, because record batches go on using the old one.
+    Every move gives a new buffer, because record batches go on using the old one.
 
     Attributes:
         start: Offset in the file of the first byte held.
@@ -37,7 +37,7 @@ class FileView:
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing can follow on what the view holds."""
+        """Whether no more bytes can follow those in the view."""
         return self.is_at_end and not isinstance(self.source, GrowingSource)
 
     @property
@@ -55,7 +55,7 @@ class FileView:
 
         Raises:
             StorageError: The source failed.
-            EOFError: It ended before its size.
+            EOFError: The source ended before its size.
         """
         end = max(start, min(end, self.source.size_bytes))
         # One byte more, because an empty buffer cannot be viewed as bytes.

@@ -1,4 +1,4 @@
-"""Makes record batches of positions in a buffer, without a copy if the records lie side by side."""
+"""Makes record batches from positions in a buffer, without a copy if the records are adjacent."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from operators.reader.scanning.positions import Positions
 def frame_adjacent(
     buffer: pa.Buffer, borders: npt.NDArray[np.int32], delimiters: Delimiters, block: BlockMetadata, base: int
 ) -> RecordBatch:
-    """Records that lie side by side, each followed by its delimiter.
+    """Adjacent records, each followed by its delimiter.
 
     Args:
         buffer: The bytes.
         borders: One more than there are records: where each begins, and where the last one's delimiter ends.
-        delimiters: What ends each record.
+        delimiters: The delimiter of each record.
         block: The block they belong to.
         base: Offset in the file of the buffer's first byte.
     """
@@ -43,17 +43,17 @@ def frame_apart(
         buffer: The bytes.
         starts: Where each record begins.
         stops: Where each record's delimiter ends.
-        delimiters: What ends each record.
+        delimiters: The delimiter of each record.
         block: The block they belong to.
         base: Offset in the file of the buffer's first byte.
-        offsets: What counts as the offset of each record, from base; starts if None.
+        offsets: The offset of each record, from base; starts if None.
     """
     origin = Origin((block,), starts if offsets is None else offsets, base)
     return RecordBatch(framed=pieces_of(buffer, starts, stops), delimiters=delimiters, origin=origin)
 
 
 def pieces_of(buffer: pa.Buffer, starts: Positions, stops: Positions) -> pa.BinaryArray:
-    """Ascending, disjoint stretches of a buffer; copied together unless they lie side by side."""
+    """Ascending, disjoint ranges of a buffer; copied together unless they are adjacent."""
     if not len(starts):
         return pa.array([], pa.binary())
     if np.array_equal(stops[:-1], starts[1:]):
@@ -72,15 +72,15 @@ def frame_one(record: bytes, delimiter: bytes, block: BlockMetadata, offset: int
 
 
 def one_unended(record: bytes, delimiter: bytes, block: BlockMetadata, offset: int) -> RecordBatch:
-    """A single record without a delimiter in its file; a writer puts one behind it."""
-    # Without the delimiter beside it, which would be counted as read.
+    """A single record without a delimiter in its file; a writer adds one."""
+    # Without a delimiter beside it, which would be counted as read.
     column = pa.RecordBatch.from_arrays([pa.array([record], pa.binary())], [RECORD])
     origin = Origin((block,), np.zeros(1, np.int64), offset)
     return RecordBatch(column, delimiters=Delimiters((delimiter,)), origin=origin)
 
 
 def joined(batch: RecordBatch) -> pa.Buffer:
-    """The bytes of a raw batch's records, each followed by its delimiter, side by side."""
+    """The bytes of a raw batch's records, each followed by its delimiter, adjacent to each other."""
     framed = batch.framed()
     borders = borders_of(framed)
     return framed.buffers()[2].slice(int(borders[0]), int(borders[-1] - borders[0]))

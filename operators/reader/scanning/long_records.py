@@ -1,4 +1,4 @@
-"""Records that are longer than max_record: which block accounts for which of their bytes."""
+"""Records longer than max_record: which block accounts for which of their bytes."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ OnLong = Literal["fail", "skip", "cut", "reject"]
 
 @dataclass(frozen=True, slots=True)
 class LongRecords:
-    """What becomes of the records of a format that are too long.
+    """Handles the records of a format that are too long.
 
-    The block that a long record begins in accounts for as many bytes as a record that is not too long may have,
-    and for what the block itself holds of the record. Later blocks skip the rest, so that no reader has to read on
-    to the end of it.
+    The block in which a long record begins accounts for as many bytes as a record may have, and for all bytes of the
+    record in the block. Later blocks skip the rest, so that no reader has to read to the end of it.
 
     Attributes:
         format: The format.
         max_record: Bytes that a record may have without its delimiter.
-        on_long: What becomes of a longer one.
-        ending: What is put behind a record that was cut.
+        on_long: What happens to a longer record.
+        ending: The bytes that are added to a record that was cut.
     """
 
     format: TerminatedFormat
@@ -40,11 +39,11 @@ class LongRecords:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes that a record may have that is not too long, with its delimiter."""
+        """The largest number of bytes of a record that is not too long, with its delimiter."""
         return self.max_record + max(map(len, self.format.table))
 
     def accounted_end(self, source: ByteSource, start: int, limit: int) -> int:
-        """The end of the bytes of a long record that the block accounts for in which it begins.
+        """The end of the bytes of a long record that are accounted for by the block in which it begins.
 
         Args:
             source: The file.
@@ -55,14 +54,14 @@ class LongRecords:
         return min(self.format.next_start(source, start + self.max_record + 1, end, start), source.size_bytes)
 
     def skip_rest(self, source: ByteSource, start: int, end: int, floor: int, accounting: ByteAccounting) -> None:
-        """Skip what a block has of a long record that begins before it, and for which no earlier block accounts.
+        """Skip the part of a long record from an earlier block for which no earlier block accounts.
 
         Args:
             source: The file.
             start: Where the block begins.
             end: Where its first record begins, or where it ends.
             floor: Where the file's first record begins.
-            accounting: Takes it in.
+            accounting: Takes in the skipped bytes.
         """
         kept = self.kept_bytes
         step = self.format.probe_bytes
@@ -77,7 +76,7 @@ class LongRecords:
             accounting.skip(accounted, end - accounted, "the rest of a long record")
 
     def _last_start(self, source: ByteSource, low: int, high: int, floor: int) -> int | None:
-        """The last place in [low, high) where a record begins, or None."""
+        """The last position in [low, high) where a record begins, or None."""
         first = self.format.next_start(source, low, high, floor)
         if first >= high:
             return None
@@ -94,7 +93,7 @@ class LongRecords:
         Args:
             data: Begins with the record.
             block: The block in which it begins.
-            accounting: Takes in what becomes of its bytes.
+            accounting: Takes in the bytes of the record.
             offset: Where it begins in the file.
             length: How many of its bytes the block accounts for.
 

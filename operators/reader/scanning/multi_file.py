@@ -1,4 +1,4 @@
-"""Formats that read many small files at once, out of one buffer that holds them one behind the other."""
+"""Formats that read many small files at once, from one buffer that holds them one after the other."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from operators.files.small_file_batch import SmallFileBatch, SmallFileBlocks
 
 @dataclass(frozen=True, slots=True)
 class BufferedFiles:
-    """Files in a buffer, one behind the other.
+    """Files in a buffer, one after the other.
 
     Attributes:
         buffer: Their bytes.
         borders: One more than there are files: where each begins, and where the last one ends.
-        batch: The small-file batch that they are of.
-        indices: Which of its members they are.
-        grown: Indices of those to which something was appended since they were planned.
+        batch: The small-file batch of the files.
+        indices: Their indices in the batch.
+        grown: Indices of files that were appended to since they were planned.
     """
 
     buffer: pa.Buffer
@@ -34,7 +34,7 @@ class BufferedFiles:
 
     @property
     def sizes(self) -> Column:
-        """The files' own lengths; a delimiter that was put behind a file does not count."""
+        """The files' own lengths, without delimiters that were added to files."""
         return self.batch.sizes[self.indices]
 
     @property
@@ -47,7 +47,7 @@ class BufferedFiles:
         return SmallFileBlocks(self.batch, self.indices if chosen is None else self.indices[chosen])
 
     def only(self, chosen: npt.NDArray[np.bool_]) -> BufferedFiles:
-        """Some of the files. They lie side by side where the others take no room in the buffer."""
+        """Some of the files. They are adjacent if the others are empty in the buffer."""
         return replace(
             self, borders=np.append(self.borders[:-1][chosen], self.borders[-1]), indices=self.indices[chosen]
         )
@@ -56,12 +56,12 @@ class BufferedFiles:
 class MultiFileReader(ABC):
     """Reads the records of many files at once.
 
-    Guarantee: what it gives is what the format gives of each file by itself, one after the other.
+    Guarantee: the records are those that the format reads from each file by itself, one after the other.
     """
 
     endings: bytes = b""
-    """Bytes of which a file must end with one; the first is put behind a file that does not. Empty: any will do."""
+    """A file must end with one of these bytes; the first is added to a file that does not. Empty: any will do."""
 
     @abstractmethod
     def read(self, files: BufferedFiles) -> RecordBatch | None:
-        """The records of all the files; None where they must be read one by one after all."""
+        """Read the records of all files; None where they must be read one by one after all."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 Positions = npt.NDArray[np.int64]
 
 _memchr: Any = None
-# On some systems the C library is not found like this.
+# On some systems ctypes cannot find the C library in this way.
 with contextlib.suppress(OSError, TypeError, AttributeError):
     _memchr = ctypes.CDLL(None).memchr
     _memchr.restype, _memchr.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t)
@@ -21,7 +21,7 @@ with contextlib.suppress(OSError, TypeError, AttributeError):
 def contains(units: npt.NDArray[Any], value: int) -> bool:
     """Whether a code unit occurs.
 
-    For bytes that lie side by side this is C's memchr: a comparison would write a mask as large as they are,
+    For adjacent bytes this is C's memchr: a comparison would write a mask as large as they are,
     and push them out of the cache.
     """
     if _memchr is None or units.dtype != np.uint8 or not units.flags.c_contiguous:
@@ -30,10 +30,10 @@ def contains(units: npt.NDArray[Any], value: int) -> bool:
 
 
 _GROUP = 16
-"""Positions that positions_of looks at together; its table has an entry for each combination of them."""
+"""Number of positions that positions_of examines together; its table has an entry for each combination of them."""
 
 MIN_POSITIONS = 1 << 17
-"""Of fewer positions, numpy's own search is as fast, or faster."""
+"""For fewer positions, numpy's own search is as fast, or faster."""
 
 _LOWEST = np.zeros(1 << _GROUP, np.uint8)
 for _bit in range(_GROUP):
@@ -45,7 +45,7 @@ def positions_of(hits: npt.NDArray[np.bool_]) -> Positions:
     """The positions of true values, ascending: as numpy.flatnonzero, in half of the time if few are true.
 
     Between one and nine hits in a hundred, flatnonzero mispredicts a branch at each. Groups of sixteen are so few,
-    and hit so often, that it finds those without branches; a table then tells the place within the group.
+    and hit so often, that it finds those without branches; a table then gives the position within the group.
     """
     if len(hits) < MIN_POSITIONS:
         return hits.nonzero()[0]

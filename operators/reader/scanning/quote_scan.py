@@ -1,4 +1,4 @@
-"""Where the rows of a CSV file begin: a scan of its quotes and newlines, from any place of the file on."""
+"""Finds where the rows of a CSV file begin: a scan of its quotes and newlines, from any position of the file on."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from operators.reader.scanning.terminated import Terminators
 
 
 def newlines_outside(data: Bytes, is_at_end: bool, quoting: Quoting, state: int) -> Terminators:
-    """The newlines outside of quotes in a stretch.
+    """The newlines outside of quotes in a range.
 
     Args:
-        data: The stretch.
-        is_at_end: Whether the file ends where it does.
-        quoting: Its quotes.
-        state: Whether it begins OUTSIDE or INSIDE of quotes.
+        data: The bytes of the range.
+        is_at_end: Whether the range ends the file.
+        quoting: The quotes in the range.
+        state: Whether the range begins OUTSIDE or INSIDE of quotes.
     """
     if not (len(quoting.runs) or len(quoting.escaped) or state):
         return find_newlines(data, is_at_end)
@@ -50,7 +50,7 @@ class RowEntry:
     """Where a scan may begin.
 
     Attributes:
-        position: The place; behind a run of quotes if one lies there.
+        position: The position; behind a run of quotes if one is there.
         may_begin: Whether a field may begin there.
     """
 
@@ -64,9 +64,9 @@ class QuoteScan:
 
     Attributes:
         source: The file.
-        dialect: The bytes that mean something.
+        dialect: The bytes with a meaning.
         probe_bytes: How much is read at first.
-        chunk_bytes: How much is read at a time at most, but for runs of quotes that are longer.
+        chunk_bytes: Bytes that are read at a time at most, except for longer runs of quotes.
     """
 
     source: ByteSource
@@ -75,10 +75,10 @@ class QuoteScan:
     chunk_bytes: int
 
     def entry(self, start: int, floor: int) -> RowEntry:
-        """Where a scan may begin at or behind start.
+        """The position at or behind start where a scan may begin.
 
         Args:
-            start: A place in the file.
+            start: A position in the file.
             floor: Where the file's first row begins.
         """
         if start <= floor:
@@ -104,13 +104,13 @@ class QuoteScan:
         return RowEntry(start, False)
 
     def next_row(self, entry: RowEntry, state: int, start: int, limit: int) -> int:
-        """The first place from start on where a row begins, or limit.
+        """The first position from start on where a row begins, or limit.
 
         Args:
             entry: Where the scan begins.
             state: Whether that is OUTSIDE or INSIDE of quotes.
-            start: The first place that counts.
-            limit: One past the last.
+            start: The first position that counts.
+            limit: One past the last position that counts.
         """
         for place, data, is_at_end, quoting, decided in self._stretches(entry, limit):
             stops = newlines_outside(data, is_at_end, quoting, state).stops
@@ -121,22 +121,22 @@ class QuoteScan:
         return limit
 
     def transition(self, entry: RowEntry, end: int) -> Transition:
-        """What the quotes do to the state that begin between an entry and an end."""
+        """The effect on the state of the quotes that begin between an entry and an end."""
         done = Transition()
         for place, _, _, quoting, decided in self._stretches(entry, end):
             done = done.then(quoting.transition(min(decided, end - place)))
         return done
 
     def state_at(self, place: int, floor: int, longest: int) -> int:
-        """Whether a place is OUTSIDE or INSIDE of quotes, as what lies before it tells, read backwards.
+        """Whether a position is OUTSIDE or INSIDE of quotes, by the bytes before it, read backwards.
 
-        A quote that no field begins with leads outside, whatever the state before it; so a file that has quoted
-        fields is read back to the nearest of these, and not to its beginning.
+        A quote that no field can begin with leads outside, whatever the state before it; so a file with quoted fields
+        is read back to the nearest of these, and not to its beginning.
 
         Args:
-            place: The place; what belongs to a run of quotes before it counts as before it.
+            place: The position; the bytes of a run of quotes before it count as before it.
             floor: Where the file's first row begins, outside of quotes.
-            longest: Bytes that a row may have: so many without any quote are not inside of one.
+            longest: Largest number of bytes in a row: so many bytes without any quote are outside of quotes.
         """
         effect = Transition()
         high, step, has_quotes = place, min(self.probe_bytes, self.chunk_bytes), False

@@ -1,9 +1,9 @@
-"""Finds which newlines of a CSV file are inside of quotes, without reading what lies before a block.
+"""Finds which newlines of a CSV file are inside of quotes, without the bytes before a block.
 
 A quote opens a field only where one begins: behind a delimiter or a newline. It closes the field
 unless it is doubled. So a run of quotes, taken as a whole, does one of three things, whatever the state
 it meets: an even number changes nothing; an odd number where a field may begin swaps inside and outside;
-any other odd number leaves us outside. What a stretch of the file does is one of four functions from
+any other odd number leads outside. The effect of a stretch of the file is one of four functions from
 state to state, which compose, and can be found without knowing the state at its beginning.
 
 Source:
@@ -51,8 +51,8 @@ class Dialect:
     """The bytes with a meaning in CSV.
 
     Attributes:
-        delimiter: Between fields.
-        quote: Around fields.
+        delimiter: The byte between fields.
+        quote: The byte around fields.
         escape: Makes the next byte literal; -1 if there is none.
     """
 
@@ -71,7 +71,7 @@ class Quoting:
     """The quotes of a stretch that does not begin within a run of them.
 
     Attributes:
-        escaped: Places at which no byte means anything.
+        escaped: Positions at which no byte has a meaning.
         runs: Where each run of quotes begins.
         lengths: How many quotes it has.
         parities: For each run how often, modulo 2, the state has been swapped since it was last known.
@@ -103,7 +103,7 @@ def quoting_of(data: Bytes, dialect: Dialect, may_begin: bool) -> Quoting:
 
     Args:
         data: The stretch; its first byte is not escaped, and no quote that belongs to one before it.
-        dialect: The bytes that mean something.
+        dialect: The bytes with a meaning.
         may_begin: Whether a field may begin at its first byte.
     """
     escaped = escaped_positions(data, dialect.escape) if dialect.escape >= 0 else NONE
@@ -129,7 +129,7 @@ def quoting_of(data: Bytes, dialect: Dialect, may_begin: bool) -> Quoting:
 
 
 def undecided_from(data: Bytes, dialect: Dialect) -> int:
-    """The start of the last bytes of a stretch whose meaning depends on later bytes, or on each other."""
+    """The start of the last bytes of a range whose meaning depends on later bytes, or on each other."""
     size = len(data)
     look = 64
     while True:

@@ -1,4 +1,4 @@
-"""Finds delimiters in code units, also delimiters that overlap themselves, at any cut of a file."""
+"""Finds delimiters in code units, including delimiters that overlap themselves, at any cut of a file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NONE = np.empty(0, np.int64)
 LF, CR = b"\n\r"
 
 NEWLINES = ("\n", "\r\n", "\r")
-"""What ends a line, in the order of the codes that find_newlines gives."""
+"""The terminators of lines, in the order of the codes that find_newlines gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def occurrences(units: CodeUnits, pattern: CodeUnits) -> Positions:
     if size <= 0:
         return NONE
     hits = units[:size] == pattern[0]
-    # Two comparisons of the whole stretch leave so few places that looking these up costs next to nothing.
+    # Two comparisons of the whole range leave so few positions that looking these up costs next to nothing.
     if len(pattern) > 1:
         hits &= units[len(pattern) - 1 :] == pattern[-1]
     found = positions_of(hits)
@@ -69,9 +69,9 @@ def occurrences(units: CodeUnits, pattern: CodeUnits) -> Positions:
 
 
 def without_overlaps(found: Positions, length: int) -> Positions:
-    """The occurrences that a scan from left to right takes, each beginning where or after the last taken one ended.
+    """The occurrences that a scan from left to right takes: each begins where the last taken one ended, or later.
 
-    An occurrence that none begins less than length before is taken for certain. From these the others
+    An occurrence is certainly taken if no other begins less than length before it. From these the others
     are reached by jumps to the next occurrence that does not overlap, doubled in each round.
 
     Args:
@@ -129,7 +129,7 @@ def find_newlines(
         is_at_end: Whether the file ends where they do.
         line_feed: The code unit of LF.
         carriage_return: The code unit of CR.
-        escaped: Places at which neither counts.
+        escaped: Positions at which neither counts.
     """
     if escaped is None and not contains(units, carriage_return):
         starts = positions_of(units == line_feed)
@@ -155,9 +155,9 @@ class BackwardSearch:
 
     Attributes:
         source: The file.
-        floor: Where its first record begins; never looked beyond.
-        unit: What its text is made of; places are looked at in steps of it from floor on.
-        step: How many bytes are looked at first; it doubles.
+        floor: Where its first record begins; bytes before it are not read.
+        unit: The code unit of its text; positions are examined in steps of it from floor on.
+        step: Number of bytes that are examined first; it doubles.
     """
 
     source: ByteSource
@@ -185,14 +185,14 @@ class BackwardSearch:
         return position
 
     def before_overlaps(self, place: int, pattern: CodeUnits, escape: int | None = None) -> int:
-        """The position from which a scan for a pattern that overlaps itself is right from place on.
+        """The position from which a scan for a pattern that overlaps itself is correct from place on.
 
-        The scan may begin at any place that no occurrence begins less than the pattern's length before: what
-        it takes before that place ends there at the latest. The nearest such place is looked for
-        backwards, as far as occurrences that share code units follow each other.
+        The scan may begin at any position that no occurrence begins less than the pattern's length before: occurrences
+        that the scan takes before it end there at the latest. The nearest such position is searched backwards, as far
+        as occurrences that share code units follow each other.
 
         Args:
-            place: A border of a code unit; every occurrence that begins here or later must be right.
+            place: A border of a code unit; every occurrence that begins here or later must be correct.
             pattern: The pattern's code units.
             escape: The code unit that makes the next one literal, or None; not in pattern.
         """

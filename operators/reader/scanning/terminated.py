@@ -15,18 +15,18 @@ from operators.reader.scanning.file_view import Bytes, FileView, read_exactly
 from operators.reader.scanning.positions import Positions
 
 PROBE_BYTES = 4 << 10
-"""The first step of reading beyond a block, or of looking for its first record; it doubles from there."""
+"""The first step of reading beyond a block, or of searching its first record; it doubles from there."""
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True, slots=True)
 class Terminators:
-    """The terminators of records in a stretch of bytes.
+    """The terminators of records in a range of bytes.
 
     Attributes:
         starts: Where each terminator begins, ascending.
-        stops: One past where it ends.
+        stops: One past the end of each.
         codes: For each the index of its bytes in the format's table; None where all have the first.
     """
 
@@ -43,7 +43,7 @@ class Terminators:
         """The terminators as delimiters of a batch, in their simplest form.
 
         Args:
-            table: The bytes that codes stand for.
+            table: The bytes of each code.
         """
         if self.codes is None:
             return Delimiters(table[:1])
@@ -55,18 +55,18 @@ class Terminators:
 class TerminatedFormat(RecordFormat):
     """A format whose records end with a terminator that a scan from left to right finds.
 
-    A subclass says where terminators are (find), from where a scan in the middle of a file is right
-    (anchor), and which bytes they consist of (table).
+    A subclass finds terminators (find), gives a position from which a scan in the middle of a file is correct (anchor),
+    and the bytes of terminators (table).
     """
 
     @property
     @abstractmethod
     def table(self) -> tuple[bytes, ...]:
-        """The bytes of each kind of terminator; the first is put behind a last record that has none."""
+        """The bytes of each kind of terminator; the first is added to a last record that has none."""
 
     @property
     def probe_bytes(self) -> int:
-        """How many bytes are read at first in a search."""
+        """The number of bytes that a search reads at first."""
         return min(PROBE_BYTES, self.chunk_bytes)
 
     @property
@@ -76,20 +76,20 @@ class TerminatedFormat(RecordFormat):
 
     @abstractmethod
     def find(self, data: Bytes, is_at_end: bool) -> Terminators:
-        """The terminators in a stretch that begins where a record, or an anchor, is.
+        """The terminators in a range that begins at a record, or at an anchor.
 
         Args:
-            data: The stretch.
-            is_at_end: Whether it reaches the end of the file; if not, what is undecided is left out.
+            data: The bytes of the range.
+            is_at_end: Whether it reaches the end of the file; if not, undecided terminators are left out.
         """
 
     def anchor(self, source: ByteSource, position: int, floor: int) -> int:
-        """A place at or before position such that a scan from there finds every terminator that ends there or later.
+        """A position at or before the given one from which a scan finds every terminator that ends there or later.
 
         Args:
             source: The file.
             position: An offset in the file, beyond floor.
-            floor: Where the file's first record begins; never looked beyond.
+            floor: Where the file's first record begins; bytes before it are not read.
         """
         return max(floor, position - self.reach)
 
@@ -99,16 +99,16 @@ class TerminatedFormat(RecordFormat):
         return len(head) if head == BYTE_ORDER_MARK else 0
 
     def decided_length(self, data: Bytes) -> int:
-        """The length of the part of a stretch in which find has found all terminators; behind it more bytes decide."""
+        """The length of the part of a range in which find finds all terminators; later ones depend on more bytes."""
         return len(data)
 
     def next_start(self, source: ByteSource, start: int, limit: int, floor: int) -> int:
-        """The first place from start on, and before limit, where a record begins; limit if there is none.
+        """The first position from start on, and before limit, where a record begins; limit if there is none.
 
         Args:
             source: The file.
-            start: The first place that counts.
-            limit: One past the last.
+            start: The first position that counts.
+            limit: One past the last position that counts.
             floor: Where the file's first record begins.
         """
         if start <= floor:
@@ -155,7 +155,7 @@ class TerminatedFormat(RecordFormat):
             elif held < self.chunk_bytes:
                 held *= 2
             else:
-                # The end of a record of any length is found without holding the record.
+                # The end of a record of any length is found without holding the record in memory.
                 stop = self.end_of_record(GrowingSource(source), position)
                 if stop is None:
                     break
