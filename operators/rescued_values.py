@@ -1,4 +1,4 @@
-"""The text of the column `_rescued`."""
+"""Reads and writes the text of the column `_rescued`."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from typing import Any
 import pyarrow as pa
 
 RESCUED = "_rescued"
-"""The column for values that have no place in others: JSON of name and value, with file and offset."""
+"""The column for values that do not fit into others: JSON of name and value, with file and offset."""
 
 FILE, OFFSET = "_file", "_offset"
-"""Where the record of rescued values is from, beside them."""
+"""The member for the origin of the record of rescued values."""
 
 
 _LIKE_A_PLACE = re.compile("_+(file|offset)")
-"""Names of values that have one more underscore in the text, so that none is that of the record's place."""
+"""Names of values that get one more underscore in the text, so that none is the name of the origin."""
 
 
 def rescued_text(values: Mapping[str, Any], file: str | None, offset: int | None, before: str | None = None) -> str:
-    """Values by name as JSON; what JSON has no form for is text, and bytes are base64.
+    """Rescued values by name as JSON; values that JSON has no form for become text, and bytes base64.
 
     Args:
         values: The values.
-        file: Where their record is from; None where that is not known.
-        offset: The same.
+        file: The file of their record; None where that is not known.
+        offset: The offset of their record; None where that is not known.
         before: The text of other values of the record that were rescued before.
     """
     named = {f"_{name}" if _LIKE_A_PLACE.fullmatch(name) else name: value for name, value in values.items()}
@@ -37,16 +37,16 @@ def rescued_text(values: Mapping[str, Any], file: str | None, offset: int | None
 
 
 def rescued_values(text: str) -> dict[str, Any]:
-    """The values by name that a text of rescued_text() holds, as JSON has them."""
+    """The values by name in a text of rescued_text(), as JSON values."""
     named = {name: value for name, value in _members_in(text).items() if name not in (FILE, OFFSET)}
     return {name[1:] if _LIKE_A_PLACE.fullmatch(name) else name: value for name, value in named.items()}
 
 
 def require_text_of_rescued(schema: pa.Schema) -> None:
-    """Refuse a column that is called as the one of rescued values and holds something else.
+    """Refuse a column with the name of that of rescued values that is no text.
 
     Raises:
-        ValueError: There is one.
+        ValueError: A column `_rescued` has another type than text.
     """
     kinds = [field.type for field in schema if field.name == RESCUED]
     for kind in kinds:
@@ -58,7 +58,7 @@ def require_text_of_rescued(schema: pa.Schema) -> None:
 
 
 def _members_in(text: str) -> dict[str, Any]:
-    """The members of a text; a text of other origin, in a column that is called `_rescued` too, is a value itself."""
+    """The members of a text; a text of other origin, in a column that is also called `_rescued`, is itself a value."""
     with contextlib.suppress(ValueError):
         if isinstance(found := json.loads(text), dict):
             return found

@@ -29,7 +29,7 @@ _DONE = {"remove": "removed", "archive": "archived"}
 
 @dataclass(frozen=True, slots=True)
 class ReadBytes:
-    """How much of a file is read, of those that are read in part or were left where they are.
+    """How much of a file is read, for files that are read in part or were left where they are.
 
     Attributes:
         version: The version that the newest block was cut from.
@@ -42,7 +42,7 @@ class ReadBytes:
 
 @dataclass(frozen=True, slots=True)
 class WindowReports:
-    """What was read in a window that is not known to be published.
+    """The reports of a window that is not known to be published.
 
     Attributes:
         window_id: The window.
@@ -56,13 +56,13 @@ class WindowReports:
 
     @classmethod
     def of(cls, window_id: int, reports: list[BlockMetadata | SmallFileBatch]) -> WindowReports:
-        """Take down the reports of a window, whose order does not matter."""
+        """Record the reports of a window, whose order does not matter."""
         blocks = sorted((each for each in reports if isinstance(each, BlockMetadata)), key=_first_id)
         batches = [each.to_json() for each in reports if isinstance(each, SmallFileBatch)]
         return cls(window_id, BlockMetadata.to_rows(blocks), batches)
 
     def reports(self) -> list[BlockMetadata | SmallFileBatch]:
-        """The reports that were taken down."""
+        """The reports that were recorded."""
         return [*BlockMetadata.from_rows(self.blocks), *map(SmallFileBatch.from_json, self.batches)]
 
 
@@ -71,7 +71,7 @@ class CleanerState:
     """The state of SourceCleaner.
 
     Attributes:
-        reports: What was read, by window.
+        reports: Reports by window.
         read_bytes: Files that may still become complete, by URL.
         replaced: The files that the URLs led to before, which may be found under other names.
     """
@@ -86,9 +86,9 @@ class SourceCleaner(ControlOperator, CommitListener):
 
     Guarantee: a file is touched only after every window that has read a part of it is published and on disk, and
     only while it is the version that the reader has read, from its first byte to its last. A file stays if a part of
-    it was left out, if it was too long to be read whole, or if a record at its end waits for its delimiter; a file
-    that was appended to goes when the rest is read too. After a crash the work is finished; doing it twice does no
-    harm.
+    it was left out, if it was too long to be read whole, or if a record at its end waits for its delimiter. A file
+    that was appended to is removed or archived when the rest is read too. After a crash the work is finished; doing it
+    twice does no harm.
     """
 
     action: Annotated[
@@ -109,10 +109,10 @@ class SourceCleaner(ControlOperator, CommitListener):
     _context: OperatorContext
 
     def check_properties(self) -> None:
-        """Check that there is an archive exactly where one is needed.
+        """Check that an archive is given exactly if one is needed.
 
         Raises:
-            ValueError: There is none, one without action: archive, or one that is not on a local disk.
+            ValueError: The archive is missing, is given without action: archive, or is not on a local disk.
         """
         if (self.action == "archive") != bool(self.archive):
             raise ValueError("give archive, a directory, together with action: archive, and only then")
@@ -122,7 +122,7 @@ class SourceCleaner(ControlOperator, CommitListener):
         self._below = join(absolute(self.below), "") if self.below else "/"
 
     def prepare(self, run: RunPreparation) -> None:
-        """Make the archive, and refuse one that nothing can be moved to."""
+        """Create the archive directory, and refuse one that no file can be moved to."""
         if self._archive:
             run.storage.backend(self._archive).sources.require_archive(self._archive)
 
@@ -131,9 +131,9 @@ class SourceCleaner(ControlOperator, CommitListener):
         self._context = context
         self._window_id = 0
         self._reports: dict[int, list[BlockMetadata | SmallFileBatch]] = {}
-        # The windows whose files an earlier run may have put away.
+        # The windows whose files an earlier run may have removed or archived.
         self._begun: frozenset[int] = frozenset()
-        # A file that was left where it is may still become complete, with what is appended to it.
+        # A file that was left where it is may still become complete when more is appended to it.
         self._read_bytes: dict[str, ReadBytes] = {}
         self._replaced: dict[str, ReadBytes] = {}
 
@@ -144,28 +144,28 @@ class SourceCleaner(ControlOperator, CommitListener):
 
     @input.each
     def take(self, block: BlockMetadata | SmallFileBatch) -> None:
-        """Note what was read; nothing is touched before the window is published.
+        """Note which blocks were read; no file is touched before the window is published.
 
         Raises:
             ValueError: Two readers report the same block.
         """
         if _first_id(block) in self._first_ids:
-            # Of two readers one may have left a block out, and a file's blocks would add up too soon.
+            # If two readers report a file, one may have left a block out, and the blocks would add up too soon.
             raise ValueError("two readers report the same files; feed the cleaner from one of them, and none other")
         self._first_ids.add(_first_id(block))
         self._reports.setdefault(self._window_id, []).append(block)
 
     def committed(self, window_id: int) -> None:
-        """Remove or archive what was read in the windows that are published.
+        """Remove or archive the files that were read in the windows that are published.
 
         Raises:
             StorageError: The store refused; the next run tries again.
         """
         is_durable = False
         self._other_names = OtherNames(self._context.storage, self._reports)
-        # In order, and up to the first that waits: many may wait for one result, and they are called for one by one.
+        # In order, and up to the first that waits: many may wait for one result, and committed() is called for each.
         for window in list(takewhile(lambda window: window <= window_id, self._reports)):
-            # In the order in which they were planned: parallel readers report as they come.
+            # In the order in which they were planned: parallel readers report in any order.
             for report in sorted(self._reports[window], key=_first_id):
                 for block in blocks_of(report):
                     if not self._completes(block):
@@ -173,16 +173,16 @@ class SourceCleaner(ControlOperator, CommitListener):
                             self._count(block, "a part of it was left out, or not found again under another name")
                         continue
                     if not is_durable:
-                        # A file may only go when nothing, not even a power loss, can take what was made of it.
+                        # A file may be removed only when not even a power loss can take the output that was made of it.
                         flush_disks()
                         is_durable = True
                     self._clean(block, is_again=window in self._begun)
             del self._reports[window]
 
     def _completes(self, block: BlockMetadata) -> bool:
-        """Whether with this block, its last one, all of a file's version is read."""
+        """Whether this block is the last one of a file's version of which all is then read."""
         read_bytes = self._read_until(block)
-        # Of two splitters that find the same file, each emits all of it: a sum would be complete too soon.
+        # Two splitters that find the same file each emit all of it: a sum would be complete too soon.
         if block.start <= read_bytes:
             read_bytes = max(read_bytes, block.end)
         if block.is_last:
@@ -191,11 +191,11 @@ class SourceCleaner(ControlOperator, CommitListener):
         return False
 
     def _read_until(self, block: BlockMetadata) -> int:
-        """How much of a block's version was read before it, from the first byte on; -1 for not all that there was."""
+        """Bytes of a block's version that were read before, from the first on; -1 for incomplete content."""
         before = self._before(block)
         if before is not None and before.version == block.version:
             return before.size_bytes
-        # An appended part completes a file only if all before it was read, and not left out.
+        # An appended part completes a file only if all bytes before it were read, and none left out.
         read_bytes = block.content_start or (block.start if block.resumes else 0)
         is_whole = before is not None and before.size_bytes == before.version.size_bytes == read_bytes
         if block.content_start:
@@ -203,7 +203,7 @@ class SourceCleaner(ControlOperator, CommitListener):
         return read_bytes if is_whole else 0
 
     def _before(self, block: BlockMetadata) -> ReadBytes | None:
-        """Take out what was read of a block's file before, also under another name."""
+        """Remove and return how much of a block's file was read before, also under another name."""
         if not block.moved_from:
             before = self._read_bytes.pop(block.url, None)
             if before is not None and before.version.file_id != block.version.file_id:
@@ -211,13 +211,13 @@ class SourceCleaner(ControlOperator, CommitListener):
             return before
         for url in (block.url, block.moved_from):
             for known in (self._read_bytes, self._replaced):
-                # What is compressed is another file than what it was made from.
+                # A compressed file is another file than the one it was made from.
                 if url in known and (known[url].version.file_id == block.version.file_id or block.content_start):
                     return known.pop(url)
         return None
 
     def _remember(self, block: BlockMetadata, read_bytes: int) -> None:
-        """Note how much of a file is read that is there, and may become complete."""
+        """Record how much is read of a file that still exists and may become complete."""
         before = self._read_bytes.get(block.url)
         if before is not None and before.version.file_id != block.version.file_id:
             self._replaced[block.url] = before
@@ -231,33 +231,33 @@ class SourceCleaner(ControlOperator, CommitListener):
             is_renamed = self._other_names.has(block, has_grown=is_again)
             self._count(block, "it is gone, or has another name by now" if is_renamed or not is_again else "")
             if is_renamed:
-                # What is appended to it is found under that name, and completes it.
+                # What is appended to the file is found under that name, and completes it.
                 self._remember(block, block.version.size_bytes)
             return
         except SourceChangedError as error:
             reason = error.message
             if is_again:
-                # It may have grown; what came in its place is read as a new file.
+                # The file may have grown; a file that replaced it is read as a new one.
                 self._remember(block, block.version.size_bytes)
                 return
         self._count(block, reason)
         if reason:
-            # It is complete again when what is appended to it is read.
+            # The file is complete again when the bytes appended to it are read.
             self._remember(block, block.version.size_bytes)
 
     def _count(self, block: BlockMetadata, reason: str) -> None:
-        """Count a file that was put away, or that was not for a reason."""
+        """Count a file that was removed or archived, or that was left for a reason."""
         self._context.counters[CLEANED_NOT if reason else CLEANED] += 1
         if reason:
             logger.warning("source file not %s url=%s: %s", _DONE[self.action], redacted(block.url), reason)
 
     def _put_away(self, expected: FileStat) -> str:
-        """Why a version was left although it is there; "" where it is put away.
+        """Why a version was left although it exists; "" where it is removed or archived.
 
         Raises:
-            MissingError: Nothing is there.
-            SourceChangedError: Another version is there.
-            StorageError: The store refused, or the file is in the archive.
+            MissingError: The file does not exist.
+            SourceChangedError: The file is another version.
+            StorageError: The store refused, or the archive already has the file.
         """
         sources = self._context.storage.backend(expected.url).sources
         if self.action == "remove":
@@ -271,12 +271,12 @@ class SourceCleaner(ControlOperator, CommitListener):
         return sources.archive_version(expected, join(self._archive, expected.url.removeprefix(self._below)))
 
     def snapshot(self) -> CleanerState:
-        """What was read in windows that are not known to be published, and what is read in part."""
+        """The reports of windows that are not known to be published, and the files that are read in part."""
         reports = [WindowReports.of(window_id, reports) for window_id, reports in self._reports.items()]
         return CleanerState(reports, dict(self._read_bytes), dict(self._replaced))
 
     def restore(self, state: CleanerState) -> None:
-        """Take back what snapshot gave."""
+        """Take back a snapshot."""
         self._reports = {each.window_id: each.reports() for each in state.reports}
         self._begun = frozenset(self._reports)
         self._read_bytes = dict(state.read_bytes)

@@ -1,4 +1,4 @@
-"""The files that a writer publishes: its directory, their names, and when they begin and end."""
+"""The files that a writer publishes: their directory, their names, and when they begin and end."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def numbered_names(prefix: str) -> re.Pattern[str]:
 
 
 def window_names(prefix: str) -> re.Pattern[str]:
-    """What window_name gives for a prefix, with any extension."""
+    """The names that window_name gives for a prefix, with any extension."""
     return re.compile(rf"{prefix}-\d{{8}}{_EXTENSION}")
 
 
@@ -59,7 +59,7 @@ def claim_directory(run: RunPreparation, root: str, names: re.Pattern[str]) -> N
 
 
 def require_own(run: RunPreparation, root: str, files: Iterable[str], names: re.Pattern[str]) -> None:
-    """Refuse files that this checkpoint did not publish, and whose names a writer of this run may give.
+    """Refuse files that this checkpoint did not publish, and whose names a writer of this run may use.
 
     Args:
         run: The run that begins.
@@ -68,13 +68,13 @@ def require_own(run: RunPreparation, root: str, files: Iterable[str], names: re.
         names: The names that the writer gives to files.
 
     Raises:
-        StorageError: There is one.
+        StorageError: Such a file exists.
     """
     urls = {url for url in files if names.fullmatch(name_of(url))}
     if urls:
         urls.difference_update(run.published)
-    # A journal that has forgotten its oldest windows cannot tell their files from others'. Where it publishes
-    # already they are taken for its own; should one be in the way, publishing refuses to replace it.
+    # If the journal has forgotten its oldest windows, their files look like others'. If it already publishes there,
+    # they are taken for its own; should one be in the way, publishing refuses to replace it.
     if urls and not run.has_forgotten(root):
         first = name_of(min(urls))
         before = _place_before(run, root, min(urls))
@@ -93,15 +93,15 @@ def require_own(run: RunPreparation, root: str, files: Iterable[str], names: re.
 
 
 def _place_before(run: RunPreparation, root: str, url: str) -> str:
-    """Where this checkpoint has published a file that seems to be here now because all was moved; "" for nowhere.
+    """Where this checkpoint has published a file that seems to be here because the directory was moved; "" for nowhere.
 
-    Then nothing that it has published is below the root, and the directory has kept its name. The name of the file
-    alone says little: all writers that have files of their own number them alike.
+    In that case none of its published files is below the root, and the directory has kept its name. The file's name
+    alone proves little: all writers with files of their own number them alike.
 
     Args:
         run: The run that begins.
         root: The directory of a writer.
-        url: A file below that this checkpoint did not publish.
+        url: A file below the root that this checkpoint did not publish.
 
     Returns:
         The directory, without credentials.
@@ -123,12 +123,12 @@ class FileSink:
     Guarantee: the same batches in a window give the same files; all of them end with the window.
 
     Args:
-        context: The writer's surroundings, which its files are named after.
+        context: The writer's context, which its files are named after.
         root: The directory, a URL.
-        prefix: What names of numbered files begin with.
+        prefix: Prefix of the names of numbered files.
         max_bytes: The size at which a numbered file ends and the next one begins; None for no limit.
         max_open: How many numbered files are open at the same time, of several directories or several layouts.
-        suffix: What names of numbered files end with, before the extension.
+        suffix: Suffix of the names of numbered files, before the extension.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class FileSink:
         self._max_bytes = max_bytes
         self._max_open = max_open
         self._suffix = suffix
-        # By directory; the one that was not written to for the longest time comes first.
+        # By directory; the one whose last write is longest ago comes first.
         self._numbered: dict[str, list[_SinkFile]] = {}
         self._named: _SinkFile | None = None
 
@@ -188,17 +188,17 @@ class FileSink:
         _require_all(format, position, batch)
 
     def write_named(self, batch: RecordBatch, format: SinkFormat, name: str) -> None:
-        """Append records to the file of a name, however large it becomes; an empty batch only begins it.
+        """Append records to the file of a name, whatever size it reaches; an empty batch only begins it.
 
         A file of another name ends the one before it. An empty raw batch begins none in a format of columns.
 
         Raises:
-            ValueError: The format cannot hold the records, or not in one file with those that are there.
+            ValueError: The format cannot hold the records, or not in one file with those written before.
             StorageError: The store refused them.
         """
         format = _format_for(batch, format)
         if not len(batch) and batch.is_raw and format.layout_of(batch) is not None:
-            # It announces a block without records, of which nothing says what columns they would have.
+            # The batch announces a block without records, whose columns are unknown.
             return
         url = join(self._root, name + format.extension)
         if self._named is None or self._named.url != url:
@@ -273,7 +273,7 @@ def _require_all(format: SinkFormat, count: int, batch: RecordBatch) -> None:
     """Refuse a format that made more or fewer rows than there are records: records would be lost, or counted wrongly.
 
     Raises:
-        ValueError: It did.
+        ValueError: The number of rows is not that of the records.
     """
     if count != len(batch):
         raise ValueError(
@@ -301,7 +301,7 @@ class _SinkFile:
         return format is self._format and format.fits(batch, self._layout)
 
     def write(self, rows: Any) -> int:
-        """Add rows, and return how many of them there was room for."""
+        """Write rows, and return how many of them fitted."""
         taken = self._encoder.write(rows)
         if not (taken or self._records):
             raise ValueError(f"format '{self._format.name}' begins a file and takes no record")

@@ -1,4 +1,4 @@
-"""Groups of source files by their paths: each has merged files of its own."""
+"""Groups of source files by their paths: each group has merged files of its own."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ UNMATCHED = "other"
 """The group of paths that a pattern without named groups does not match."""
 
 _NULL = "__HIVE_DEFAULT_PARTITION__"
-"""The value of a partition column where there is none."""
+"""The value of a partition column that is missing."""
 
 _PLAIN = "!$&'()*+,;:@ "
-"""Characters that stay as they are in a directory's name."""
+"""Characters that stay unchanged in a directory's name."""
 
 
 class Grouping:
@@ -32,14 +32,14 @@ class Grouping:
         self._known: dict[str, str] = {}
 
     def group_of(self, path: str) -> str:
-        """The directory below the output's, "" for itself."""
+        """The directory below that of the output; "" for that directory itself."""
         if self._by_directory:
             return path.rpartition("/")[0].lstrip("/")
         if self._pattern is None:
             return ""
         match = self._pattern.search(path)
         if match is None:
-            # Readers of tables refuse all of a table in which one directory is no partition.
+            # Readers of tables refuse a whole table if one of its directories is no partition.
             return "/".join(f"{name}={_NULL}" for name in self._pattern.groupindex) or UNMATCHED
         named = match.groupdict()
         if named:
@@ -48,17 +48,17 @@ class Grouping:
 
 
 def _safe(value: str, taken: int = 0) -> str:
-    """A text as the name of one directory that no reader passes over.
+    """A text as the name of a directory that no reader skips.
 
     Args:
         value: The text.
-        taken: How many bytes stand before it in the name.
+        taken: How many bytes precede it in the name.
     """
     raw = os.fsencode(value)
-    # Where a byte that is no text is escaped as it is, DuckDB and Arrow refuse all of the table.
+    # If a byte that is no text is escaped on its own, DuckDB and Arrow refuse the whole table.
     shown = raw.decode("utf-8", "backslashreplace")
-    # Letters of all scripts stay: Spark reads an escape as a character of its own, not as a byte of one, and a name
-    # has no room for three times as many bytes.
+    # Letters of all scripts stay: Spark reads an escape as a character, not as a byte of one, and a name has no room
+    # for three times as many bytes.
     parts = (part if part.isprintable() and not part.isascii() else _quoted(part) for part in _PARTS.findall(shown))
     text = "".join(parts)
     if not text:
@@ -67,7 +67,7 @@ def _safe(value: str, taken: int = 0) -> str:
     room = _NAME_BYTES - taken
     if shown == value and len(text.encode()) <= room:
         return text
-    # Of two texts that look the same, as of two that are cut, each has its own directory.
+    # Texts that look the same, and texts that are cut alike, each get a directory of their own.
     mark = f"-{hashlib.sha256(raw).hexdigest()[:16]}"
     # Neither a letter nor an escape is cut.
     head = text.encode()[: room - len(mark)].decode(errors="ignore")
@@ -82,4 +82,4 @@ _PARTS = re.compile(r"[\x00-\x7f]+|[^\x00-\x7f]", re.DOTALL)
 """Runs of ASCII, and other characters one by one."""
 
 _NAME_BYTES = 255
-"""A directory's name has at most so many on most file systems."""
+"""The longest name of a directory, in bytes, on most file systems."""

@@ -1,4 +1,4 @@
-"""The formats of files that hold other files, whole."""
+"""The formats of files that hold whole other files."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class MergedFile(FileEncoder):
         self._content_bytes = 0
 
     def write(self, rows: pa.RecordBatch) -> int:
-        """Take in the files that there is room for."""
+        """Take in the files that fit."""
         contents = rows.column(1)
         count = len(contents)
         if self._max_bytes is not None:
@@ -67,7 +67,7 @@ class MergedFile(FileEncoder):
 
 
 class _Concatenation(MergedFile):
-    """One file behind the other, and beside it an index that says where each lies."""
+    """One file after the other, with an index beside it of where each is."""
 
     def __init__(self, stream: FileStream, max_bytes: int | None) -> None:
         super().__init__(stream, max_bytes)
@@ -86,7 +86,7 @@ class _Concatenation(MergedFile):
 
 
 class _Lines(MergedFile):
-    """One file behind the other; a newline is put behind one that does not end with it."""
+    """One file after the other; a newline is added to a file that does not end with it."""
 
     def append(self, paths: pa.BinaryArray, contents: pa.BinaryArray, borders: npt.NDArray[np.int32]) -> None:
         is_ended = pc.or_(pc.ends_with(contents, pattern=b"\n"), pc.equal(pc.binary_length(contents), 0))
@@ -97,9 +97,9 @@ class _Lines(MergedFile):
 
 
 class _JsonObjects(MergedFile):
-    """A JSON object for each file: path and content; what is no UTF-8 in base64.
+    """A JSON object for each file: path and content; bytes that are no UTF-8 in base64.
 
-    Of content there is then content_base64 instead; of a path path_base64 as well, since path has escapes.
+    A content in base64 is content_base64 instead; a path then has path_base64 as well, since path has escapes.
     """
 
     def append(self, paths: pa.BinaryArray, contents: pa.BinaryArray, borders: npt.NDArray[np.int32]) -> None:
@@ -138,7 +138,7 @@ class _ParquetRows(MergedFile):
 
 
 def _shown(path: bytes) -> str:
-    """A path as text; not with lone surrogates, for which DuckDB, polars and others refuse all of the file."""
+    """A path as text without lone surrogates, for which DuckDB, polars and others refuse the whole file."""
     return path.decode("utf-8", "backslashreplace")
 
 
@@ -146,8 +146,8 @@ class MergeFormat(SinkFormat):
     """A format of merged files, whose records are those of files_batch.
 
     Args:
-        extension: How names of files end.
-        file: What one file is.
+        extension: Suffix of the names of files.
+        file: Class of the files.
     """
 
     def __init__(self, extension: str, file: type[MergedFile]) -> None:
@@ -157,7 +157,7 @@ class MergeFormat(SinkFormat):
 
     @property
     def extension(self) -> str:
-        """How names of files end."""
+        """Suffix of the names of files."""
         return self._extension
 
     def start(self, stream: FileStream, batch: RecordBatch, max_bytes: int | None) -> FileEncoder:
@@ -171,4 +171,4 @@ MERGE_FORMATS = {
     "json": MergeFormat(".jsonl", _JsonObjects),
     "parquet": MergeFormat(".parquet", _ParquetRows),
 }
-"""The formats of merged files by the names that YAML gives them."""
+"""The formats of merged files by their names in YAML."""

@@ -60,7 +60,7 @@ class FileMerger(Operator, Relocatable):
     _sink: FileSink
 
     def check_properties(self) -> None:
-        """Fix the directories now: executors have another working directory.
+        """Make the directories absolute now: executors have another working directory.
 
         Raises:
             ValueError: group_by is no regular expression.
@@ -73,7 +73,7 @@ class FileMerger(Operator, Relocatable):
             raise ValueError(f"group_by, {self.group_by!r}, is no regular expression: {error}") from None
 
     def properties_below(self, directory: str) -> dict[str, str]:
-        """Another path."""
+        """The path for the operator inside of another one's directory."""
         return {"path": relocated(self.path, directory)}
 
     def prepare(self, run: RunPreparation) -> None:
@@ -127,7 +127,7 @@ class FileMerger(Operator, Relocatable):
 
 
 def _runs(groups: Sequence[str], count: int) -> list[tuple[str, int, int]]:
-    """Positions next to each other that are of one group: the group, and the half-open range."""
+    """Adjacent positions of one group: the group, and the half-open range."""
     if not groups:
         return [("", 0, count)]
     runs, start = [], 0

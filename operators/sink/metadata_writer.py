@@ -22,7 +22,7 @@ _PREFIX = "metadata"
 _FORMAT = RawSink()
 
 _LINES = 10_000
-"""Lines are written together once there are so many."""
+"""Number of lines that are written together."""
 
 
 class MetadataWriter(ControlOperator, Relocatable):
@@ -41,7 +41,7 @@ class MetadataWriter(ControlOperator, Relocatable):
     _sink: FileSink
 
     def check_properties(self) -> None:
-        """Fix the directory, whatever the working directory will be."""
+        """Make the directory absolute, independent of the working directory."""
         self._root = absolute(self.path)
 
     def properties_below(self, directory: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Source files that are gone from where they were read, and lie beside it under other names."""
+"""Source files that are gone from where they were read, and are beside it under other names."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class OtherNames:
 
     Args:
         storage: Reaches the files.
-        reports: What was read, by window: no other files are looked for.
+        reports: Reports by window: no other files are looked for.
     """
 
     def __init__(
@@ -34,8 +34,8 @@ class OtherNames:
 
         Args:
             block: The block.
-            has_grown: Whether it counts only where it was appended to. A version that is as it was may be what a link
-                leads to that was removed, or have another name for other reasons.
+            has_grown: Whether it counts only if it was appended to. An unchanged version may be the target of a link
+                that was removed, or have another name for other reasons.
         """
         if not block.version.file_id:
             return False
@@ -46,7 +46,7 @@ class OtherNames:
         if name is None:
             return False
         try:
-            # The number of a file that was removed may be that of a new one by now.
+            # The inode number of a removed file may be that of a new one now.
             backend.files.require_version(replace(stat_of(block), url=name, fingerprint=block.fingerprint))
             return not has_grown or backend.files.stat(name).size_bytes > block.version.size_bytes
         except StorageError:
@@ -59,11 +59,11 @@ class OtherNames:
 
 
 def blocks_of(report: BlockMetadata | SmallFileBatch) -> Iterator[BlockMetadata]:
-    """What was read; of a small-file batch its empty files too."""
+    """The blocks of reports, including those of empty files in small-file batches."""
     return map(report.block, range(len(report))) if isinstance(report, SmallFileBatch) else iter((report,))
 
 
 def stat_of(block: BlockMetadata) -> FileStat:
-    """The version of a block as a look at it would find it."""
+    """The version of the block, as a listing would give it."""
     version = block.version
     return FileStat(block.url, version.size_bytes, version.mtime_ns, version.etag, file_id=version.file_id)

@@ -20,7 +20,7 @@ from operators.sink.formats import SINK_FORMATS, SinkFormatSpec
 _PREFIX = "part"
 
 _MAX_LAYOUTS = 4
-"""Part files of different columns that are written at the same time."""
+"""Number of part files of different columns that are written at the same time."""
 
 
 class RecordWriter(Operator, Relocatable, ColumnChecked):
@@ -59,14 +59,14 @@ class RecordWriter(Operator, Relocatable, ColumnChecked):
     _sink: FileSink
 
     def check_properties(self) -> None:
-        """Fix the directory now: executors have another working directory."""
+        """Make the directory absolute now: executors have another working directory."""
         self._root = absolute(self.path)
 
     def check_arriving(self, arriving: StreamColumns) -> None:
         """Refuse columns that the format does not write.
 
         Raises:
-            ValueError: There are some.
+            ValueError: The format does not write these columns.
         """
         self.format.check_columns(arriving)
 

@@ -40,13 +40,13 @@ class SourceCollector:
         if is_shared and (origin := batch.origin) is not None:
             block = batch.block_of(position)
             offset = int(origin.offsets(len(batch))[position])
-            # In compressed files offsets are those of the content.
+            # In compressed files offsets are those in the content.
             if block.start < offset < block.end and compression_of_name(block.url) is None:
                 self._end = offset
         return self._end
 
     def start_at(self, offset: int) -> None:
-        """Note what end_before() has returned for the file before."""
+        """Start at the offset that end_before() has returned for the file before."""
         self._start = offset
 
     def found(self) -> FileSources | None:

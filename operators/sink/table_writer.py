@@ -137,10 +137,10 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
     _columns: TableColumns
 
     def check_properties(self) -> None:
-        """Find the kind of table, and fix its location now: executors have another working directory.
+        """Find the kind of table, and make its location absolute now: executors have another working directory.
 
         Raises:
-            ValueError: There is no such kind, or its package is missing.
+            ValueError: The kind does not exist, or its package is missing.
         """
         kind, colon, location = self.table.partition(":")
         if kind not in _KINDS or not colon or not location:
@@ -168,11 +168,11 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
         return {"table": f"{kind}:{relocated(location, directory)}"}
 
     def check_arriving(self, arriving: StreamColumns) -> None:
-        """Refuse columns that lack a key, and, once the table was looked at, those of which it cannot be made.
+        """Refuse columns that lack a key, and, once the table was read, columns that do not fit it.
 
         Raises:
             LookupError: A column is missing.
-            ValueError: One is of a type that does not fit.
+            ValueError: A column is of a type that does not fit.
         """
         self._require_keys(arriving.with_names(self.upsert_by))
         require_text_of_rescued(arriving.schema)
@@ -192,8 +192,9 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
         if self._table.is_named:
             require_own(run, shape.location, shape.files, numbered_names("part"))
         if held := [file.facts.schema for file in run.held_files if file.facts is not None]:
-            # These are columns of the table already, although it does not show them yet; but for those that it cannot
-            # have any more, because another program has added one of the same letters: the target refuses their rows.
+            # These columns are part of the table already, although it does not show them yet, except for those that it
+            # can no longer have because another program has added one of the same letters: the target refuses their
+            # rows.
             columns = [] if shape.columns is None else [schema_text(shape.columns)]
             shape = replace(shape, columns=without_alike(united([*columns, *held])))
         self._shape, known = shape, shape.columns
@@ -256,7 +257,8 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
             rows, rescued = self._columns.fit(self._with_metadata(batch), lambda row: self._place(batch, row))
             if self.on_type_change == "fail":
                 self._refuse_rescued(rows)
-            # Where an app says rescue, the column is there from the beginning; otherwise when the first value needs it.
+            # Where an app says rescue, the column exists from the beginning; otherwise it is added with the first
+            # value.
             if rescued.values or RESCUED in rows.schema.names or "rescue" in (self.on_new_column, self.on_type_change):
                 rows = self._with_rescued(batch, rows, rescued)
             if self.upsert_by:
@@ -268,7 +270,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
 
         Raises:
             LookupError: A key is missing.
-            ValueError: One is a floating-point number, or nested.
+            ValueError: A key is a floating-point number, or nested.
         """
         require_names(schema, self.upsert_by)
         for name in self.upsert_by:
@@ -277,7 +279,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
                 raise ValueError(f"upsert_by: '{name}' is {kind}, which is no key; cast it to a decimal or to text")
 
     def _with_rescued(self, batch: RecordBatch, rows: pa.RecordBatch, rescued: Rescued) -> pa.RecordBatch:
-        """Rows with the values that have no place in other columns, beside those that a reader has put aside."""
+        """Rows with the values that do not fit into other columns, beside those that a reader has rescued."""
         position = rows.schema.get_field_index(RESCUED)
         texts = rows.column(position).to_pylist() if position >= 0 else [None] * len(batch)
         self._counters[RESCUED_VALUES] += rescued.count + sum(len(rescued_values(text)) for text in texts if text)
@@ -292,10 +294,10 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
         return rows.append_column(RESCUED, column)
 
     def _refuse_rescued(self, rows: pa.RecordBatch) -> None:
-        """End the run where a reader has put values aside, as the writer itself does with such values.
+        """End the run if a reader has rescued values, as the writer itself does with such values.
 
         Raises:
-            ValueError: It has.
+            ValueError: A reader has rescued values.
         """
         texts = rows.column(RESCUED).to_pylist() if RESCUED in rows.schema.names else []
         if first := next(filter(None, texts), None):
@@ -305,10 +307,10 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
             )
 
     def _refuse_rescued_keys(self, batch: RecordBatch, rows: pa.RecordBatch) -> None:
-        """End the run where a key was put aside: its row would have none, and be one with all other such rows.
+        """End the run if a key was rescued: its row would have no key, and count as one with all other such rows.
 
         Raises:
-            ValueError: One was, by the writer or by a reader.
+            ValueError: The writer or a reader has rescued a key.
         """
         texts = rows.column(RESCUED).to_pylist() if RESCUED in rows.schema.names else []
         for row, values in ((row, rescued_values(text)) for row, text in enumerate(texts) if text):
@@ -329,7 +331,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
         return rows
 
     def _metadata(self, batch: RecordBatch, name: MetadataColumn) -> pa.Array:
-        """Where the records of a batch are from; null where an operator upstream made them."""
+        """File and offset of the records of a batch; null for records that an operator upstream made."""
         count = len(batch)
         if name == "window":
             return pa.array(np.full(count, self._window_id, np.int64))
@@ -343,7 +345,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
         return urls.take(pa.array(indices, mask=indices == UNKNOWN))
 
     def _place(self, batch: RecordBatch, row: int) -> str:
-        """Where a record is from; "" where an operator upstream made it."""
+        """File and offset of a record; "" if an operator upstream made it."""
         url, offset = self._metadata(batch, "file")[row].as_py(), self._metadata(batch, "offset")[row].as_py()
         return "" if url is None else f"{url}:{offset}"
 
@@ -358,7 +360,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
         return self.commit or GroupLimits()
 
     def grouper(self) -> Grouper | None:
-        """What says when a group is due; None for files that their names make visible."""
+        """The operator that decides when a group is due; None for files that their names make visible."""
         if self._table.is_named:
             return None
         limits = self._limits
@@ -369,7 +371,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
         )
 
     def merger(self) -> Operator:
-        """What merges the fragments of a group."""
+        """The operator that merges the fragments of a group."""
         return TableMerger(stores_partition_columns=self._table.stores_partition_columns)
 
     def transaction_target(self, storage: StorageContext) -> Target | None:

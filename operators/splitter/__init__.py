@@ -1,4 +1,4 @@
-"""Splitters: which files there are, and which bytes of them are read in which window."""
+"""Splitters: they list files, and decide which bytes of them are read in which window."""
 
 from operators.splitter.named_files import FileSplitterBase
 from operators.splitter.splitter import FileSplitterInput

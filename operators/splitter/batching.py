@@ -14,7 +14,7 @@ from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_files import ListedFiles
 
 SMALL_PARTS = 16
-"""A file is small when so many of its size fit into a batch: batches are then full to within 6 %."""
+"""A file is small if this many files of its size fit into a batch: batches are then full to within 6 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,10 +22,10 @@ class BatchRules:
     """When a batch is full.
 
     Attributes:
-        max_bytes: At so many bytes.
-        max_files: At so many files.
+        max_bytes: Number of bytes at which a batch is full.
+        max_files: Number of files at which a batch is full.
         wait_millis: How long a batch that is not full waits for further files; 0 for no longer than its window.
-        is_whole: Whether one task reads all of a batch, which ends where it is full and not where its window ends.
+        is_whole: Whether one task reads all of a batch, which then ends where it is full and not where its window ends.
     """
 
     max_bytes: int
@@ -53,7 +53,7 @@ class SmallFileBatcher:
 
     Files that may grow and files that do not never share a batch; see admits().
 
-    Guarantee: the batches are a function of the files in their order and of the windows that they fall into;
+    Guarantee: the batches are a function of the files in their order and of their windows;
     with wait_millis also of the time.
 
     Args:
@@ -83,7 +83,7 @@ class SmallFileBatcher:
         return min(block_size, self._rules.max_bytes // SMALL_PARTS)
 
     def admits(self, etag: str) -> bool:
-        """Whether a file may grow or not as those in the batch."""
+        """Whether a file may grow, or not, as those in the batch."""
         return not len(self) or self._state.is_open == (self._may_grow and not etag)
 
     def add(self, url: str, version: FileVersion, fingerprint: int = 0, discovered_ms: int = 0) -> None:
@@ -100,7 +100,7 @@ class SmallFileBatcher:
         self._size_bytes += version.size_bytes
 
     def add_files(self, files: ListedFiles) -> None:
-        """Put files into the batch that do not grow, all of which fit."""
+        """Add files to the batch that do not grow, all of which fit."""
         if not len(self):
             self._begin(files.discovered_ms)
         state, stats = self._state, files.stats
@@ -118,7 +118,7 @@ class SmallFileBatcher:
         self._size_bytes = 0
 
     def count_fitting(self, sizes: Column) -> int:
-        """How many of these files fit, the first ones, as has_room() says of each in turn."""
+        """How many of these files, the first ones, fit, as has_room() decides for each in turn."""
         count = min(len(sizes), self._rules.max_files - len(self))
         fits = int(np.searchsorted(np.cumsum(sizes) + self._size_bytes, self._rules.max_bytes, side="right"))
         return max(min(count, fits), 0 if len(self) else 1)
@@ -129,7 +129,7 @@ class SmallFileBatcher:
         return not count or (count < self._rules.max_files and self._size_bytes + size_bytes <= self._rules.max_bytes)
 
     def may_end_window(self, more_files: int = 0) -> bool:
-        """Whether a window may end when so many more files are in the batch."""
+        """Whether a window may end with a number of further files in the batch."""
         return not (self._rules.is_whole and (len(self) or more_files))
 
     @property
@@ -156,7 +156,7 @@ class SmallFileBatcher:
         return _copied(self._state, list(map(roots.shorten, self._state.urls)))
 
     def restore(self, state: BatchState, roots: Roots) -> None:
-        """Take back what snapshot() gave; the time to wait begins anew."""
+        """Take back a snapshot; the time to wait begins anew."""
         self._begin(state.discovered_ms, is_open=state.is_open)
         self._state = _copied(state, list(map(roots.expand, state.urls)))
         self._size_bytes = sum(state.sizes)

@@ -1,4 +1,4 @@
-"""What an output format is: the class to extend for a format of one's own."""
+"""The base class of output formats, to extend for a format of your own."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class SinkFormat(HasProperties, ABC):
     @property
     @abstractmethod
     def extension(self) -> str:
-        """How names of files end, such as ".csv"."""
+        """Suffix of the names of files, such as ".csv"."""
 
     def check_columns(self, arriving: StreamColumns) -> None:
         """Called when an app is planned, where the columns of the records are known; takes all of them by default.
@@ -114,7 +114,7 @@ class SinkFormat(HasProperties, ABC):
         return self
 
     def layout_of(self, batch: RecordBatch) -> Any:
-        """What the records of a file have in common, such as the names of their columns; None for nothing."""
+        """Properties that all records of a file share, such as the names of their columns; None for none."""
         return None
 
     def fits(self, batch: RecordBatch, layout: Any) -> bool:
@@ -122,7 +122,7 @@ class SinkFormat(HasProperties, ABC):
         return bool(self.layout_of(batch) == layout)
 
     def rows_of(self, batch: RecordBatch) -> Iterator[Any]:
-        """What files take in of a batch: Arrow arrays or record batches, one element per record, in order.
+        """The rows of a batch for files: Arrow arrays or record batches, one element per record, in order.
 
         Raises:
             ValueError: The format cannot hold such records.

@@ -8,7 +8,7 @@ from typing import Any
 from operators.sink.formats.base import FileEncoder, FileStream
 
 _LAST_SHARE = 0.25
-"""A chunk is meant to fill a file only if no more than this share of it is left: the estimate is surer then."""
+"""A chunk is sized to fill a file only if at most this share of the file is left: then the estimate is more precise."""
 
 _FULL_SHARE = 0.04
 """A file with no more than this share of its size left is full."""

@@ -23,7 +23,7 @@ class CsvSink(TextFormat):
     """Rows as in RFC 4180, in UTF-8, in each file behind a header with the names of the columns.
 
     Fields stand in quotes only where they must. A missing value is an empty field, and an empty text is "", so that
-    readers which look at quotes tell them apart; for those that do not, give null_value, and an empty text is an empty
+    readers which look at quotes can tell them apart; for others, give null_value, and an empty text is an empty
     field. In a file of one column both are "" where they would make an empty line: readers pass over those.
 
     Numbers are in their shortest exact form, booleans true and false; dates and times are in ISO 8601, those with a
@@ -42,7 +42,7 @@ class CsvSink(TextFormat):
     null_value: Annotated[str, Field(description="what stands for a missing value, never in quotes")] = ""
 
     def check_properties(self) -> None:
-        """Refuse a delimiter that cannot be told from values, and a null_value that would need quotes."""
+        """Refuse a delimiter that values may contain, and a null_value that would need quotes."""
         if len(self.delimiter) != 1 or not "\x01" <= self.delimiter <= "\x7e":
             raise ValueError(
                 f'delimiter {self.delimiter!r} is not one character of ASCII; a tab is "\\t", in double quotes'
@@ -97,7 +97,7 @@ class CsvSink(TextFormat):
         return pc.if_else(pc.equal(fields, b""), b'""', fields)
 
     def _fields(self, column: pa.Array, is_first: bool = False) -> pa.Array:
-        """The values of a column as they stand in rows; nulls stay."""
+        """The values of a column as fields of rows; nulls stay."""
         fields = _text_of(column)
         if not _may_need_quotes(column.type) and self.delimiter in _HARMLESS_DELIMITERS and not self.null_value:
             return fields

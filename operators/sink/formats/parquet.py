@@ -21,7 +21,7 @@ _ZSTD_LEVEL = 2
 _FOOTER_BYTES = 600
 _FOOTER_BYTES_PER_COLUMN = 60
 _FOOTER_BYTES_PER_CHUNK = 140
-"""What a footer takes up, about, and in it each column, and each column of a row group."""
+"""Bytes of a footer, about, and of each column in it, and each column of a row group."""
 
 _ROWS_PER_SAMPLED, _LEAST_SAMPLED, _MOST_SAMPLED = 16, 1000, 20_000
 """Rows for each that is looked at, so that looking costs next to nothing, and how many of these there are."""
@@ -53,7 +53,7 @@ class ParquetSink(SinkFormat):
         return ".parquet"
 
     def layout_of(self, batch: RecordBatch) -> pa.Schema:
-        """Names and types of the columns: what else a schema says differs from batch to batch."""
+        """Names and types of the columns; other parts of a schema differ from batch to batch."""
         return pa.schema([pa.field(field.name, field.type) for field in batch.to_arrow().schema])
 
     def fits(self, batch: RecordBatch, layout: pa.Schema) -> bool:
@@ -142,8 +142,8 @@ class ParquetEncoder(ChunkedEncoder):
 def _repetitive(rows: pa.Table) -> list[str] | bool:
     """The columns for which a dictionary pays, by the first rows of a file; True for all of them.
 
-    One of values that are nearly all distinct is full before the row group ends, and was built for nothing: numbers so
-    written took 1.4 to 1.5 times the CPU and 1.1 to 1.5 times the space.
+    A dictionary of nearly distinct values is full before the row group ends, and was built in vain: numbers written so
+    took 1.4 to 1.5 times the CPU and 1.1 to 1.5 times the space.
     """
     sample = rows.slice(0, min(rows.num_rows // _ROWS_PER_SAMPLED, _MOST_SAMPLED))
     if sample.num_rows < _LEAST_SAMPLED or any(map(pa.types.is_nested, rows.schema.types)):
@@ -172,5 +172,5 @@ class _ArrowFile(io.RawIOBase):
         return self._stream.size_bytes
 
     def writable(self) -> bool:
-        """It is written, and nothing else."""
+        """Always true: the file can be written."""
         return True

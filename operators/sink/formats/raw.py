@@ -24,19 +24,19 @@ class RawSink(TextFormat):
         """Refuse columns.
 
         Raises:
-            ValueError: There are some.
+            ValueError: The records have columns.
         """
         if not arriving.is_raw:
             self._refuse(arriving.schema)
 
     def encode(self, batch: RecordBatch) -> pa.BinaryArray:
-        """The records with their delimiters, as they lie in memory."""
+        """The records with their delimiters, as they are in memory."""
         if not batch.is_raw:
             self._refuse(batch.to_arrow().schema)
         return batch.framed()
 
     def rows_of(self, batch: RecordBatch) -> Iterator[Any]:
-        """All at once: there is nothing to be made of them."""
+        """The whole batch as one array: raw records need no encoding."""
         yield self.encode(batch)
 
     def _refuse(self, schema: pa.Schema) -> NoReturn:

@@ -18,7 +18,7 @@ from operators.sink.formats.chunks import ChunkedEncoder
 
 _PIECE_ROWS = 1 << 16
 _PIECE_BYTES = 64 << 20
-"""Batches are encoded in pieces of at most so many records, and about so many bytes: memory's bound."""
+"""Batches are encoded in pieces of at most this many records, and about this many bytes, which limits memory."""
 
 _FRAME_BYTES = 4 << 20
 """Bytes in a frame of a compressed file. Frames are compressed apart, so that zstd files can be read in parallel."""
@@ -28,7 +28,7 @@ TextCompression = Annotated[
 ]
 
 _EXTENSIONS = {"none": "", "gzip": ".gz", "zstd": ".zst"}
-# Arrow's own libraries, and not isal, whose output depends on the processor: a window may be run again on another one.
+# Arrow's own libraries, not isal, whose output depends on the processor: a window may run again on another machine.
 _LEVELS = {"gzip": 6, "zstd": 3}
 
 
@@ -39,7 +39,7 @@ class TextFormat(SinkFormat):
     """
 
     suffix: ClassVar[str] = ""
-    """How names of files end that are not compressed."""
+    """Suffix of the names of files that are not compressed."""
 
     compression: TextCompression = "none"
 
@@ -50,23 +50,23 @@ class TextFormat(SinkFormat):
 
     @abstractmethod
     def encode(self, batch: RecordBatch) -> pa.BinaryArray:
-        """One value of pa.binary() for each record, in order: its bytes, with what ends it."""
+        """One value of pa.binary() for each record, in order: its bytes, with its end."""
 
     def heading(self, batch: RecordBatch) -> bytes:
-        """What a file begins with whose first records are those of batch."""
+        """The first bytes of a file whose first records are those of batch."""
         return b""
 
     def rows_of(self, batch: RecordBatch) -> Iterator[Any]:
         """The encoded records.
 
         Raises:
-            ValueError: The format cannot hold such records, or encode gave something else than is expected.
+            ValueError: The format cannot hold such records, or encode gave another type or number of values.
         """
         return map(self._encoded, _pieces_of(batch))
 
     def _encoded(self, batch: RecordBatch) -> pa.BinaryArray:
         rows = self.encode(batch)
-        # The buffers are read as those of these types: a large_binary would be cut at wrong places.
+        # The buffers are read as those of these types: a large_binary would be cut at wrong offsets.
         if not isinstance(rows, pa.BinaryArray | pa.StringArray) or rows.null_count:
             is_array = isinstance(rows, pa.Array)
             found = f"{rows.type} with {rows.null_count} nulls" if is_array else type(rows).__name__
@@ -84,10 +84,10 @@ class TextFormat(SinkFormat):
 
 
 def _heading_of(format: TextFormat, batch: RecordBatch) -> bytes:
-    """What a file begins with.
+    """The first bytes of a file.
 
     Raises:
-        ValueError: The format's heading gave something else than bytes.
+        ValueError: The format's heading gave no bytes.
     """
     heading = format.heading(batch)
     if not isinstance(heading, bytes):
@@ -96,7 +96,7 @@ def _heading_of(format: TextFormat, batch: RecordBatch) -> bytes:
 
 
 def _pieces_of(batch: RecordBatch) -> Iterator[RecordBatch]:
-    """A batch, or pieces of it that are small enough to be encoded at once; those know no blocks."""
+    """A batch, or pieces of it that are small enough to be encoded at once; pieces have no blocks."""
     size_bytes = batch.nbytes()
     if len(batch) <= _PIECE_ROWS and size_bytes <= _PIECE_BYTES:
         yield batch
@@ -150,7 +150,7 @@ class _CompressedEncoder(ChunkedEncoder):
 
 
 def _rows_to_fill(borders: npt.NDArray[np.int32], room: int) -> int:
-    """How many rows, at least one, it takes to reach a number of bytes; all where that is not reached."""
+    """How many rows, at least one, it takes to reach a number of bytes; all rows if they have fewer bytes."""
     count = len(borders) - 1
     if int(borders[-1]) - int(borders[0]) <= room:
         return count

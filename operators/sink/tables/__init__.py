@@ -1,1 +1,1 @@
-"""Kinds of tables: how the columns of records become those of a table, and windows its transactions."""
+"""Kinds of tables: they map columns of records to those of a table, and windows to its transactions."""

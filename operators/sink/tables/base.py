@@ -1,4 +1,4 @@
-"""What a kind of table is: the columns that it has, and the target that takes the files of its windows."""
+"""The base class of the kinds of tables: the columns of a table, and the target that takes the files of its windows."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from operators.sink.tables.partition_fields import IDENTITY, PartitionField
 
 @dataclass(frozen=True, slots=True)
 class TableShape:
-    """What tasks must know of a table.
+    """The description of a table that tasks need.
 
     Attributes:
-        location: Where its data files are, an absolute location.
+        location: Location of its data files, absolute.
         columns: Its columns with their types; None where there is no table yet.
-        partition_by: What it is partitioned by.
-        files: Its files, where their names make them visible.
+        partition_by: The fields that it is partitioned by.
+        files: Its files, if their names make them visible.
     """
 
     location: str
@@ -36,17 +36,17 @@ class Table(ABC):
     """A table of one kind; an operator has it as a property, so it is pickled, and holds no connection.
 
     Args:
-        location: Where its data files are, an absolute location; those of a new one, where a catalog decides it.
-        partition_by: What the app partitions a new table by.
-        may_grow: Whether a table that is there gets the columns that it lacks.
+        location: Location of its data files, absolute; for a new table, if a catalog decides it, that of the catalog.
+        partition_by: The fields by which the app partitions a new table.
+        may_grow: Whether an existing table gets the columns that it lacks.
         catalog: The catalog that knows the table, for kinds that have one.
 
     Attributes:
         stores_partition_columns: Whether data files hold the columns by which the table is partitioned.
-        is_named: Whether the names of its files make them visible, and no transaction.
-        takes_upserts: Whether rows may take the place of others with the same keys.
+        is_named: Whether the names of its files make them visible, instead of a transaction.
+        takes_upserts: Whether rows may replace others with the same keys.
         upsert_by: The columns of these keys; none where rows are added.
-        on_new_column: What the app says about columns that the table lacks, for messages.
+        on_new_column: The app's policy for columns that the table lacks, for messages.
     """
 
     stores_partition_columns: ClassVar[bool] = False
@@ -72,18 +72,18 @@ class Table(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """What messages call it."""
+        """The table's name in messages."""
 
     @abstractmethod
     def column_type(self, kind: pa.DataType) -> pa.DataType:
         """The type of a column, for one of Arrow's that is not nested.
 
         Raises:
-            ValueError: The kind of table has none.
+            ValueError: The kind of table has no such type.
         """
 
     def wider_type(self, there: pa.DataType, given: pa.DataType) -> pa.DataType | None:
-        """The type that a column of a table that is there can get, so that it takes all values of another type.
+        """The type that a column of an existing table can be widened to, so that it takes all values of another type.
 
         Args:
             there: The type of the column.
@@ -96,18 +96,18 @@ class Table(ABC):
 
     @abstractmethod
     def shape(self, storage: StorageContext) -> TableShape:
-        """What there is now; called in the driver.
+        """The current shape of the table; called in the driver.
 
         Raises:
             DagflowError: The table cannot be read, or not be written to.
         """
 
     def target(self, storage: StorageContext) -> Target | None:
-        """What takes the files of windows; None where their names make them visible."""
+        """The target that takes the files of windows; None if their names make them visible."""
         return None
 
     def decide(self, files: Sequence[PendingFile]) -> TargetDecision | None:
-        """What files of a window must be like that their names would make visible; a target decides by itself.
+        """Decide the columns of a window's files, if their names make them visible; otherwise the target decides.
 
         Args:
             files: All such files of the window, also those of other operators.
@@ -115,17 +115,17 @@ class Table(ABC):
         return None
 
     def check(self, files: Sequence[PendingFile]) -> None:  # noqa: B027  # a target checks its own
-        """Refuse files of a window that their names would make visible.
+        """Refuse files of a window, if their names make them visible.
 
         Raises:
-            DagflowError: Why the window must not be committed.
+            DagflowError: The window must not be committed; the message says why.
         """
 
     def replace_by(self, keys: Sequence[str]) -> None:
-        """Let rows take the place of those with the same keys.
+        """Let rows replace those with the same keys.
 
         Raises:
-            ValueError: The kind of table cannot, or its partitions are not those of the keys.
+            ValueError: The kind of table cannot, or its partition columns are not among the keys.
         """
         if keys and not self.takes_upserts:
             raise ValueError(
@@ -138,10 +138,10 @@ class Table(ABC):
         self.require_keys_of(self.partition_by)
 
     def require_keys_of(self, partition_by: Sequence[PartitionField]) -> None:
-        """Refuse keys that may be in several partitions of the table: rows of a key would have no order.
+        """Refuse keys that may be in several partitions of the table: the rows of one key would have no order.
 
         Raises:
-            ValueError: Some may.
+            ValueError: A partition field is of a column that is no key.
         """
         others = [field.column for field in partition_by if field.column not in self.upsert_by]
         if self.upsert_by and others:
@@ -153,36 +153,36 @@ class Table(ABC):
     def require_replaceable(  # noqa: B027  # most kinds replace rows of all columns
         self, columns: pa.Schema, partition_by: Sequence[PartitionField]
     ) -> None:
-        """Refuse columns with which the kind of table cannot replace rows.
+        """Refuse columns that prevent the kind of table from replacing rows.
 
         Args:
             columns: The columns of the table, as far as they are known.
-            partition_by: What it is partitioned by.
+            partition_by: The fields that it is partitioned by.
 
         Raises:
-            ValueError: There is one.
+            ValueError: Rows with such a column cannot be replaced.
         """
 
     def require_distinct(  # noqa: B027  # most kinds know columns by their own names alone
         self, columns: pa.Schema, partition_names: Mapping[str, str], causes: Mapping[str, str]
     ) -> None:
-        """Refuse columns that the kind of table cannot tell from members of others, or from its partitions.
+        """Refuse columns that the kind of table confuses with members of others, or with its partitions.
 
         Args:
             columns: The columns of the table.
-            partition_names: What its partition fields are called, each with what it is, as month(placed); without
-                those that are called as their column.
-            causes: Where the first record is that asked for a column, by column; as far as that is known.
+            partition_names: The name of each partition field with its description, such as month(placed), without
+                fields that are called as their column.
+            causes: Place of the first record that asked for a column, by column, as far as that is known.
 
         Raises:
-            DagflowError: There is one.
+            DagflowError: Two names are the same to the kind of table.
         """
 
     def require_plain(self, kind: str) -> None:
         """Refuse partitioning by anything but columns.
 
         Raises:
-            ValueError: The app asks for it.
+            ValueError: The app asks for a transform.
         """
         for field in self.partition_by:
             if field.transform != IDENTITY:

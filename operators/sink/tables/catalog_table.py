@@ -1,4 +1,4 @@
-"""Tables that a catalog knows: their names, and the options by which the catalog is reached."""
+"""Tables in a catalog: their names, and the options by which the catalog is reached."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from operators.sink.tables.base import Table
 from operators.sink.tables.partition_fields import IDENTITY, PartitionField
 
 CATALOG_TYPES = ("sql", "rest", "glue", "hive")
-"""Catalogs that change a table only where it is as the change expects it; others would lose windows."""
+"""Catalogs that change a table only if its state is the expected one; others would lose windows."""
 
 _SQLITE = re.compile(r"(sqlite(?:\+\w+)?:///)([^/?][^?]*)(.*)")
 DATA = "data"
 SCHEMES = ("", "s3", "s3a")
-"""Of places where tables may be."""
+"""Schemes of the locations where tables may be."""
 
 _FUNCTION = re.compile(r"(\w+)\(.*\)")
 
@@ -25,8 +25,8 @@ class CatalogTable(Table):
     """A table of Iceberg in a catalog, whose files are on a local disk or on S3.
 
     Attributes:
-        namespace: Where the catalog has it.
-        table: What it is called there.
+        namespace: The table's namespace in the catalog.
+        table: The table's name in the namespace.
 
     Raises:
         ValueError: A package is missing, or the catalog cannot be used.
@@ -62,7 +62,7 @@ class CatalogTable(Table):
                 f"catalog: {given[0]} is not used; say in attributes: {{storage: {{s3: …}}}} how S3 is reached"
             )
         self.namespace, self.table = namespace, table
-        # Of a server, the warehouse may be a mere name: then the server says where a new table is.
+        # For a server, the warehouse may be a mere name: then the server decides the location of a new table.
         data = join(absolute(warehouse), namespace, table, DATA) if "://" in warehouse else ""
         super().__init__(data, partition_by, may_grow=may_grow, catalog=options)
 
@@ -73,7 +73,7 @@ class CatalogTable(Table):
 
 
 def _options(catalog: Mapping[str, str]) -> dict[str, str]:
-    """The options of a catalog, with the places of this machine fixed: executors have another working directory."""
+    """The options of a catalog, with local paths made absolute: executors have another working directory."""
     options = dict(catalog)
     kind = options.get("type", "" if "py-catalog-impl" in options else "none")
     if kind and kind not in CATALOG_TYPES:

@@ -1,4 +1,4 @@
-"""Delta tables that are there: opened, and refused where added files would break their rules; the driver's alone."""
+"""Opens existing Delta tables, and refuses those whose rules added files would break; for the driver alone."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ logger = logging.getLogger(__name__)
 LOG = "_delta_log"
 
 CONFIGURATION = {"delta.checkpointInterval": "10"}
-"""Of a new table, as other writers make it: entries behind the newest checkpoint are read in each transaction."""
+"""Property of new tables, as other writers set it: entries after the newest checkpoint are read in each transaction."""
 
 _RESPECTED = frozenset(
     ["appendOnly", "timestampNtz", "deletionVectors", "v2Checkpoint", "vacuumProtocolCheck", "changeDataFeed"]
 )
-"""Features of a table that files which are added to it cannot violate."""
+"""Features of a table that added files cannot violate."""
 
 _UNUSED = frozenset(
     ["invariants", "checkConstraints", "generatedColumns", "identityColumns", "columnMapping", "domainMetadata"]
@@ -44,7 +44,7 @@ _RETENTION = "delta.setTransactionRetentionDuration"
 
 @contextlib.contextmanager
 def refusals(table: Table) -> Iterator[None]:
-    """Turn what deltalake raises into a StorageError: a transaction failed, or its outcome is not known."""
+    """Turn errors of deltalake into a StorageError: a transaction failed, or its outcome is not known."""
     try:
         yield
     except (DeltaError, OSError) as error:
@@ -54,7 +54,7 @@ def refusals(table: Table) -> Iterator[None]:
 
 
 class DeltaLog:
-    """The log of a table: where it is, and how it is reached.
+    """The log of a table, and the options by which it is reached.
 
     Args:
         table: The table.
@@ -71,11 +71,11 @@ class DeltaLog:
     def __init__(self, table: Table, storage: StorageContext) -> None:
         self.table = table
         self.storage = storage
-        # What keeps a run from starting is told here, and not in the first window.
+        # Errors that keep a run from starting are raised here, and not in the first window.
         self.options()
 
     def options(self) -> dict[str, str]:
-        """How deltalake reaches the store, with credentials as they are now: those of a role end within the run.
+        """Options by which deltalake reaches the store, with current credentials, since those of a role expire.
 
         Raises:
             DagflowError: deltalake cannot reach the store.
@@ -89,12 +89,12 @@ class DeltaLog:
         """The newest version of the table; None where there is no table.
 
         Raises:
-            DagflowError: The table is of a form that cannot be written to.
-            StorageError: It cannot be read.
+            DagflowError: dagflow must not write to the table.
+            StorageError: The table cannot be read.
         """
         location = self.table.location
         with refusals(self.table):
-            # deltalake would make the directory.
+            # deltalake would create the directory.
             if is_local(location) and not os.path.isdir(join(location, LOG)):
                 return None
             options = self.options()
@@ -105,7 +105,7 @@ class DeltaLog:
         return handle
 
     def entry(self, version: int) -> FileStat | None:
-        """What tells the entry of a version from any other file; None where there is none.
+        """Identifies the log entry of a version, so that another file in its place shows; None where there is none.
 
         Raises:
             StorageError: The store failed.
@@ -129,14 +129,14 @@ class DeltaLog:
         except MissingError:
             return []
         names = [name_of(each.url) for each in entries if not each.is_directory]
-        # What a decided window has put there already has names of ours, or is in directories of partitions.
+        # Files of a decided window have names of ours, or are in directories of partitions.
         return [name for name in names if not name.startswith((".", "part-"))]
 
     def create(self, columns: pa.Schema, partition_by: Sequence[str]) -> DeltaTable:
-        """Make a table without rows.
+        """Create a table without rows.
 
         Raises:
-            DeltaError: It was not made, or is there already.
+            DeltaError: The table was not created, or exists already.
         """
         fields = Schema.from_arrow(columns)
         return DeltaTable.create(
@@ -149,7 +149,7 @@ class DeltaLog:
         )
 
     def sync(self, version: int) -> None:
-        """Make an entry durable, which deltalake leaves to the system; stores of objects are by themselves."""
+        """Make an entry durable, which deltalake leaves to the system; object stores do it themselves."""
         newest = self._path(version)
         for path in (newest, parent(newest), self.table.location) if is_local(newest) else ():
             descriptor = os.open(path, os.O_RDONLY)
@@ -171,14 +171,14 @@ def rows_of(handle: DeltaTable, names: Sequence[str] | None = None) -> pa.Table:
 
     Args:
         handle: The table.
-        names: The columns that are wanted; None for all.
+        names: The columns to read; None for all.
 
     Raises:
-        DeltaError: They cannot be read.
+        DeltaError: The rows cannot be read.
     """
     columns = columns_of(handle)
     wanted = [*columns.names] if names is None else [*names]
-    # Of such a number in a partition, deltalake tells pyarrow another text: 0.-5 for -0.5.
+    # For such a number in a partition, deltalake gives pyarrow a wrong text: 0.-5 for -0.5.
     if not any(has_fraction(columns.field(name).type) for name in handle.metadata().partition_columns):
         return handle.to_pyarrow_table(columns=wanted)
     schema = pa.schema([columns.field(name) for name in wanted])
@@ -186,10 +186,10 @@ def rows_of(handle: DeltaTable, names: Sequence[str] | None = None) -> pa.Table:
 
 
 def require_writable(table: Table, handle: DeltaTable) -> None:
-    """Refuse a table in which files would break a rule that only its own writers know.
+    """Refuse a table in which added files would break a rule that only its own writers know.
 
     Raises:
-        DagflowError: Which.
+        DagflowError: The table has such a rule; the message names it.
     """
     unknown = sorted(set(handle.protocol().writer_features or ()) - _RESPECTED - _UNUSED)
     if unknown:
@@ -226,7 +226,7 @@ def _require_replaceable(table: Table, handle: DeltaTable) -> None:
     """Refuse a table whose rows must not be replaced, or cannot be.
 
     Raises:
-        DagflowError: Why.
+        DagflowError: Rows of the table cannot be replaced; the message says why.
     """
     features, configuration = handle.protocol().writer_features or (), handle.metadata().configuration
     rules = [key for key in ("delta.appendOnly",) if configuration.get(key) == "true"]

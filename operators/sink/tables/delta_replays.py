@@ -1,4 +1,4 @@
-"""Files of a Delta table whose place others take; only the driver imports it, for it needs deltalake."""
+"""Replaces files of a Delta table; only the driver imports it, for it needs deltalake."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def replays_of(writer: str) -> str:
 
 
 def missing_in(table: Table, handle: DeltaTable, files: Sequence[PendingFile]) -> list[PendingFile]:
-    """Of some files, the ones that a version of a table does not have as they were written.
+    """The files among some that a version of a table does not have as they were written.
 
     Raises:
         DeltaError: The table cannot be read.
-        DagflowError: No files of it may be replaced.
+        DagflowError: No files of the table may be replaced.
     """
     if files and handle.metadata().configuration.get("delta.appendOnly") == "true":
         raise DagflowError(
@@ -41,7 +41,7 @@ def missing_in(table: Table, handle: DeltaTable, files: Sequence[PendingFile]) -
 
 
 def _with_deleted_rows(handle: DeltaTable) -> list[str]:
-    """The files of which another program has deleted rows without writing them anew."""
+    """The files of which another program has deleted rows without rewriting them."""
     if "deletionVectors" not in (handle.protocol().writer_features or ()):
         return []
     paths: list[str] = pa.table(handle.deletion_vectors())["filepath"].to_pylist()
@@ -49,7 +49,7 @@ def _with_deleted_rows(handle: DeltaTable) -> list[str]:
 
 
 def removals(table: Table, files: Iterable[PendingFile]) -> list[RemoveAction]:
-    """What the log says of files that go; they stay where they are until a vacuum."""
+    """The log's remove actions for files; the files stay until a vacuum."""
     now_ms, root = time.time_ns() // 1_000_000, join(table.location, "")
     return [
         RemoveAction(

@@ -25,11 +25,12 @@ from operators.sink.tables.upserted_rows import newest_rows, remove
 logger = logging.getLogger(__name__)
 
 _CLEANUP_VERSIONS = 100
-"""So seldom the log is looked through for entries that the table keeps no longer: deltalake would do it in each
-transaction, in which 2,000 entries took 20 ms."""
+"""Transactions between two searches of the log for expired entries: deltalake would search in each transaction, in
+which 2,000 entries took 20 ms.
+"""
 
 _HISTORY = 200
-"""Versions in which the decision of a window is looked for: it is asked for right after a crash."""
+"""Number of versions in which the decision of a window is looked for: it is asked for right after a crash."""
 
 
 class DeltaState(ReplayableState):
@@ -40,7 +41,7 @@ class DeltaState(ReplayableState):
         self._table = log.table
         self._writer = writer
         self._handle = handle
-        # Of this moment: the target goes on with the handle when it looks again.
+        # The state at this moment: the target goes on with the handle when it reads the log again.
         self._marker = 0 if handle is None else handle.transaction_version(writer) or 0
         self._version = -1 if handle is None else handle.version()
 
@@ -55,7 +56,7 @@ class DeltaState(ReplayableState):
         return "" if self._handle is None else f"version {self._version}"
 
     def decision(self) -> str | None:
-        """What the commit of the newest window says; None where it is among the newest versions no more."""
+        """The commit info of the newest window; None if it is no longer among the newest versions."""
         if self._handle is None:
             return None
         # Mostly it is the newest version, and nothing else is read.
@@ -69,7 +70,7 @@ class DeltaState(ReplayableState):
         return None
 
     def commit(self, windows: Sequence[DecidedWindow]) -> None:
-        """Add the files in one version; the first one makes the table."""
+        """Add the files in one version; the first one creates the table."""
         table, files = self._table, [file for window in windows for file in window.files]
         last, keys = windows[-1], facts_of_file(windows[-1].files[0]).keys
         self._require_unmoved()
@@ -84,7 +85,7 @@ class DeltaState(ReplayableState):
             max_commit_retries=0 if keys else None,
         )
         known = pa.schema([]) if self._handle is None else columns_of(self._handle)
-        # What was decided is done, also where the app has changed since.
+        # A decided window is committed as decided, even if the app has changed since.
         columns = merged_columns(table, files, known, may_grow=True)
         actions = [_add_action(table, file, columns) for file in files]
         partition_by = list(facts_of_file(files[0]).partition)
@@ -121,7 +122,7 @@ class DeltaState(ReplayableState):
             raise StorageError(f"it has gone on from {self.version}", url=self._table.name)
 
     def _require_partitioning(self, handle: DeltaTable, files: Sequence[PendingFile]) -> list[str]:
-        """What the table is partitioned by.
+        """The columns that the table is partitioned by.
 
         Raises:
             DagflowError: Some files were decided for another partitioning.
@@ -142,7 +143,7 @@ class DeltaState(ReplayableState):
         return 0 if self._handle is None else self._handle.transaction_version(replays_of(self._writer)) or 0
 
     def missing(self, files: Sequence[PendingFile]) -> list[PendingFile]:
-        """The files that are not in the version, have another length, or rows that are deleted."""
+        """The files that the version lacks, that have another length there, or of which rows are deleted."""
         if self._handle is None:
             return list(files)
         with refusals(self._table):
@@ -168,15 +169,15 @@ class DeltaState(ReplayableState):
             properties = CommitProperties(
                 app_transactions=[Transaction(replays_of(self._writer), replay.number)],
                 custom_metadata={"dagflow.writer": self._writer, "dagflow.replay": str(replay.number)},
-                max_commit_retries=0,  # another program may have changed what goes
+                max_commit_retries=0,  # another program may have changed the files that are removed
             )
             _append(handle, actions, partition_by, properties)
 
     def _grown(self, columns: pa.Schema, known: int) -> DeltaTable:
-        """Add the columns behind the known ones to the table, and open it anew.
+        """Add the new columns to the table, and open it anew.
 
         Raises:
-            StorageError: They could not be added, or the marker has changed meanwhile.
+            StorageError: The columns could not be added, or the marker has changed meanwhile.
         """
         with refusals(self._table):
             fields = Schema.from_arrow(pa.schema(list(columns)[known:])).fields
@@ -197,9 +198,9 @@ def _append(
     partition_by: list[str],
     properties: CommitProperties,
 ) -> None:
-    """Write one version, a checkpoint behind it if that is due, and seldom look for old entries of the log."""
+    """Write one version, a checkpoint if that is due, and seldom clean the log of old entries."""
     is_due = (handle.version() + 1) % _CLEANUP_VERSIONS == 0
-    # By the table's own schema: columns that it does not know would be dropped without a word.
+    # With the table's own schema: deltalake silently drops columns that the schema lacks.
     handle.create_write_transaction(
         actions,
         "append",
@@ -211,10 +212,10 @@ def _append(
 
 
 def _add_action(table: Table, file: PendingFile, columns: pa.Schema) -> AddAction:
-    """What the log says of a file of a table with these columns.
+    """The log's add action for a file of a table with these columns.
 
     Raises:
-        DagflowError: It lies outside the table.
+        DagflowError: The file is outside of the table.
     """
     root, facts = join(table.location, ""), facts_of_file(file)
     if not file.final_url.startswith(root):

@@ -1,4 +1,4 @@
-"""What the log of a Delta table says of the values in a file, so that readers can pass over it."""
+"""The statistics of a file in the log of a Delta table, by which readers skip files."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from operators.sink.tables.table_statistics import has_bounds
 def statistics_text(file: PendingFile, facts: FileFacts, columns: pa.Schema) -> str:
     """The statistics of a file as JSON.
 
-    The datasets of pyarrow that deltalake makes take a bound that is not there for one that no value is within, if the
-    file has bounds of other columns: so a file has bounds of all columns of which readers expect them, or none at all.
+    The datasets of pyarrow that deltalake makes take a missing bound for one that no value is within, if the file has
+    bounds of other columns. So a file has bounds of all columns for which readers expect them, or none at all.
 
     Args:
         file: The file.
         facts: Its facts.
-        columns: The columns of the table, of which the file may lack some.
+        columns: The columns of the table, some of which the file may lack.
     """
     own = schema_of_text(facts.schema)
     there = {*own.names, *facts.partition}
@@ -40,14 +40,14 @@ def statistics_text(file: PendingFile, facts: FileFacts, columns: pa.Schema) -> 
 
 
 def _is_plain(field: pa.Field) -> bool:
-    """Whether all members of a struct are such as have bounds; polars fails where it finds those of some members."""
+    """Whether all members of a struct have bounds; polars fails if only some members have them."""
     if pa.types.is_struct(field.type):
         return all(map(_is_plain, field.type))
     return has_bounds(field.type)
 
 
 def _bounds(values: dict[str, Any], columns: pa.Schema) -> dict[str, Any]:
-    """Bounds of columns; a decimal is a number with all of its digits, of which a float would have some."""
+    """Bounds of columns; a decimal is a number with all of its digits, which a float would round."""
     return {
         name: msgspec.Raw(value.encode()) if pa.types.is_decimal(columns.field(name).type) else value
         for name, value in values.items()

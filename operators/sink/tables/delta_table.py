@@ -20,7 +20,7 @@ class DeltaTable(Table):
     """A table in a directory of a local disk, or below a prefix of a bucket of S3.
 
     Raises:
-        ValueError: The package is missing, or the location is elsewhere.
+        ValueError: The package is missing, or the location is neither a local disk nor in a bucket of S3.
     """
 
     takes_upserts: ClassVar[bool] = True
@@ -50,7 +50,7 @@ class DeltaTable(Table):
         return delta_type(kind)
 
     def require_replaceable(self, columns: pa.Schema, partition_by: Sequence[PartitionField]) -> None:
-        """Refuse partitions by numbers with a fraction: of -0.5 deltalake's merge makes 0.-5, which no reader takes."""
+        """Refuse partitions by numbers with a fraction: deltalake's merge writes 0.-5 for -0.5."""
         for name in (field.column for field in partition_by if self.upsert_by):
             kind = columns.field(name).type if name in columns.names else None
             if kind is not None and has_fraction(kind):
@@ -62,14 +62,14 @@ class DeltaTable(Table):
 
     def shape(self, storage: StorageContext) -> TableShape:
         """Read the newest version."""
-        # Optional, and the driver's alone: executors write Parquet.
+        # Optional, and only for the driver: executors write Parquet.
         from operators.sink.tables.delta_target import shape_of
 
         return shape_of(self, storage)
 
     def target(self, storage: StorageContext) -> Target:
         """The table's log."""
-        # As above.
+        # Optional, and only for the driver, as above.
         from operators.sink.tables.delta_target import DeltaTarget
 
         return DeltaTarget(self, storage)
@@ -79,7 +79,7 @@ def delta_type(kind: pa.DataType) -> pa.DataType:
     """The Arrow type in which a column is written for Delta.
 
     Raises:
-        ValueError: Delta has none.
+        ValueError: Delta has no such type.
     """
     types = pa.types
     if types.is_signed_integer(kind) or types.is_boolean(kind) or types.is_float32(kind) or types.is_float64(kind):

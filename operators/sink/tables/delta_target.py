@@ -27,11 +27,11 @@ from operators.sink.tables.upserted_rows import LATE_BY_KEYS, REPLACED_BY_KEYS, 
 
 
 def shape_of(table: Table, storage: StorageContext) -> TableShape:
-    """What there is of a table.
+    """The shape of a table.
 
     Raises:
-        DagflowError: It cannot be written to, or its directory holds other files.
-        StorageError: It cannot be read.
+        DagflowError: The table cannot be written to, or its directory holds other files.
+        StorageError: The table cannot be read.
     """
     log = DeltaLog(table, storage)
     handle = log.opened()
@@ -49,7 +49,7 @@ def shape_of(table: Table, storage: StorageContext) -> TableShape:
 class DeltaTarget(Target):
     """Takes windows as versions of a table: the marker is the version of the writer's `txn`.
 
-    It reads of the log what is new since it looked last. deltalake still lists the log's names in each transaction,
+    It reads the entries of the log since its last look. deltalake still lists the log's names in each transaction,
     so that its time grows with the versions that the table keeps.
     """
 
@@ -74,7 +74,7 @@ class DeltaTarget(Target):
         return DeltaState(self._log, writer, handle)
 
     def _newest(self) -> DeltaTable | None:
-        # Where the entry is another one, the table was removed, or made anew, or an older state of it put back.
+        # If the entry is another one, the table was removed, or created anew, or restored to an older state.
         if self._handle is None or not self._entry or self._entry != self._log.entry(self._handle.version()):
             return self._log.opened()
         with refusals(self.table):
@@ -96,12 +96,12 @@ class DeltaTarget(Target):
 
     @property
     def why_not_replayed(self) -> str:
-        """Nothing, but that of rows with keys later windows may have taken the place."""
+        """Empty unless rows have keys: then later windows may have replaced them."""
         return REPLACED_BY_KEYS if self.table.upsert_by else ""
 
     @property
     def why_no_late_records(self) -> str:
-        """Nothing, but that the row of a key is the one that came last."""
+        """Empty unless rows have keys: then the row that came last is the row of its key."""
         return LATE_BY_KEYS if self.table.upsert_by else ""
 
     def rows(self) -> pa.Table | None:

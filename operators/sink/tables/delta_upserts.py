@@ -14,16 +14,16 @@ def upsert(handle: DeltaTable, rows: pa.Table, keys: Sequence[str], properties: 
     """Replace the rows that have the keys of the given ones, and add the others, in one version of the table.
 
     Args:
-        handle: The table as it was read; the version fails where it has changed since.
+        handle: The table as it was read; the version fails if the table has changed since.
         rows: The rows, each key once, with the columns of the table.
         keys: The columns that are compared; a null equals a null.
-        properties: What the version says of itself.
+        properties: Properties of the version.
 
     Raises:
         DeltaError: The version was not written, or its outcome is not known.
     """
-    # An update would write the new row once for each row that has its key, and a table of others may have several:
-    # so all of those are deleted by one copy of the row, and the other copy, which matches nothing, is inserted.
+    # An update would write the new row once for each row that has its key, and a table of others may have several. So
+    # one copy of the row deletes all of these, and the other copy, which matches nothing, is inserted.
     is_new = max(rows.column_names, key=len) + "_"
     keys_alone = [
         rows[name] if name in keys else nulls_of(len(rows), rows.field(name).type) for name in rows.column_names

@@ -1,4 +1,4 @@
-"""Metadata of an Iceberg table on a local disk, which is on the disk before the catalog names it."""
+"""Writes metadata of an Iceberg table on a local disk, and syncs it before the catalog names it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing_extensions import override
 class DurableFileIO(PyArrowFileIO):
     """Syncs each local file when it is closed.
 
-    A catalog in a database survives a power loss; a table whose catalog names a file that did not is lost as a whole.
+    A catalog in a database survives a power loss; if a file that it names does not, the whole table is lost.
     """
 
     @override

@@ -1,4 +1,4 @@
-"""Columns that records will have, and what no table could be made of."""
+"""Checks the columns that records will have against a table."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from operators.sink.tables.table_partitions import require_partition_type
 
 
 def require_takes(table: Table, shape: TableShape, expected: pa.Schema) -> None:
-    """Refuse columns with which no record would get into a table.
+    """Refuse columns with which no record could be written to a table.
 
     Args:
         table: The table.
-        shape: What there is of it.
+        shape: The shape of the table.
         expected: The columns that all records will have, those that the writer adds included.
 
     Raises:
-        LookupError: There is no table yet, and a column is missing that it would be partitioned by.
-        ValueError: It cannot be made of such columns, its rows could not be replaced, or two of the columns differ in
+        LookupError: The table does not exist yet, and a column that it would be partitioned by is missing.
+        ValueError: The table cannot have such columns, its rows could not be replaced, or two of the columns differ in
             case only.
     """
     given = [field for field in expected if not pa.types.is_null(field.type)]
     if shape.columns is None or table.may_grow:
-        # Of a table that is there, the partitions may have other names.
+        # The partitions of an existing table may have other names.
         partitions = {field.name: str(field) for field in shape.partition_by if shape.columns is None}
         columns = {field.name: field for field in (*given, *(shape.columns or ()))}
         try:
@@ -41,7 +41,7 @@ def require_takes(table: Table, shape: TableShape, expected: pa.Schema) -> None:
     if shape.columns is not None:
         return
     fields = shape.partition_by
-    # No rows, so that this is about columns only.
+    # No rows, so that only the columns are checked.
     rows, _ = TableColumns(table.name, table.column_type, None).fit(pa.RecordBatch.from_pylist([], schema=expected))
     require_columns(rows, [field.column for field in fields])
     table.require_replaceable(rows.schema, fields)

@@ -25,10 +25,10 @@ from operators.sink.tables.table_partitions import partitions_of
 from operators.sink.tables.type_widening import common_type
 
 _PIECE_BYTES = 8 << 20
-"""Rows of a partition that are held in memory, at most."""
+"""Largest number of rows of a partition that are held in memory."""
 
 _HELD_BYTES = 64 << 20
-"""Rows of all partitions that are held in memory, at most."""
+"""Largest number of rows of all partitions that are held in memory."""
 
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 
@@ -42,9 +42,9 @@ class Piece:
 
     Attributes:
         values: The partition.
-        start: First byte in the file.
-        end: One past the last.
-        crc32: Checksum of its bytes; None for one that was written before pieces had any.
+        start: Offset of its first byte in the file.
+        end: Offset one past its last byte.
+        crc32: Checksum of its bytes; None in files of versions that wrote none.
     """
 
     values: PartitionValues
@@ -54,19 +54,19 @@ class Piece:
 
 
 def pieces_of(held: Any) -> Iterator[Piece]:
-    """The pieces that the facts of a fragment tell of."""
+    """The pieces that the facts of a fragment list."""
     return (Piece(tuple(values), *place) for values, *place in held)
 
 
 class FragmentFiles:
     """Writes the rows of a window into one fragment, with pieces of one partition each.
 
-    Guarantee: rows that could not be written to the table's files are refused here, as the window would stay held.
+    Guarantee: rows that could not be written to the table's files are refused here; later, the window would stay held.
 
     Args:
-        context: The writer's surroundings.
-        location: Where the table's files are; fragments are never published there.
-        partition_by: What the table is partitioned by.
+        context: The writer's context.
+        location: Location of the table's files; fragments are never published there.
+        partition_by: The fields that the table is partitioned by.
         stores_partition_columns: See TableFiles.
         causes: See TableFiles.
         keys: See TableFiles.
@@ -100,8 +100,8 @@ class FragmentFiles:
         """Append rows.
 
         Raises:
-            ValueError: They cannot be partitioned, have no other column, or one that Parquet cannot hold.
-            StorageError: The store refused them.
+            ValueError: The rows cannot be partitioned, have no other column, or one that Parquet cannot hold.
+            StorageError: The store refused the rows.
         """
         rows = batch.to_arrow()
         stored = stored_columns(rows.schema, self._left_out)
@@ -111,7 +111,7 @@ class FragmentFiles:
         fragment = self._fragment_for(rows.schema)
         for part in partitions_of(rows, self._partition_by, empty_is_null=self._empty_is_null):
             if part.values:
-                _ = part.directory  # refuses a value that no name of a directory can have
+                _ = part.directory  # refuses a value that no directory's name can have
             fragment.add(tuple(part.values.values()), rows if part.indices is None else rows.take(part.indices))
 
     def _fragment_for(self, schema: pa.Schema) -> _Fragment:
@@ -187,7 +187,7 @@ class _Fragment:
             self._end += data.size
 
     def close(self, facts: FileFacts) -> None:
-        """End the file, with what is true of all files of the window."""
+        """End the file, with the facts that are the same for all files of the window."""
         for values in list(self._rows):
             self._write(values)
         schema = schema_text(pa.schema(list(self._columns.values())))
@@ -213,7 +213,7 @@ def read_piece(storage: StorageContext, url: str, piece: Piece) -> list[pa.Recor
         raise _lost(url, "gone", "another program has removed it") from error
     if done < len(buffer):
         raise _lost(url, "damaged", f"it ends at byte {piece.start + done:,}, and had {piece.end:,} at least")
-    # Arrow takes zeros in the place of what was written for the end of the rows, or for values.
+    # Arrow may read zeros for missing bytes at the end of the rows, or for values.
     if piece.crc32 is not None and updated_crc32(buffer, 0) != piece.crc32:
         raise _lost(url, "damaged", f"its bytes {piece.start:,} to {piece.end:,} are not those that were written")
     source = pa.BufferReader(buffer)

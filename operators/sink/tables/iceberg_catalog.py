@@ -1,4 +1,4 @@
-"""Catalogs of Iceberg, as the driver asks them; only it imports this, for it needs pyiceberg."""
+"""Asks catalogs of Iceberg; only the driver imports it, for it needs pyiceberg."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CLASSES = {"SqlCatalog", "RestCatalog", "GlueCatalog", "HiveCatalog"}
 
 @contextlib.contextmanager
 def refusals(table: CatalogTable) -> Iterator[None]:
-    """Turn what a catalog's client raises into a StorageError: a transaction failed, or its outcome is not known."""
+    """Turn errors of a catalog's client into a StorageError: a transaction failed, or its outcome is not known."""
     try:
         yield
     except DagflowError:
@@ -41,7 +41,7 @@ def refusals(table: CatalogTable) -> Iterator[None]:
 
 @contextlib.contextmanager
 def refusals_before(table: CatalogTable) -> Iterator[None]:
-    """Turn what pyiceberg raises before it asks a catalog into a DagflowError: it would raise the same each time."""
+    """Turn errors of pyiceberg before it asks a catalog into a DagflowError: they would be the same each time."""
     try:
         yield
     except DagflowError:
@@ -59,8 +59,8 @@ class TableCatalog:
         storage: Reaches the files of tables in a store.
 
     Raises:
-        DagflowError: It changes tables without a look at what they are.
-        StorageError: It cannot be reached.
+        DagflowError: The catalog changes tables without a check of their state.
+        StorageError: The catalog cannot be reached.
     """
 
     def __init__(self, table: CatalogTable, storage: StorageContext) -> None:
@@ -75,7 +75,7 @@ class TableCatalog:
         self._table = table
         self.identifier: Identifier = (table.namespace, table.table)
         with refusals(table):
-            # Its name is part of the key under which a catalog in a database keeps tables.
+            # The catalog's name is part of the key of its tables in a database.
             self.catalog: Catalog = load_catalog(options.pop("name", "default"), **options)
         weakref.finalize(self, self.catalog.close)
         known = {base.__name__ for base in type(self.catalog).__mro__}
@@ -87,7 +87,7 @@ class TableCatalog:
             )
 
     def load(self) -> Handle | None:
-        """The table as it is now; None where there is none.
+        """The current table; None where there is none.
 
         Raises:
             StorageError: The catalog cannot be reached.
@@ -99,7 +99,7 @@ class TableCatalog:
                 return None
 
     def new_location(self) -> str:
-        """Where the catalog puts a new table of this name.
+        """The location at which the catalog puts a new table of this name.
 
         Raises:
             StorageError: The catalog cannot be reached, or lacks the namespace.
@@ -109,7 +109,7 @@ class TableCatalog:
 
 
 def is_missing(table: CatalogTable) -> bool:
-    """Whether the catalog is a database in a file that is not there: to look for the table would make it."""
+    """Whether the catalog is a database in a file that does not exist: looking for the table would create it."""
     path = _database_file(table)
     return bool(path) and not os.path.exists(path)
 

@@ -1,4 +1,4 @@
-"""Data files as Iceberg's manifests describe them, from what tasks have told: the driver opens no file."""
+"""Data files as Iceberg's manifests describe them, from the facts that tasks report: the driver opens no file."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def data_file(metadata: TableMetadata, file: PendingFile, url: str) -> DataFile:
     Args:
         metadata: The table that takes it, with all of its columns.
         file: The file, with its facts.
-        url: Where it is, as the table names it.
+        url: The file's location, as the table names it.
     """
     facts, spec = facts_of_file(file), metadata.spec()
     fields = {field.name: field for field in metadata.schema().fields}
@@ -75,7 +75,7 @@ def partition_record(metadata: TableMetadata, texts: Iterable[str | None]) -> Re
 
     Args:
         metadata: The table.
-        texts: The values as facts have them, one for each field of its partition spec.
+        texts: The values in facts, one for each field of the table's partition spec.
 
     Raises:
         ValueError: A table has no partitions of such values.
@@ -85,16 +85,15 @@ def partition_record(metadata: TableMetadata, texts: Iterable[str | None]) -> Re
 
 
 def shown_files(name: str, handle: Table, files: Iterable[PendingFile]) -> dict[str, DataFile]:
-    """Of some files, the ones that the newest snapshot of a table has, by their names.
+    """The files among some that the newest snapshot of a table has, by their names.
 
     Args:
-        name: What messages call the table.
+        name: The table's name in messages.
         handle: The table.
-        files: The files; no other ones have their names.
+        files: The files, whose names no other files have.
 
     Raises:
-        DagflowError: The table has rows that are deleted beside its files: others in the place of these would
-            bring them back.
+        DagflowError: The table has delete files: replacing data files would bring the deleted rows back.
     """
     wanted = {name_of(file.final_url) for file in files}
     manifests = require_no_deletes(name, handle.current_snapshot(), handle.io) if wanted else []
@@ -103,15 +102,15 @@ def shown_files(name: str, handle: Table, files: Iterable[PendingFile]) -> dict[
 
 
 def require_no_deletes(name: str, snapshot: Snapshot | None, io: FileIO) -> list[ManifestFile]:
-    """The manifests of a snapshot whose files other ones may replace.
+    """The manifests of a snapshot, whose files may then be replaced.
 
     Args:
-        name: What messages call the table.
+        name: The table's name in messages.
         snapshot: The snapshot; None where the table has none.
         io: Reaches its files.
 
     Raises:
-        DagflowError: The table has rows that are deleted beside its files.
+        DagflowError: The table has delete files.
     """
     manifests = [] if snapshot is None else snapshot.manifests(io)
     if any(manifest.content == ManifestContent.DELETES for manifest in manifests):

@@ -26,7 +26,7 @@ from pyiceberg.types import ListType, MapType
 
 
 class WholeScan(ArrowScan):
-    """Reads all rows of data files, as the columns of a table are now.
+    """Reads all rows of data files, with the current columns of a table.
 
     pyiceberg's own scan turns null lists of structs into empty ones, and null maps to structs as well
     (`ArrowProjectionVisitor` of pyiceberg 0.12).
@@ -34,7 +34,7 @@ class WholeScan(ArrowScan):
     Args:
         metadata: The table.
         io: Reaches its files.
-        columns: The columns that are read.
+        columns: The columns to read.
     """
 
     def __init__(self, metadata: TableMetadata, io: FileIO, columns: Schema) -> None:
@@ -67,7 +67,7 @@ class WholeScan(ArrowScan):
                 ),
                 allow_timestamp_tz_mismatch=True,
             )
-            # Also a column of whose fields the table has none any more: its nulls and lengths count.
+            # Also a column none of whose fields the table still has: its nulls and lengths count.
             names = [each.name for each in there.fields if each.field_id in self._projected_schema.field_ids]
             scanner = ds.Scanner.from_fragment(fragment, schema=fragment.physical_schema, columns=names)
             first = 0
@@ -81,7 +81,7 @@ class WholeScan(ArrowScan):
 
 
 class _Projection(ArrowProjectionVisitor):
-    """Puts what a file has into the columns of a table; lists and maps are made of their projected elements."""
+    """Projects the columns of a file to those of a table; lists and maps are built from their projected elements."""
 
     def list(self, list_type: ListType, list_array: Any, value_array: Any) -> Any:
         if list_array is None or value_array is None:
@@ -107,9 +107,9 @@ class _Projection(ArrowProjectionVisitor):
 
 
 def _offsets(array: Any) -> pa.Array:
-    """Where in its values each list or map of an array begins, and the last one ends."""
+    """Offsets of the values of each list or map of an array, and of the end of the last one."""
     if isinstance(array, pa.FixedSizeListArray):
         count = array.type.list_size
         return pa.array((np.arange(len(array) + 1) + array.offset) * count, pa.int32())
-    # A copy, because Arrow takes no mask beside offsets that are a slice.
+    # A copy, because Arrow accepts no mask with offsets that are a slice.
     return pa.array(array.offsets.to_numpy(zero_copy_only=False), array.offsets.type)

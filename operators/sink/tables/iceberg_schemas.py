@@ -1,4 +1,4 @@
-"""Schemas of tables of Iceberg, before a catalog is asked; only the driver imports it, for it needs pyiceberg."""
+"""Schemas of tables of Iceberg, without a catalog; only the driver imports it, for it needs pyiceberg."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def new_schema(columns: pa.Schema) -> Schema:
     """The schema of a table with some columns.
 
     Raises:
-        ValueError: Iceberg has no such table.
+        ValueError: Iceberg has no table with such columns.
     """
     return assign_fresh_schema_ids(Catalog._convert_schema_if_needed(columns))
 
@@ -47,21 +47,21 @@ def new_spec(schema: Schema, fields: Sequence[PartitionField]) -> PartitionSpec:
 
 
 def new_table(columns: pa.Schema, fields: Sequence[PartitionField]) -> TableMetadata:
-    """The metadata of a table that nothing is made of.
+    """The metadata of a table that is not created.
 
     Raises:
-        ValueError: Iceberg has no such table.
+        ValueError: Iceberg has no table with such columns.
     """
     schema = new_schema(columns)
     return new_table_metadata(schema, new_spec(schema, fields), UNSORTED_SORT_ORDER, "", {})
 
 
 def with_names(transaction: Transaction) -> Transaction:
-    """Let names tell which column is which in files: tasks write them before a column has a number."""
+    """Map names to columns in files: tasks write them before a column has a number."""
     metadata = transaction.table_metadata
     there, wanted = metadata.name_mapping(), metadata.schema().name_mapping
     if there is not None:
-        # Programs that add columns do not all keep it: what it lacks would be null to readers.
+        # Programs that add columns do not all keep the mapping: columns that it lacks would be null to readers.
         wanted = NameMapping(_named(wanted.root, there.root))
     if there is None or wanted != there:
         transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: wanted.model_dump_json()})
@@ -69,7 +69,7 @@ def with_names(transaction: Transaction) -> Transaction:
 
 
 def _named(columns: list[MappedField], there: list[MappedField]) -> list[MappedField]:
-    """The names of columns as they are now, with the earlier ones that a table knows and that no other column has."""
+    """The current names of columns, and earlier ones that a table knows and that no other column has."""
     taken = {name for column in columns for name in column.names}
     earlier = {each.field_id: each for each in there}
     found = []

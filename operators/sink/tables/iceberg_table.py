@@ -38,14 +38,14 @@ class IcebergTable(CatalogTable):
 
     def shape(self, storage: StorageContext) -> TableShape:
         """Ask the catalog."""
-        # Optional, and the driver's alone: executors write Parquet.
+        # Optional, and only for the driver: executors write Parquet.
         from operators.sink.tables.iceberg_target import shape_of
 
         return shape_of(self, storage)
 
     def target(self, storage: StorageContext) -> Target:
         """The table of the catalog."""
-        # As above.
+        # Optional, and only for the driver, as above.
         from operators.sink.tables.iceberg_target import IcebergTarget
 
         return IcebergTarget(self, storage)
@@ -55,7 +55,7 @@ def iceberg_type(kind: pa.DataType) -> pa.DataType:
     """The Arrow type in which a column is written for Iceberg.
 
     Raises:
-        ValueError: Iceberg has none.
+        ValueError: Iceberg has no such type.
     """
     types = pa.types
     if types.is_int32(kind) or types.is_int64(kind) or types.is_boolean(kind):

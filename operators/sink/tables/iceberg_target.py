@@ -47,18 +47,18 @@ from operators.sink.tables.upserted_rows import (
 logger = logging.getLogger(__name__)
 
 _NEW_TABLE = {
-    # Without it each window would leave a manifest for ever, and each commit would take longer than the one before.
+    # Without it each window would leave a manifest forever, and each commit would take longer than the one before.
     TableProperties.MANIFEST_MERGE_ENABLED: "true",
-    # The catalog's file of each version but the newest hundred: nothing reads them.
+    # The catalog's files of all versions but the newest hundred, which nothing reads.
     TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
 }
 
 
 def shape_of(table: CatalogTable, storage: StorageContext) -> TableShape:
-    """What there is of a table.
+    """The shape of a table.
 
     Raises:
-        DagflowError: It cannot be written to.
+        DagflowError: The table cannot be written to.
         StorageError: The catalog cannot be reached.
     """
     if is_missing(table):
@@ -73,10 +73,10 @@ def shape_of(table: CatalogTable, storage: StorageContext) -> TableShape:
 
 
 def data_location(table: CatalogTable, handle: Handle) -> str:
-    """Where the data files of a table that is there go.
+    """Location of the data files of an existing table.
 
     Raises:
-        DagflowError: Neither to a local disk nor to S3.
+        DagflowError: The location is neither on a local disk nor on S3.
     """
     properties = handle.metadata.properties
     return _reachable(table, properties.get(TableProperties.WRITE_DATA_PATH) or join(handle.location(), DATA))
@@ -97,10 +97,10 @@ def columns_of(schema: Schema) -> pa.Schema:
 
 
 def partition_fields(table: CatalogTable, handle: Handle) -> tuple[PartitionField, ...]:
-    """What a table is partitioned by.
+    """The fields that a table is partitioned by.
 
     Raises:
-        DagflowError: By what dagflow does not know.
+        DagflowError: The table has a field that dagflow does not know.
     """
     fields, columns = [], {field.name for field in handle.schema().fields}
     for field in handle.spec().fields:
@@ -115,10 +115,10 @@ def partition_fields(table: CatalogTable, handle: Handle) -> tuple[PartitionFiel
 
 
 def require_writable(table: CatalogTable, handle: Handle) -> None:
-    """Refuse a table in which files would break a rule that only its own writers know.
+    """Refuse a table in which added files would break a rule that only its own writers know.
 
     Raises:
-        DagflowError: Which.
+        DagflowError: The table has such a rule; the message names it.
     """
     for field in handle.schema().fields:
         if field.initial_default is not None or field.write_default is not None:
@@ -182,7 +182,7 @@ class IcebergTarget(Target):
         """Refuse files that Iceberg's own checks refuse, which run when a transaction is made.
 
         Raises:
-            DagflowError: Why.
+            DagflowError: Iceberg refuses the files; the message says why.
         """
         fields = fields_of_file(files[-1])
         with refusals_before(self.table):
@@ -192,19 +192,19 @@ class IcebergTarget(Target):
                 metadata = self._handle.metadata
             else:
                 metadata = _change(self.table, self._handle, columns, files[-1:]).table_metadata
-            # Files that wait may be of another partitioning, as long as there is no table: no file of theirs is in it.
+            # Files that wait may be of another partitioning as long as the table does not exist: none of them is in it.
             for facts in (facts_of_file(file) for file in files if fields_of_file(file) == fields):
                 for texts in (facts.partition.values(), *(piece.values for piece in pieces_of(facts.held or ()))):
                     partition_record(metadata, texts)
 
     @property
     def why_not_replayed(self) -> str:
-        """Nothing, but that of rows with keys later windows may have taken the place."""
+        """Empty unless rows have keys: then later windows may have replaced them."""
         return REPLACED_BY_KEYS if self.table.upsert_by else ""
 
     @property
     def why_no_late_records(self) -> str:
-        """Nothing, but that the row of a key is the one that came last."""
+        """Empty unless rows have keys: then the row that came last is the row of its key."""
         return LATE_BY_KEYS if self.table.upsert_by else ""
 
     def rows(self) -> pa.Table | None:
@@ -245,7 +245,7 @@ class IcebergState(ReplayableState):
         return self._property("decision")
 
     def commit(self, windows: Sequence[DecidedWindow]) -> None:
-        """Add the files in one snapshot; the first one makes the table."""
+        """Add the files in one snapshot; the first one creates the table."""
         files, last = [file for window in windows for file in window.files], windows[-1]
         facts = facts_of_file(last.files[0])
         with refusals(self._table):
@@ -263,16 +263,16 @@ class IcebergState(ReplayableState):
             remove(self._storage, files)
 
     def _transaction(self, files: Sequence[PendingFile]) -> Transaction:
-        """A transaction that takes files: it has their columns, and makes the table where there is none."""
+        """A transaction that takes files: it adds their columns, and creates the table if it does not exist."""
         known = pa.schema([]) if self._handle is None else columns_of(self._handle.schema())
-        # What was decided is done, also where the app has changed since.
+        # A decided window is committed as decided, even if the app has changed since.
         columns = merged_columns(self._table, files, known, may_grow=True)
         if self._handle is None:
             return self._creation(columns, files)
         return _change(self._table, self._handle, columns, files)
 
     def _mark(self, transaction: Transaction, properties: Mapping[str, str]) -> dict[str, str]:
-        """Set properties of this writer, and return what the snapshot says of them."""
+        """Set properties of this writer, and return those for the summary of the snapshot."""
         transaction.set_properties({f"{self._key}.{name}": value for name, value in properties.items()})
         return {"dagflow.writer": self._writer, **{f"dagflow.{name}": value for name, value in properties.items()}}
 
@@ -299,7 +299,7 @@ class IcebergState(ReplayableState):
             transaction.commit_transaction()
 
     def _creation(self, columns: pa.Schema, files: Sequence[PendingFile]) -> Transaction:
-        """A transaction that makes the table: it fails where there is one by now."""
+        """A transaction that creates the table: it fails if the table exists by now."""
         catalog, identifier = self._catalog.catalog, self._catalog.identifier
         catalog.create_namespace_if_not_exists(identifier[:-1])
         self._require_own_place(files[0])
@@ -310,20 +310,20 @@ class IcebergState(ReplayableState):
         return with_names(transaction)
 
     def _require_own_place(self, file: PendingFile) -> None:
-        """Refuse to make a table of the files of another one.
+        """Refuse to create a table at the files of another one.
 
         Raises:
             DagflowError: The catalog puts this table elsewhere.
         """
         table = self._table
         locations = [table.location or _reachable(table, join(self._catalog.new_location(), DATA)) for _ in range(2)]
-        # A catalog that gives a new table another place each time does not tell.
+        # For a catalog that gives a new table another location each time, this shows nothing.
         if locations[0] == locations[1] and not file.final_url.startswith(join(locations[0], "")):
             raise _foreign(table, file, locations[0])
 
 
 def _change(table: CatalogTable, handle: Handle, columns: pa.Schema, files: Sequence[PendingFile]) -> Transaction:
-    """A transaction that fails where the table's newest snapshot is another one by now."""
+    """A transaction that fails if the table has a newer snapshot by now."""
     fields = [str(field) for field in partition_fields(table, handle)]
     root = join(data_location(table, handle), "")
     for file in files:
@@ -348,12 +348,12 @@ def _change(table: CatalogTable, handle: Handle, columns: pa.Schema, files: Sequ
 
 
 def fields_of_file(file: PendingFile) -> list[PartitionField]:
-    """What a file was partitioned by."""
+    """The fields by which a file was partitioned."""
     return [PartitionField.parse(text) for text in facts_of_file(file).partition]
 
 
 def _partition_names(table: CatalogTable, handle: Handle | None, file: PendingFile) -> dict[str, str]:
-    """What the fields of a table's partitions are called, of those that are not called as their column."""
+    """The names of a table's partition fields, without those that are called as their column."""
     if handle is None:
         names = {field.name: field for field in fields_of_file(file)}
     else:
@@ -369,22 +369,22 @@ def _foreign(table: CatalogTable, file: PendingFile, root: str) -> DagflowError:
 
 
 class OneCommit(Transaction):
-    """A transaction that is sent once, and leaves everything as it is where that fails.
+    """A transaction that is sent once, and leaves everything unchanged if that fails.
 
-    pyiceberg would send it again after a conflict, which is how a frozen driver adds a window twice, and would remove
-    its manifests, which is how a table is lost whose catalog had taken the first attempt.
+    pyiceberg would send it again after a conflict, and so a driver that was frozen would add a window twice. It would
+    also remove its manifests, and so a table would be lost whose catalog had taken the first attempt.
     """
 
     def commit_transaction(self) -> Handle:
-        """Send it."""
+        """Send the transaction."""
         self._snapshot_producers = []
         return super().commit_transaction()
 
 
 def _newest(handle: Handle) -> Handle:
-    """A table without its older snapshots, which a transaction copies a dozen times and does not look at.
+    """A table without its older snapshots, which a transaction would copy a dozen times and does not use.
 
-    The catalog applies what changes to the whole table.
+    The catalog applies the changes to the whole table.
     """
     newest = handle.current_snapshot()
     kept = {"snapshots": [] if newest is None else [newest], "snapshot_log": []}
@@ -396,7 +396,7 @@ def _new_columns(table: CatalogTable, handle: Handle, columns: pa.Schema) -> lis
     """The columns that a table lacks.
 
     Raises:
-        DagflowError: The table has had one, and files that hold it.
+        DagflowError: The table had such a column before, and files that hold it.
     """
     there, mapping = {each.name for each in handle.schema().fields}, handle.name_mapping()
     new = [field for field in columns if field.name not in there]
@@ -419,5 +419,5 @@ def _data_files(transaction: Transaction, files: Sequence[PendingFile]) -> Itera
 
 
 def _url(like: str, url: str) -> str:
-    """A location as a table at another one names it: a path with a scheme where that has one."""
+    """A location as a table at another one names it: a path gets the scheme that the other one has."""
     return f"file://{url}" if like.startswith("file:") and is_local(url) else url

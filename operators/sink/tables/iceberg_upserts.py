@@ -1,4 +1,4 @@
-"""Upserts into an Iceberg table: data files that hold keys are written anew; only the driver imports it."""
+"""Upserts into an Iceberg table: data files that hold keys are rewritten; only the driver imports it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from operators.sink.tables.table_statistics import facts_of, names_with_nan
 from operators.sink.tables.upserted_rows import rows_of_other_keys
 
 _HELD_BYTES = 128 << 20
-"""Rows that are held in memory at most before they are written, beside those of one file."""
+"""Number of rows that are held in memory at most before they are written, beside those of one file."""
 
 
 def upsert(
@@ -54,22 +54,22 @@ def upsert(
     """Replace the rows that have the keys of the given ones, and add the others, in one snapshot.
 
     Args:
-        name: What messages call the table.
+        name: The table's name in messages.
         transaction: A transaction on the table as it was read; it is not committed here.
         rows: The rows, each key once, with the columns of the table.
         keys: The columns that are compared; a null equals a null.
-        partition_by: What the table is partitioned by, all of it columns of the keys.
-        summary: What the snapshot says of itself.
+        partition_by: The fields that the table is partitioned by, all of columns of the keys.
+        summary: Summary of the snapshot.
 
     Raises:
-        DagflowError: The table has rows that are deleted beside its files.
+        DagflowError: The table has delete files.
     """
     metadata, io = transaction.table_metadata, transaction._table.io
     manifests = require_no_deletes(name, metadata.current_snapshot(), io)
     given = rows.select(list(keys))
     found, removed, files = _range_of(given), [], _NewFiles(metadata, io, partition_by, rows.schema)
     files.add(rows)
-    # Without residuals, for which pyiceberg compares values of partitions that are null.
+    # Without residuals, for which pyiceberg compares partition values that are null.
     entries = ManifestGroupPlanner(metadata, io, found).plan_manifest_entries(manifests)
     for entry in itertools.chain.from_iterable(entries):
         there = entry.data_file
@@ -87,13 +87,13 @@ def replace_files(
     added: Iterable[DataFile],
     summary: Mapping[str, str],
 ) -> None:
-    """Let data files take the place of others, in one snapshot; the first one of a table adds some.
+    """Replace data files by others, in one snapshot; the first one of a table only adds files.
 
     Args:
         transaction: The transaction; it is not committed here.
-        removed: The files that go.
-        added: The files that come.
-        summary: What the snapshot says of itself.
+        removed: The files to remove.
+        added: The files to add.
+        summary: Summary of the snapshot.
     """
     is_first = transaction.table_metadata.current_snapshot() is None
     operation = Operation.APPEND if is_first else Operation.OVERWRITE
@@ -108,7 +108,7 @@ def replace_files(
 class _Replacement(_OverwriteFiles, _MergeAppendFiles):
     """A snapshot that replaces files, and merges manifests as one that adds files does.
 
-    pyiceberg keeps the manifests of what was removed, and those of each commit: each would take longer than the one
+    pyiceberg keeps the manifests of removed files, and those of each commit: each commit would take longer than the one
     before.
     """
 
@@ -117,7 +117,7 @@ class _Replacement(_OverwriteFiles, _MergeAppendFiles):
 
 
 def _range_of(keys: pa.Table) -> BooleanExpression:
-    """What is true of all rows with some keys, and of few others: as their bounds tell it."""
+    """A condition that is true of all rows with some keys, and of few others: their bounds."""
     found: BooleanExpression = AlwaysTrue()
     for name, column in zip(keys.column_names, keys.columns, strict=True):
         within: BooleanExpression = AlwaysTrue()
@@ -126,7 +126,7 @@ def _range_of(keys: pa.Table) -> BooleanExpression:
             within = IsNull(term=term)
         elif not pa.types.is_boolean(column.type):
             if pa.types.is_temporal(column.type):
-                # As Iceberg counts them: Python lacks some of them.
+                # As Iceberg counts them: Python lacks some of these values.
                 column = column.cast(pa.int32() if pa.types.is_date(column.type) else pa.int64())
             least, greatest = (literal(each) for each in pc.min_max(column).as_py().values())
             within = And(GreaterThanOrEqual(term=term, value=least), LessThanOrEqual(term=term, value=greatest))
@@ -148,7 +148,7 @@ class _NewFiles:
     Args:
         metadata: The table, with all of its columns.
         io: Reaches its files.
-        partition_by: What it is partitioned by.
+        partition_by: The fields that it is partitioned by.
         columns: The columns of the files: all of the table's, in plain types.
     """
 

@@ -1,4 +1,4 @@
-"""The columns of the files of a window together with those of their table."""
+"""Merges the columns of the files of a window with those of their table."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ def merged_columns(
     may_grow: bool,
     causes: Mapping[str, str] = MappingProxyType({}),
 ) -> pa.Schema:
-    """The columns of a table that takes some files: its own, and behind them those that it lacks.
+    """The columns of a table that takes some files: its own, followed by those that it lacks.
 
     Args:
         table: The table.
         files: The files, in order.
-        known: The columns of the table; None where the files make it.
-        may_grow: Whether a table that is there may get more columns.
-        causes: Where the records are that asked for columns, as FileFacts have it, beside what the files tell.
+        known: The columns of the table; None if the files create it.
+        may_grow: Whether an existing table may get more columns.
+        causes: Places of the records that asked for columns, as in FileFacts, beside those in the facts of the files.
 
     Raises:
-        DagflowError: A file has other columns, or columns of one name in other letters.
+        DagflowError: A file has other columns, or columns whose names differ in case only.
     """
     fields = {field.name: field for field in known or ()}
     for file in files:
@@ -65,17 +65,17 @@ def merged_columns(
 
 
 class ColumnDecider:
-    """Decides about the columns that the files of windows bring to a table.
+    """Decides the columns that the files of windows add to a table.
 
     A column that neither the table nor a waiting file has gets the type that most records have it with, the first one
-    of equals; of two types of which one takes all values of the other, the wider one. A column that is there becomes
-    wider, in the order of the files, where the table allows it.
+    if several are equal; if one of two types takes all values of the other, the wider one. A known column is widened,
+    in the order of the files, if the table allows it.
 
     Args:
         table: The table.
 
     Attributes:
-        causes: Where the records are that asked for columns of the files so far, as FileFacts have it.
+        causes: Places of the records that asked for columns of the files so far, as in FileFacts.
     """
 
     def __init__(self, table: Table) -> None:
@@ -85,12 +85,12 @@ class ColumnDecider:
     def decide(
         self, waiting: Sequence[PendingFile], files: Sequence[PendingFile], known: pa.Schema | None
     ) -> TargetDecision:
-        """The columns, and whether those of the files are so.
+        """The columns, and whether the files have them so.
 
         Args:
-            waiting: Files that go into the table before.
-            files: Those of the window, in order.
-            known: The columns of the table; None where there is none.
+            waiting: Files that are added to the table before.
+            files: Files of the window, in order.
+            known: The columns of the table; None if it does not exist.
         """
         fields = {field.name: field for field in known or ()}
         for field in (field for file in waiting for field in _fields_of(file)):
@@ -119,7 +119,7 @@ class ColumnDecider:
     def _changes(
         self, before: dict[str, pa.DataType], after: dict[str, pa.DataType], files: Sequence[PendingFile]
     ) -> tuple[ColumnChange, ...]:
-        # Files of a window that ran again fit, and so do not tell why: those of its first attempt did.
+        # Files of a window that ran again fit, and so do not show the cause: those of its first attempt do.
         self.causes.update(causes_of(files))
         changed = [name for name, kind in after.items() if before.get(name) != kind]
         return tuple(
@@ -129,7 +129,7 @@ class ColumnDecider:
 
 
 def _wider_type(table: Table, there: pa.DataType, given: pa.DataType) -> pa.DataType | None:
-    """The type that a column gets to take the values of a file, where less may be null than the table allows."""
+    """The type to which a column is widened for a file, whose type may allow fewer nulls; None if it does not fit."""
     return there if either_type(there, given) == there else table.wider_type(there, given)
 
 
@@ -146,15 +146,15 @@ def _fields_of(file: PendingFile) -> pa.Schema:
 
 
 def causes_of(files: Sequence[PendingFile]) -> dict[str, str]:
-    """Where the first record of some files is that asked for a column, by column; as FileFacts have it."""
+    """The place of the first record of some files that asked for a column, by column; as in FileFacts."""
     return {name: place for file in reversed(files) for name, place in facts_of_file(file).causes.items()}
 
 
 def facts_of_file(file: PendingFile) -> FileFacts:
-    """What is known of a file of a table.
+    """The facts of a file of a table.
 
     Raises:
-        DagflowError: Nothing.
+        DagflowError: The file has no facts.
     """
     if file.facts is None:
         raise DagflowError(f"nothing is known of {file.final_url} that a table has to know")
@@ -162,11 +162,11 @@ def facts_of_file(file: PendingFile) -> FileFacts:
 
 
 def require_typed_partition(table: Table, files: Sequence[PendingFile], columns: pa.Schema) -> None:
-    """Refuse files with which a table has no type of a column that it is partitioned by.
+    """Refuse files without a type for a column that the table is partitioned by.
 
     Args:
         table: The table.
-        files: The files of a window, behind those that go into the table before.
+        files: The files of a window, after those that are added to the table before.
         columns: The columns of the table that takes them.
 
     Raises:
@@ -182,14 +182,14 @@ def require_typed_partition(table: Table, files: Sequence[PendingFile], columns:
 
 
 def require_same_partitioning(table: Table, there: Sequence[str]) -> None:
-    """Refuse an app that partitions a table that is there by anything else.
+    """Refuse an app that partitions an existing table by other fields.
 
     Args:
         table: The table, as the app has it.
-        there: What it is partitioned by.
+        there: The fields that it is partitioned by.
 
     Raises:
-        DagflowError: The app says something else.
+        DagflowError: The app names other fields.
     """
     asked = [str(field) for field in table.partition_by]
     if asked and asked != list(there):

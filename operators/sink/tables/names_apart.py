@@ -1,4 +1,4 @@
-"""Names that tables take for one, because they differ in case only."""
+"""Checks for names that a table treats as one, because they differ in case only."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def require_columns_apart(table: Table, names: Iterable[str], causes: Mapping[st
     Args:
         table: The table.
         names: The names of its columns.
-        causes: Where the first record is that asked for a column, by column; as far as that is known.
+        causes: Place of the first record that asked for a column, by column, as far as that is known.
 
     Raises:
-        DagflowError: There are two.
+        DagflowError: Two names differ in case only.
     """
     for first, second in _alike(names):
         name = second if second in causes else first
@@ -34,7 +34,7 @@ def require_columns_apart(table: Table, names: Iterable[str], causes: Mapping[st
 
 
 def without_alike(columns: pa.Schema) -> pa.Schema:
-    """Columns without those whose names differ in case only from that of one before them."""
+    """Columns without those whose names differ in case only from that of an earlier one."""
     later = {second for _, second in _alike(columns.names)}
     return pa.schema([column for column in columns if column.name not in later])
 
@@ -64,12 +64,12 @@ def require_paths_apart(
     Args:
         table: The table.
         columns: Its columns.
-        partition_names: What its partition fields are called, each with what it is; without those that are called as
-            their column.
+        partition_names: The name of each partition field with its description, without fields that are called as their
+            column.
         causes: As for columns.
 
     Raises:
-        DagflowError: There is one.
+        DagflowError: A column has the name of a member, or of a partition.
     """
     owners: dict[str, str] = {}
     for column in columns:
@@ -86,7 +86,7 @@ def require_paths_apart(
 
 
 def _path_error(table: Table, path: str, first: str, second: str, causes: Mapping[str, str]) -> DagflowError:
-    """For two columns, or one, with two fields of one name, one of which is a member."""
+    """The error of two columns, or of one, with two fields of one name, one of which is a member."""
     text = f"{table.name} cannot have two fields called '{path}', one of which is a member, in "
     if first == second:
         return _members_error(f"{text}column '{first}'", first, causes)
@@ -98,7 +98,7 @@ def _path_error(table: Table, path: str, first: str, second: str, causes: Mappin
 
 
 def _members_error(text: str, column: str, causes: Mapping[str, str]) -> DagflowError:
-    """For two members of one column."""
+    """The error of two members of one column."""
     return DagflowError(
         f"{text}{_place(column, causes)}",
         hint=f"leave one of them out: let the columns of a JSON reader give '{column}' as a struct<...> of the members "

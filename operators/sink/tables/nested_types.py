@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 ColumnTypes = Callable[[pa.DataType], pa.DataType]
-"""Gives the type that a kind of table has for one of Arrow's; raises ValueError where it has none."""
+"""Gives the type that a kind of table has for one of Arrow's; raises ValueError if it has none."""
 
 
 def table_type(kind: pa.DataType, leaf: ColumnTypes) -> pa.DataType:
@@ -17,7 +17,7 @@ def table_type(kind: pa.DataType, leaf: ColumnTypes) -> pa.DataType:
 
     Args:
         kind: Arrow's type.
-        leaf: Gives the types of what is not nested.
+        leaf: Gives the types of values that are not nested.
 
     Raises:
         ValueError: A table has no such type.
@@ -26,7 +26,7 @@ def table_type(kind: pa.DataType, leaf: ColumnTypes) -> pa.DataType:
 
 
 def exact_type(kind: pa.DataType, leaf: ColumnTypes) -> pa.DataType:
-    """As table_type, and the members are required that are so in the given type."""
+    """As table_type, but members that are required in the given type stay required."""
     return _rebuilt(kind, leaf, lambda part: bool(part.nullable))
 
 
@@ -36,7 +36,7 @@ def nullable_type(kind: pa.DataType) -> pa.DataType:
 
 
 def either_type(kind: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """The type that takes the values of two types, which differ in what is required; None where more differs."""
+    """The type that takes the values of two types that differ only in required members; None if they differ further."""
     own, others = parts_of(kind), parts_of(other)
     if not own or kind.id != other.id or [part.name for part in own] != [part.name for part in others]:
         return kind if kind == other else None
@@ -68,21 +68,21 @@ def parts_of(kind: pa.DataType) -> list[pa.Field]:
 
 
 def of_parts(kind: pa.DataType, parts: Sequence[pa.Field]) -> pa.DataType:
-    """A nested type of the kind of another one with other parts, see parts_of(); all lists become those of Parquet."""
+    """A nested type of the kind of another one with other parts, see parts_of(); lists become those of Parquet."""
     if pa.types.is_map(kind):
         return pa.map_(parts[0].with_nullable(False), parts[1])
     return pa.struct(parts) if pa.types.is_struct(kind) else pa.list_(parts[0])
 
 
 def with_required(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
-    """A column in a type of which members are required.
+    """A column in a type with required members.
 
-    A cast would refuse it where a struct is null: then its members are null as well, and that is allowed.
+    A cast would refuse the column if a struct is null: its members are then null as well, which is allowed.
 
     Args:
         column: The column, in `nullable_type(kind)`.
         kind: The type.
-        name: What messages call the column.
+        name: The column's name in messages.
 
     Raises:
         ValueError: A required member is null.
@@ -94,7 +94,7 @@ def with_required(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
         return pa.StructArray.from_arrays(parts, fields=list(kind), mask=column.is_null())
     parts = parts_of(kind)
     if pa.types.is_map(kind):
-        # Of lists there are functions that heed slices, and leave out what lies behind a null.
+        # Lists have functions that respect slices, and leave out values behind a null.
         column = column.cast(pa.list_(pa.struct(parts_of(column.type))))
     lengths = column.value_lengths().fill_null(0).to_numpy()
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), pa.int32())
@@ -109,14 +109,14 @@ def with_required(column: pa.Array, kind: pa.DataType, name: str) -> pa.Array:
 
 
 def _member(column: pa.Array, part: pa.Array, field: pa.Field, name: str) -> pa.Array:
-    """A member of a struct, which is null where the struct is."""
+    """A member of a struct, null where the struct is null."""
     path = f"{name}.{field.name}"
     if not field.nullable and part.null_count > column.null_count:
         raise _null_error(path, part.null_count - column.null_count)
     part = with_required(part, field.type, path)
     if field.nullable or not part.null_count:
         return part
-    # Parquet has no null for it, so below a null there is some value, which no reader shows.
+    # Parquet has no null for a required member, so below a null there is some value, which no reader shows.
     some = pa.array([None], pa.struct([field])).field(0)
     rows = pc.if_else(part.is_valid(), pa.array(np.arange(len(part))), len(part))
     return pa.concat_arrays([part, some]).take(rows)
@@ -127,12 +127,12 @@ def _null_error(path: str, count: int) -> ValueError:
 
 
 def nulls_of(count: int, kind: pa.DataType) -> pa.Array:
-    """A column of nulls, in a type of which members may be required."""
+    """A column of nulls, in a type that may have required members."""
     return with_required(pa.nulls(count, nullable_type(kind)), kind, "")
 
 
 def with_types(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows in the types of a schema, of which members may be required.
+    """Rows in the types of a schema, which may have required members.
 
     Raises:
         ValueError: A required member is null, or a column is of another type.

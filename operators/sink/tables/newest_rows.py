@@ -1,4 +1,4 @@
-"""The newest row of each key."""
+"""Finds the newest row of each key."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rows_by_key(keys: pa.Table, numbers: npt.NDArray[np.int64], functions: Seque
         numbers: A number for each row.
         functions: Arrow's aggregate functions, each of which gives a column such as row_max.
     """
-    # Keys have names of their own here, as one could be called like a column of the result.
+    # Keys get names of their own here, since one could be called like a column of the result.
     names = [f"key {position}" for position in range(keys.num_columns)]
     numbered = keys.rename_columns(names).append_column("row", pa.array(numbers))
     return numbered.group_by(names).aggregate([("row", function) for function in functions])

@@ -1,4 +1,4 @@
-"""Datasets of Parquet: directories of files, which no log and no catalog knows."""
+"""Datasets of Parquet: directories of files without a log or a catalog."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from operators.sink.tables.type_widening import common_type_of_readers
 _PARTITION = re.compile(r"([^=]+)=(.*)")
 _EXTENSION = ".parquet"
 _READERS = 16
-"""Footers that are read at the same time."""
+"""Number of footers that are read at the same time."""
 
 _TAIL_BYTES = 64 << 10
-"""Bytes at the end of a file in which its footer is looked for first."""
+"""Number of bytes at the end of a file in which its footer is looked for first."""
 
 
 class ParquetDataset(Table):
     """A directory of Parquet files, partitioned by directories such as paid=true.
 
-    Guarantee: readers see each file of a window as soon as it is in its place, whole and once.
+    Guarantee: readers see each file of a window as soon as it is published, whole and once.
     """
 
     is_named: ClassVar[bool] = True
@@ -78,7 +78,7 @@ class ParquetDataset(Table):
         return parquet_type(kind)
 
     def wider_type(self, there: pa.DataType, given: pa.DataType) -> pa.DataType | None:
-        """What readers of files of both types agree on."""
+        """The type that readers of files of both types agree on."""
         return common_type_of_readers(there, given)
 
     def shape(self, storage: StorageContext) -> TableShape:
@@ -122,10 +122,10 @@ class ParquetDataset(Table):
         return self._decider.decide([], own, self._known_with_partition(own)) if own else None
 
     def check(self, files: Sequence[PendingFile]) -> None:
-        """Refuse files whose columns are not those of the dataset, or of each other; remember new ones.
+        """Refuse files whose columns are not those of the dataset, or of each other; keep new ones.
 
         Raises:
-            DagflowError: They are not.
+            DagflowError: The columns differ.
         """
         if not (own := self._own(files)):
             return
@@ -142,7 +142,7 @@ class ParquetDataset(Table):
     def _known_with_partition(self, own: Sequence[PendingFile]) -> pa.Schema | None:
         if self._known is None:
             return None
-        # Nothing in a dataset has the types of these columns before the first window.
+        # Nothing in a dataset shows the types of these columns before the first window.
         given = {field.name: field for file in reversed(own) for field in schema_of_text(facts_of_file(file).schema)}
         new = [name for name in facts_of_file(own[0]).partition if name in given and name not in self._known.names]
         return pa.schema([*self._known, *(given[name] for name in new)])
@@ -154,13 +154,13 @@ def _data_files(
     """The files below a directory, with the columns that the directories above them name.
 
     Raises:
-        DagflowError: There are files or directories of something else.
+        DagflowError: The directory has other files or directories.
     """
     with contextlib.suppress(MissingError):
         for entry in storage.list_directory(url):
             name = name_of(entry.url)
             if name.startswith((".", "_")):
-                continue  # readers pass over these as well
+                continue  # readers skip these as well
             found = _PARTITION.fullmatch(name)
             if entry.is_directory and found:
                 yield from _data_files(storage, table, entry.url, (*partition_by, unquote(found[1])))
@@ -178,8 +178,8 @@ def _schema_of(storage: StorageContext, file: FileStat) -> pa.Schema:
     """The columns of a file, in plain types.
 
     Raises:
-        DagflowError: It is no file of Parquet.
-        StorageError: It cannot be read.
+        DagflowError: The file is no Parquet file.
+        StorageError: The file cannot be read.
     """
     with storage.open_file(file.url) as opened:
         tail = _tail(opened, min(opened.size_bytes, _TAIL_BYTES))
@@ -204,10 +204,10 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def parquet_type(kind: pa.DataType) -> pa.DataType:
-    """The Arrow type in which a column is written: those that all readers of Parquet agree on.
+    """The Arrow type in which a column is written: one that all readers of Parquet agree on.
 
     Raises:
-        ValueError: There is none.
+        ValueError: Readers of Parquet agree on no such type.
     """
     if pa.types.is_time(kind):
         return pa.time64("us")

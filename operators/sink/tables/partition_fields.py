@@ -1,4 +1,4 @@
-"""What tables are partitioned by: columns, and transforms of them as Iceberg has them."""
+"""The fields that tables are partitioned by: columns, and transforms of them as Iceberg has them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PartitionField:
     Attributes:
         column: The column.
         transform: identity, year, month, day, hour, bucket or truncate.
-        width: How many buckets there are, or to which width values are cut; 0 for other transforms.
+        width: The number of buckets, or the width to which values are cut; 0 for other transforms.
     """
 
     column: str
@@ -57,17 +57,17 @@ class PartitionField:
 
     @property
     def name(self) -> str:
-        """What the field is called in directories and in Iceberg's metadata."""
+        """The name of the field in directories and in Iceberg's metadata."""
         if self.transform == IDENTITY:
             return self.column
         suffix = {"bucket": f"bucket_{self.width}", "truncate": f"trunc_{self.width}"}.get(self.transform)
         return f"{self.column}_{suffix or self.transform}"
 
     def values(self, column: pa.Array) -> pa.Array:
-        """The values by which rows with these values are partitioned.
+        """The partition values of rows with these values.
 
         Raises:
-            ValueError: The transform does not take such values, or its result for one is not of the column's type.
+            ValueError: The transform does not accept such values, or a result does not fit into the column's type.
         """
         if self.transform == IDENTITY:
             return column
@@ -86,10 +86,10 @@ class PartitionField:
         return found
 
     def _require_room(self, column: pa.Array) -> None:
-        """Refuse numbers so low that the next multiple of the width below them is not of their type.
+        """Refuse numbers so low that the next lower multiple of the width does not fit into their type.
 
         Raises:
-            ValueError: There is one.
+            ValueError: The column has such a number.
         """
         if not pa.types.is_signed_integer(column.type):
             return
@@ -145,7 +145,7 @@ def _bucket(column: pa.Array, count: int) -> pa.Array | None:
 
 
 def _of_numbers(column: pa.Array, change: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]]) -> pa.Array:
-    """Whole numbers that are changed, with the type and the nulls of before."""
+    """Whole numbers after a change, with their former type and nulls."""
     numbers = column.cast(pa.int64()).fill_null(0).to_numpy()
     missing = column.is_null().to_numpy(zero_copy_only=False)
     return pa.array(change(numbers), mask=missing).cast(column.type)

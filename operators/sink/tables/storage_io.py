@@ -1,4 +1,4 @@
-"""Files of an Iceberg table in a store, as the app reaches it; only the driver imports it, for it needs pyiceberg."""
+"""Files of an Iceberg table in a store, reached by the app's storage; needs pyiceberg, so for the driver alone."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from dagflow.storage.location import name_of, parent
 from operators.files.python_file import PythonFile
 
 STORAGE = "dagflow.storage"
-"""The option of a catalog that holds the StorageContext: an object of this process, which is written nowhere."""
+"""The option of a catalog that holds the StorageContext: an object of this process, which is never written."""
 
 
 class StorageFileIO(FileIO):
-    """Reads and writes by the app's own storage: no credentials are handed on.
+    """Reads and writes by the app's own storage: no credentials are passed to pyiceberg.
 
-    Guarantee: a file appears whole, and under a name that was free; one whose answer was lost is read back.
+    Guarantee: a file appears whole, and under a name that was free. If the answer to a write is lost, the file is read
+    back.
     """
 
     @property
@@ -44,7 +45,7 @@ class StorageFileIO(FileIO):
 
 
 class _Stored:
-    """What is asked of a file of either kind."""
+    """The common interface of both kinds of files."""
 
     location: str
 
@@ -80,7 +81,7 @@ class _NewFile(_Stored, OutputFile):
 
 
 class _Created(io.BytesIO):
-    """Bytes that become a file when they are closed, unless something was raised before."""
+    """Bytes that become a file when they are closed, unless an exception was raised before."""
 
     def __init__(self, url: str, storage: StorageContext) -> None:
         super().__init__()

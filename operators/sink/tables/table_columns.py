@@ -1,4 +1,4 @@
-"""Columns of records as the columns of a table."""
+"""Converts columns of records to the columns of a table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def without_large(kind: pa.DataType) -> pa.DataType:
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Names and types only, so that schemas can be compared; the items of lists have one name."""
+    """Names and types only, so that schemas can be compared; the items of lists get one name."""
     return pa.schema([pa.field(field.name, exact_type(field.type, lambda kind: kind)) for field in schema])
 
 
@@ -42,10 +42,10 @@ OnNewColumn = Literal["add", "rescue", "ignore", "fail"]
 OnTypeChange = Literal["widen", "rescue", "fail"]
 
 WiderType = Callable[[pa.DataType, pa.DataType], pa.DataType | None]
-"""Gives the type that a column gets to take all values of another type; see Table.wider_type."""
+"""Gives the type to which a column is widened to take all values of another type; see Table.wider_type."""
 
 Place = Callable[[int], str]
-"""Gives where a row of a batch is from, as `file:offset`; "" where that is not known."""
+"""Gives the place of a row of a batch, as `file:offset`; "" where that is not known."""
 
 
 def _nowhere(row: int) -> str:
@@ -53,21 +53,21 @@ def _nowhere(row: int) -> str:
 
 
 class TableColumns:
-    """Turns the columns of record batches into those of a table.
+    """Converts the columns of record batches to those of a table.
 
     Args:
-        name: What messages call the table.
+        name: The table's name in messages.
         leaf: Gives the table's type for each of Arrow's.
-        known: The columns of the table; None where there is no table yet, and records decide.
-        partition_by: Columns that the table is partitioned by: nulls where records lack them. A table need not know
-            their types.
-        on_new_column: What becomes of a column that a known table lacks.
-        on_type_change: What becomes of a value that is not of its column's type.
-        wider: Gives the wider types of columns, where they may become wider.
+        known: The columns of the table; None if it does not exist yet, and records decide.
+        partition_by: Columns that the table is partitioned by, null if records lack them. The table need not know their
+            types.
+        on_new_column: What happens to a column that a known table lacks.
+        on_type_change: What happens to a value that is not of its column's type.
+        wider: Gives the wider types of columns, if columns may be widened.
 
     Attributes:
         ignored: How many values were left out.
-        causes: Where the records are by which columns are new or wider, by column.
+        causes: Places of the records that made columns new or wider, by column.
     """
 
     def __init__(
@@ -93,16 +93,16 @@ class TableColumns:
         self.causes: dict[str, str] = {}
 
     def fit(self, batch: pa.RecordBatch, place: Place = _nowhere) -> tuple[pa.RecordBatch, Rescued]:
-        """The rows of a batch with the types of the table, and in its order; and the values that have no place in it.
+        """The rows of a batch with the types of the table, and in its order; and the values that do not fit into it.
 
-        A column of nothing but nulls, which has no type, is left out where the table does not know it.
+        A column of nothing but nulls, which has no type, is left out if the table does not know it.
 
         Args:
             batch: The rows.
-            place: Gives where each is from.
+            place: Gives the place of each row.
 
         Raises:
-            ValueError: A column has no place in the table, or a value none in its column.
+            ValueError: A column does not fit into the table, or a value not into its column.
         """
         given = dict(zip(batch.schema.names, batch.columns, strict=True))
         if len(given) < batch.num_columns:
@@ -123,7 +123,7 @@ class TableColumns:
         if not fields and not new:
             raise ValueError(f"the records have no column for {self._name}")
         self.causes.update((field.name, place(_first_value(typed[field.name]))) for field in new)
-        # What the first batch of a task decides, its others follow.
+        # The first batch of a task decides, and its other batches follow.
         self._known = pa.schema([*known, *new])
         schema = pa.schema([field.with_nullable(True) for field in (*fields, *new)])
         return pa.RecordBatch.from_arrays(columns, schema=schema), rescued
@@ -135,7 +135,7 @@ class TableColumns:
             raise ValueError(f"column '{name}': {error}") from None
 
     def _widened(self, typed: dict[str, pa.Array], place: Place) -> pa.Schema:
-        """The known columns, as wide as those of a batch need them."""
+        """The known columns, widened for those of a batch."""
         if self._known is None:
             return pa.schema([])
         if self._wider is None:
@@ -156,10 +156,10 @@ class TableColumns:
         return pa.schema(fields)
 
     def _place_new(self, typed: dict[str, pa.Array], rescued: Rescued) -> None:
-        """Take out of the columns of a batch those that the table lacks and does not get.
+        """Remove the columns from a batch that the table lacks and does not get.
 
         Raises:
-            ValueError: There is one, and the app says fail.
+            ValueError: There is such a column, and the app says fail.
         """
         if self._known is None or self._is_made or self._on_new_column == "add":
             return
@@ -184,7 +184,7 @@ class TableColumns:
                 raise ValueError(f"{self._name} allows no null in column '{field.name}', which {missing} records have")
 
     def _cast(self, field: pa.Field, column: pa.Array, rescued: Rescued) -> pa.Array:
-        """A column as the table has it; no value is changed."""
+        """A column converted to that of the table; no value is changed."""
         nullable = self._nullable(field.with_type(nullable_type(field.type)), column, rescued)
         try:
             return with_required(nullable, field.type, field.name)
@@ -192,7 +192,7 @@ class TableColumns:
             raise ValueError(f"{self._name}: {error}") from None
 
     def _nullable(self, field: pa.Field, column: pa.Array, rescued: Rescued) -> pa.Array:
-        """As _cast, in a type of which no member is required."""
+        """As _cast, in a type without required members."""
         if column.type == field.type:
             return column
         kind, target = self._type_of(field.name, column.type), field.type
@@ -211,7 +211,7 @@ class TableColumns:
 
 
 def _family(kind: pa.DataType) -> str:
-    """What types have in common between which a cast keeps every value, or fails; "" for any other type."""
+    """The family of types among which a cast keeps every value, or fails; "" for any other type."""
     types = pa.types
     if types.is_timestamp(kind):
         return "instant" if kind.tz is not None else "local time"
@@ -227,7 +227,7 @@ def _goes_into(kind: pa.DataType, target: pa.DataType) -> bool:
 
 
 def _fits(column: pa.Array, kind: pa.DataType, target: pa.DataType) -> bool:
-    """Whether all values of a column, which is `kind` in a table, have a place in another type."""
+    """Whether all values of a column, which is `kind` in a table, fit into another type."""
     if not _goes_into(kind, target):
         return bool(column.null_count == len(column))
     try:
@@ -238,7 +238,7 @@ def _fits(column: pa.Array, kind: pa.DataType, target: pa.DataType) -> bool:
 
 
 def _first_outside(column: pa.Array, kind: pa.DataType, target: pa.DataType) -> int:
-    """The row of the first value that has no place in a type; there is one."""
+    """The first row whose value does not fit into a type; there must be one."""
     start, end = 0, len(column)
     while end - start > 1:
         middle = (start + end) // 2
@@ -275,7 +275,7 @@ def is_wider(kind: pa.DataType, other: pa.DataType) -> bool:
 
 
 class Rescued:
-    """Values that have no place in their table, by row."""
+    """Values that do not fit into their table, by row."""
 
     def __init__(self) -> None:
         self.values: dict[int, dict[str, Any]] = {}
@@ -294,7 +294,7 @@ class Rescued:
 
 
 def _plain_value(value: pa.Scalar) -> Any:
-    """A value as Python has it; as text where Python has no such type, such as one for nanoseconds."""
+    """A value as Python has it; as text if Python has no such type, such as one for nanoseconds."""
     try:
         return _given(value.as_py())
     except ValueError:
@@ -315,7 +315,7 @@ def _given(value: Any) -> Any:
 
 
 def _fitting(name: str, column: pa.Array, target: pa.DataType, rescued: Rescued, start: int) -> Iterator[pa.Array]:
-    """The parts of a column in a type: where a part does not fit, its halves, and null for a value that does not."""
+    """The parts of a column in a type: if a part does not fit, its halves, and null for a value that does not fit."""
     try:
         yield _as_type(column, target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

@@ -20,14 +20,14 @@ from operators.sink.tables.table_partitions import PartitionRows, partitions_of
 from operators.sink.tables.table_statistics import facts_of, names_with_nan
 
 _MAX_OPEN = 64
-"""Files that a task writes at the same time, of different partitions."""
+"""Number of files of different partitions that a task writes at the same time."""
 
 
 def stored_columns(schema: pa.Schema, partition_by: Sequence[str]) -> list[str]:
-    """The columns that data files have: all but those that the table is partitioned by.
+    """The columns that data files have: all except those that the table is partitioned by.
 
     Raises:
-        ValueError: There are none.
+        ValueError: The table is partitioned by all columns.
     """
     stored = [name for name in schema.names if name not in partition_by]
     if not stored:
@@ -38,20 +38,20 @@ def stored_columns(schema: pa.Schema, partition_by: Sequence[str]) -> list[str]:
 class TableFiles:
     """Writes rows into data files, each of rows with the same values in the partition columns.
 
-    Guarantee: names of files are unique to the attempt; where they make files visible they are those of any attempt.
+    Guarantee: names of files are unique to the attempt; if they make files visible, they are the same in any attempt.
 
     Args:
-        context: The writer's surroundings.
-        location: Where the table's files are.
-        partition_by: What the table is partitioned by.
+        context: The writer's context.
+        location: Location of the table's files.
+        partition_by: The fields that the table is partitioned by.
         target_bytes: The size at which a file ends and the next one begins; None for no limit.
         stores_partition_columns: Whether files hold the columns that the table is partitioned by; otherwise such
             columns, and empty texts as nulls in them, are in the facts alone. A column that rows lack is null.
-        operator: The writer of the table, where it is not the one that writes the files.
-        is_named: Whether the names of files make them visible, and no transaction.
-        causes: Why columns are new or wider, see FileFacts; as it is when a file ends.
-        keys: Columns by whose values the rows take the place of others; such files hold all columns, and rows of all
-            partitions in their order.
+        operator: The writer of the table, if another operator writes the files.
+        is_named: Whether the names of files make them visible, instead of a transaction.
+        causes: Why columns are new or wider, see FileFacts; read when a file ends.
+        keys: Columns by whose values the rows replace others; such files hold all columns, and rows of all partitions
+            in their order.
     """
 
     def __init__(
@@ -87,8 +87,8 @@ class TableFiles:
         """Append rows.
 
         Raises:
-            ValueError: They cannot be partitioned, or have no other column.
-            StorageError: The store refused them.
+            ValueError: The rows cannot be partitioned, or have no other column.
+            StorageError: The store refused the rows.
         """
         rows = batch.to_arrow()
         stored = stored_columns(rows.schema, self._left_out)
@@ -107,8 +107,8 @@ class TableFiles:
         if not self._keys:
             return parts
         for part in parts:
-            _ = part.directory  # refuses a value that no name of a directory can have
-        # Their order counts, and the driver partitions what it makes of them.
+            _ = part.directory  # refuses a value that no directory's name can have
+        # Their order counts, and the driver partitions the merged rows.
         return [PartitionRows({}, None)]
 
     def end_window(self) -> None:
@@ -117,7 +117,7 @@ class TableFiles:
 
 
 class _DataFileFormat(ParquetSink):
-    """Parquet files of one partition, which tell their facts."""
+    """Parquet files of one partition, which report their facts."""
 
     _operator: str
     _values: dict[str, str | None]
@@ -134,14 +134,14 @@ class _DataFileFormat(ParquetSink):
         causes: Mapping[str, str],
         keys: Sequence[str],
     ) -> _DataFileFormat:
-        """The format of a partition: its values, and the columns that they are of."""
+        """The format of a partition, from its values and their columns."""
         format = cls()
         format._operator, format._values, format._fields = operator, values, fields
         format._causes, format._keys = causes, keys
         return format
 
     def facts(self, stored: pa.Schema, footer: pq.FileMetaData, with_nan: Collection[str]) -> FileFacts:
-        """The facts of a file with these columns; those of the partition come behind them."""
+        """The facts of a file with these columns, followed by those of the partition."""
         columns = pa.schema([*stored, *self._fields])
         facts = facts_of(self._operator, columns, stored, footer, self._values, self._causes, with_nan)
         return replace(facts, keys=[*self._keys])
@@ -160,11 +160,11 @@ class _DataFileEncoder(ParquetEncoder):
         self._with_nan: set[str] = set()
 
     def write_chunk(self, held: list[pa.RecordBatch]) -> None:
-        """Write a row group, and note what its statistics do not say."""
+        """Write a row group, and note facts that its statistics lack."""
         self._with_nan.update(*map(names_with_nan, held))
         super().write_chunk(held)
 
     def finish(self) -> None:
-        """End the file, and tell its facts."""
+        """End the file, and report its facts."""
         super().finish()
         self.stream.facts = self._format.facts(self.schema, self.footers[0], self._with_nan)

@@ -1,4 +1,4 @@
-"""Groups of windows: when their rows become files of the table, and how these are merged of fragments."""
+"""Groups of windows: when their rows become files of the table, and how these are merged from fragments."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ FOLLOWING_BYTES = 512 << 20
 RUN_BYTES = 2 << 30
 
 UPSERT_BYTES = 64 << 20
-"""Of fragments whose rows take the place of others: the driver holds the newest rows of a group."""
+"""Bytes of fragments with keys in a group: the driver holds the newest rows of a group."""
 
 MOST_FRAGMENTS = 4096
-"""Held files of a group at most, which the snapshots of the journal name one by one."""
+"""Largest number of held files of a group, which the snapshots of the journal name one by one."""
 
 _SHRINKS_TO = 0.65
-"""The length of a data file by that of the fragments it is made of, about: zstd against lz4."""
+"""About the length of a data file, as a share of that of its fragments: zstd against lz4."""
 
 
 class GroupLimits(BaseModel):
@@ -55,18 +55,18 @@ class GroupLimits(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class MergeJob:
-    """One data file to be made of fragments.
+    """One data file to be merged from fragments.
 
     Attributes:
         operator: The writer of the table.
-        location: Where the table's files are.
-        partition_by: What the table is partitioned by, as text.
+        location: Location of the table's files.
+        partition_by: The fields that the table is partitioned by, as text.
         schema: The columns of the file and of its partition, as schema_text() gives them.
         size_bytes: Bytes of the pieces.
         pieces: The pieces in order, by fragment: its URL, and the range of each piece.
         windows: The windows that wrote the fragments, in the same order.
-        keys: Columns by whose values the rows take the place of others; then the newest one of each key is in the file.
-        checksums: Those of the pieces of each fragment, in the same order; see Piece. Empty in a plan that was made
+        keys: Columns by whose values the rows replace others; then the file has the newest row of each key.
+        checksums: Checksums of the pieces of each fragment, in the same order; see Piece. Empty in a plan that was made
             before pieces had any.
         fragment_bytes: The length of each fragment, in the same order; empty in such a plan.
     """
@@ -83,16 +83,16 @@ class MergeJob:
     fragment_bytes: tuple[int, ...] = ()
 
     def parts(self) -> Iterator[tuple[str, list[Piece]]]:
-        """The fragments in order, each with what the job needs of it."""
+        """The fragments in order, each with the parts that the job needs of it."""
         for number, (url, ranges) in enumerate(self.pieces):
             checksums = self.checksums[number] if self.checksums else [None] * len(ranges)
             yield url, [Piece((), start, end, crc32) for (start, end), crc32 in zip(ranges, checksums, strict=True)]
 
 
 class TableGroups(Grouper):
-    """Emits what is to be merged, when a group of windows is due: partition by partition, about a file's worth each.
+    """Emits merge jobs, when a group of windows is due: partition by partition, about one file each.
 
-    Guarantee: rows that take the place of others, and rows that are added, are never in one group.
+    Guarantee: rows that replace others, and rows that are added, are never in one group.
     """
 
     every_millis: Millis | None = None
@@ -126,8 +126,8 @@ class TableGroups(Grouper):
             self._emit(waiting)
 
     def emit_rest(self) -> None:
-        """Emit the group, due or not."""
-        # Nothing that was emitted before is left out: it was planned, or its window was dropped.
+        """Emit the group, whether it is due or not."""
+        # All jobs that were emitted before are planned, or their window was dropped: none is left out.
         self._taken_through = 0
         if waiting := self._waiting():
             self._emit(waiting)
@@ -144,7 +144,7 @@ class TableGroups(Grouper):
         )
 
     def _emit(self, waiting: Sequence[HeldFile]) -> None:
-        # Where the app has got other keys meanwhile, those with the new ones are a group of their own.
+        # If the app's keys have changed meanwhile, fragments with the new keys are a group of their own.
         keys = _keys_of(waiting[0])
         group = list(itertools.takewhile(lambda held: _keys_of(held) == keys, waiting))
         self._taken_through = group[-1].window_id
@@ -153,12 +153,12 @@ class TableGroups(Grouper):
 
 
 def _keys_of(held: HeldFile) -> list[str]:
-    """The columns by whose values rows of a fragment take the place of others."""
+    """The columns by whose values rows of a fragment replace others."""
     return [] if held.file.facts is None else held.file.facts.keys
 
 
 def merge_jobs(files: Sequence[HeldFile], target_bytes: int) -> list[MergeJob]:
-    """What makes data files of fragments: for each partition as few of about equal length as the target allows.
+    """The jobs that merge fragments to data files: as few per partition as the target allows, of about equal length.
 
     Args:
         files: The fragments, oldest first, at least one; all with the same keys.
@@ -178,11 +178,11 @@ def merge_jobs(files: Sequence[HeldFile], target_bytes: int) -> list[MergeJob]:
         shares: list[list[tuple[str, Piece]]] = [[] for _ in range(count)]
         position = 0
         for url, piece in pieces:
-            # By its middle: of a large piece more than half is in the share that takes it.
+            # By its middle: the share that takes a piece has more than half of it.
             middle = position + (piece.end - piece.start) // 2
             shares[min(middle * count // total, count - 1)].append((url, piece))
             position += piece.end - piece.start
-        # Of the newest one: the app may have got other partition columns, as long as there is no table.
+        # Those of the newest one: the app's partition columns may have changed as long as the table does not exist.
         newest, location = facts[-1], files[-1].file.final_url.rpartition("/")[0]
         for share in filter(None, shares):
             fragments = _by_fragment(share)
@@ -204,7 +204,7 @@ def merge_jobs(files: Sequence[HeldFile], target_bytes: int) -> list[MergeJob]:
 
 
 def _by_fragment(share: Sequence[tuple[str, Piece]]) -> dict[str, list[Piece]]:
-    """Pieces by the fragment that they are in."""
+    """Pieces by their fragment."""
     fragments: dict[str, list[Piece]] = defaultdict(list)
     for url, piece in share:
         fragments[url].append(piece)
@@ -212,7 +212,7 @@ def _by_fragment(share: Sequence[tuple[str, Piece]]) -> dict[str, list[Piece]]:
 
 
 class TableMerger(Operator):
-    """Makes data files of fragments, one for each job.
+    """Merges fragments to data files, one for each job.
 
     Guarantee: a job gives the same rows in the same order, whenever it runs.
     """
@@ -268,7 +268,7 @@ class TableMerger(Operator):
     def _with_advice(self, job: MergeJob, lost: LostOutputError) -> LostOutputError:
         """An error about a fragment, with what can be done."""
         if job.keys:
-            # A replay is refused: what it adds would take the place of newer rows.
+            # A replay is refused: the rows that it adds would replace newer rows.
             return LostOutputError(lost.message, url=lost.url, hint=f"put it back, or start anew: {ANOTHER_TABLE}")
         windows = window_options(self._windows_to_read_again(job))
         return LostOutputError(
@@ -278,14 +278,14 @@ class TableMerger(Operator):
         )
 
     def _windows_to_read_again(self, job: MergeJob) -> list[int]:
-        """The windows of which fragments are gone, cut or otherwise damaged that the job needs."""
+        """The windows with fragments that the job needs and that are gone, cut or otherwise damaged."""
         storage, lost = self._context.storage, set()
         lengths = job.fragment_bytes or [0] * len(job.windows)
         for (url, pieces), window_id, length in zip(job.parts(), job.windows, lengths, strict=True):
             try:
                 for piece in pieces:
                     read_piece(storage, url, piece)
-                # What is cut off may be of another job: to tell of it now saves a run.
+                # The part that is cut off may belong to another job: reporting it now saves a run.
                 if storage.stat(url).size_bytes < length:
                     lost.add(window_id)
             except LostOutputError:

@@ -1,4 +1,4 @@
-"""Rows by the values of the partition columns of a table."""
+"""Splits rows by the values of the partition columns of a table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from operators.sink.tables.partition_fields import PartitionField
 _NULL = "__HIVE_DEFAULT_PARTITION__"
 
 _NAME_BYTES = 255
-"""A directory's name has at most so many on most file systems."""
+"""The longest name of a directory, in bytes, on most file systems."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class PartitionRows:
         """A directory below the table, from which some readers take the values: name=value, with escapes.
 
         Raises:
-            ValueError: A value is too long to be in a name, or is what stands for a missing one there.
+            ValueError: A value is too long for a name, or is the text that stands for a missing one there.
         """
         return "/".join(_named(field.name, text) for field, text in self.values.items())
 
@@ -48,12 +48,12 @@ def partitions_of(
     """Split rows by their values in some partition fields.
 
     Args:
-        rows: The rows; values of a column that they lack are missing.
+        rows: The rows; a column that they lack counts as missing values.
         fields: The fields.
-        empty_is_null: Whether an empty text is a missing value, as where readers take it from a directory's name.
+        empty_is_null: Whether an empty text is a missing value, as it is where readers take it from a directory's name.
 
     Raises:
-        ValueError: A column is of a type by whose values no table is partitioned.
+        ValueError: A column has a type by which no table is partitioned.
     """
     if not fields:
         yield PartitionRows({}, None)
@@ -80,10 +80,10 @@ def _values(rows: pa.RecordBatch, field: PartitionField) -> pa.Array:
 
 
 def require_partition_type(column: pa.Field) -> None:
-    """Refuse a column of whose values partition_text() gives no text.
+    """Refuse a column for whose values partition_text() has no text.
 
     Raises:
-        ValueError: It is one.
+        ValueError: The column has a floating-point, binary or nested type.
     """
     if any(test(column.type) for test in (pa.types.is_floating, pa.types.is_binary, pa.types.is_nested)):
         raise _type_error(column.name, column.type)

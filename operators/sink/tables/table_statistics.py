@@ -1,4 +1,4 @@
-"""Facts of a Parquet file from its footer, without reading it again."""
+"""Facts of a Parquet file from its footer, without reading its rows."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from dagflow.storage.file_facts import FileFacts
 from operators.sink.tables.table_columns import schema_text
 
 _MAX_TEXT = 64
-"""Characters of a bound, about: of a longer text the beginning is a lower bound, and with the last character an upper
-one."""
+"""Characters of a bound, about: for a longer text the beginning is a lower bound, and an upper one with its last
+character raised.
+"""
 
 _LAST = chr(0x10FFFF)
 
@@ -43,7 +44,7 @@ def facts_of(
         footer: Its footer.
         partition: The values of the partition columns.
         causes: Why columns are new or wider, see FileFacts.
-        with_nan: The columns with NaN, of which the footer says nothing; see names_with_nan().
+        with_nan: The columns with NaN, which the footer does not show; see names_with_nan().
     """
     own_causes = {name: causes[name] for name in columns.names if name in causes}
     facts = FileFacts(operator, schema_text(columns), partition, causes=own_causes)
@@ -72,7 +73,7 @@ def _add(facts: FileFacts, field: pa.Field, footer: pq.FileMetaData, leaf: int, 
     if not found or any(each is None or not each.has_null_count for each in found):
         return
     facts.nulls[field.name] = sum(each.null_count for each in found)
-    # A row group of nothing but nulls has no bounds, and needs none.
+    # A row group of only nulls has no bounds, and needs none.
     filled = [each for each in found if each.num_values]
     if not filled or not all(each.has_min_max for each in filled) or not has_bounds:
         return
@@ -82,12 +83,12 @@ def _add(facts: FileFacts, field: pa.Field, footer: pq.FileMetaData, leaf: int, 
         return  # a date that Python does not have
     bounds = _bound(least, up=False), _bound(greatest, up=True)
     if None not in bounds:
-        # Both or neither: a reader that finds only one of them was seen to pass over rows.
+        # Both or neither: a reader that found only one of them was seen to skip rows.
         facts.least[field.name], facts.greatest[field.name] = bounds
 
 
 def has_bounds(kind: pa.DataType) -> bool:
-    """Whether bounds of columns of a type are told."""
+    """Whether facts have bounds of columns of a type."""
     types = pa.types
     return bool(
         types.is_boolean(kind)
@@ -119,7 +120,7 @@ def _bound(value: Any, *, up: bool) -> Any:
 
 
 def _longer_text(value: str) -> str:
-    """A text that is not less, and short where that can be."""
+    """A text that is not less, and short if possible."""
     rest = value[_MAX_TEXT:].lstrip(_LAST)
     return value[: len(value) - len(rest)] + (_LAST if rest else "")
 

@@ -1,17 +1,17 @@
-"""Types that take all values of two others, whatever the values are."""
+"""Finds types that take all values of two others, whatever the values are."""
 
 from __future__ import annotations
 
 import pyarrow as pa
 
 _EXACT_IN_DOUBLE = 32
-"""Bits of whole numbers that a double has all of."""
+"""Bits of whole numbers that a double holds without loss."""
 
 _MOST_DIGITS = 38
 
 
 def common_type(kind: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """The narrowest type that takes all values of two types, or None where there is none.
+    """The narrowest type that takes all values of two types, or None if there is none.
 
     Args:
         kind: A type that is not nested.

@@ -1,4 +1,4 @@
-"""Rows that take the place of those with the same keys, whatever the kind of table; the driver's alone."""
+"""Finds the newest rows of keys in files, whatever the kind of table; for the driver alone."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def newest_rows(
     Args:
         storage: Reaches the files.
         files: Files with rows, in order.
-        keys: The columns that tell rows apart.
-        columns: The columns of the table; what a row lacks is null.
+        keys: The columns that identify rows.
+        columns: The columns of the table; columns that a row lacks are null.
         partition_by: Columns in which an empty text is a null.
     """
     rows = pa.concat_tables([_as_columns(_read(storage, file), columns) for file in files])
@@ -71,7 +71,7 @@ def rows_of_other_keys(there: pa.Table, given: pa.Table) -> npt.NDArray[np.int64
 
     Args:
         there: The keys of rows.
-        given: The keys of the rows that come, in the same columns.
+        given: The keys of the new rows, in the same columns.
 
     Returns:
         Indices into `there`, ascending.
@@ -83,17 +83,17 @@ def rows_of_other_keys(there: pa.Table, given: pa.Table) -> npt.NDArray[np.int64
 
 
 def remove(storage: StorageContext, files: Iterable[PendingFile]) -> None:
-    """Remove files whose rows are in the table; what is left of them does no harm."""
+    """Remove files whose rows are in the table; files that remain do no harm."""
     for file in files:
         with contextlib.suppress(StorageError):
             storage.backend(file.final_url).files.remove(file.final_url)
 
 
 def require_keys(table: Table, columns: pa.Schema, partition_by: Sequence[PartitionField]) -> None:
-    """Refuse a table that is there and lacks keys, has a key in several partitions, or cannot replace its rows.
+    """Refuse an existing table that lacks keys, has a key in several partitions, or cannot replace its rows.
 
     Raises:
-        DagflowError: It does.
+        DagflowError: The table lacks a key, may have one in several partitions, or cannot replace its rows.
     """
     missing = [name for name in table.upsert_by if name not in columns.names]
     if missing:
@@ -108,7 +108,7 @@ def require_keys(table: Table, columns: pa.Schema, partition_by: Sequence[Partit
 
 @contextlib.contextmanager
 def _refusals(table: Table) -> Iterator[None]:
-    """Turn what a table says of its keys into a DagflowError."""
+    """Turn errors of a table about its keys into a DagflowError."""
     try:
         yield
     except ValueError as error:
@@ -116,7 +116,7 @@ def _refusals(table: Table) -> Iterator[None]:
 
 
 def require_typed_keys(table: Table, files: Sequence[PendingFile], columns: pa.Schema) -> None:
-    """Refuse files with which a table has no type of a key, or cannot replace its rows.
+    """Refuse files without a type of a key, or whose rows the table cannot replace.
 
     Args:
         table: The table.
