@@ -1,4 +1,4 @@
-"""Announces files and cuts them into blocks, a window's worth at a time: what both splitters share."""
+"""Announces files and cuts them into blocks, a window's worth at a time, for both splitters."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class OpenFile:
-    """A file whose blocks are not all emitted.
+    """A file some of whose blocks are not emitted yet.
 
     Attributes:
         url: The file.
         version: The version that is cut.
-        block_size: Cut interval in bytes, as it was when the file was begun.
-        next_start: First byte of the next block.
+        block_size: Cut interval in bytes when the file was begun.
+        next_start: Offset of the first byte of the next block.
         previous_block_id: Id of the block before it, or -1.
         is_open: Whether the file may grow.
         resumes: Whether the next block begins where an earlier version of the file ended.
@@ -87,7 +87,7 @@ class OpenFile:
         )
 
     def after(self, block: BlockMetadata) -> OpenFile:
-        """The file when its next block has been emitted."""
+        """The file after its next block has been emitted."""
         return replace(self, next_start=block.end, previous_block_id=block.block_id, resumes=False)
 
 
@@ -124,7 +124,7 @@ def estimated(
     within_s: float,
     cut_suffixes: tuple[str, ...] = CUT_SUFFIXES,
 ) -> InputEstimate:
-    """Count files, blocks and bytes of a scan for so many seconds at most; see BlockCutter for cut_suffixes."""
+    """Count files, blocks and bytes of a scan for a limited number of seconds; see BlockCutter for cut_suffixes."""
     deadline_s = clock.elapsed_s() + within_s
     total = InputEstimate()
     for files in scan:
@@ -147,14 +147,14 @@ class BlockCutter:
     file takes one, though it has no block. A file is announced before its blocks.
 
     Args:
-        files: Where FileMetadata goes.
-        blocks: Where BlockMetadata and batches go.
-        context: Where files, blocks and bytes are counted, and which ports are connected.
+        files: The port for FileMetadata.
+        blocks: The port for BlockMetadata and batches.
+        context: Counts files, blocks and bytes, and knows which ports are connected.
         batcher: Gathers small files.
-        cut_suffixes: How names of compressed files end that are cut; others are one block.
+        cut_suffixes: Suffixes of compressed files that are cut; other compressed files are one block.
 
     Attributes:
-        announces: Whether files are announced: nothing is emitted where no operator takes it in.
+        announces: Whether files are announced: only if an operator takes the announcements in.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class BlockCutter:
         self._counters = context.counters
         self._roots = context.storage.roots
         self._batcher = batcher
-        # In an app every port is watched, so that only the context says whether an operator takes the files in.
+        # In an app every port is watched, so that only the context knows whether an operator takes the files in.
         self.announces = files.port.name in context.connected if context.connected else files.is_connected
         # Several splitters of an app may feed one reader, whose output is named by the ids of blocks.
         operator_index = 0 if context.control is None else context.control.operator_index
@@ -181,10 +181,10 @@ class BlockCutter:
         self._quota = WindowQuota(DEFAULT_BUDGET)
 
     def begin_window(self, limits: WindowLimits) -> None:
-        """What is emitted from now on counts towards a new window.
+        """Count emitted tuples towards a new window from now on.
 
         Args:
-            limits: The app's; the engine's budget holds beside them.
+            limits: The app's limits; the engine's budget applies as well.
         """
         self._quota = WindowQuota(DEFAULT_BUDGET if self._control is None else self._control.budget, limits)
 
@@ -286,7 +286,7 @@ class BlockCutter:
                 continue
             count = self._quota.take_small_files(sizes[done : done + room])
             if count < room and not self._batcher.may_end_window(count):
-                # The window goes on to the end of the batch; files that fit by themselves count, as one by one.
+                # The window goes on to the end of the batch; files that fit by themselves count as if added one by one.
                 for size_bytes in sizes[done + count : done + room].tolist():
                     self._quota.take_small_file(size_bytes)
                 count = room
@@ -299,14 +299,14 @@ class BlockCutter:
         return len(files) if done == len(rows) else int(rows[done])
 
     def flush(self, *, may_wait: bool = False) -> None:
-        """Emit the batch as it is; with may_wait one that is neither full nor old stays for a later window."""
+        """Emit the batch as it is; with may_wait, a batch that is neither full nor old stays for a later window."""
         if len(self._batcher) and not (may_wait and self._batcher.may_wait):
             batch = self._batcher.take(self._next_block_id)
             self._next_block_id += len(batch)
             self._blocks.emit(batch)
 
     def announce_directory(self, url: str, relative_path: str, block_size: int, discovered_ms: int = 0) -> bool:
-        """Announce a directory if the window allows; where no operator takes it in it needs no room.
+        """Announce a directory if the window allows; without an operator that takes it in, it needs no room.
 
         Returns:
             False when the window is full; nothing was emitted then.
@@ -353,7 +353,7 @@ class BlockCutter:
         """Emit the rest of the open file as blocks that are left out, if its version is gone.
 
         Args:
-            gone: Names in the index of files whose versions are.
+            gone: Names in the index of files whose versions are gone.
         """
         file = self._open
         if file is not None and os.fsencode(self._roots.shorten(file.url)) in gone:
@@ -367,7 +367,7 @@ class BlockCutter:
         return CutterState(self._next_block_id, file, self._batcher.snapshot(self._roots))
 
     def restore(self, state: CutterState) -> None:
-        """Take back what snapshot() gave."""
+        """Take back a snapshot."""
         self._next_block_id = state.next_block_id
         self._batcher.restore(state.waiting, self._roots)
         file = state.open_file

@@ -1,4 +1,4 @@
-"""What both splitters share: how files are cut into blocks and batches, and where these go."""
+"""The base of both splitters: how files are cut into blocks and batches, and to which ports these go."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from operators.splitter.block_cutter import BlockCutter
 from operators.splitter.scan.clock import Clock, SystemClock
 
 PREVIEW_BLOCK_BYTES = 1 << 20
-"""Bytes of a block in a preview, at most: what has to be read before the first record is seen."""
+"""Largest number of bytes of a block in a preview, which must be read before the first record is shown."""
 
 
 class BlockSplitter(ControlOperator, PreviewSource, BlockSource):
@@ -68,11 +68,11 @@ class BlockSplitter(ControlOperator, PreviewSource, BlockSource):
         )
 
     def begin_preview(self, file: str | None) -> None:
-        """Cut small blocks, which have the same records."""
+        """Cut small blocks, which give the same records."""
         self.block_size = min(self.block_size, PREVIEW_BLOCK_BYTES)
 
     def cut_at(self, block_bytes: int) -> None:
-        """Cut small files as well, but for those that one task has to read together."""
+        """Cut small files as well, except those that one task must read together."""
         self.block_size = block_bytes
         self.batch_bytes = self.batch_bytes if self.batches == "whole" else 0
 

@@ -1,4 +1,4 @@
-"""Change detection: compares scans with the index and selects what is to be read, each version once."""
+"""Change detection: compares scans with the index and selects the files to be read, each version once."""
 
 from __future__ import annotations
 
@@ -48,16 +48,16 @@ from operators.splitter.scan.workers import InTasks
 logger = logging.getLogger(__name__)
 
 MAX_NEWEST = 100_000
-"""Files in memory where the newest are read first, 300 bytes each; the tree is scanned again for the rest."""
+"""Largest number of files in memory where the newest are read first, 300 bytes each; the rest needs further scans."""
 
 MAX_HELD = 4096
-"""Files that are held until a scan ends; those of a directory that was moved are looked at in larger numbers."""
+"""Number of files that are held until a scan ends; files of a moved directory are examined in larger numbers."""
 
 _NewOrChanged = tuple[ListedFiles, IndexEntry | None]
-"""New files; or one file that is new or changed, with its entry."""
+"""New files; or a single file that is new or changed, with its entry."""
 
 _Restored = tuple[ListedFiles, IndexEntries]
-"""Files with the sizes and times of those that were taken, whose entries these are, and with other inodes."""
+"""Files with the sizes and times of versions that were taken, the entries of these, and with other inodes."""
 
 
 class ChangeDetector:
@@ -116,7 +116,7 @@ class ChangeDetector:
             self._count_incomplete()
 
     def _scan_once(self) -> Generator[ListedFiles]:
-        """The same without counting what is left for later scans: the next one may follow at once."""
+        """Scan once without counting the files that are left for later scans: the next one may follow at once."""
         self.has_more = False
         self._lookahead.begin_scan()
         self._renames.begin_scan()
@@ -131,7 +131,7 @@ class ChangeDetector:
         self.has_more |= self._renames.has_more or self._lookahead.has_more
 
     def all_changes(self) -> Generator[ListedFiles]:
-        """Scan as often as it takes to give everything; see changes()."""
+        """Scan as often as needed to find all changes; see changes()."""
         yield from self._scan_once()
         while self.has_more or self._renames.has_waiting:
             if not self.has_more:
@@ -141,7 +141,7 @@ class ChangeDetector:
         self._count_incomplete()
 
     def existing(self) -> Generator[ListedFiles]:
-        """Scan once, only to note the files that were not taken, however recently they were modified."""
+        """Scan once, only to note the files that were not taken, even if they were modified recently."""
         rules = replace(self._rules, completeness=replace(self._rules.completeness, min_age_millis=0))
         steps = self._compare_scan(rules, holds=False)
         yield from self._lookahead.add_fingerprints(
@@ -150,7 +150,7 @@ class ChangeDetector:
         self._count_incomplete()
 
     def _count_incomplete(self) -> None:
-        """Count and tell how many files the last scan has left for later ones."""
+        """Count and log how many files the last scan has left for later ones."""
         if self._incomplete:
             self._counters[names.FILES_DEFERRED] += self._incomplete
             logger.info("files left for later, as they are not complete or not known yet files=%d", self._incomplete)
@@ -158,7 +158,7 @@ class ChangeDetector:
     def _scan_newest(self) -> Generator[ListedFiles]:
         """Scan once, for the MAX_NEWEST newest files."""
         count = 0
-        # Rows, because columns of one file each would take twice the memory; keys are unique and decide ties.
+        # Rows, because columns of single files would take twice the memory; keys are unique and decide ties.
         newest: list[tuple[int, bytes, FileRow]] = []
         for step in self._compare_scan(self._rules):
             if isinstance(step, WholeStep):
@@ -224,7 +224,7 @@ class ChangeDetector:
         rules: DetectionRules,
         now_millis: int,
     ) -> Iterator[_NewOrChanged]:
-        """The files that are not as they were taken, as far as they are complete."""
+        """The files that differ from the versions that were taken, if they are complete."""
         positions = np.flatnonzero(~unchanged)
         if not rules.completeness.is_checked:
             # New files in a row stay together, which is the usual case.
@@ -243,7 +243,7 @@ class ChangeDetector:
     def _find_unfingerprinted(
         self, files: ListedFiles, entries: IndexEntries, unchanged: npt.NDArray[np.bool_]
     ) -> Iterator[ListedFiles]:
-        """The files that are as they were taken, and have no fingerprint although no reader will report one."""
+        """The unchanged files without a fingerprint that no reader will report."""
         if not (self._rules.on_change.needs_fingerprints and files.root.is_local):
             return
         positions = np.flatnonzero(unchanged & (entries.fingerprint == UNKNOWN) & (files.size_bytes > 0))
@@ -261,16 +261,16 @@ class ChangeDetector:
         in_flight: InFlightFiles,
         view: IndexView | None,
     ) -> Iterator[ListedFiles]:
-        """The files that are to be read or noted; those that may be known under another name are held.
+        """The files to be read or noted; those that may be known under another name are held.
 
         Args:
-            due: Files that are not as they were taken.
+            due: Files that differ from the versions that were taken.
             lacking: Files that have no fingerprint.
             restored: Other files with the sizes and times of those that were taken.
             in_flight: Files whose readers have not reported yet.
             view: The index; None where nothing is held.
         """
-        # What becomes of the version that was taken decides what is read of this one.
+        # What happened to the version that was taken decides how much is read of this one.
         too_early = in_flight.among(files.index_names[0] for files, entry in due if entry is not None)
         self._incomplete += len(too_early)
         due = [(files, entry) for files, entry in due if entry is None or files.index_names[0] not in too_early]
@@ -283,7 +283,7 @@ class ChangeDetector:
         prints = dict(zip(wanted, take_fingerprints(wanted, self._in_tasks), strict=True))
         for files in lacking:
             own = [prints[prefix] for prefix in prefixes_of(files)]
-            # A file that cannot be opened has no fingerprint, and nothing is noted of it.
+            # A file that cannot be opened has no fingerprint, and nothing is noted for it.
             known = np.flatnonzero(np.array(own) != UNKNOWN)
             if len(known):
                 yield replace(files, fingerprints=own, is_noted=True).take(known)
@@ -327,7 +327,7 @@ class ChangeDetector:
                 self._renames.hold(files, entry)
 
     def _resolve_held(self) -> WholeStep:
-        """What became of the files that were held, each with what the index must know from then on."""
+        """The verdicts on the files that were held, each with the notes for the index."""
         verdicts = self._renames.resolve_held()
         step = WholeStep()
         known = [each for each in verdicts if each.outcome not in ("later", "again")]
@@ -345,7 +345,7 @@ class ChangeDetector:
         return step
 
     def _still_present(self, verdicts: Sequence[Verdict]) -> list[Verdict]:
-        """The verdicts on files that are still there, with the fingerprints that are needed before they are read."""
+        """The verdicts on files that still exist, with the fingerprints that are needed before they are read."""
         step = [each.suspect.files for each in verdicts if not each.is_read]
         marked = iter(self._lookahead.add_at_once(step))
         found = []
@@ -357,20 +357,20 @@ class ChangeDetector:
         return found
 
     def _find_read_versions(self, verdicts: Sequence[Verdict]) -> dict[bytes, ReadVersion]:
-        """What was read of versions that are replaced or have moved, by name: of a gone tail what was before it."""
+        """The parts read of versions that are replaced or have moved, by name; for a gone tail, the part before it."""
         taken = {each.suspect.name: each.suspect.entry for each in verdicts if each.suspect.entry is not None}
         taken |= {each.source.name: each.source.entry for each in verdicts if each.source is not None}
         before = self._changed.read_before({name: entry for name, entry in taken.items() if is_gone(entry.fingerprint)})
         return {name: before.get(name, ReadVersion(entry, is_part(name))) for name, entry in taken.items()}
 
     def _remember_emitted(self, emitted: Iterable[ListedFiles]) -> None:
-        """Remember which files the scan gives: under another name they are no new files."""
+        """Remember which files the scan emits: under another name they are no new files."""
         for files in emitted:
             if files.root.is_local:
                 self._renames.remember_emitted(files)
 
     def _apply_verdict(self, verdict: Verdict) -> ListedFiles:
-        """A file that was held, as it is to be read or noted."""
+        """A file that was held, with what its verdict says is read or noted."""
         suspect, source = verdict.suspect, verdict.source
         if verdict.outcome == "changed":
             assert suspect.entry is not None

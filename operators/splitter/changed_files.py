@@ -1,4 +1,4 @@
-"""What is read of a file that changed after it was taken, as the app's policy says."""
+"""Decides by the app's policy how much is read of a file that changed after it was taken."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ logger = logging.getLogger(__name__)
 
 
 class ChangedFiles:
-    """Decides what is read of files that differ from the versions of them that were taken.
+    """Decides how much is read of files that differ from the versions of them that were taken.
 
     Args:
         on_change: The policy.
-        index: Knows what was read before tails that were taken.
+        index: Knows how much was read before the tails that were taken.
         counters: Where changes are counted.
-        notes: Tells of growth.
+        notes: Logs growth.
     """
 
     def __init__(self, on_change: OnChange, index: FileIndex, counters: Counter[str], notes: GrowthNotes) -> None:
@@ -43,7 +43,7 @@ class ChangedFiles:
         """One changed file, as the policy says; see change_of() for the fingerprint.
 
         Raises:
-            SourceChangedError: The policy says so.
+            SourceChangedError: The policy fails on the change.
         """
         if files.is_directory(0):
             return files
@@ -52,7 +52,7 @@ class ChangedFiles:
     def treat(
         self, files: ListedFiles, name: bytes, entry: IndexEntry, change: Change, *, is_content: bool = False
     ) -> ListedFiles:
-        """One file that differs in this way from a version that was taken, as the policy says.
+        """One file that differs in a given way from a version that was taken, as the policy says.
 
         Args:
             files: The file.
@@ -62,7 +62,7 @@ class ChangedFiles:
             is_content: Whether the version is the beginning of the content of a compressed file.
 
         Raises:
-            SourceChangedError: The policy says so.
+            SourceChangedError: The policy fails on the change.
         """
         action = self._on_change.action(change)
         self._counters[names.changed(change)] += 1
@@ -89,7 +89,7 @@ class ChangedFiles:
         Args:
             files: The file.
             name: The name in the index of the version that was taken.
-            entry: That version.
+            entry: The version that was taken.
         """
         start, content_start = read_until(entry.fingerprint, entry.size_bytes), 0
         if entry.fingerprint >= UNKNOWN:
@@ -99,7 +99,7 @@ class ChangedFiles:
         else:
             return replace(files, start=start)
         if start and is_cut:
-            # A block that was gone begins behind a record in progress that was left before it.
+            # A gone block begins behind a record in progress that was left before it.
             start = before.size_bytes
         if not start and entry.fingerprint > REWRITTEN and self._goes_on_in_content(files.keys[0], name):
             content_start = max(before.size_bytes, 0)
@@ -114,7 +114,7 @@ class ChangedFiles:
         )
 
     def put_back(self, files: ListedFiles, entry: IndexEntry) -> ListedFiles | None:
-        """The unread rest of one file that is again as a version was that was gone; None where it is not.
+        """The unread rest of a file that was gone and is now back as the same version; None if it is not.
 
         It has the version's size and time, and its inode; or it is a copy, as where a directory tree is restored.
 
@@ -127,7 +127,7 @@ class ChangedFiles:
             return None
         rest = self.rest(files, files.index_names[0], entry)
         if entry.identity != stat.identity:
-            # What was read of the content of a compressed file has no fingerprint by which a copy is known.
+            # The part that was read of the content of a compressed file has no fingerprint that identifies a copy.
             if rest.read_fingerprint == UNKNOWN:
                 return None
             rest = replace(rest, moved_from=files.url(0))
@@ -135,7 +135,7 @@ class ChangedFiles:
         return rest
 
     def _goes_on_in_content(self, path: bytes, name: bytes) -> bool:
-        """Whether what was read of a file under a name, or before it was compressed, is of its content."""
+        """Whether the part that was read under a name, or before compression, is part of the content of the file."""
         names = path, name.partition(EARLIER)[0]
         return any(uncompressed(each) != each for each in names) and self._on_change.appended == "tail"
 
@@ -143,7 +143,7 @@ class ChangedFiles:
         """How files began before a tail of them was gone.
 
         Returns:
-            By name their first bytes, and the fingerprint of these as they were read.
+            By name, their first bytes, and the fingerprint of these bytes when they were read.
         """
         tails = {
             files.index_names[0]: (files, entry)
@@ -170,7 +170,7 @@ class ChangedFiles:
         for name, entry in gone.items():
             limit = read_until(entry.fingerprint, entry.size_bytes)
             slot_entries = [(known[name + slot], slot == PART) for slot in (SHORTER, PART) if name + slot in known]
-            # Of content that nothing was read of under this name, it may be more than the file has bytes.
+            # If nothing was read of the content under this name, this may be more than the file's size.
             within = [each for each in slot_entries if not limit or each[0].size_bytes <= limit]
             if within:
                 read[name] = ReadVersion(*max(within, key=lambda each: each[0].size_bytes))
@@ -178,12 +178,12 @@ class ChangedFiles:
 
 
 def as_rewritten(entry: IndexEntry) -> IndexEntry:
-    """A version that was gone, of a file that does not begin any more with what was read before."""
+    """A version that was gone, of a file that no longer begins with the bytes that were read before."""
     start = read_until(entry.fingerprint, entry.size_bytes)
     return entry._replace(fingerprint=gone_from(start, is_rewritten=True))
 
 
 def is_rewritten(name: bytes, begun: Mapping[bytes, tuple[FilePrefix, int]], prints: Mapping[FilePrefix, int]) -> bool:
-    """Whether a file does not begin any more with what was read of it; see ChangedFiles.begun()."""
+    """Whether a file no longer begins with the bytes that were read of it; see ChangedFiles.begun()."""
     prefix, fingerprint = begun.get(name, (None, UNKNOWN))
     return prefix is not None and prints.get(prefix) != fingerprint

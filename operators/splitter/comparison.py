@@ -25,8 +25,8 @@ def taken_prefix(files: ListedFiles, entry: IndexEntry) -> FilePrefix:
 
 
 def is_tail(files: ListedFiles, entry: IndexEntry, prints: Mapping[FilePrefix, int]) -> bool:
-    """Whether one file goes on behind what was taken."""
-    # A version of which nothing was read, because it was empty or gone, says nothing of the file that is there now.
+    """Whether one file continues the version that was taken, so that its rest is a tail."""
+    # A version that was not read, because it was empty or gone, says nothing about the current file.
     if not (read_until(entry.fingerprint, entry.size_bytes) and looks_appended(entry, files.stats[0])):
         return False
     return REWRITTEN < entry.fingerprint <= UNKNOWN or entry.fingerprint == prints.get(taken_prefix(files, entry))
@@ -61,14 +61,14 @@ def in_larger_steps(found: Iterable[ListedFiles]) -> Iterator[list[ListedFiles]]
 
 
 def is_unchanged(files: ListedFiles, entries: IndexEntries) -> npt.NDArray[np.bool_]:
-    """For each file, whether the version that was taken is the listed one."""
+    """For each file whether the version that was taken is the listed one."""
     if not entries.known.any():
         return entries.known
     same: npt.NDArray[np.bool_] = entries.known & (files.size_bytes == entries.size_bytes)
     has_etag, stats = files.stats.has_etag, files.stats
     if not has_etag.any():
         same &= stats.mtime_ns == entries.mtime_ns
-        # What could not be read is read when it is there again.
+        # A file that could not be read is read when it exists again.
         same &= entries.fingerprint > AWAY
         return same
     same &= np.where(has_etag, stats.identities == entries.identity, stats.mtime_ns == entries.mtime_ns)
@@ -76,7 +76,7 @@ def is_unchanged(files: ListedFiles, entries: IndexEntries) -> npt.NDArray[np.bo
 
 
 def has_changed(path: bytes, stat: ListedStat) -> bool:
-    """Whether a file is not as it was listed any more; not where it only cannot be opened."""
+    """Whether a file differs from its listed version; False if it only cannot be opened."""
     try:
         now = os.stat(path)
     except FileNotFoundError:

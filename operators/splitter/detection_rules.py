@@ -1,4 +1,4 @@
-"""Which files of a scan are read: what the app says about changed and about incomplete files."""
+"""The app's rules for which files of a scan are read: changed files and incomplete files."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class OnChange(BaseModel):
     ] = "reread"
 
     def action(self, change: Change) -> Action:
-        """What to do about a change."""
+        """The action for a change."""
         return {"appended": self.appended, "replaced": self.replaced, "truncated": self.truncated}[change]
 
     def remedy(self, change: Change) -> str:
-        """What to do where a change fails a run: nothing that is there is passed over, or read again unchanged."""
+        """Advice for a change that fails a run, so that no data is skipped, or read again unchanged."""
         if change == "appended":
             return "to read what was added: on_change: {appended: tail} on the splitter"
         return (
@@ -56,7 +56,7 @@ class OnChange(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class CompletenessRules:
-    """How the app says that a file is complete.
+    """The app's rules for when a file is complete.
 
     Attributes:
         min_age_millis: Time for which a file must not have been modified.
@@ -87,12 +87,12 @@ class CompletenessRules:
         return lister.kind(directory + b"/" + marker.encode("utf-8", "surrogateescape")) is not None
 
     def as_complete(self, files: ListedFiles, index: int) -> ListedFiles:
-        """One of the files that are complete, in the version that is.
+        """One of the complete files, in its current version.
 
-        It may have been listed a while before its marker was found, and completed since.
+        The file may have been listed before its marker was found, and completed since.
 
         Raises:
-            StorageError: It cannot be examined.
+            StorageError: The file cannot be examined.
         """
         file = files.slice(index, index + 1)
         if not self.done_marker or not files.root.is_local or files.is_directory(index):
@@ -143,7 +143,8 @@ def change_of(taken: IndexEntry, now: ListedStat, fingerprint: int = UNKNOWN) ->
     Args:
         taken: The version that was taken.
         now: Another version.
-        fingerprint: Of as many of the file's bytes now as the taken version had; UNKNOWN where it no longer has them.
+        fingerprint: Fingerprint of as many of the file's current bytes as the taken version had; UNKNOWN if it has
+            fewer.
             Without a fingerprint of the taken version, a longer rewrite in place counts as an append.
     """
     if looks_appended(taken, now):

@@ -1,4 +1,4 @@
-"""Says whether a scan would take a file, and which rule decides: by the rules that the scan itself applies."""
+"""Explains whether a scan would take a file, and which rule decides, with the rules of the scan itself."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ class InputExplanation:
             if not reason:
                 return True, f"It is selected by files: {named}; a scan takes it unless this version was taken before."
             reasons.append(reason)
-        # The reason of the location that comes closest is the one that helps.
+        # The reason of the location that comes closest to the file is the most helpful one.
         return False, f"It is not taken: {max(reasons, key=_closeness)[1]}."
 
     def _why_not(self, named: str, key: bytes) -> tuple[int, str] | None:
-        """How far the file comes below one location, and what stops it there; None where nothing does."""
+        """How many levels of a location the file matches, and what excludes it there; None if nothing does."""
         try:
             roots = find_roots(named, self._storage)
         except MissingError:
@@ -77,7 +77,7 @@ class InputExplanation:
         return self._why_not_now(root, key)
 
     def _namesake(self, root: Root, key: bytes) -> str:
-        """A file of the same name that a location has: a name without its directory is meant for that."""
+        """A file of the same name in a location: a name without its directory means that one."""
         url = root.lister.url(below(root.base) + key.rpartition(b"/")[2])
         try:
             self._storage.stat(url)
@@ -86,7 +86,7 @@ class InputExplanation:
         return f"; {redacted(url)} does: ask for that"
 
     def _refusal(self, root: Root, path: bytes) -> tuple[int, str] | None:
-        """The name on the way to a file that is skipped, and why."""
+        """The part of a file's path that is skipped, and the reason."""
         names = NameFilter(root, self._selection, Counter())
         states, parts = names.first, path.split(b"/")
         for depth, part in enumerate(parts, 1):
@@ -115,7 +115,7 @@ class InputExplanation:
         return f"files: {root.named} is a glob that does not match {what}"
 
     def _why_not_now(self, root: Root, key: bytes) -> tuple[int, str] | None:
-        """What is against a selected name: no file is there, or none that is complete."""
+        """Why a file with a selected name is not taken: it does not exist, or is not complete."""
         depth = 1 + key.count(b"/")
         url = root.lister.url(key)
         try:

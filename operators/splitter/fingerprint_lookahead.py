@@ -1,4 +1,4 @@
-"""Takes the fingerprints that are needed before files are read, one step of a scan ahead of it."""
+"""Takes the fingerprints that are needed before files are read, one step ahead of the scan."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from operators.splitter.scan.workers import InTasks
 
 
 class WholeStep(list[ListedFiles]):
-    """Files of which none may be left out: what the index must know of one depends on those before it."""
+    """Files that must all be kept: the index entry of one depends on those before it."""
 
 
 class FingerprintLookahead:
     """Adds fingerprints to the files of a scan.
 
-    Files that were renamed or truncated before a task could look at them are left out, and another scan finds them:
+    Files that were renamed or truncated before a task could examine them are left out, and another scan finds them:
     without fingerprints they would not be known under another name.
 
     Args:
         rules: Which files are read.
-        counters: Where files are counted that never stay as they are.
+        counters: Counts files that keep changing.
         in_tasks: Takes the fingerprints; see take_fingerprints().
     """
 
@@ -50,11 +50,11 @@ class FingerprintLookahead:
         return 0 < self._scans_that_lost <= MAX_REPEATS
 
     def begin_scan(self) -> None:
-        """A scan begins."""
+        """Begin a scan."""
         self._has_lost = False
 
     def end_scan(self) -> None:
-        """All that the scan found has its fingerprints."""
+        """End a scan: all its files have their fingerprints."""
         self._scans_that_lost = self._scans_that_lost + 1 if self._has_lost else 0
 
     def add_fingerprints(self, steps: Iterable[Sequence[ListedFiles]]) -> Generator[ListedFiles]:
@@ -73,7 +73,7 @@ class FingerprintLookahead:
                 yield from self._with_taken(*waiting.popleft())
 
     def add_at_once(self, step: Sequence[ListedFiles]) -> list[ListedFiles]:
-        """The same for one step without looking ahead; empty in the place of files that are left out."""
+        """The same for one step without lookahead, with no files in the place of those that are left out."""
         prints = iter(take_fingerprints(self._needed_prefixes(step), self._in_tasks))
         return [self._with_prints(files, prints, may_leave_out=True) for files in step]
 
@@ -82,9 +82,9 @@ class FingerprintLookahead:
         return [prefix for files, rows in needing if len(rows) for prefix in prefixes_of(files.take(rows))]
 
     def _rows_to_take(self, files: ListedFiles) -> npt.NDArray[np.intp]:
-        """The files to be fingerprinted before they are read: none of object stores, which replace whole objects.
+        """The files to be fingerprinted before they are read; none of object stores, which replace whole objects.
 
-        Blocks of one file are read at different times, and a fingerprint tells them whether it was rewritten.
+        Blocks of one file are read at different times; the fingerprint shows whether it was rewritten in between.
         """
         if not files.root.is_local or files.fingerprints:
             return np.empty(0, np.intp)
@@ -99,7 +99,7 @@ class FingerprintLookahead:
                 yield marked
 
     def _with_prints(self, files: ListedFiles, prints: Iterator[int], *, may_leave_out: bool) -> ListedFiles:
-        """Some files with as many of the fingerprints as they need."""
+        """Files with as many of the given fingerprints as they need."""
         rows = self._rows_to_take(files)
         if not len(rows):
             return files
@@ -112,7 +112,7 @@ class FingerprintLookahead:
         return marked.take(np.array([row for row in range(len(files)) if row not in lost], np.intp))
 
     def _find_lost(self, files: ListedFiles, rows: npt.NDArray[np.intp]) -> set[int]:
-        """Of some rows those of files that were renamed or truncated before a task could look at them."""
+        """Rows of files that were renamed or truncated before a task could examine them."""
         unseen = (row for row in rows.tolist() if files.fingerprints[row] == UNKNOWN and files.size_bytes[row] > 0)
         lost = {row for row in unseen if has_changed(files.keys[row], files.stats[row])}
         self._has_lost = self._has_lost or bool(lost)

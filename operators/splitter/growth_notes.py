@@ -1,4 +1,4 @@
-"""What a splitter reports of files that have grown, which is what files in a followed directory are for."""
+"""Logs the growth of followed files, which is expected."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dagflow.api.operator_log import OPERATOR_LOGGER
 from operators.splitter.scan.clock import Clock
 
 _MAX_NAMES = 3
-"""Files of one line that are named."""
+"""Number of files that a line names."""
 
 _INTERVAL_S = 5.0
-"""A log that grows all day is reported this often at most."""
+"""Seconds between two lines at least, since a log may grow all day."""
 
 logger = logging.getLogger(OPERATOR_LOGGER)
 
 
 class GrowthNotes:
-    """Reports which files have grown: some of them by name, and all of them by their sum.
+    """Logs which files have grown: some by name, and the sum of all.
 
     Args:
         clock: Gives the time.
@@ -30,11 +30,11 @@ class GrowthNotes:
         self._grown: dict[str, int] = {}
 
     def grown(self, url: str, size_bytes: int | None) -> None:
-        """Note a file that has grown by so many bytes; None for content that is compressed, of unknown size."""
+        """Note a file that has grown by a number of bytes; None for compressed content of unknown size."""
         self._grown[url] = self._grown.get(url, 0) + (size_bytes or 0)
 
     def report(self) -> None:
-        """Report in a line what was noted, unless the last line is too new; then it waits for the next call."""
+        """Log the notes in a line, unless the last line is too new; then they wait for the next call."""
         now = self._clock.elapsed_s()
         if not self._grown or now < self._due_s:
             return

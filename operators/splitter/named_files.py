@@ -42,7 +42,7 @@ class FileSplitterBase(BlockSplitter):
     _only: str | None = None
 
     def begin_preview(self, file: str | None) -> None:
-        """Cut this file alone, whatever is named."""
+        """Cut only this file, regardless of the named ones."""
         super().begin_preview(file)
         self._only = file
 
@@ -52,7 +52,7 @@ class FileSplitterBase(BlockSplitter):
         self._waiting = deque([] if self._only is None else [FileInfo(self._only)])
 
     def begin_window(self, window_id: int) -> None:
-        """Called before anything of the window arrives."""
+        """Called before any tuple of the window arrives."""
         self._cutter.begin_window(WindowLimits(self.blocks_threshold))
 
     @input.each
@@ -65,7 +65,7 @@ class FileSplitterBase(BlockSplitter):
         """Cut the queued files, as far as the window allows.
 
         Raises:
-            StorageError: A file cannot be examined; MissingError where there is none.
+            StorageError: A file cannot be examined; MissingError if it does not exist.
         """
         while self._cutter.cut() and self._waiting:
             if not self._begin(self._waiting[0]):
@@ -90,7 +90,7 @@ class FileSplitterBase(BlockSplitter):
         return NamedFilesState(self._cutter.snapshot(), waiting)
 
     def restore(self, state: NamedFilesState) -> None:
-        """Take back what snapshot() gave."""
+        """Take back a snapshot."""
         expand = self._context.storage.roots.expand
         self._cutter.restore(state.cutter)
         self._waiting = deque(FileInfo(expand(file.url), file.relative_path) for file in state.waiting)

@@ -46,9 +46,9 @@ from operators.splitter.scan.workers import TaskWorkers, WorkerProcesses, Worker
 
 
 class SeenRetention(BaseModel):
-    """For how long it is remembered that a file was taken.
+    """How long the index remembers that a file was taken.
 
-    A file that is still there after that is read again.
+    A file that still exists after that is read again.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -62,7 +62,7 @@ class SplitterState:
 
     Attributes:
         cutter: How far files are cut.
-        taken: Which versions of which files were taken.
+        taken: The versions of files that were taken.
         is_first_scan_done: Whether everything that the first scan found was taken.
     """
 
@@ -74,8 +74,8 @@ class SplitterState:
 class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventListener, InputExplainer):
     """Finds files and cuts them into blocks.
 
-    Guarantee: each version of each file is announced once, and each of its blocks emitted once, whatever
-    restarts come between. A run to completion ends with one scan; a run that follows scans for ever.
+    Guarantee: each version of each file is announced once, and each of its blocks emitted once, even across
+    restarts. A run to completion ends with one scan; a run that follows scans forever.
     """
 
     renamed_properties: ClassVar[Mapping[str, str]] = {
@@ -153,12 +153,12 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
     _has_news: bool
 
     def check_properties(self) -> None:
-        """Refuse a marker that is not a name of its own."""
+        """Refuse a marker that does not name another file in the same directory."""
         if "/" in self.done_marker or self.done_marker == "{name}":
             raise ValueError(f"done_marker must name another file in the same directory, got {self.done_marker!r}")
 
     def begin_preview(self, file: str | None) -> None:
-        """Scan once for what is there now; a file that is asked for is complete, and is what it is."""
+        """Scan once for the files that exist now; a requested file counts as complete."""
         super().begin_preview(file)
         self.unterminated = "keep"
         self.follow, self.existing = False, "process"
@@ -171,13 +171,13 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         self._clock = clock
 
     def prepare(self, run: RunPreparation) -> None:
-        """Name what tasks will read; a missing location is reported, or waited for, when it is scanned."""
+        """Name the locations that tasks will read; a missing one is reported, or waited for, when it is scanned."""
         for named in self.files:
             is_there = True
             try:
                 root = find_roots(named, run.storage)[-1]
             except MissingError:
-                # It may come while the run follows, and be what the run itself has made.
+                # The location may appear while the run follows, and be created by the run itself.
                 root, is_there = missing_root(named, run.storage), False
             takes_in = functools.partial(reads_all_in, root, self._selection())
             glob = absolute(named) if root.kind == "glob" else ""
@@ -191,7 +191,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         retain_millis = self.retain_seen.millis if isinstance(self.retain_seen, SeenRetention) else None
         index = FileIndex("" if control is None else control.state_url, retain_millis, context.storage)
         self._taken = TakenFiles(index, self.files, context.storage)
-        # Apart from the context's counters, which the driver reads while the scanner's thread counts.
+        # Separate from the context's counters, which the driver reads while the scanner's thread counts.
         self._scan_counters = Counter()
         self._detector = self._make_detector()
         self._source = None
@@ -226,7 +226,8 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         """The input that a first run would read; see Estimator.
 
         Raises:
-            StorageError: Something cannot be listed or examined; MissingError where a location does not exist.
+            StorageError: A location cannot be listed, or a file cannot be examined; MissingError if a location does not
+                exist.
         """
         scanner = Scanner(self.files, self._selection(), storage=storage, tolerates_missing=self.follow)
         return estimated(scanner.scan(), self.block_size, self._clock, within_s, self.cut_compressed)
@@ -250,7 +251,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         return WindowLimits(self.blocks_threshold, self.max_files_per_window, self.max_bytes_per_window)
 
     def wants_to_follow(self) -> bool:
-        """Whether the app says so."""
+        """Whether the app says that the run follows its input."""
         return self.follow
 
     @property
@@ -268,13 +269,13 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         return Selection(self.recursive, self.file_pattern, self.ignore_pattern)
 
     def begin_window(self, window_id: int) -> None:
-        """Called before anything of the window arrives."""
+        """Called before any tuple of the window arrives."""
         self._cutter.begin_window(self.window_limits())
         self._taken.pending.begin_window(window_id)
         self._has_noted = False
 
     def emit_tuples(self) -> None:
-        """Emit files and blocks as far as the window allows; while following only what a scan has found by now.
+        """Emit files and blocks as far as the window allows; while following, only files that a scan has found by now.
 
         Raises:
             StorageError: Something cannot be listed or examined; MissingError where a location does not exist;
@@ -282,7 +283,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         """
         source = self._started()
         self._cutter.give_up(self._taken.pending.gone_unfinished())
-        # Read first: what a scan offered before it ended is then in the queue, or taken.
+        # Read first: files that a scan offered before it ended are then in the queue, or taken.
         has_scanned, was_done = self._has_scanned, self._is_first_scan_done
         while self._cutter.cut():
             files = source.peek()
@@ -300,7 +301,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
             self._has_news = self._is_first_scan_done and (self._has_noted or not was_done)
 
     def unemitted_bytes(self) -> int:
-        """The rest of the file that is being cut, and the files that a scan has found by now."""
+        """Bytes of the rest of the file that is being cut, and of the files that a scan has found by now."""
         return super().unemitted_bytes() + (0 if self._source is None else self._source.queued_bytes)
 
     def has_news(self) -> bool:
@@ -309,7 +310,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
 
     @property
     def wants_source_events(self) -> bool:
-        """Whatever becomes of changes: what could not be read is reported as well."""
+        """Always true, whatever the policy for changes: files that could not be read are reported as well."""
         return True
 
     def handle_source_events(self, window_id: int, events: Sequence[Any]) -> None:
@@ -322,11 +323,11 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         return self._taken.pending.reports.state()
 
     def restore_event_state(self, state: FingerprintState) -> None:
-        """Take back what event_state() gave."""
+        """Take back a state of event_state()."""
         self._taken.pending.reports.restore(state)
 
     def _started(self) -> ScanSource:
-        # Not in setup: what was taken before is known only after restore.
+        # Not in setup: which files were taken before is known only after restore.
         if self._source is not None:
             return self._source
         if not self._is_following:
@@ -335,7 +336,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         control = self._context.control
         scan = self._scan if control is None else functools.partial(watched, self._scan, control.watched)
         scanner = TimeBasedDirectoryScanner(scan, self.scan_interval_millis, self._clock, self._scan_counters)
-        # Its first scan may ask for the next one.
+        # The first scan of the thread may ask for the next one.
         self._source = scanner
         scanner.start()
         return scanner
@@ -352,7 +353,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         self._has_scanned = True
 
     def _take(self, files: ListedFiles) -> int:
-        """Take the first files; returns how many, 0 where the window is full."""
+        """Take the first files; returns how many, 0 if the window is full."""
         if files.is_noted:
             count = len(files)
             self._has_noted = True
@@ -360,7 +361,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
             count = self._begin_each(files)
         else:
             self._enter_root(files.root.lister.url(files.root.base))
-            # 0 where the window is full, or the next file is not small.
+            # 0 if the window is full, or the next file is not small.
             count = self._cutter.begin_small_files(files, self.block_size) or self._begin_each(files.slice(0, 1))
         if count:
             self._has_noted = self._has_noted or bool(files.notes)
@@ -369,7 +370,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
 
     def _enter_root(self, url: str) -> None:
         if (root := self._context.storage.roots.name_of(url)) != self._batch_root:
-            # A batch lies in one named root, so that it can be found where the root was moved to.
+            # A batch is in one named root, so that it can be found after the root was moved.
             self._cutter.flush()
             self._batch_root = root
 
@@ -405,7 +406,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         return self._cutter.begin(file, relative_path)
 
     def _counted_since(self) -> Counter[str]:
-        """What the scans counted since the last call."""
+        """The counts of the scans since the last call."""
         counters = self._context.counters
         return Counter({name: count - counters[name] for name, count in list(self._scan_counters.items())})
 
@@ -434,10 +435,10 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         return SplitterState(self._cutter.snapshot(), self._taken.snapshot(), self._is_first_scan_done)
 
     def restore(self, state: SplitterState) -> None:
-        """Take back what snapshot() gave.
+        """Take back a snapshot.
 
         Raises:
-            JournalError: A part of the index is missing, or it names files otherwise than the app's roots do.
+            JournalError: A part of the index is missing, or its names of files differ from those of the app's roots.
         """
         self._cutter.restore(state.cutter)
         self._taken.restore(state.taken, self._cutter.unfinished)

@@ -13,7 +13,7 @@ DEFAULT_BUDGET = WindowBudget(tuples=10_000, size_bytes=1 << 62)
 
 
 class WindowQuota:
-    """What is left of a window's budget and limits.
+    """The rest of a window's budget and limits.
 
     Args:
         budget: The engine's budget for the window.
@@ -31,7 +31,7 @@ class WindowQuota:
         self._size_bytes = 0
 
     def take_file(self) -> bool:
-        """Take room for the announcement of one file; False where there is none."""
+        """Take room for the announcement of one file; False if there is none."""
         if self._blocks_left == 0 or self._files_left == 0 or self._tuples >= max(1, self._budget.tuples):
             return False
         if self._files_left is not None:
@@ -40,7 +40,7 @@ class WindowQuota:
         return True
 
     def take_small_file(self, size_bytes: int) -> bool:
-        """Take room for one file and its only block, which count as one tuple; False where there is none."""
+        """Take room for one file and its only block, which count as one tuple; False if there is none."""
         if self._is_beyond_limit(size_bytes):
             return False
         if self._blocks_left is not None:
@@ -74,7 +74,7 @@ class WindowQuota:
             fits &= (self._size_bytes + totals - sizes == 0) | (self._size_bytes + totals <= limit)
         if self._files_left is not None:
             max_tuples = min(max_tuples, self._tuples + self._files_left)
-        # Behind a file that does not fit none does.
+        # No file after one that does not fit is taken.
         count = max(0, min(int(np.count_nonzero(fits)), max_tuples - self._tuples))
         if count:
             self._tuples += count
@@ -86,7 +86,7 @@ class WindowQuota:
         return count
 
     def take_block(self, size_bytes: int) -> bool:
-        """Take room for one block; False where there is none. The first block of a window always fits."""
+        """Take room for one block; False if there is none. The first block of a window always fits."""
         if self._is_beyond_limit(size_bytes):
             return False
         if self._blocks_left is not None:

@@ -1,4 +1,4 @@
-"""Looks at the clauses of a query, and refuses those that no operator computes, with what to write instead."""
+"""Checks the clauses of a query, and refuses those that no operator computes, with what to write instead."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Item:
     """An entry of a select list.
 
     Attributes:
-        name: The column that it becomes; of a star the table, "" for all.
+        name: Name of its column; for a star, of the table, "" for all.
         tree: Its expression; None for a star.
         position: Where it begins.
     """
@@ -64,7 +64,7 @@ def _place(value: Any, found: exp.Select) -> int:
 
 
 def without_positions(node: Node) -> Node:
-    """The node as it would be at the beginning of a text: equal to others that say the same."""
+    """The node as it would be at the beginning of a text, so that equal expressions compare equal."""
     return replace(with_parts(node, without_positions), position=0)
 
 
@@ -74,7 +74,7 @@ def has_aggregates(node: Node) -> bool:
 
 
 def columns_read(found: exp.Select) -> dict[str, list[exp.Column]]:
-    """What stands for columns of the input, as it is where a query sees no entries of its select list; by name."""
+    """The input columns that are read where a query sees no entries of its select list, by name."""
     parts = [*found.expressions, *(found.args.get("joins") or ()), found.args.get("where")]
     for clause in (found.args.get("having"), found.args.get("order")):
         calls = () if clause is None else clause.find_all(exp.Anonymous)

@@ -37,10 +37,10 @@ class JoinedTable(Enrich):
         return {f"{self.alias}.{name}": name for name in names}
 
     def require_named(self, table: pa.Schema) -> None:
-        """Refuse a column that the query says is the table's, and that it lacks.
+        """Refuse a column that the query takes from the table, and that the table lacks.
 
         Raises:
-            ExpressionError: There is one.
+            ExpressionError: The table lacks a named column.
         """
         for name, offset in self.named.items():
             if name not in table.names:

@@ -16,13 +16,13 @@ class Groups:
 
     Args:
         text: The query.
-        keys: What records are grouped by.
+        keys: The expressions that records are grouped by.
         items: The select list.
 
     Attributes:
         keys: The expressions by the names of columns.
         columns: The aggregations by the names of columns.
-        sources: For each entry of the select list the column that it is.
+        sources: For each entry of the select list its column.
     """
 
     def __init__(self, text: str, keys: list[Node], items: list[Item]) -> None:
@@ -42,7 +42,7 @@ class Groups:
                 name = self._names[plain] = next((name for name, tree in trees.items() if tree == plain), own)
                 self.keys[name] = Expression(text, key)
             elif isinstance(key, Alias):
-                # The key is there already if the name is that of the entry, and is another one if a column has it.
+                # The key exists already if the name is that of the entry; it is another one if a column has the name.
                 name = self._names[plain]
                 self.keys[name] = Expression(text, replace(key, argument=self.keys[name].tree))
         for item in items:
@@ -54,7 +54,7 @@ class Groups:
         return f"{self._mark}{name}"
 
     def column_of(self, tree: Node, name: str) -> str:
-        """The column that an expression is; a new one of the given name where there is none."""
+        """The column of an expression; a new one of the given name if there is none."""
         plain = without_positions(tree)
         if plain not in self._names:
             self._names[plain] = name
@@ -73,7 +73,7 @@ class Groups:
         """The expression with the name of each key in its place.
 
         Raises:
-            ExpressionError: A column has many values in a group, though a key may have its name.
+            ExpressionError: A column has many values in a group, although a key may have its name.
         """
         if isinstance(tree, Call) and tree.name in AGGREGATES:
             return tree

@@ -1,4 +1,4 @@
-"""Plans a query: the operators that compute it, one behind the other."""
+"""Plans a query: the operators that compute it, in order."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class QueryPlanner:
 
     Args:
         text: The query.
-        tables: What it may join with, by name.
-        over: What one result of an aggregation is of.
+        tables: The tables that it may join with, by name.
+        over: The scope of one result of an aggregation: a run, a window or a time.
 
     Raises:
-        ExpressionError: It is no query, or says what no operator computes.
+        ExpressionError: The text is no query, or uses SQL that no operator computes.
     """
 
     def __init__(self, text: str, tables: Mapping[str, SqlTable], over: Over | None) -> None:
@@ -81,7 +81,7 @@ class QueryPlanner:
         return Expression(self._text, tree)
 
     def _select(self, found: exp.Select) -> None:
-        """Plan one select, behind those that it selects from."""
+        """Plan one select, after the operators of those that it selects from."""
         scope = self._from(found)
         for join in found.args.get("joins") or ():
             self._join(join, found, scope)
@@ -145,7 +145,7 @@ class QueryPlanner:
         )
 
     def _on(self, join: Any, alias: str, scope: Scope, at: int) -> list[tuple[str, str]]:
-        """The columns that are compared, each pair once: of the records, and of the table."""
+        """The compared columns, each pair once: of the records, and of the table."""
         if scope.joined[alias]:
             return [(name, name) for name in dict.fromkeys(each.name for each in join.args["using"])]
         if join.args.get("on") is None:
@@ -173,7 +173,7 @@ class QueryPlanner:
         """The entries of the select list.
 
         Raises:
-            ExpressionError: One lacks a name, or has that of another.
+            ExpressionError: An entry lacks a name, or has that of another.
         """
         converter = QueryConverter(self._text, scope)
         taken: set[str] = set()
@@ -299,7 +299,7 @@ class QueryPlanner:
             # A name that the query reads elsewhere is that of a column, which an alias does not hide here.
             and (item.name not in read or _is_column(item.tree, item.name, scope))
         }
-        # What is read of one joined table alone is the column of that table.
+        # A column that is read of one joined table alone is that of the table.
         for name, columns in read.items():
             table = columns[0].table
             if {each.table for each in columns} == {table} and name not in scope.joined.get(table, {name}):
@@ -318,7 +318,7 @@ class QueryPlanner:
         return keys
 
     def _numbered(self, tree: Constant, items: list[Item]) -> Node:
-        """The entry of the select list that a number stands for."""
+        """The entry of the select list at a position."""
         if type(tree.value) is not int or not 1 <= tree.value <= len(items):
             raise self._error(f"a number stands for an entry of the select list, 1 to {len(items)}", tree.position)
         found = items[tree.value - 1].tree
@@ -327,7 +327,7 @@ class QueryPlanner:
         return found
 
     def _order(self, found: exp.Select, scope: Scope, items: list[Item]) -> list[tuple[Node, str]]:
-        """What the result is ordered by, with directions."""
+        """The sort order of the result, with directions."""
         clause = found.args.get("order")
         aliases = {item.name: item.tree for item in items if item.tree is not None}
         order: list[tuple[Node, str]] = []
@@ -352,7 +352,7 @@ class QueryPlanner:
 
 
 def _named(tree: Node, items: list[Item]) -> str | None:
-    """The entry of the select list that an expression is, by its name."""
+    """The entry of the select list that equals an expression, by its name."""
     plain = without_positions(tree)
     return next((i.name for i in items if i.tree is not None and without_positions(i.tree) == plain), None)
 

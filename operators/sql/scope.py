@@ -1,4 +1,4 @@
-"""What names in a query stand for."""
+"""Resolves the names in a query."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ class Scope:
     """The tables of a from clause.
 
     Attributes:
-        records: What the records that arrive are called.
-        joined: The tables that are joined, by what they are called; each with the columns of `using`, which it shares
-            with the records.
+        records: The name of the records that arrive.
+        joined: The tables that are joined, by name; each with the columns of `using`, which it shares with the records.
     """
 
     records: set[str]
@@ -38,12 +37,12 @@ class QueryConverter(Converter):
 
     Args:
         text: The query.
-        scope: The tables that names may be of.
-        aliases: What the select list has under a name of its own; looked at first, where a clause sees them. The
-            argument of an aggregate function is of single records, and sees none.
+        scope: The tables whose columns names may be.
+        aliases: Entries of the select list with a name of their own; tried first, in clauses that see them. The
+            argument of an aggregate function is computed of single records, and sees none.
 
     Attributes:
-        hidden: Columns that names would stand for, were they not those of aliases.
+        hidden: Columns that names would refer to, if they were no aliases.
     """
 
     def __init__(self, text: str, scope: Scope, aliases: Mapping[str, Node] | None = None) -> None:
@@ -56,7 +55,7 @@ class QueryConverter(Converter):
         """The node of an expression of sqlglot.
 
         Raises:
-            ExpressionError: There is none.
+            ExpressionError: Expressions have no such node.
         """
         if self._aliases and isinstance(found, exp.Anonymous) and found.name.lower() in AGGREGATES:
             return QueryConverter(self.text, self._scope).node(found)
@@ -66,7 +65,7 @@ class QueryConverter(Converter):
         """The column of a table, or of the only one that has it.
 
         Raises:
-            ExpressionError: There is no such table.
+            ExpressionError: The query has no such table, or the name has more than two parts.
         """
         if isinstance(found.this, exp.Star):
             return super().column(found, at)

@@ -1,4 +1,4 @@
-"""What stands between select and from: the columns that leave, in this order and no others."""
+"""The select list of a query: the columns that it emits, in order."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class SelectList(Select):
     common: Annotated[tuple[str, ...], Field(description="such columns that * leaves out: the records have them")] = ()
 
     def check_properties(self) -> None:
-        """The query was checked."""
+        """Nothing to check: the query was checked."""
 
     def resulting_columns(self, arriving: StreamColumns) -> StreamColumns:
-        """The columns of the select list; others only where a star takes them."""
+        """The columns of the select list; others only if a star takes them."""
         found = super().resulting_columns(arriving)
         takes_all = any(kind == STAR and table in ("", "input") for kind, table in self.items)
         return found if takes_all else StreamColumns(found.schema)

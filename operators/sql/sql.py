@@ -1,4 +1,4 @@
-"""Compute what a query of SQL says."""
+"""Compute a query of SQL."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Sql(Operator, Composite):
         """Plan the query.
 
         Raises:
-            ExpressionError: It is wrong, or says what no operator computes.
+            ExpressionError: The query is wrong, or uses SQL that no operator computes.
             ValueError: The tables are not those of the query.
         """
         self.expand()
@@ -52,8 +52,8 @@ class Sql(Operator, Composite):
         """The operators of the query."""
         parts = QueryPlanner(self.query, self.tables, self.over).steps()
         names = list(parts)
-        # Results of groups come from no single record, and are in another stage: what cannot be computed of them ends
-        # the run, as in Aggregate.
+        # Results of groups come from no single record, and are in another stage: a value that cannot be computed of
+        # them ends the run, as in Aggregate.
         end = next((number for number, part in enumerate(parts.values(), 1) if isinstance(part, Unified)), len(parts))
         refusing = [name for name in names[:end] if "errors" in parts[name].output_ports]
         for name in refusing:

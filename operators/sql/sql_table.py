@@ -10,7 +10,7 @@ from dagflow.api.properties import Limit, Location, Size
 
 
 class SqlTable(BaseModel):
-    """A table that a query joins with; what is said of it means what it means for Enrich."""
+    """A table that a query joins with; its properties mean the same as for Enrich."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

@@ -19,14 +19,14 @@ class Deduplicator(RememberedKeys):
     """Drops the records whose key was seen before.
 
     Needs all records of a key in one partition: `partition: {by: KEY}`, with the same key, or `partition: 1`.
-    Which record of a key is the first is decided by the order of windows, and within a window by the order of
-    arrival, which is the same when the window is run again. A task loads all keys of its partition, so a window
-    takes about a second longer for each million of keys. The text 2 is not the number 2: a run with another type of
-    the key's column is refused, unless only the input tells the type, as Parquet files do; such keys are new.
+    The first record of a key is the one in the first window, and within a window the first to arrive, which is the same
+    when the window is run again. A task loads all keys of its partition, so a window takes about a second longer for
+    each million of keys. The text 2 is not the number 2: a run with another type of the key's column is refused, unless
+    only the input shows the type, as Parquet files do; such keys are new.
 
     Guarantee: no further record of a remembered key is emitted. A key is remembered for horizon_windows windows
     after the window of its first record, and as long as it is among the newest max_keys of its partition; without a
-    horizon and with no more keys than that, for ever. Keys that are forgotten are counted, and a later record of them
+    horizon and with no more keys than that, forever. Keys that are forgotten are counted, and a later record of them
     is emitted again.
     """
 

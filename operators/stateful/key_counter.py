@@ -17,15 +17,15 @@ class KeyCounter(KeyedOperator):
     """Counts the records of each key over all windows, and emits at the end of each window the counts that changed.
 
     Emits a raw record for each key of the window: the key, the separator, and the count of all its records so far,
-    in the order in which the keys first came. The newest record of a key holds its count. 2.0 is the key 2, and
-    written so; true is not 1, and written True. Null and the empty text are counted apart, but both are written as
-    nothing: where a column has both, replace the nulls in front, as with coalesce in a Select.
+    in the order in which the keys first came. The newest record of a key holds its count. 2.0 is the key 2, and is
+    written so; true is not 1, and is written True. Null and the empty text are counted separately, but both are written
+    as nothing: if a column has both, replace the nulls before, as with coalesce in a Select.
 
     Needs all records of a key in one partition: `partition: {by: KEY}`, with the same key, or `partition: 1`.
 
     Guarantee: each record is counted once, whatever restarts and changes of partitions come between. All keys are
-    remembered for ever, and loaded by every window: each million takes about 120 MB of memory and the keys, and
-    makes a window about a second longer.
+    remembered forever, and loaded by every window: each million takes about 120 MB of memory in addition to the keys,
+    and makes a window about a second longer.
     """
 
     key: Annotated[str, Field(min_length=1, description="column that holds the key; record: the whole raw record")] = (

@@ -1,4 +1,4 @@
-"""What operators share that remember keys over windows: which ones they forget, and when."""
+"""The base of operators that remember keys over windows: which keys they forget, and when."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class RememberedKeys(KeyedOperator):
         self._context = context
 
     def begin_window(self, window_id: int) -> None:
-        """Keep the number of the window, for the keys that come first in it."""
+        """Keep the number of the window, for keys that first come in it."""
         self._window_id = window_id
 
     def end_window(self) -> None:
-        """Forget the oldest keys where there are too many."""
+        """Forget the oldest keys if there are too many."""
         # Not a share of max_keys: keys are never spread evenly, and the fullest partition would forget some too early.
         surplus = len(self.state) - self.max_keys
         if surplus > 0:
@@ -51,7 +51,7 @@ class RememberedKeys(KeyedOperator):
         """Remember keys that are new.
 
         Returns:
-            For each key the window in which it came first; None for one that comes now for the first time.
+            For each key the window in which it first came; None for one that comes now for the first time.
         """
         for key in keys:
             first: int | None = self.state.get(key, None)

@@ -20,7 +20,7 @@ Records = list[tuple[int, bytes]]
 """Offset and bytes of each record."""
 
 Rejects = list[tuple[int, int]]
-"""Offset and length of each stretch that is refused."""
+"""Offset and length of each range that is refused."""
 
 URL = "memory.bin"
 
@@ -29,7 +29,7 @@ class MemorySource:
     """The bytes of a file, which notes how far it was read.
 
     Attributes:
-        furthest: One past the last byte that was asked for.
+        furthest: Offset one past the last byte that was asked for.
     """
 
     def __init__(self, content: bytes) -> None:
@@ -51,13 +51,13 @@ class MemorySource:
 
 def block_of(content: bytes, start: int, end: int, entry_state: int = 0) -> BlockMetadata:
     """A block of a file with this content."""
-    # A format may keep what it knows of a version; other content of the same length is another one.
+    # A format may keep data about a version; other content of the same length is another version.
     version = FileVersion(len(content), zlib.crc32(content))
     return BlockMetadata(0, URL, version, start, end, end == len(content), -1, entry_state)
 
 
 def read_range(made: RecordFormat, content: bytes, start: int, end: int) -> tuple[Records, Rejects]:
-    """What a format reads of one block of a file: its records, and what it refuses."""
+    """The records and rejects that a format reads from one block of a file."""
     source = MemorySource(content)
     return read_one(made, source, with_entry_state(made, source, block_of(content, start, end)))
 
@@ -65,7 +65,7 @@ def read_range(made: RecordFormat, content: bytes, start: int, end: int) -> tupl
 def read_one(
     made: RecordFormat, source: MemorySource, block: BlockMetadata, covered: list[int] | None = None
 ) -> tuple[Records, Rejects]:
-    """What a format reads of a block whose entry state is known.
+    """The records and rejects of a block whose entry state is known.
 
     Args:
         made: The format.
@@ -90,7 +90,7 @@ def read_one(
 
 
 def read_cut(made: RecordFormat, content: bytes, block_size: int) -> tuple[Records, Rejects]:
-    """What a format reads of all blocks of a file that is cut at multiples of block_size, in order."""
+    """The records and rejects of all blocks of a file that is cut at multiples of block_size, in order."""
     records: Records = []
     rejects: Rejects = []
     source = MemorySource(content)
@@ -143,14 +143,14 @@ class FormatContract(ABC):
     """Formats to try, each as YAML gives it."""
 
     pieces: ClassVar[Sequence[bytes]]
-    """What contents are put together from: the bytes that mean something to the format, and one that does not."""
+    """The pieces of contents: the bytes that mean something to the format, and one that does not."""
 
     longest: ClassVar[int] = 5
-    """Every content of so many pieces, and fewer, is tried."""
+    """Every content of up to this many pieces is tried."""
 
     @abstractmethod
     def reference(self, content: bytes, format: RecordFormat) -> tuple[Records, Rejects]:
-        """What a file holds, by a simple parser that goes from left to right."""
+        """The records and rejects of a file, by a simple parser that goes from left to right."""
 
     def _contents(self) -> Iterator[tuple[bytes, tuple[int, ...]]]:
         """Every short content, and the chunk sizes to read it with."""
@@ -191,7 +191,7 @@ class FormatContract(ABC):
                 content = b"".join(pieces)
                 expected = self.reference(content, made)
                 if (0, len(content)) in expected[1]:
-                    continue  # a file that is refused as a whole has no place to go on from
+                    continue  # a file that is refused as a whole has no offset to continue from
                 for length in range(len(content)):
                     end = made.complete_end(MemorySource(content[:length]))
                     if end is None:

@@ -26,10 +26,11 @@ from operators.transform.unique_check import UniqueCheck
 class Check(ExpectingOperator[tuple[Bound, ...]], Composite):
     """Passes on the records that are as expected, unchanged.
 
-    An expectation is a condition that must be true: a null fails, and so does what cannot be computed. `unique(a)`
-    expects that no value is in column a twice: it becomes an operator of its own behind an exchange by that column.
+    An expectation is a condition that must be true: a null fails, and so does a condition that cannot be computed.
+    `unique(a)` expects that no value is in column a twice: it becomes an operator of its own behind an exchange by that
+    column.
 
-    Guarantee: records keep their columns and origin, and where no column must be unique their order; each one leaves
+    Guarantee: records keep their columns and origin, and their order if no column must be unique; each one leaves
     at `output` or at `errors`.
     """
 
@@ -103,6 +104,6 @@ class Check(ExpectingOperator[tuple[Bound, ...]], Composite):
         """Check the expectations against the columns of records.
 
         Raises:
-            ExpressionError: They do not fit.
+            ExpressionError: An expectation does not fit the columns.
         """
         return tuple(each.bind_condition(schema) for each in self._conditions)

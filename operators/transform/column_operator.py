@@ -1,4 +1,4 @@
-"""What operators share that compute columns: records without a result are refused, and the others go on."""
+"""The base of operators that compute columns: records without a result are refused, and the others are passed on."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _RAW = (
 
 
 class ColumnOperator(RejectLimited, ColumnTraced, Explained, Generic[Plan]):
-    """An operator that computes columns of records, in a way that it fixes once for each set of columns.
+    """An operator that computes columns of records, by a plan that it makes once for each set of columns.
 
     Guarantee: a record that is refused leaves at `errors`; without a stream from there it ends the run.
     """
@@ -60,20 +60,20 @@ class ColumnOperator(RejectLimited, ColumnTraced, Explained, Generic[Plan]):
         return totals.get("input", 0)
 
     def expressions(self) -> Iterable[Node]:
-        """What the operator computes, as its properties say it."""
+        """The expressions in the operator's properties."""
         return ()
 
     def explanation(self) -> list[str]:
-        """Which functions Arrow does not compute."""
+        """The functions that Arrow does not compute, in words."""
         names = functions_in_duckdb(self.expressions())
         return [f"DuckDB computes {', '.join(f'{name}()' for name in names)}, Arrow the rest"] if names else []
 
     @abstractmethod
     def plan(self, schema: pa.Schema) -> Plan:
-        """Fix how records with these columns are computed.
+        """Plan how records with these columns are computed.
 
         Raises:
-            ValueError: They cannot be.
+            ValueError: Records with these columns cannot be computed.
         """
 
     def plan_of(self, schema: pa.Schema) -> Plan:
@@ -86,11 +86,11 @@ class ColumnOperator(RejectLimited, ColumnTraced, Explained, Generic[Plan]):
         return known
 
     def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns | None:
-        """The columns of what leaves at the port `output`; rejects are raw.
+        """The columns of the records that leave at the port `output`; rejects are raw.
 
         Raises:
-            LookupError: What arrives lacks a column, or is raw.
-            ValueError: What arrives does not fit.
+            LookupError: The arriving records lack a column, or are raw.
+            ValueError: A column of the arriving records does not fit.
         """
         if port == "errors":
             return StreamColumns.raw()
@@ -102,18 +102,18 @@ class ColumnOperator(RejectLimited, ColumnTraced, Explained, Generic[Plan]):
 
     @abstractmethod
     def resulting_columns(self, arriving: StreamColumns) -> StreamColumns | None:
-        """The columns of what leaves at the port `output`; None where they are not known.
+        """The columns of the records that leave at the port `output`; None if they are not known.
 
         Raises:
-            LookupError: What arrives lacks a column, or is raw.
-            ValueError: What arrives does not fit.
+            LookupError: The arriving records lack a column, or are raw.
+            ValueError: A column of the arriving records does not fit.
         """
 
     def require_not_raw(self, arriving: StreamColumns) -> None:
         """Refuse raw records.
 
         Raises:
-            LookupError: They are.
+            LookupError: The records are raw.
         """
         if arriving.is_raw:
             raise LookupError(_RAW)
@@ -129,7 +129,7 @@ class ColumnOperator(RejectLimited, ColumnTraced, Explained, Generic[Plan]):
         return batch.to_arrow()
 
     def accepted(self, batch: RecordBatch, failures: Codes | None, reason: Callable[[int], str]) -> pa.BooleanArray:
-        """Refuse the records that failed, and tell which ones did not.
+        """Refuse the records that failed, and return a mask of the others.
 
         Args:
             batch: The records as they came.
@@ -137,7 +137,7 @@ class ColumnOperator(RejectLimited, ColumnTraced, Explained, Generic[Plan]):
             reason: Why the record at a position failed.
 
         Raises:
-            RecordError: One did, and no stream takes it in.
+            RecordError: A record failed, and no stream takes rejects.
         """
         if failures is None:
             return pa.repeat(pa.scalar(True), len(batch))
@@ -152,7 +152,7 @@ class ColumnOperator(RejectLimited, ColumnTraced, Explained, Generic[Plan]):
             reasons: Why, by the position of each one that is refused, in order.
 
         Raises:
-            RecordError: There is one, and no stream takes it in.
+            RecordError: A record is refused, and no stream takes rejects.
         """
         if not reasons:
             return
@@ -172,7 +172,7 @@ class ColumnOperator(RejectLimited, ColumnTraced, Explained, Generic[Plan]):
         return _first_reject(batch, reasons).error(hint)
 
     def _log_of(self, batch: RecordBatch, row: int) -> RefusedListener | None:
-        """Takes down a refused record of a batch; None where it lies in no block, as results of groups do."""
+        """Records a reject of a batch; None if the record is in no block, as results of groups."""
         block_id = block_id_of(batch.block_of(row))
         if self._context is None or block_id == UNKNOWN_BLOCK:
             return None
@@ -202,7 +202,7 @@ def _reject(batch: RecordBatch, offsets: npt.NDArray[np.int64], row: int, reason
 
 
 def _raw(batch: RecordBatch, row: int) -> bytes:
-    """The bytes of a record; of one with columns, a JSON object."""
+    """The bytes of a record; for one with columns, a JSON object."""
     if batch.is_raw:
         return bytes(batch.record[row].as_py())
     columns = batch.to_arrow().slice(row, 1)

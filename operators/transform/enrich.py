@@ -33,7 +33,7 @@ _SHOWN_CHARACTERS = 60
 
 
 def _names(value: object) -> object:
-    """New names by old ones; a name alone stays."""
+    """New names by old ones; a name alone is unchanged."""
     names = [value] if isinstance(value, str) else value
     if isinstance(names, list) and all(isinstance(name, str) for name in names):
         return {name: name for name in names}
@@ -49,9 +49,9 @@ class _Join:
 
     Attributes:
         keys: Positions of the columns that are compared.
-        kinds: The types in which they are.
+        kinds: The types in which the columns are compared.
         index: Finds rows of the table.
-        schema: The columns of what leaves.
+        schema: The columns of the emitted records.
     """
 
     keys: tuple[int, ...]
@@ -63,8 +63,8 @@ class _Join:
 class Enrich(ColumnOperator[_Join], SideInput):
     """Adds columns of a table to records: those of the row whose key is that of the record.
 
-    The table is read into memory, by the driver once for each version, and by each process of tasks. Where it changes,
-    the windows that are planned from then on see what it is now. Nulls match nothing.
+    The driver reads the table into memory once for each version, and so does each process of tasks. If the table
+    changes, windows that are planned from then on see its new version. Nulls match nothing.
 
     Guarantee: a window sees one version of the table, in all partitions and however often it runs. Records keep their
     order and origin; each one leaves at `output`, at `errors`, or is left out as `unmatched` says.
@@ -109,23 +109,23 @@ class Enrich(ColumnOperator[_Join], SideInput):
     _lookup: LookupTable | None = None
 
     def check_properties(self) -> None:
-        """Find the kind of table, and fix its location now.
+        """Find the kind of table, and make its location absolute now.
 
         Raises:
-            ValueError: There is no such kind, its package is missing, or its options are wrong.
+            ValueError: The kind does not exist, its package is missing, or its options are wrong.
         """
         self._source = lookup_source(self.table, self.csv, self.catalog)
 
     def prepare(self, run: RunPreparation) -> None:
-        """Look at the columns of the table.
+        """Check the columns of the table.
 
         Raises:
-            DagflowError: It is not there, or lacks a column.
+            DagflowError: The table does not exist, or lacks a column.
         """
         self._checked_added(self._source.columns(run.storage))
 
     def side_input_version(self, storage: StorageContext) -> str:
-        """What the table is now."""
+        """The current version of the table."""
         return self._source.version(storage)
 
     def read_side_input(self, storage: StorageContext) -> bytes:
@@ -179,7 +179,7 @@ class Enrich(ColumnOperator[_Join], SideInput):
         """The columns of the table that are added, by their new names.
 
         Raises:
-            DagflowError: The table lacks one, or one of the keys, or has several of the name.
+            DagflowError: The table lacks a column or a key, or has several columns of one name.
         """
         self._require_once_each(schema, "on", self._table_keys)
         self._require_once_each(schema, "columns", (self.columns or {}).values())
@@ -299,7 +299,7 @@ class Enrich(ColumnOperator[_Join], SideInput):
                 raise LookupError(f"on: there is no column '{name}'{hint}")
             for key in (schema.field(name), table.field(other)):
                 if pa.types.is_decimal(key.type) and key.type.precision > MAX_DIGITS:
-                    # What has no place in these digits would match nothing.
+                    # A value that these digits do not hold would match nothing.
                     raise ValueError(
                         f"on: column '{key.name}' is {key.type}, and keys have {MAX_DIGITS} digits at most"
                     )
@@ -325,7 +325,7 @@ class Enrich(ColumnOperator[_Join], SideInput):
         return pa.schema([*schema, *(pa.field(name, table.field(old).type) for name, old in added.items())])
 
     def resulting_columns(self, arriving: StreamColumns) -> StreamColumns | None:
-        """The columns of the records and of the table; None where the table cannot be read from here."""
+        """The columns of the records and of the table; None if the table cannot be read from here."""
         self.require_not_raw(arriving)
         schema = arriving.with_names(self.on)
         table = self._table_schema()
@@ -338,7 +338,7 @@ class Enrich(ColumnOperator[_Join], SideInput):
         return StreamColumns(self._schema(schema, table), arriving.others)
 
     def columns_used(self, port: str, column: str, arriving: StreamColumns) -> Iterable[str]:
-        """Of a column of the table the keys, which choose its row."""
+        """The keys, for a column of the table: they choose its row."""
         if (
             port == "output"
             and column not in arriving.schema.names
@@ -352,10 +352,10 @@ class Enrich(ColumnOperator[_Join], SideInput):
         return (self.columns or {}) if table is None else self._checked_added(table)
 
     def _table_schema(self) -> pa.Schema | None:
-        """The columns of the table, in plain types; None where it is not there, or not near.
+        """The columns of the table, in plain types; None if it does not exist, or is not near.
 
         Raises:
-            LookupError: It lacks a column that is compared or added.
+            LookupError: The table lacks a column that is compared or added.
         """
         if not self._source.is_near:
             return None
@@ -371,10 +371,10 @@ class Enrich(ColumnOperator[_Join], SideInput):
         return pa.schema([(field.name, plain_type(field.type)) for field in found])
 
     def require_named(self, table: pa.Schema) -> None:
-        """Called before a run with the columns of the table: refuse what the text of a property names and it lacks.
+        """Called before a run with the columns of the table: refuse names in the text of a property that it lacks.
 
         Raises:
-            PropertyTextError: There is such a name.
+            PropertyTextError: The table lacks such a column.
         """
 
 
@@ -383,7 +383,7 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _with_each_row(batch: RecordBatch, found: Positions, index: KeyIndex) -> tuple[RecordBatch, Positions]:
-    """Each record as often as there are rows with its key, once where there are none; and the rows."""
+    """Each record once for each row with its key, and once if there are none; and the rows."""
     if not len(index.rows):
         return batch, found
     counts = np.where(found == ABSENT, 1, index.counts[np.maximum(found, 0)])

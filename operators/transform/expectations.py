@@ -1,4 +1,4 @@
-"""What is expected of records: conditions on each one, and columns in which no value comes twice."""
+"""Expectations of records: conditions on each one, and columns in which no value occurs twice."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from operators.rejects.reject_limit import Share, is_over
 from operators.transform.column_operator import ColumnOperator, Plan
 
 FAILED = "failed"
-"""Counts the records that are not as expected; with an expectation behind it, those that fail this one."""
+"""Counts the records that fail; followed by an expectation, those that fail this one."""
 
 _UNIQUE = re.compile(r"\s*unique\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class UniqueColumn:
-    """The expectation that a value is in a column once: `unique(order_id)`.
+    """The expectation that a value occurs in a column once: `unique(order_id)`.
 
     Attributes:
         text: As it is written.
@@ -41,13 +41,13 @@ class UniqueColumn:
 
     @classmethod
     def of(cls, text: str) -> UniqueColumn:
-        """The expectation that a text is.
+        """Parse the expectation of a text.
 
         Raises:
-            ExpressionError: It is something else.
+            ExpressionError: The text is no unique() of one column.
         """
         try:
-            # Blanks for the word keep the positions of what stands behind it.
+            # Blanks for the word keep the positions of the rest of the text.
             tree = parsed(_UNIQUE.sub(lambda found: " " * len(found[0]), text, count=1))
         except ExpressionError:
             tree = None
@@ -78,7 +78,7 @@ Expectation = Annotated[Expression | UniqueColumn, PlainValidator(_expectation),
 
 
 class ExpectingOperator(ColumnOperator[Plan]):
-    """An operator that passes on the records that are as expected, and does with the others what it is told."""
+    """An operator that passes on the records that meet expectations, and handles the others as on_fail says."""
 
     on_fail: Annotated[
         Literal["reject", "warn", "fail"],
@@ -95,14 +95,14 @@ class ExpectingOperator(ColumnOperator[Plan]):
             self._context.counters[name] += count
 
     def pass_on(self, batch: RecordBatch, failed: Mapping[int, str]) -> None:
-        """Emit the records of a batch, but for those that fail and are refused.
+        """Emit the records of a batch, except those that fail and are refused.
 
         Args:
             batch: The records.
             failed: Why a record fails, by its position.
 
         Raises:
-            RecordError: One fails, and on_fail says that this ends the run, or no stream takes in what is refused.
+            RecordError: A record fails, and on_fail ends the run, or no stream takes rejects.
         """
         self.count(FAILED, len(failed))
         if failed and self.on_fail == "fail":
@@ -113,7 +113,7 @@ class ExpectingOperator(ColumnOperator[Plan]):
         self.output.emit(batch)
 
     def check_limits(self, totals: Mapping[str, int]) -> None:
-        """End a run in which too much was refused, or failed."""
+        """End a run in which too many records were refused, or failed."""
         super().check_limits(totals)
         most = self.max_failed
         if most is None:

@@ -55,7 +55,7 @@ class KeyValue(BaseModel):
             return [_value(texts, self._pattern(key, re.escape(self.separator))) for key in self.keys]
         width = len(self.separator.encode())
         found = [_value(marked, self._pattern(key, MARK, width)) for key in self.keys]
-        # Marks are in the values of keys that hold the assignment themselves.
+        # Values of keys that contain the assignment themselves hold marks.
         return [pc.replace_substring(each, b"\xff" * width, self.separator).cast(pa.string()) for each in found]
 
     def _pattern(self, key: str, mark: str, width: int = 1) -> str:
@@ -83,15 +83,15 @@ class _RowRejects(NullAccounting):
         self.reasons[offset] = reason
 
     def skip(self, offset: int, length: int, reason: str) -> None:
-        """Refuse what a reader would pass over: here it is a record."""
+        """Refuse a record that a reader would skip."""
         self.reasons[offset] = reason
 
 
 class Parse(ColumnOperator[None]):
     """Makes columns of raw records, by one of four ways: regex, split, key_value or json.
 
-    A record that does not match, or whose fields are not of their types, is refused. Empty fields are null where the
-    type is not text.
+    A record that does not match, or whose fields are not of their types, is refused. Empty fields are null if the type
+    is not text.
 
     Guarantee: records keep their order and origin; each one leaves at `output` or at `errors`.
     """
@@ -115,7 +115,7 @@ class Parse(ColumnOperator[None]):
     ] = "reject"
 
     def check_properties(self) -> None:
-        """Require exactly one way, and types for what becomes a column."""
+        """Require exactly one way, and types for the new columns."""
         ways = {"regex": self.regex, "split": self.split, "key_value": self.key_value, "json": self.json}
         given = [name for name, value in ways.items() if value]
         if len(given) != 1:
@@ -157,7 +157,7 @@ class Parse(ColumnOperator[None]):
         self.output.emit(kept.with_columns(self._beside(kept, parsed.columns)))
 
     def resulting_columns(self, arriving: StreamColumns) -> StreamColumns:
-        """The columns that are parsed, behind the others of records that have columns."""
+        """The parsed columns, after the other columns of the records."""
         parsed = [(name, self.columns[name].arrow if name in self.columns else pa.string()) for name in self._names]
         if self.column is None:
             if not arriving.is_raw:
@@ -170,16 +170,16 @@ class Parse(ColumnOperator[None]):
         return StreamColumns(pa.schema(list(kinds.items())), arriving.others)
 
     def columns_used(self, port: str, column: str, arriving: StreamColumns) -> Iterable[str]:
-        """What is parsed; other columns are passed on."""
+        """The parsed column; other columns are passed on."""
         if port == "output" and column in self._names:
             return [RECORD if self.column is None else self.column]
         return super().columns_used(port, column, arriving)
 
     def plan(self, schema: pa.Schema) -> None:
-        """Nothing depends on the columns that come."""
+        """Nothing: the plan does not depend on the arriving columns."""
 
     def _texts(self, batch: RecordBatch) -> RecordBatch:
-        """What is parsed, as raw records whose offsets are their positions."""
+        """The texts to parse, as raw records whose offsets are their positions."""
         if self.column is None:
             if not batch.is_raw:
                 raise LookupError(_has_columns(batch.to_arrow().schema))
@@ -232,7 +232,7 @@ class Parse(ColumnOperator[None]):
         return np.any([_bools(pc.is_valid(column)) for column in found], axis=0), found
 
     def _beside(self, batch: RecordBatch, columns: pa.RecordBatch) -> pa.RecordBatch:
-        """The new columns, behind those of the records that they do not replace."""
+        """The new columns, after those of the records that they do not replace."""
         if self.column is None:
             return columns
         kept = self.columns_of(batch)
@@ -267,7 +267,7 @@ def _groups_of(regex: str) -> list[str]:
     """The names of the groups of an expression.
 
     Raises:
-        ValueError: It is not valid, or has none.
+        ValueError: The expression is not valid, or has no groups.
     """
     try:
         found = pc.extract_regex(pa.array([""]), _whole(regex))

@@ -1,4 +1,4 @@
-"""Tells separators between pairs of key and value from those inside of quoted values."""
+"""Distinguishes separators between pairs of key and value from those inside of quoted values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from operators.reader.scanning.positions import Positions, contains
 from operators.reader.scanning.search import NONE, occurrences
 
 MARK = r"\xff"
-"""An expression for the byte that stands in the place of separators' bytes."""
+"""An expression for the byte that replaces the bytes of separators."""
 
 
 def with_marks(texts: pa.StringArray, separator: str, assignment: str) -> pa.BinaryArray | None:
@@ -22,7 +22,7 @@ def with_marks(texts: pa.StringArray, separator: str, assignment: str) -> pa.Bin
     Args:
         texts: Pairs of key and value, without nulls.
         separator: The character between pairs.
-        assignment: What stands between key and value.
+        assignment: The character between key and value.
 
     Returns:
         None if no separator is inside of quotes.
@@ -57,7 +57,7 @@ def _quoted_values(
 ) -> tuple[Positions, Positions]:
     """Where values with a separator in quotes are: the quotes that open them, and those that close them."""
     quotes = occurrences(data, _bytes('"'))
-    # Most quotes are told by the byte before them, which is cheaper than a search.
+    # Most quotes are recognised by the byte before them, which is cheaper than a search.
     numbers = np.flatnonzero(data[quotes[:-1] - 1] == assignment[-1])
     opening, closing = quotes[numbers], quotes[numbers + 1]
     before, until = np.searchsorted(separators, opening), np.searchsorted(separators, closing)
@@ -68,7 +68,7 @@ def _quoted_values(
         each[has_separator] for each in (opening, closing, numbers, before, until)
     )
     rows = np.searchsorted(borders, opening, "right")
-    # With a separator and an assignment that are not there, so that there is one before and behind each quote.
+    # With an added separator and assignment, so that there is one before and after each quote.
     pairs = np.maximum(np.append(separators, -width)[before - 1] + width, borders[rows - 1])
     assignments = occurrences(data, assignment)
     first = np.append(assignments, len(data))[np.searchsorted(assignments, pairs)]

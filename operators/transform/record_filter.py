@@ -1,4 +1,4 @@
-"""Keep or drop raw records by what they hold."""
+"""Keep or drop raw records by their content."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from operators.matched_records import check_regex, matches
 
 
 class RecordMatch(BaseModel):
-    """A condition on records; exactly one of the four is given."""
+    """A condition on records; exactly one of its four properties is given."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -38,7 +38,7 @@ class RecordMatch(BaseModel):
         return self
 
     def mask(self, batch: RecordBatch) -> pa.BooleanArray:
-        """Tell for each record whether it matches; a null never does.
+        """For each record whether it matches; a null never does.
 
         Raises:
             ValueError: The records are not raw, and have no column record of text or bytes.
@@ -59,9 +59,9 @@ class RecordMatch(BaseModel):
 
 
 def _comparable(batch: RecordBatch, pattern: bytes) -> pa.Array:
-    """The records with their delimiters where that cannot change whether pattern matches: those need no copy."""
+    """The records with their delimiters, if these cannot change whether pattern matches: such records need no copy."""
     delimiter = batch.delimiters.uniform
-    # A match that reaches into a delimiter, or lies in it, has a byte in common with it.
+    # A match that extends into a delimiter, or is in it, has a byte in common with it.
     if batch.is_raw and delimiter and set(delimiter).isdisjoint(pattern):
         return batch.framed()
     return _text_of(batch)
@@ -75,10 +75,10 @@ def _text_of(batch: RecordBatch) -> pa.Array:
 
 
 def _require_text(schema: pa.Schema) -> None:
-    """Refuse columns of which none can be matched.
+    """Refuse columns that cannot be matched.
 
     Raises:
-        ValueError: There is no column record of text or bytes.
+        ValueError: No column record of text or bytes exists.
     """
     kind = schema.field(RECORD).type if RECORD in schema.names else None
     if kind is None or not (pa.types.is_binary(kind) or pa.types.is_string(kind)):
@@ -92,7 +92,7 @@ def _require_text(schema: pa.Schema) -> None:
 class RecordFilter(Operator, ColumnTraced):
     """Keeps or drops the records that match.
 
-    Of records with columns, the column `record` is looked at, and a null matches nothing. A `regex` sees the characters
+    For records with columns, the column `record` is matched, and a null matches nothing. A `regex` sees the characters
     of records in UTF-8, and each byte of any other as one character.
 
     Guarantee: records keep their order, columns, origin and delimiters.
@@ -113,7 +113,7 @@ class RecordFilter(Operator, ColumnTraced):
         """The columns that arrive.
 
         Raises:
-            ValueError: None of them can be matched.
+            ValueError: No column can be matched.
         """
         if arriving is not None:
             _require_text(arriving.with_names([RECORD]))

@@ -23,13 +23,12 @@ from operators.transform.column_operator import ColumnOperator
 
 @dataclass(frozen=True, slots=True)
 class SelectPlan:
-    """What is done to records with certain columns.
+    """The plan for records with certain columns.
 
     Attributes:
-        where: Which records are kept; None for all.
+        where: The condition of records that are kept; None for all.
         computed: The expressions, by the name of their column.
-        layout: For each column that goes out its name, and the one of the records that it is; None where it is
-            computed.
+        layout: For each emitted column its name, and the index of its column in the records; None if it is computed.
     """
 
     where: Bound | None
@@ -40,9 +39,8 @@ class SelectPlan:
 class Select(ColumnOperator[SelectPlan]):
     """Computes columns by expressions, and keeps the records for which a condition is true.
 
-    Expressions see the columns as they come, not each other's results. A column that is computed under the name of
-    one that is there takes its place; others are added behind. A record of which a value cannot be computed is
-    refused.
+    Expressions see the columns as they arrive, not each other's results. A computed column replaces an existing one of
+    its name; other columns are added at the end. A record is refused if a value of it cannot be computed.
 
     Guarantee: records keep their order and origin; each one leaves at `output`, at `errors`, or is left out by
     `where`.
@@ -61,7 +59,7 @@ class Select(ColumnOperator[SelectPlan]):
     ] = {}  # noqa: RUF012  # a default, which pydantic copies
 
     def check_properties(self) -> None:
-        """Refuse what contradicts itself, and an operator that does nothing."""
+        """Refuse properties that contradict each other, and an operator that does nothing."""
         if not (self.columns or self.where or self.keep or self.drop or self.rename):
             raise ValueError("give columns, where, keep, drop or rename, such as where: qty > 0")
         if self.keep is not None and self.drop is not None:
@@ -76,7 +74,7 @@ class Select(ColumnOperator[SelectPlan]):
 
     @ColumnOperator.input.batch
     def select(self, batch: RecordBatch) -> None:
-        """Emit what is kept of a batch."""
+        """Emit the kept records of a batch."""
         if not len(batch):
             # A block without records is announced by an empty raw batch, whatever the columns of its format are.
             self.output.emit(batch)
@@ -130,7 +128,7 @@ class Select(ColumnOperator[SelectPlan]):
         return StreamColumns(pa.schema(fields), arriving.others if self.keep is None else None)
 
     def columns_used(self, port: str, column: str, arriving: StreamColumns) -> Iterable[str]:
-        """The columns in its expression; the one that was renamed; or that of its name."""
+        """The columns in its expression; the one that was renamed; or the one of its name."""
         if port == "output" and column in self.columns:
             return self.columns[column].columns(arriving.schema.names)
         before = [old for old, new in self.rename.items() if new == column]
@@ -140,8 +138,8 @@ class Select(ColumnOperator[SelectPlan]):
         """Check expressions and names against the columns of records.
 
         Raises:
-            ExpressionError: An expression does not fit them.
-            LookupError: There is no such column.
+            ExpressionError: An expression does not fit the columns.
+            LookupError: keep, drop or rename names a column that does not arrive.
             ValueError: Two columns would have one name.
         """
         where = None if self.where is None else self.where.bind_condition(schema)
@@ -171,7 +169,7 @@ def require_once(names: Sequence[str]) -> None:
     """Refuse a name that two columns would have.
 
     Raises:
-        ValueError: There is one.
+        ValueError: Two columns would have one name.
     """
     for name in names:
         if names.count(name) > 1:

@@ -1,4 +1,4 @@
-"""Check that no value of a column comes twice."""
+"""Check that no value of a column occurs twice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class UniqueCheck(ExpectingOperator[None], RememberedKeys):
     Needs all records of a value in one partition. Nulls are not compared, as in SQL.
 
     Args:
-        expectation: What is expected.
+        expectation: The expectation.
     """
 
     _context: OperatorContext
@@ -30,11 +30,11 @@ class UniqueCheck(ExpectingOperator[None], RememberedKeys):
         self.expectation = expectation
 
     def keyed_by(self) -> dict[str, str]:
-        """The column."""
+        """The expected column."""
         return {"column": self.expectation.column.name}
 
     def key_column(self) -> str:
-        """The column."""
+        """The expected column."""
         return self.expectation.column.name
 
     def setup(self, context: OperatorContext) -> None:
@@ -44,7 +44,7 @@ class UniqueCheck(ExpectingOperator[None], RememberedKeys):
 
     @ExpectingOperator.input.batch
     def check(self, batch: RecordBatch) -> None:
-        """Emit the records of a batch whose value was not there before."""
+        """Emit the records of a batch whose value did not occur before."""
         if not len(batch):
             self.output.emit(batch)
             return
@@ -67,10 +67,10 @@ class UniqueCheck(ExpectingOperator[None], RememberedKeys):
         return arriving
 
     def plan(self, schema: pa.Schema) -> None:
-        """Check that the column is there, and has values that can be compared.
+        """Check that the column exists, and has values that can be compared.
 
         Raises:
-            ExpressionError: It is not, or has lists or structs.
+            ExpressionError: The column does not exist, or has lists or structs.
         """
         text, column = self.expectation.text, self.expectation.column
         type = bind(text, column, schema).type

@@ -1,1 +1,1 @@
-"""Which version of each file was taken, in memory and in sorted runs."""
+"""The index of the versions of files that were taken, in memory and in sorted runs."""

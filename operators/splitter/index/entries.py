@@ -31,7 +31,7 @@ MOVED = -2
 """Size in the entry of a path whose content is known under another name: it counts as unknown."""
 
 _COMPRESSED_BYTES = 4096
-"""Entries that take more memory are compressed: to begin takes zstd longer than writing a few of them."""
+"""Bytes above which entries are compressed: starting zstd takes longer than writing a few of them."""
 
 Numbers = Sequence[int] | npt.NDArray[np.int64]
 
@@ -44,8 +44,7 @@ class IndexEntry(NamedTuple):
         mtime_ns: Modification time in nanoseconds since 1970.
         identity: ListedStat.identity.
         taken_millis: When it was taken, in milliseconds since 1970.
-        fingerprint: Head and tail fingerprint; 0 where unknown; below 0 where a reader skipped the file, see
-            read_until().
+        fingerprint: Head and tail fingerprint; 0 if unknown; below 0 if a reader skipped the file, see read_until().
     """
 
     size_bytes: int
@@ -56,7 +55,7 @@ class IndexEntry(NamedTuple):
 
 
 def entries_of(paths: Sequence[bytes], columns: Sequence[Numbers]) -> pa.Table:
-    """A table of these paths; the columns are those of SCHEMA behind the path."""
+    """A table of these paths; the columns are those of SCHEMA after the path."""
     numbers = (int64_column(np.asarray(column, np.int64)) for column in columns)
     return pa.Table.from_arrays([binary_column(paths), *numbers], schema=SCHEMA)
 
@@ -74,7 +73,7 @@ def encoded(entries: pa.Table) -> bytes:
 
 
 def decoded(data: bytes) -> pa.Table:
-    """The entries that encoded() was given."""
+    """Decode the entries of encoded()."""
     return pa.ipc.open_stream(data, options=pa.ipc.IpcReadOptions(use_threads=False)).read_all()
 
 
@@ -87,14 +86,14 @@ def first_and_last(entries: pa.Table) -> tuple[bytes, bytes]:
 def within(entries: pa.Table, first: bytes, last: bytes) -> pa.Table:
     """The entries whose path is in [first, last]."""
     paths = entries.column("path").combine_chunks()
-    # No path lies between a path and the same with a NUL behind it.
+    # No path sorts between a path and the same path with a NUL added.
     start = count_through(paths, first) - 1
     start += start < 0 or paths[start].as_py() != first
     return entries.slice(start, max(0, count_through(paths, last) - start))
 
 
 def few_but(entries: pa.Table, paths: Sequence[bytes]) -> pa.Table:
-    """Of at least one entry those with one of some paths, which ascend, and at most as many others."""
+    """The entries with one of some ascending paths, and at most as many others; at least one entry must exist."""
     first, last = first_and_last(entries)
     wanted = paths[bisect_left(paths, first) : bisect_right(paths, last)]
     if 2 * len(wanted) >= entries.num_rows:
@@ -117,7 +116,7 @@ def count_through(paths: pa.BinaryArray, bound: bytes) -> int:
 
 
 def merged(tables: Sequence[pa.Table]) -> pa.Table:
-    """The entries of several tables; of several with one path the one whose table comes first."""
+    """The entries of several tables; for a path in several of them, the entry of the first table."""
     distinct: list[pa.Table] = []
     alike: dict[tuple[int, bytes, bytes], list[pa.Table]] = {}
     for table in tables:
@@ -138,7 +137,7 @@ def merged(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def newest(table: pa.Table) -> pa.Table:
-    """The rows sorted by path; of several with one path the first."""
+    """The rows sorted by path; for equal paths, the first row."""
     table = table.combine_chunks()
     if _is_ascending(table):
         return table

@@ -1,6 +1,6 @@
 """The index of processed files: which version of each file was taken, so that none is read twice.
 
-Recent entries are in memory and in every snapshot; the rest lies in sorted runs. So neither memory nor a snapshot
+Recent entries are in memory and in every snapshot; the rest is in sorted runs. So neither memory nor a snapshot
 grows with the number of files, and a scan is compared with the index by a merge join.
 """
 
@@ -31,7 +31,7 @@ from operators.splitter.index.index_view import IndexView
 from operators.splitter.index.run_set import RunSet
 from operators.splitter.index.sorted_runs import Run, RunCursor, RunWriter
 
-# What a snapshot holds inline: enough that small windows write no file each, at 100 bytes an entry.
+# Entries in the snapshot itself: enough that small windows write no file each, at 100 bytes an entry.
 INLINE_ENTRIES = 500
 # A single window that takes more than this, or files that are only noted, are written out before its snapshot.
 MEMORY_ENTRIES = 100_000
@@ -55,9 +55,9 @@ class LateEntries:
     """Entries that were recorded after the snapshot of their window.
 
     Attributes:
-        report: Which report of readers they are of; see PendingFingerprints.report.
-        recent: The entries as in IndexState; b"" where they are a run.
-        run: The run; None where they are inline.
+        report: The report of readers that they are from; see PendingFingerprints.report.
+        recent: The entries as in IndexState; b"" if they are a run.
+        run: The run; None if they are inline.
     """
 
     report: int
@@ -68,7 +68,7 @@ class LateEntries:
 class FileIndex:
     """The newest version that was taken of each path.
 
-    Guarantee: after restore() it has exactly the entries of that snapshot, whatever was recorded, flushed and
+    Guarantee: after restore() it has exactly the entries of that snapshot, regardless of what was recorded, flushed and
     compacted since.
 
     Args:
@@ -78,7 +78,7 @@ class FileIndex:
     """
 
     def __init__(self, url: str = "", retain_millis: int | None = None, storage: StorageContext | None = None) -> None:
-        # Views are made in the thread that scans, and need the entries in memory and the runs of one moment.
+        # Views are made in the thread that scans, and need the entries in memory and the runs of the same moment.
         self._lock = threading.Lock()
         self._run_set = None
         if url:
@@ -86,7 +86,7 @@ class FileIndex:
             store.require_directory(parent(parent(store.url)))  # the checkpoint, see ControlServices.state_url
             self._run_set = RunSet(store, self._lock)
         self._retain_millis = retain_millis
-        # Oldest first; behind them the entries that were recorded singly.
+        # Oldest first, followed by the entries that were recorded singly.
         self._tables: list[pa.Table] = []
         self._table_rows = 0
         self._single: dict[bytes, IndexEntry] = {}
@@ -136,10 +136,10 @@ class FileIndex:
         """Record entries of a report that belong to an earlier snapshot; paths ascend.
 
         Returns:
-            What restore_late() takes after that snapshot was restored.
+            The value for restore_late() after that snapshot was restored.
 
         Raises:
-            StorageError: They cannot be written.
+            StorageError: The entries cannot be written.
         """
         if self._run_set is None or entries.num_rows <= INLINE_ENTRIES or self._has_in_memory(entries):
             self.record_table(entries)
@@ -163,7 +163,7 @@ class FileIndex:
         assert self._run_set is not None
         run = late.run
         self._run_set.require_files([run])
-        # Entries in memory count more than any run, and here are older than this one.
+        # Entries in memory take precedence over any run, but these are older than the run.
         cursor = RunCursor(self._run_set.store, run)
         for newer in cursor.read_range(run.files[0].first, run.files[-1].last):
             self._tables = [without(table, newer) for table in self._tables]
@@ -183,12 +183,12 @@ class FileIndex:
         return view
 
     def count_entries(self) -> int:
-        """How many entries it has at most: of a path that was taken twice there may be two."""
+        """Largest possible number of its entries: a path that was taken twice may have two."""
         files = (file for run in self.runs for file in run.files)
         return self._table_rows + len(self._single) + sum(file.rows for file in files)
 
     def identities(self) -> Iterator[npt.NDArray[np.int64]]:
-        """The identities of all entries, older ones of a path among them."""
+        """The identities of all entries, including older ones of a path."""
         return self.view().identities()
 
     def find(self, paths: Sequence[bytes]) -> dict[bytes, IndexEntry]:
@@ -198,7 +198,7 @@ class FileIndex:
         return {path: entry for path, entry in found if entry is not None}
 
     def paths_among(self, paths: Sequence[bytes]) -> set[bytes]:
-        """Of some paths, the ones under which a file was taken at some time."""
+        """The paths among some under which a file was taken at any time."""
         return self.view().paths_among(sorted(set(paths)))
 
     def entries_of(self, paths: pa.ChunkedArray | pa.Array) -> pa.Table:
@@ -229,7 +229,7 @@ class FileIndex:
         return IndexState(recent, list(self.runs))
 
     def restore(self, state: IndexState) -> None:
-        """Take back what snapshot() gave; the next snapshot removes the runs that this one does not name.
+        """Take back a snapshot; the next snapshot removes the runs that this one does not name.
 
         Raises:
             JournalError: A run is missing.
@@ -268,7 +268,7 @@ class FileIndex:
             self._single = {}
 
     def _flush_beyond(self, max_entries: int) -> None:
-        """Write the entries in memory as a run if they are more than so many."""
+        """Write the entries in memory as a run if there are more than a given number."""
         if self._run_set is None or self._table_rows + len(self._single) <= max_entries:
             return
         with self._lock:

@@ -10,7 +10,7 @@ from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.workers import InTasks
 
 FILES_A_TASK: Final = 1024
-"""Files of one task: some 10 ms of work, where they are cached."""
+"""Number of files of one task: some 10 ms of work, if they are cached."""
 
 EMPTY: Final = fingerprint_of(memoryview(b""))
 """The fingerprint of every empty file."""
@@ -21,8 +21,8 @@ class FilePrefix(NamedTuple):
 
     Attributes:
         path: A local path.
-        size_bytes: How many bytes count.
-        file_id: The file's inode number: another file that has the name by now counts as gone; 0 for any file.
+        size_bytes: Number of bytes that the fingerprint covers.
+        file_id: The file's inode number: another file with the name counts as gone; 0 for any file.
     """
 
     path: bytes
@@ -31,7 +31,7 @@ class FilePrefix(NamedTuple):
 
 
 def prefixes_of(files: ListedFiles) -> list[FilePrefix]:
-    """All bytes of each of some files, as they were listed."""
+    """Prefixes that cover all bytes of some files, as they were listed."""
     return list(map(FilePrefix, files.keys, files.size_bytes.tolist(), files.stats.file_ids.tolist()))
 
 

@@ -1,4 +1,4 @@
-"""Index locations: how the index names the files below each location, and whether it still would."""
+"""Index locations: the names in the index for files below each location, and whether they still apply."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ _GLOB = re.compile(r"/[^/]*[*?[].*", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class IndexLocations:
-    """Where a splitter looked for files.
+    """The locations in which a splitter looked for files.
 
-    As bytes, because the journal replaces the locations of named roots in text, and here they must stay as they were.
+    As bytes, because the journal replaces the locations of named roots in text, and these must stay unchanged.
 
     Attributes:
         roots: Locations of the named roots, by name.
-        names: What was scanned, as the index names it: below a named root by the root's name and the rest.
+        names: The locations that were scanned, by their names in the index: below a named root by the root's name and
+            the rest.
     """
 
     roots: dict[str, bytes]
@@ -30,18 +31,18 @@ class IndexLocations:
 
     @classmethod
     def of(cls, locations: Iterable[str], roots: Roots) -> IndexLocations:
-        """The locations of a splitter as it is now."""
+        """The current locations of a splitter."""
         names = {os.fsencode(roots.shorten(_base(location))) for location in locations}
         return cls({name: os.fsencode(url) for name, url in roots.url_by_name.items()}, sorted(names))
 
 
 def require_same_names(before: IndexLocations, locations: Iterable[str], roots: Roots) -> None:
-    """Refuse roots under which the index would name known files differently: all of them would be read again.
+    """Refuse roots that would change the names of known files in the index: all of them would be read again.
 
-    Where a root was moved, with all that lies below it, its files keep their names.
+    If a root was moved, with all that is below it, its files keep their names.
 
     Raises:
-        JournalError: A location that was scanned is in another root now, or in none, or in one that begins elsewhere.
+        JournalError: A scanned location is now in another root, or in none, or in one that begins elsewhere.
     """
     urls = [_base(location) for location in locations]
     earlier = Roots.of({name: os.fsdecode(url) for name, url in before.roots.items()})

@@ -1,4 +1,4 @@
-"""Looks up what was taken of listed files, by a merge join with the index."""
+"""Looks up the taken versions of listed files, by a merge join with the index."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from operators.splitter.index.entries import MOVED, SCHEMA, IndexEntry, few_but,
 from operators.splitter.index.sorted_runs import GROUP_ROWS, Run, RunCursor
 
 NEAR_ROWS = 16 * GROUP_ROWS
-"""Rows of runs between the first and the last path of a step that are in memory at a time: a step has fewer paths."""
+"""Largest number of rows of runs in memory between the first and last path of a step, which has fewer paths."""
 
 
 class IndexView:
-    """The index as it was at one moment; looks paths up once, in ascending order.
+    """The index at one moment; looks paths up once, in ascending order.
 
     Args:
         store: The directory of the runs; None where there are none.
@@ -39,7 +39,7 @@ class IndexView:
         self._near: tuple[bytes, bytes, list[pa.Table]] | None = None
 
     def look_up(self, paths: Sequence[bytes]) -> IndexEntries:
-        """What was taken of each path.
+        """The version that was taken of each path.
 
         Args:
             paths: Ascending, each once, and after all that were looked up before.
@@ -51,18 +51,18 @@ class IndexView:
             tables.append(table)
             held_rows += table.num_rows
             if held_rows > NEAR_ROWS:
-                # There may be any number of files that were deleted between those that are there.
+                # Between existing files there may be any number of deleted ones.
                 self._near = None
                 return self._entries(paths, [few_but(each, paths) for each in tables] + self._in_runs(paths))
         self._near = paths[0], paths[-1], tables
         return self._entries(paths, tables)
 
     def find(self, paths: Sequence[bytes]) -> IndexEntries:
-        """As look_up(), for paths that may lie far apart, and not for known_near()."""
+        """As look_up(), for paths that may be far apart, and without known_near()."""
         return self._entries(paths, self._in_memory(paths) + self._in_runs(paths) if paths else [])
 
     def paths_among(self, paths: Sequence[bytes]) -> set[bytes]:
-        """Of some paths, as in find(), the ones under which a file was taken at some time."""
+        """The paths among some, as in find(), under which a file was taken at any time."""
         return _known_among(paths, self._in_memory(paths) + self._in_runs(paths)) if paths else set()
 
     def _in_memory(self, paths: Sequence[bytes]) -> list[pa.Table]:
@@ -71,7 +71,7 @@ class IndexView:
         return [table for table in ranges if table.num_rows]
 
     def _in_runs(self, paths: Sequence[bytes]) -> list[pa.Table]:
-        """What the runs have of some paths and did not give before, newest first."""
+        """Entries of the runs with some paths that were not returned before, newest first."""
         return [table for cursor in self._cursors for table in cursor.read_wanted(paths)]
 
     def _entries(self, paths: Sequence[bytes], tables: Sequence[pa.Table]) -> IndexEntries:
@@ -87,7 +87,7 @@ class IndexView:
         return not (self.runs or any(table.num_rows for table in self._tables))
 
     def known_near(self, paths: Sequence[bytes]) -> tuple[set[bytes], list[bytes]]:
-        """Of some paths the ones that the index has, as far as the last look_up() held what lies near; and the rest."""
+        """The paths among some that the index has, as far as the last look_up() loaded their range; and the rest."""
         if self._near is None:
             return set(), list(paths)
         first, last, tables = self._near
@@ -96,14 +96,14 @@ class IndexView:
         return _known_among(near, tables), beyond
 
     def identities(self) -> Iterator[npt.NDArray[np.int64]]:
-        """The identities of all entries, older ones of a path among them."""
+        """The identities of all entries, including older ones of a path."""
         for table in self._tables:
             yield numbers_of(table.column("identity"))
         for run in self.runs:
             yield from RunCursor(self._required_store, run).identities()
 
     def paths_with(self, identities: npt.NDArray[np.int64]) -> list[bytes]:
-        """The paths of which some entry has one of these identities, ascending."""
+        """The paths of entries with one of these identities, ascending."""
         found: set[bytes] = set()
         for table in self._tables:
             is_wanted = np.isin(numbers_of(table.column("identity")), identities)
@@ -124,7 +124,7 @@ class IndexEntries:
 
     Args:
         known: For each path, whether a version was taken.
-        columns: For these the attributes of IndexEntry, one in each row.
+        columns: The attributes of IndexEntry for the known paths, one row each.
     """
 
     def __init__(self, known: npt.NDArray[np.bool_], columns: npt.NDArray[np.int64]) -> None:
@@ -157,19 +157,19 @@ def _known_among(paths: Sequence[bytes], tables: Sequence[pa.Table]) -> set[byte
 
 
 def _joined(paths: Sequence[bytes], tables: Sequence[pa.Table]) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
-    """For each path whether a table has it, and the attributes from the first table that has."""
+    """For each path whether a table has it, and the attributes from the first table that does."""
     count = len(paths)
     tables = [table for table in tables if table.num_rows]
     if not tables:
         return np.zeros(count, bool), np.zeros((len(IndexEntry._fields), count), np.int64)
     wanted = binary_column(paths)
     if sum(table.num_rows for table in tables) == count:
-        # Where nothing has changed, which is the usual case, the tables have exactly these paths.
+        # If nothing has changed, as usual, the tables have exactly these paths.
         entries = pa.concat_tables(sorted(tables, key=lambda table: table.column("path")[0].as_py()))
         if entries.column("path").equals(pa.chunked_array([wanted])):
             return np.ones(count, bool), np.stack([numbers_of(entries.column(name)) for name in SCHEMA.names[1:]])
     entries = pa.concat_tables(tables)
-    # The first of several equal paths is found, and newer tables stand first.
+    # Of equal paths the first is found, and newer tables come first.
     known, chosen = positions_in(wanted, entries.column("path"))
     columns = np.zeros((len(IndexEntry._fields), count), np.int64)
     for column, name in zip(columns, SCHEMA.names[1:], strict=True):

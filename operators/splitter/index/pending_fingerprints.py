@@ -39,9 +39,9 @@ class _PendingWindow(NamedTuple):
     """Pending entries of one window, encoded: there are some for each file of all windows in flight.
 
     Attributes:
-        window_id: The window.
-        first: Their first path.
-        last: Their last path.
+        window_id: Id of the window.
+        first: First path of the entries.
+        last: Last path of the entries.
         data: The entries; see encoded().
     """
 
@@ -55,7 +55,7 @@ class _PendingWindow(NamedTuple):
         return cls(window_id, *first_and_last(entries), encoded(entries))
 
     def may_have_any(self, first: bytes, last: bytes) -> bool:
-        """Whether paths in [first, last] may be among them."""
+        """Whether paths in [first, last] may be among the entries."""
         return self.first <= last and first <= self.last
 
     def entries(self) -> pa.Table:
@@ -67,7 +67,7 @@ class InFlightFiles:
 
     Args:
         windows: Pending entries of each window.
-        unfinished: Those of files that are not emitted to their ends.
+        unfinished: Pending entries of files that are not completely emitted.
     """
 
     def __init__(self, windows: Sequence[_PendingWindow], unfinished: pa.Table) -> None:
@@ -79,25 +79,25 @@ class InFlightFiles:
         return _are_pending(paths, self._windows, self._unfinished)
 
     def among(self, paths: Iterable[bytes]) -> set[bytes]:
-        """Of some paths, the ones whose files belong to windows that are not committed."""
+        """The paths among some whose files belong to windows that are not committed."""
         ordered = sorted(set(paths))
         return {path for path, is_one in zip(ordered, self.has(ordered), strict=True) if is_one} if ordered else set()
 
 
 class PendingFingerprints:
-    """Completes entries of the index when readers report what the files begin and end with.
+    """Completes entries of the index when readers report the fingerprints of files.
 
-    A fingerprint that is never reported is taken by a later scan. What is reported of a window that an earlier run
-    planned belongs to entries that the index has.
+    A later scan takes a fingerprint that is never reported. Reports of a window that an earlier run planned are about
+    entries that the index has.
 
     Args:
         index: The index.
         roots: The app's named roots; None for none.
-        max_late: Files of committed windows that stay pending: large ones, and batches that wait.
+        max_late: Number of files of committed windows that stay pending: large ones, and batches that wait.
 
     Attributes:
         window_id: The window that is being emitted.
-        reports: What reports have completed, as long as no durable snapshot of the index has it.
+        reports: Entries that reports have completed, as long as no durable snapshot of the index has them.
     """
 
     def __init__(self, index: FileIndex, roots: Roots | None = None, max_late: int = 20_000) -> None:
@@ -105,17 +105,17 @@ class PendingFingerprints:
         self.reports = ReportLog(index)
         self._roots = roots or Roots()
         self._max_late = max_late
-        # A scan asks from its own thread.
+        # The thread that scans calls this class, too.
         self._lock = threading.Lock()
         self.window_id = self._earlier_runs_window = 0
-        # By window, each sorted by path; entries of the newest window that came singly are encoded together.
+        # By window, each sorted by path; single entries of the newest window are encoded together.
         self._pending: deque[_PendingWindow] = deque()
         self._single: list[tuple[bytes, IndexEntry]] = []
         self._may_be_gone = False
         self._unfinished = self._late = NO_ENTRIES
 
     def begin_window(self, window_id: int) -> None:
-        """Entries that are added from now on belong to that window.
+        """Assign entries that are added from now on to a window.
 
         Args:
             window_id: The window; it may begin again, as long as nothing was emitted in it.
@@ -125,10 +125,10 @@ class PendingFingerprints:
             self.window_id = window_id
 
     def end_window(self, unfinished: Sequence[str]) -> None:
-        """Hold what no window reports yet.
+        """End the window, and hold the entries of files that are not completely emitted.
 
         Args:
-            unfinished: URLs of files that were taken and not emitted to their ends.
+            unfinished: URLs of files that were taken and not completely emitted.
         """
         with self._lock:
             if not unfinished and not self._unfinished.num_rows:
@@ -150,7 +150,7 @@ class PendingFingerprints:
         return merged([table.filter(pc.is_in(table.column("path"), value_set=wanted)) for table in known])
 
     def add(self, entries: pa.Table) -> None:
-        """Make entries pending, as the index has them; they are newer than all that were added before.
+        """Make entries of the index pending; they are newer than all that were added before.
 
         Directories and empty files are not read: their entries only supersede older versions.
         """
@@ -160,12 +160,12 @@ class PendingFingerprints:
                 self._pending.append(_PendingWindow.of(self.window_id, entries))
 
     def add_one(self, path: bytes, entry: IndexEntry) -> None:
-        """Make one entry pending; of a file that may grow, whether it was skipped."""
+        """Make one entry pending; for a file that may grow, only to learn whether it was skipped."""
         with self._lock:
             self._single.append((path, entry))
 
     def supersede(self, entries: pa.Table) -> None:
-        """The index has versions that no reader reports: reports of older versions come too late."""
+        """Note versions in the index that no reader reports: reports of older versions come too late."""
         with self._lock:
             self._encode_singles()
             if self._pending or self._late.num_rows:
@@ -173,7 +173,7 @@ class PendingFingerprints:
                 self._pending.append(_PendingWindow.of(self.window_id, unread))
 
     def supersede_one(self, path: bytes, entry: IndexEntry) -> None:
-        """The index has a version that no reader reports; see supersede()."""
+        """Note one version in the index that no reader reports; see supersede()."""
         with self._lock:
             if self._single or self._pending or self._late.num_rows:
                 self._single.append((path, entry._replace(size_bytes=0)))
@@ -186,7 +186,7 @@ class PendingFingerprints:
         return _are_pending(paths, pending, late)
 
     def in_flight(self) -> InFlightFiles:
-        """The files of windows that are not committed; for all others the index has what was reported."""
+        """The files of windows that are not committed; the index has all reports of other files."""
         with self._lock:
             self._encode_singles()
             return InFlightFiles(list(self._pending), self._unfinished)
@@ -200,7 +200,7 @@ class PendingFingerprints:
             self._single = []
 
     def gone_unfinished(self) -> set[bytes]:
-        """The files that are not emitted to their ends and whose versions were found gone."""
+        """The files that are not completely emitted and whose versions were found gone."""
         with self._lock:
             if not self._may_be_gone:
                 return set()
@@ -213,8 +213,8 @@ class PendingFingerprints:
 
         Args:
             window_id: The window.
-            events: What its tasks say of files that they have read to their ends, or left out.
-            parts: How far they have read the others.
+            events: Reports of its tasks about files that they have read to their ends, or left out.
+            parts: How far they have read other files.
         """
         self.reports.begin(window_id)
         with self._lock:
@@ -225,13 +225,13 @@ class PendingFingerprints:
             else:
                 completed = self._completed_by(reported, self._take_due(window_id))
             completed = merged([completed, self._parts_of(window_id, parts)])
-            # Recorded under the lock: a scan that does not find them in flight finds them in the index.
+            # Recorded under the lock: a scan that does not find the files in flight finds them in the index.
             self.reports.record(completed)
 
     def _with_first_marks(self, reported: pa.Table) -> pa.Table:
-        """Reports, in which a version that was found gone before keeps its first mark.
+        """Reports in which a version that was found gone before keeps its first mark.
 
-        A mark says from which offset on a version was gone; a later block of it reports a higher one.
+        A mark gives the offset from which a version was gone; a later block of it reports a higher one.
         """
         index = SCHEMA.get_field_index("fingerprint")
         prints = numbers_of(reported.column(index)).copy()
@@ -249,7 +249,7 @@ class PendingFingerprints:
         return reported.set_column(index, SCHEMA.field(index), int64_column(prints))
 
     def _parts_of(self, window_id: int, parts: Sequence[ReadPart]) -> pa.Table:
-        """Entries for versions of which later windows read the rest; each says how far the version was read."""
+        """Entries for versions whose rest later windows read; each says how far the version was read."""
         farthest: dict[bytes, ReadPart] = {}
         for part in sorted(parts, key=lambda part: part.end):
             farthest[os.fsencode(self._roots.shorten(part.url))] = part
@@ -274,18 +274,18 @@ class PendingFingerprints:
 
     def _completed_by(self, reported: pa.Table, entries: pa.Table) -> pa.Table:
         """The entries with the fingerprints that readers have reported; entries without one stay pending."""
-        # Of a file that was taken again since, the index has a newer version.
+        # If a file was taken again since, the index has a newer version.
         for later in self._pending:
             if entries.num_rows and later.may_have_any(*first_and_last(entries)):
                 entries = without(entries, later.entries())
         completed, rest = _completed(entries, reported)
-        # Entries that have a fingerprint were pending only in case their files were skipped.
+        # Entries with a fingerprint were pending only in case their files were skipped.
         is_lacking = numbers_of(rest.column("fingerprint")) == UNKNOWN
         self._late = _last_taken(rest.filter(bool_column(is_lacking)), self._max_late)
         return merged([completed, *self._skipped(reported)])
 
     def _take_due(self, window_id: int) -> pa.Table:
-        """Remove the late entries and those of windows up to one; the newest of each file."""
+        """Remove the late entries and those of windows up to a given one; returns the newest of each file."""
         due = [self._late]
         while self._pending and self._pending[0].window_id <= window_id:
             due.append(self._pending.popleft().entries())
@@ -304,10 +304,10 @@ class PendingFingerprints:
         ]
 
     def resume(self, window_id: int, reports: int, unfinished: Sequence[str]) -> None:
-        """Continue after the windows that earlier runs planned; called when the index was restored.
+        """Continue after the windows that earlier runs planned; called after the index was restored.
 
         Args:
-            window_id: The last window that they planned.
+            window_id: The last window that these runs planned.
             reports: How many reports the index has.
             unfinished: See end_window().
         """
@@ -334,9 +334,9 @@ def _with_content(entries: pa.Table) -> pa.Table:
 def _entries_in(events: Sequence[FileFingerprints], roots: Roots) -> pa.Table:
     """The reported versions and fingerprints as entries, by path."""
     parts = [event for event in events if len(event.sizes)]
-    # Batches are read in any order, but the files in each ascend, and mostly one batch comes after the other.
-    # A fingerprint of a file's end counts more than the report that its first block was skipped.
-    # Of what is gone the first block counts.
+    # Batches are read in any order, but the files in each ascend, and most batches follow each other.
+    # A fingerprint of a file's end takes precedence over the report that its first block was skipped.
+    # For a gone version, the report of its first block counts.
     parts.sort(key=lambda event: (event.fingerprints[0] < UNKNOWN, _first_path(event, roots), _gone_from(event)))
     by_base = itertools.groupby(parts, lambda event: event.base)
     paths = pa.chunked_array([_paths_of(base, [*group], roots) for base, group in by_base], pa.binary())
@@ -360,7 +360,7 @@ def _first_path(event: FileFingerprints, roots: Roots) -> bytes:
 
 def _paths_of(base: str, events: Sequence[FileFingerprints], roots: Roots) -> pa.BinaryArray:
     """The paths in events of one base."""
-    # Columns throughout, of as many files as possible: single names would take three times the memory and the time.
+    # Columns throughout, with as many files as possible: single names would take three times the memory and time.
     names = pc.split_pattern(binary_column([b"\0".join(event.names for event in events)]), "\0").flatten()
     if base:
         return pc.binary_replace_slice(names, 0, 0, os.fsencode(roots.shorten(base)))
@@ -374,8 +374,8 @@ def _shortened(path: bytes, roots: Roots) -> bytes:
 
 
 def _completed(entries: pa.Table, reported: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The entries whose versions were reported, with fingerprints; and the others. Both tables are by path."""
-    if entries.column("path").equals(reported.column("path")):  # the usual case, in which nothing is looked up
+    """The entries whose versions were reported, with fingerprints; and the others. Both tables are sorted by path."""
+    if entries.column("path").equals(reported.column("path")):  # the usual case, which needs no lookup
         found, positions = np.ones(entries.num_rows, bool), np.arange(entries.num_rows, dtype=np.int32)
     else:
         found, positions = positions_in(entries.column("path"), reported.column("path"))
@@ -392,7 +392,7 @@ def _completed(entries: pa.Table, reported: pa.Table) -> tuple[pa.Table, pa.Tabl
 
 
 def _last_taken(entries: pa.Table, max_entries: int) -> pa.Table:
-    """The entries that were taken last, at most so many, in their order."""
+    """The entries that were taken last, up to a number, in their order."""
     if entries.num_rows > max_entries:
         last = np.argsort(numbers_of(entries.column("taken_millis")), kind="stable")[-max_entries:]
         entries = entries.take(int64_column(np.sort(last)))

@@ -1,4 +1,4 @@
-"""Reports of fingerprints that no durable snapshot of the index may have yet."""
+"""The log of fingerprint reports that no durable snapshot of the index may have yet."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ class FingerprintState:
     late: list[LateEntries] = field(default_factory=list)
 
     def __len__(self) -> int:
-        """Number of reports; an empty state is nothing that an app could lose."""
+        """Number of reports; an empty state can be lost without harm."""
         return len(self.late)
 
 
 class ReportLog:
-    """Keeps what reports have completed after the newest snapshot, until a later one has it; see SourceEventListener.
+    """Keeps the entries that reports have completed after the newest snapshot, until a later one has them.
+
+    See SourceEventListener.
 
     Args:
         index: The index.
@@ -34,7 +36,7 @@ class ReportLog:
 
     def __init__(self, index: FileIndex) -> None:
         self._index = index
-        # Windows that a run has emitted ahead, and dropped, have given their ids to others: reports are counted.
+        # Windows that a run emitted ahead and dropped have passed their ids to others, so reports are counted instead.
         self._count = 0
         self._snapshots: deque[tuple[int, int]] = deque()
         self._reported: deque[LateEntries] = deque()
@@ -61,7 +63,7 @@ class ReportLog:
         self._count += 1
 
     def record(self, completed: pa.Table) -> None:
-        """Record in the index what the report that was begun last has completed."""
+        """Record in the index the entries that the last report has completed."""
         if completed.num_rows:
             self._reported.append(self._index.record_late(completed, self._count))
 
@@ -79,7 +81,7 @@ class ReportLog:
         self._snapshots.clear()
 
     def restore(self, state: FingerprintState) -> None:
-        """Take back what state() gave, after resume(): what the snapshot does not have."""
+        """Take back a state, after resume(): the reports that the snapshot does not have."""
         self._reported = deque(late for late in state.late if late.report > self._count)
         for late in self._reported:
             self._index.restore_late(late)

@@ -21,12 +21,12 @@ FAN_IN = 10
 # for it: runs of levels below INLINE_LEVELS are compacted at once, in a second; larger ones are waited for.
 MAX_RUNS = FAN_IN + 4
 INLINE_LEVELS = 2
-# The engine makes a window's snapshot durable long before it asks for the one this many later.
+# The engine makes a window's snapshot durable long before it asks for the snapshot this many windows later.
 KEPT_SNAPSHOTS = 64
 
 
 class RunSet:
-    """The runs of one index, newest first; levels ascend, so that the runs of a level stand together.
+    """The runs of one index, newest first; levels ascend, so that the runs of a level are adjacent.
 
     Args:
         store: The index's directory.
@@ -67,15 +67,15 @@ class RunSet:
         """
         self._runs = list(runs)
         self._dropped = []
-        # Files of an attempt that died before its snapshot was durable. They are removed with the next snapshot,
-        # because looking at a checkpoint must not change it.
+        # These are files of an attempt that died before its snapshot was durable. They are removed with the next
+        # snapshot, because looking at a checkpoint must not change it.
         self._orphans = self.require_files(runs)
 
     def require_files(self, runs: Sequence[Run]) -> list[str]:
         """Refuse an index without a file of these runs.
 
         Returns:
-            The files that belong to none of them.
+            The files that belong to none of the runs.
 
         Raises:
             JournalError: A file is missing.
@@ -125,12 +125,12 @@ class RunSet:
             if len(due) == FAN_IN:
                 if self._thread is None:
                     self._thread = ThreadPoolExecutor(1, thread_name_prefix="index-compaction")
-                # No snapshot waits for it: ten million entries take seconds.
+                # No snapshot waits for it: compacting ten million entries takes seconds.
                 self._compaction = due, self._thread.submit(compact, self.store, due, level + 1, horizon_millis)
                 return
 
     def _bound_runs(self, horizon_millis: int) -> None:
-        """Keep the number of runs bounded, also where files are taken faster than runs are compacted."""
+        """Keep the number of runs bounded, even if files are taken faster than runs are compacted."""
         while True:
             counts = Counter(run.level for run in self._runs)
             level = min((level for level, count in counts.items() if count >= MAX_RUNS), default=None)
@@ -159,7 +159,7 @@ class RunSet:
         try:
             result = future.result()
         except StorageError as error:
-            # The parts are as good as the whole.
+            # The uncompacted runs hold the same entries.
             logger.warning("index compaction failed, will try again error=%s", error)
             return
         with self._lock:

@@ -33,7 +33,7 @@ from operators.splitter.index.entries import NO_ENTRIES, SCHEMA, count_through, 
 GROUP_ROWS = 4_096
 # A file is written and, from an object store, read as a whole: 19 bytes a row make about 2.5 MB.
 FILE_ROWS = 32 * GROUP_ROWS
-# What stands behind the description of a file's contents: its length in 4 bytes, and "PAR1".
+# Size of the part behind the footer: the footer's length in 4 bytes, and "PAR1".
 _END_BYTES = 8
 
 
@@ -42,11 +42,11 @@ class RunFile:
     """One immutable file of a run.
 
     Attributes:
-        name: Its name in the index's directory, unique for ever.
+        name: Its name in the index's directory, never used again.
         first: Its first path.
         last: Its last path.
         rows: Number of entries.
-        footer_crc: CRC-32 of the description of its contents at its end; the pages have checksums of their own.
+        footer_crc: CRC-32 of its footer; the pages have checksums of their own.
     """
 
     name: str
@@ -75,7 +75,7 @@ class RunWriter:
     Args:
         store: The index's directory.
         level: The run's level.
-        file_rows: Most rows of a file; best a multiple of GROUP_ROWS.
+        file_rows: Largest number of rows of a file; best a multiple of GROUP_ROWS.
     """
 
     def __init__(self, store: ObjectStore, level: int, file_rows: int = FILE_ROWS) -> None:
@@ -156,11 +156,11 @@ class _ParquetFile:
 class _RunFiles:
     """The files of a run, opened one by one as they are read.
 
-    Apart from the cursor that holds what reads them: with a cycle, files would stay open until it is collected.
+    Kept apart from the cursor that holds its readers: with a cycle, files would stay open until it is collected.
 
     Attributes:
         files: The files.
-        wanted: Ascending paths; rows before the first, and between one and the next, are not needed.
+        wanted: Ascending paths; rows before the first, and between two of them, are not needed.
     """
 
     def __init__(self, store: ObjectStore, run: Run) -> None:
@@ -181,7 +181,7 @@ class _RunFiles:
                         yield _group(parquet, group).combine_chunks()
 
     def _may_need(self, first: bytes, last: bytes) -> bool:
-        """Whether a wanted path is among these, or they come behind all wanted ones, as what is wanted next may."""
+        """Whether a wanted path may be in this range, or the range is behind them all, as later wanted paths may be."""
         position = bisect_left(self.wanted, first)
         return position == len(self.wanted) or self.wanted[position] <= last
 
@@ -190,8 +190,8 @@ class _RunFiles:
         """Open one of the files.
 
         Raises:
-            JournalError: It is not as it was written, as is noticed at the latest where it is read.
-            StorageError: It cannot be read.
+            JournalError: The file is not as it was written; this shows at the latest when it is read.
+            StorageError: The file cannot be read.
         """
         path = self._store.path_of(file.name)
         try:
@@ -203,7 +203,7 @@ class _RunFiles:
             raise
         except (pa.ArrowException, OSError) as error:
             url = f"{self._store.url}/{file.name}"
-            # What Arrow says of a file's contents is an OSError as well, but has no number.
+            # Arrow's errors about a file's contents are OSErrors as well, but without a number.
             if isinstance(error, OSError) and error.errno:
                 raise storage_error(OSError(error.errno, os.strerror(error.errno)), url, "read") from error
             reason = " ".join(str(error).split())
@@ -215,24 +215,24 @@ class _RunFiles:
 
 
 def _group(parquet: pq.ParquetFile, group: int, columns: list[str] | None = None) -> pa.Table:
-    """One row group.
+    """Read one row group.
 
     Raises:
-        ArrowException: It is damaged.
-        OSError: It is damaged, or cannot be read.
+        ArrowException: The row group is damaged.
+        OSError: The row group is damaged, or cannot be read.
     """
     table = parquet.read_row_group(group, columns=columns, use_threads=False)
-    # What stands before a page, such as the number of its values, is not in its checksum.
+    # The checksum of a page does not cover its header, such as the number of its values.
     if table.num_rows != parquet.metadata.row_group(group).num_rows:
         raise pa.ArrowInvalid(f"row group {group} lacks rows")
     return table
 
 
 def _require_footer(source: pa.NativeFile, file: RunFile) -> None:
-    """Refuse a file whose description of its contents is not the one that was written.
+    """Refuse a file whose footer is not the one that was written.
 
     Raises:
-        ArrowException: It is another one.
+        ArrowException: The footer has another checksum.
     """
     size = source.size()
     source.seek(max(0, size - _END_BYTES))
@@ -243,12 +243,12 @@ def _require_footer(source: pa.NativeFile, file: RunFile) -> None:
 
 
 def _footer_start(size: int, end: bytes) -> int:
-    """Where the description of a file's contents begins, by the file's length and its last bytes."""
+    """The offset of a file's footer, from the file's length and its last bytes."""
     return max(0, size - _END_BYTES - int.from_bytes(end[:4], "little"))
 
 
 class RunCursor:
-    """Goes through a run once, in order of path, with one row group in memory.
+    """Reads a run once, in order of path, with one row group in memory.
 
     Args:
         store: The index's directory.
@@ -294,17 +294,17 @@ class RunCursor:
         return taken
 
     def read_range(self, first: bytes, last: bytes) -> Iterator[pa.Table]:
-        """Take all rows with a path in [first, last]; those before are skipped, unread where possible."""
+        """Take all rows with a path in [first, last]; earlier rows are skipped, unread if possible."""
         return self._read([first], last)
 
     def read_wanted(self, paths: Sequence[bytes]) -> Iterator[pa.Table]:
-        """Take the rows with these paths, which ascend, and few others; what lies between is unread where possible."""
+        """Take the rows with some ascending paths, and few others; rows in between are left unread if possible."""
         for table in self._read(paths, paths[-1]):
             yield few_but(table, paths)
 
     def _read(self, wanted: Sequence[bytes], last: bytes) -> Iterator[pa.Table]:
         self._files.wanted = wanted
-        # A run that begins further on is not opened yet: of runs side by side only the needed ones are in memory.
+        # A run that begins further on is not opened yet: only the needed ones of adjacent runs are in memory.
         while self.first <= last and self.load():
             if self.first > last:
                 break
@@ -316,7 +316,7 @@ class RunCursor:
                 break
 
     def identities(self) -> Iterator[npt.NDArray[np.int64]]:
-        """The identities of all rows, group by group, without the other columns."""
+        """The identities of all rows, group by group, without reading the other columns."""
         for file in self._files.files:
             with self._files.opened(file) as parquet:
                 for group in range(parquet.num_row_groups):
@@ -324,7 +324,7 @@ class RunCursor:
                     yield numbers_of(column)
 
     def with_identities(self, wanted: npt.NDArray[np.int64]) -> Iterator[pa.Table]:
-        """The rows whose identities are wanted; other columns are read only where there are any."""
+        """The rows with wanted identities; other columns are read only for groups that have any."""
         for file in self._files.files:
             with self._files.opened(file) as parquet:
                 for group in range(parquet.num_row_groups):
@@ -337,17 +337,17 @@ class RunCursor:
 def compact(
     store: ObjectStore, runs: Sequence[Run], level: int, not_before_millis: int = 0, file_rows: int = FILE_ROWS
 ) -> Run:
-    """Write one run with the entries of several, each path as its newest run has it.
+    """Write one run with the entries of several; each path gets the entry of its newest run.
 
     Args:
         store: The index's directory.
-        runs: The runs, newest first; they stay as they are.
+        runs: The runs, newest first; they are not changed.
         level: The level of the new run.
         not_before_millis: Entries that were taken before this are dropped.
-        file_rows: Most rows of a file.
+        file_rows: Largest number of rows of a file.
 
     Returns:
-        The new run; without files where no entry is left.
+        The new run; without files if no entry is left.
     """
     cursors = [RunCursor(store, run) for run in runs]
     writer = RunWriter(store, level, file_rows)
@@ -360,9 +360,9 @@ def compact(
 
 
 def _next_tables(cursors: Sequence[RunCursor]) -> list[pa.Table]:
-    """The next entries by path, as far as all of them are in memory: one table of each run that has some of them.
+    """The next entries by path, as far as all of them are in memory: one table of each run that has some.
 
-    Runs of files that were taken in order of path lie one behind the other: of ten of them one or two are loaded.
+    Runs of files that were taken in order of path follow each other: one or two of ten are loaded.
     """
     bound: bytes | None = None
     loaded = []

@@ -1,4 +1,4 @@
-"""The files that a splitter took: the index, the pending fingerprints, and where they were found."""
+"""The files that a splitter took: the index, the pending fingerprints, and the scanned locations."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class TakenState:
     """The files that were taken up to the end of a window.
 
     Attributes:
-        index: Which versions of which files.
-        locations: Where files were looked for.
-        window_id: The window.
+        index: State of the index of versions.
+        locations: The locations that were scanned.
+        window_id: Id of the window.
         reports: How many reports of readers the index has.
     """
 
@@ -55,7 +55,7 @@ class TakenFiles:
         self._locations = IndexLocations.of(locations, storage.roots)
 
     def record(self, files: ListedFiles, now_millis: int) -> None:
-        """Record files or directories, with their notes; readers report all but noted, empty and remote files."""
+        """Record files or directories, with their notes; readers report all except noted, empty and remote files."""
         for note in files.notes:
             self._record_one(note, now_millis, is_reported=note.root.is_local)
         is_reported = files.root.is_local
@@ -95,14 +95,14 @@ class TakenFiles:
         return TakenState(self.index.snapshot(), self._locations, self.pending.window_id, reports)
 
     def restore(self, state: TakenState, unfinished: Sequence[str]) -> None:
-        """Take back what snapshot() gave.
+        """Take back a snapshot.
 
         Args:
             state: The state.
-            unfinished: URLs of files that were not emitted to their ends by then.
+            unfinished: URLs of files that were not completely emitted by then.
 
         Raises:
-            JournalError: A part of the index is missing, or it names files otherwise than the app's roots do.
+            JournalError: A part of the index is missing, or its names of files differ from those of the app's roots.
         """
         require_same_names(state.locations, self._files, self._roots)
         self.index.restore(state.index)

@@ -1,4 +1,4 @@
-"""Names in the index for other versions than the one that a path held last: what was read of a path before."""
+"""Names in the index for former versions of a path: the version before a tail, or one whose content was replaced."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import NamedTuple
 from operators.splitter.index.entries import IndexEntry
 
 EARLIER = b"\0"
-"""Stands in the index behind a path, before a slot, for what the path held before: no path of a file has it."""
+"""Separates a path from a slot in the index; no path of a file has it."""
 
 EARLIER_SLOTS = 16
-"""How many earlier versions of a path are known at most: what they held may turn up under another name."""
+"""Number of former versions of a path that are kept at most: their content may turn up under another name."""
 
 SHORTER = EARLIER + b"t"
 """The slot for the version before the newest tail: if the tail is gone before it is read, this much was read."""
@@ -20,20 +20,20 @@ PART = EARLIER + b"p"
 """The slot for the part of a version that committed windows have read, where later windows read the rest."""
 
 EARLIER_PARTS = 4
-"""How many earlier versions of a path are known at most that were read in part."""
+"""Number of former versions of a path that are kept at most if they were read in part."""
 
 _WHOLE = tuple(EARLIER + b"%x" % slot for slot in range(EARLIER_SLOTS))
 _PARTS = tuple(EARLIER + b"%xp" % slot for slot in range(EARLIER_PARTS))
 SLOTS = (b"", SHORTER, PART, *_WHOLE, *_PARTS)
-"""What may stand behind a path in the index."""
+"""Possible suffixes of a path in the index."""
 
 
 class ReadVersion(NamedTuple):
-    """What was read of a file.
+    """The part of a file that was read.
 
     Attributes:
-        entry: The bytes, as a version of the file that ends behind them.
-        is_part: Whether they end between two blocks, where a record may lie across that was read with them.
+        entry: The bytes that were read, as a version of the file that ends behind them.
+        is_part: Whether they end between two blocks, so that a record across that offset was read with them.
     """
 
     entry: IndexEntry
@@ -41,17 +41,17 @@ class ReadVersion(NamedTuple):
 
 
 def earlier_names(name: bytes, read: ReadVersion) -> list[bytes]:
-    """The names in the index that a version that a path held before may have."""
+    """The possible names in the index of a former version of a path."""
     return [name + slot for slot in (_PARTS if read.is_part else _WHOLE)]
 
 
 def earlier_name(name: bytes, read: ReadVersion, known: Mapping[bytes, IndexEntry]) -> bytes:
-    """The name in the index for a version that a path held before: its own, one that is free, or that of the oldest.
+    """The name in the index for a former version of a path: its own, a free one, or that of the oldest.
 
     Args:
         name: The path.
         read: The version.
-        known: What the index has under the names of earlier_names().
+        known: The entries of the index with the names of earlier_names().
     """
 
     def rank(slot: bytes) -> tuple[bool, int]:
@@ -62,10 +62,10 @@ def earlier_name(name: bytes, read: ReadVersion, known: Mapping[bytes, IndexEntr
 
 
 def shorter_name(name: bytes, read: ReadVersion) -> bytes:
-    """The name in the index for what was read of a file whose rest is taken under a name."""
+    """The name in the index for the part that was read of a file whose rest is taken under a name."""
     return name + (PART if read.is_part else SHORTER)
 
 
 def is_part(name: bytes) -> bool:
-    """Whether a name in the index stands for a part of a version; see PART."""
+    """Whether a name in the index is that of a part of a version; see PART."""
     return name.partition(EARLIER)[2].endswith(b"p")

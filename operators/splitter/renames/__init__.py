@@ -1,1 +1,1 @@
-"""Files that go by another name: renamed, copied and truncated, or compressed since they were taken."""
+"""Recognises files under another name: renamed, copied and truncated, or compressed since they were taken."""

@@ -1,4 +1,4 @@
-"""What tasks tell of the content of files: the driver itself opens none."""
+"""Evidence that tasks report about the content of files: the driver itself opens none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from operators.splitter.scan.workers import InTasks
 
 
 class ContentPrefix(NamedTuple):
-    """A compressed file, and how many of the first bytes of its content count."""
+    """A compressed file, and how many of the first bytes of its content to fingerprint."""
 
     path: bytes
     size_bytes: int
@@ -26,8 +26,8 @@ class Content(NamedTuple):
     """The beginning of the content of a compressed file.
 
     Attributes:
-        size_bytes: How much of what was asked for could be decompressed.
-        fingerprint: Of these bytes; see storage.fingerprint.
+        size_bytes: How many of the requested bytes could be decompressed.
+        fingerprint: Fingerprint of these bytes; see storage.fingerprint.
         has_more: Whether more content follows.
     """
 
@@ -40,7 +40,7 @@ NO_CONTENT = Content(0, 0, False)
 
 
 class Evidence:
-    """Fingerprints of files, asked for together where that is possible, and asked for once.
+    """Fingerprints of files, requested together if possible, and only once each.
 
     Args:
         in_tasks: Applies a function in tasks; None to do it in this process.
@@ -52,17 +52,17 @@ class Evidence:
         self._contents: dict[ContentPrefix, Content] = {}
 
     def fetch(self, wanted: Iterable[FilePrefix]) -> None:
-        """Ask for fingerprints that will be needed."""
+        """Request fingerprints that will be needed."""
         lacking = [prefix for prefix in dict.fromkeys(wanted) if prefix not in self._fingerprints]
         self._fingerprints.update(zip(lacking, take_fingerprints(lacking, self._in_tasks), strict=True))
 
     def fingerprint(self, prefix: FilePrefix) -> int:
-        """The fingerprint of the first bytes of a file; UNKNOWN where it does not have them, or is another one now."""
+        """The fingerprint of the first bytes of a file; UNKNOWN if it has fewer, or is another file now."""
         self.fetch([prefix])
         return self._fingerprints[prefix]
 
     def fetch_contents(self, wanted: Iterable[ContentPrefix]) -> None:
-        """Ask for contents that will be needed."""
+        """Request contents that will be needed."""
         sizes: dict[bytes, set[int]] = {}
         for prefix in wanted:
             if prefix not in self._contents:
@@ -76,7 +76,7 @@ class Evidence:
             self._contents.update((ContentPrefix(path, size), each) for size, each in zip(asked, contents, strict=True))
 
     def content(self, prefix: ContentPrefix) -> Content:
-        """The beginning of what a compressed file holds."""
+        """The beginning of the content of a compressed file."""
         self.fetch_contents([prefix])
         return self._contents[prefix]
 
@@ -97,7 +97,7 @@ def _contents_of(wanted: tuple[bytes, Sequence[int]]) -> list[Content]:
                 found.append(beginning.version())
             beginning.read_on(content, sizes[-1] + 1)
     except (DagflowError, OSError):
-        pass  # it is not complete yet, or damaged: what could be read counts
+        pass  # the content is incomplete or damaged: the part that could be read counts
     found += [beginning.version()] * (len(sizes) - len(found))
     return [Content(size, own, has_more=beginning.size_bytes > size) for size, own in found]
 
@@ -106,7 +106,7 @@ class _Beginning:
     """How far some content was read.
 
     Attributes:
-        size_bytes: How many bytes.
+        size_bytes: Number of bytes that were read.
     """
 
     def __init__(self) -> None:
@@ -125,12 +125,12 @@ class _Beginning:
             self.size_bytes += len(piece)
 
     def version(self) -> tuple[int, int]:
-        """Size and fingerprint of what was read."""
+        """Size and fingerprint of the bytes that were read."""
         return self.size_bytes, fingerprint_of_head_and_tail(self._head, self._tail)
 
 
 def _read(content: DecompressedFile, offset: int, length: int) -> bytes:
-    """Some bytes of the content; fewer where it is damaged behind them."""
+    """Some bytes of the content; fewer if the rest is damaged."""
     buffer = memoryview(bytearray(length))
     while length:
         try:

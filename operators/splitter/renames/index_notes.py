@@ -1,4 +1,4 @@
-"""What the index must know of versions that are replaced, or that are found under another name."""
+"""Notes for the index about versions that are replaced, or that are found under another name."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from operators.splitter.scan.listed_files import ListedFiles
 _NOTHING = IndexEntry(MOVED, 0, 0)
 
 _NEVER_MILLIS = 1 << 62
-"""In place of the time when a version was taken: its place is the last to be given away."""
+"""Replaces the time of a version that was taken, so that its slot is the last to be reused."""
 
 
 def names_to_know(read: Mapping[bytes, ReadVersion]) -> list[bytes]:
     """The names in the index whose entries the notes depend on; see IndexNotes.
 
     Args:
-        read: What was read of versions, by name.
+        read: The parts of versions that were read, by name.
     """
     parts = {_path_of(name) + PART for name in read}
     taken = (earlier_names(name, version) for name, version in read.items() if EARLIER not in name)
@@ -38,13 +38,13 @@ def names_to_know(read: Mapping[bytes, ReadVersion]) -> list[bytes]:
 class IndexNotes:
     """Entries to note in the index together with files that were held, in the order in which these are taken.
 
-    Guarantee: with each file that is taken, with its notes, the index is right: no name holds what this file or one
-    before it has taken over, and what none of them has is held under a name. So it does not matter which window,
-    or which run, takes the others.
+    Guarantee: the index is right after each file that is taken with its notes. No name holds a version that this file
+    or an earlier one has taken over, and a version that none of them has is held under a name. So the other files may
+    be taken in any window, and by any run.
 
     Args:
-        verdicts: What the files are.
-        read: What was read of versions, by name.
+        verdicts: The verdicts on the files.
+        read: The parts of versions that were read, by name.
         known: The entries of names_to_know().
     """
 
@@ -58,17 +58,17 @@ class IndexNotes:
             name: entry._replace(taken_millis=_NEVER_MILLIS) if name in sources else entry
             for name, entry in known.items()
         }
-        # By path: where the version is known that the path held before these files were taken.
+        # By path: the name of the version that the path held before these files were taken.
         self._earlier_names: dict[bytes, bytes] = {}
         self._found_elsewhere: set[bytes] = set()
 
     def of(self, verdict: Verdict, *, replaces: bool = True) -> list[ListedFiles]:
-        """The notes that go with one file, the next one.
+        """The notes for the next file.
 
         Args:
-            verdict: What it is.
-            replaces: Whether it is another version than what its name held; otherwise it goes on behind the same that
-                this went on behind, of which nothing more was read.
+            verdict: The verdict on the file.
+            replaces: Whether the file is another version than the one under its name; otherwise it continues the same
+                version, of which no more was read.
         """
         suspect, source = verdict.suspect, verdict.source
         notes: dict[bytes, IndexEntry] = {}
@@ -85,7 +85,7 @@ class IndexNotes:
         """The names that no longer hold a version, because it is known under another one from now on."""
         path = _path_of(source.name)
         if source.taken_name != path:
-            # What was read of the path's newest version lies beside it, and stays.
+            # The parts read of the path's newest version are stored beside it, and stay.
             is_there = self._known.pop(source.name, source.entry)[:3] == source.entry[:3]
             return [source.name] if is_there else []
         is_newest = any(_is_same(source.entry, each) for each in self._versions_replaced(path))
@@ -99,7 +99,7 @@ class IndexNotes:
         return [source.name, *self._slots(path)]
 
     def _set_aside(self, path: bytes) -> Mapping[bytes, IndexEntry]:
-        """What a path held, under a name of its own, unless it was found elsewhere."""
+        """The version that a path held, under a name of its own, unless it was found elsewhere."""
         before = self._read[path]
         if before.entry.size_bytes <= 0:
             return {}
@@ -111,7 +111,7 @@ class IndexNotes:
         return notes
 
     def _slots(self, path: bytes) -> list[bytes]:
-        """The names of what was read of the version that a path holds."""
+        """The names of the parts read of the version that a path holds."""
         return [path + slot for slot in (SHORTER, PART) if slot == SHORTER or path + PART in self._known]
 
     def _versions_replaced(self, path: bytes) -> list[IndexEntry]:
@@ -123,5 +123,5 @@ def _path_of(name: bytes) -> bytes:
 
 
 def _is_same(entry: IndexEntry, other: IndexEntry) -> bool:
-    """Whether two entries are of one version; that it was found rewritten may be known to one of them only."""
+    """Whether two entries are of one version; only one of them may know that it was found rewritten."""
     return entry[:3] == other[:3]

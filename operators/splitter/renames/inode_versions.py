@@ -1,4 +1,4 @@
-"""The versions that were taken with one inode number: which of them may be what a file was before."""
+"""The versions that were taken with one inode number: the candidates for what a file was before."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from operators.splitter.renames.verdicts import Source, Suspect, stat_behind_lin
 class InodeVersions:
     """Versions with one inode number, in the order in which they are tried.
 
-    A file of many hard links has a version under each of its names. They are looked at once, and not for each file of
+    A file of many hard links has a version under each of its names. They are examined once, and not for each file of
     that inode.
 
     Args:
@@ -26,9 +26,9 @@ class InodeVersions:
         self._file_id = file_id
 
     def left(self, suspect: Suspect) -> Iterator[Source]:
-        """The versions that have left their names and that a file of this inode may be; also where they are back."""
+        """The versions that have left their names and that a file of this inode may be, even if they are back."""
         stat = suspect.stat
-        # If the newest version of the name is of this very file, it was changed in place, and was not away.
+        # If the newest version of the name is this very file, the file was changed in place, and was not away.
         is_back = suspect.name not in self._names
         for position in sorted({*self._away, *self._positions.get(suspect.path, ())}):
             source = self.sources[position]
@@ -59,7 +59,7 @@ class InodeVersions:
 
     @cached_property
     def _away(self) -> list[int]:
-        """Positions of those whose paths no longer are names of the file, or lead to it through links."""
+        """Positions of versions whose paths no longer are names of the file, or lead to it only through links."""
         paths = {path for path in self._positions if not self._is_at(path) or os.path.realpath(path) != path}
         return [position for position, source in enumerate(self.sources) if source.path in paths]
 

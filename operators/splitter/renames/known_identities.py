@@ -1,4 +1,4 @@
-"""The inode numbers of files that were taken: a filter that tells quickly which new files may be known."""
+"""The inode numbers of files that were taken: a fast filter for new files that may be known."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ import numpy.typing as npt
 from operators.splitter.index.file_index import FileIndex
 
 BITS_EACH = 16
-"""Size of the filter for each file that it is made for."""
+"""Bits of the filter for each file that it is made for."""
 
 MOST_BITS = 28
-"""Largest size of the filter, as a power of two: 32 MiB, however many files there are."""
+"""Largest size of the filter, as a power of two: 32 MiB, for any number of files."""
 
 RECENT_FILES = 1 << 16
-"""Files of a running scan that are remembered one by one: more than can wait to be taken."""
+"""Number of files of a running scan that are remembered singly: more than can wait to be taken."""
 
 ROOM = 200_000
-"""New files that a filter has room for, beside as many as the index has: half a MiB. A full one is made anew."""
+"""New files that a filter has room for, besides as many as the index has: half a MiB. A full filter is made anew."""
 
 _FACTORS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0xD6E8FEB86659FD93, 0xA0761D6478BD642F)
 """One for each bit that a file sets. With four of them, a full filter takes at most three of a thousand unknown files
-for known. They are odd, so that different numbers have different products."""
+for known. They are odd, so that different numbers have different products.
+"""
 
 
 class IdentityFilter:
@@ -65,7 +66,7 @@ class IdentityFilter:
 
 
 class KnownIdentities:
-    """The identities of the files in an index, and of those that a scan gives.
+    """The identities of the files in an index, and of those that a scan emits.
 
     Args:
         index: The index.
@@ -78,16 +79,16 @@ class KnownIdentities:
         self._recent_count = 0
 
     def begin_scan(self) -> None:
-        """The index has all files that earlier scans gave."""
+        """Begin a scan, when the index has all files of earlier scans."""
         self._recent.clear()
         self._recent_count = 0
 
     def may_have(self, identities: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """For each identity whether a file with it may have been taken, or given by this scan."""
+        """For each identity whether a file with it may have been taken, or emitted by this scan."""
         return self._made().may_have(identities)
 
     def add(self, identities: npt.NDArray[np.int64]) -> None:
-        """The scan gives files with these identities."""
+        """Add the identities of files that the scan emits."""
         self._made().add(identities)
         self._recent.append(identities)
         self._recent_count += len(identities)
@@ -95,10 +96,10 @@ class KnownIdentities:
             self._recent_count -= len(self._recent.popleft())
 
     def are_recent(self, identities: Sequence[int]) -> set[int]:
-        """Of some identities, the ones that this scan has given and the index may not have yet."""
+        """The identities among some that this scan has emitted and the index may not have yet."""
         if not self._recent:
             return set()
-        # Of tens of thousands of single files, each by itself: one look at all, not one at each.
+        # There may be tens of thousands of entries with one file each: one lookup in all, not one in each.
         recent = np.concatenate(self._recent)
         return set(recent[np.isin(recent, np.array(identities, np.int64))].tolist())
 

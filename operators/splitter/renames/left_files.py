@@ -1,4 +1,4 @@
-"""Which files a scan leaves for later ones, and for how long."""
+"""Files that a scan leaves for later scans, and how long."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_stats import ListedStat
 
 COPY_GRACE_S = 1.0
-"""For so long a copy of a log beside it must stay as it is, until it is a file of its own and no rotation under way."""
+"""Seconds for which a copy of a log beside it must stay unchanged to be a file of its own, not a rotation under way."""
 
 INCOMPLETE_GRACE_S = 10.0
-"""The same for a copy that is shorter than the log: what compresses it may be slow to write."""
+"""The same for a copy that is shorter than the log, since a compressing program may write slowly."""
 
 MAX_REPEATS = 3
-"""How often a file that seems to change while it is scanned is left for another scan."""
+"""How many times a file that changes while it is scanned is left for another scan."""
 
 
 class LeftFiles:
-    """Files that are left for later scans: copies until they stay as they are, and those that change meanwhile.
+    """Files that are left for later scans: copies until they stay unchanged, and files that change during a scan.
 
     Args:
         clock: The time.
@@ -30,7 +30,7 @@ class LeftFiles:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        # Copies of files that are still there: since when each has been as it is.
+        # Copies of files that still exist: the time since which each is unchanged.
         self._waiting: dict[bytes, tuple[ListedStat, float]] = {}
         self._still_waiting: dict[bytes, tuple[ListedStat, float]] = {}
         self._repeats: Counter[bytes] = Counter()
@@ -38,16 +38,16 @@ class LeftFiles:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether copies are left until they have stayed as they are for COPY_GRACE_S."""
+        """Whether copies are left until they have been unchanged for COPY_GRACE_S."""
         return bool(self._waiting)
 
     def begin_scan(self) -> None:
-        """A scan begins."""
+        """Begin a scan."""
         self._still_waiting = {}
         self.has_more = False
 
     def end_scan(self) -> None:
-        """The scan has left all files that it leaves."""
+        """End a scan, after it has left all files that it leaves."""
         self._waiting = self._still_waiting
         if not self.has_more:
             self._repeats.clear()
@@ -58,11 +58,11 @@ class LeftFiles:
         self.has_more = True
 
     def was_left_often(self, suspect: Suspect) -> bool:
-        """Whether a file was left MAX_REPEATS times, and what it seems to be by now counts."""
+        """Whether a file was left MAX_REPEATS times, so that its current verdict counts."""
         return self._repeats[suspect.name] >= MAX_REPEATS
 
     def leave_new_copy(self, suspect: Suspect, grace_s: float) -> bool:
-        """Leave a copy that has not been as it is for long; whether it was left."""
+        """Leave a copy that changed recently; returns whether it was left."""
         now_s = self._clock.elapsed_s()
         stat, since_s = self._waiting.get(suspect.name, (None, now_s))
         if stat != suspect.stat:

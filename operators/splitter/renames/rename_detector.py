@@ -1,4 +1,4 @@
-"""Recognises files that were taken under another name, by their inode or, after a log rotation, by their content."""
+"""Recognises files that were taken under another name, by inode or, after a log rotation, by content."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ MAX_CACHED_NAMES = 10_000
 
 
 class RenameDetector:
-    """Holds back files that may be known, and tells at the end of a scan what they are.
+    """Holds files back that may be known, and decides at the end of a scan what they are.
 
-    A version that was taken is recognised under another name by its inode, whatever the names, where the file has
-    the first and last bytes that were taken; and by these bytes alone where the names are those of a log rotation and
-    the file of the old name has lost them, or is another one.
+    A version that was taken is recognised under another name by its inode, whatever the names, if the file has the
+    first and last bytes that were taken. It is recognised by these bytes alone if the names are those of a log rotation
+    and the file of the old name has lost them, or is another one.
 
     Args:
         index: The versions that were taken.
@@ -60,18 +60,18 @@ class RenameDetector:
 
     @property
     def has_waiting(self) -> bool:
-        """Whether copies are left until they have stayed as they are for COPY_GRACE_S."""
+        """Whether copies are left until they have been unchanged for COPY_GRACE_S."""
         return self._left.has_waiting
 
     def begin_scan(self) -> None:
-        """A scan begins; the index has all that earlier ones gave."""
+        """Begin a scan; the index has all files that earlier ones emitted."""
         self._known.begin_scan()
         self._known_names.clear()
         self._held.clear()
         self._left.begin_scan()
 
     def end_scan(self) -> None:
-        """All that was held has been resolved."""
+        """End a scan: all files that were held have been resolved."""
         self._left.end_scan()
 
     @property
@@ -84,7 +84,7 @@ class RenameDetector:
         self._held.append(Suspect(files, entry))
 
     def remember_emitted(self, files: ListedFiles) -> None:
-        """Remember that the scan gives these files."""
+        """Remember files that the scan emits."""
         self._known.add(files.stats.file_ids)
 
     def hold_suspects(self, files: ListedFiles, view: IndexView) -> ListedFiles:
@@ -113,11 +113,11 @@ class RenameDetector:
         return {path for path, name in name_by_path.items() if name in known}
 
     def resolve_held(self) -> list[Verdict]:
-        """What the files are that are held, in their order; none is held afterwards."""
+        """The verdicts on the files that are held, in their order; none is held afterwards."""
         suspects, self._held = self._held, []
         if not suspects:
             return []
-        # Before the index is looked at, which has what is reported after this.
+        # Before the index is read, which has all later reports.
         current = RenameRound(self._pending, self._left, self._in_tasks)
         given = self._known.are_recent([suspect.stat.file_id for suspect in suspects])
         steady = [each for each in suspects if self._left.was_left_often(each) or each.is_still_there(given)]
@@ -125,7 +125,8 @@ class RenameDetector:
         current.add_by_name(by_name, self._find_recent(by_name))
         current.set_by_identity(self._find_by_identity(steady))
         current.fetch_evidence(steady)
-        # Of several files that begin with a version, as one that is only a header, the oldest is what became of it.
+        # If several files begin with a version, for example one that is only a header, the oldest is the version's
+        # file.
         steady.sort(key=lambda each: each.stat.mtime_ns)
         found = {id(each): current.find_source(each) for each in steady}
         found.update(current.leave_copies([each for each in steady if found[id(each)] is None]))
@@ -133,11 +134,11 @@ class RenameDetector:
             self._look_farther(strangers, current)
             found.update((id(each), current.find_source_by_content(each)) for each in strangers)
             found.update(current.leave_copies([each for each in strangers if found[id(each)] is None]))
-        # Whether a file was replaced, or went elsewhere, is known when all others have been looked at.
+        # Whether a file was replaced, or moved, is known when all others have been examined.
         return [current.decide(each, found.get(id(each), Verdict(each, "again"))) for each in suspects]
 
     def _find_by_identity(self, suspects: Sequence[Suspect]) -> dict[int, list[Source]]:
-        """The versions with the inodes of some files, or of those that had their names before; longest first."""
+        """The versions with the inodes of some files, or of the files that had their names before; longest first."""
         found: dict[int, list[Source]] = {}
         wanted = {suspect.stat.file_id for suspect in suspects}
         wanted |= {suspect.entry.identity for suspect in suspects if suspect.entry is not None}
@@ -150,11 +151,11 @@ class RenameDetector:
     def _find_by_name(
         self, suspects: Sequence[Suspect], paths_before: Callable[[bytes], list[bytes]] = earlier_paths
     ) -> dict[bytes, list[Source]]:
-        """The versions under the names that files may have had before a rotation; by the names that they have now."""
+        """The versions under former names of files before a rotation, by their current names."""
         names = {each.name: [each.files.root.index_name(path) for path in paths_before(each.path)] for each in suspects}
         keys = {before: [before + slot for slot in SLOTS] for each in names.values() for before in each}
         entries = self._without_read_parts(self._index.find([key for each in keys.values() for key in each]))
-        # Of one path the longest first: what goes on behind a tail goes on behind what was read before it as well.
+        # For each path the longest first: a file that continues a tail continues the part read before it as well.
         known = {
             before: sorted((key for key in each if key in entries), key=lambda key: -entries[key].size_bytes)
             for before, each in keys.items()
@@ -165,7 +166,7 @@ class RenameDetector:
         }
 
     def _look_farther(self, suspects: Sequence[Suspect], current: RenameRound) -> None:
-        """Add what compressed files may have been many rotations ago."""
+        """Add candidates for compressed files from many rotations ago."""
         farther = self._find_by_name(suspects, farther_paths)
         may_be = {
             each.name: [source for source in farther[each.name] if not each.is_older_than(source.entry)]
@@ -176,7 +177,7 @@ class RenameDetector:
             current.fetch_evidence(suspects)
 
     def _find_recent(self, sources: Mapping[bytes, Sequence[Source]]) -> set[int]:
-        """Of the identities of versions, those that this scan has given."""
+        """The identities among those of versions that this scan has emitted."""
         identities = [source.entry.identity for each in sources.values() for source in each]
         return self._known.are_recent(identities) if identities else set()
 

@@ -1,4 +1,4 @@
-"""Finds out what the files are that are looked at together: their names before, copies, new files."""
+"""Decides about files that are examined together: their former names, copies, and new files."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from operators.splitter.scan.workers import InTasks
 
 
 class RenameRound:
-    """What is known of suspects that are looked at together, and of the versions that they may be.
+    """The state of suspects that are examined together, and of the versions that they may be.
 
-    Make it before the index is looked at, which has what is reported after that: files whose readers have not reported
-    by then are left for later scans.
+    Create it before the index is read, which has all later reports: files whose readers have not reported by then are
+    left for later scans.
 
     Args:
         pending: Files whose fingerprints readers will report.
@@ -37,11 +37,11 @@ class RenameRound:
         self._evidence = Evidence(in_tasks)
         self._by_name: dict[bytes, list[Source]] = {}
         self._by_identity: dict[int, InodeVersions] = {}
-        # Identities of versions that this scan has given.
+        # Identities of versions that this scan has emitted.
         self._recent: set[int] = set()
-        # Names of versions of which it is not known yet what becomes of them.
+        # Names of versions whose fate is not known yet.
         self._in_flight: set[bytes] = set()
-        # Names of versions that are suspects; nothing else is what had been read before of one of them.
+        # Names of versions that are suspects: only these can be the earlier part of one of them.
         self._moved: set[bytes] = set()
         # Names of suspects that begin with a version whose own file still has it.
         self._copies: set[bytes] = set()
@@ -51,7 +51,7 @@ class RenameRound:
 
         Args:
             sources: The versions by the names of the suspects, in the order in which they are tried.
-            recent: The identities of them that this scan has given.
+            recent: Their identities that this scan has emitted.
         """
         for name, own in sources.items():
             self._by_name.setdefault(name, []).extend(own)
@@ -67,7 +67,7 @@ class RenameRound:
         self._in_flight |= self._in_flight_files.among(source.taken_name for own in sources for source in own)
 
     def fetch_evidence(self, suspects: Sequence[Suspect]) -> None:
-        """Take together what is likely to be needed: many files may have moved, and each request may be a Spark job."""
+        """Request likely evidence together: many files may have moved, and each request may be a Spark job."""
         prefixes: list[FilePrefix] = []
         contents: list[ContentPrefix] = []
         for suspect in suspects:
@@ -85,7 +85,7 @@ class RenameRound:
         self._evidence.fetch(each for suspect in suspects for each in self._prefixes_of_known(suspect))
 
     def _prefixes_of_known(self, suspect: Suspect) -> Iterator[FilePrefix]:
-        """What is asked of the files under the names of the versions with which a file begins."""
+        """The prefixes to fingerprint in the files under the names of the versions with which a file begins."""
         known = self._by_name[suspect.name]
         for source in known:
             if source.entry.size_bytes > 0 and self._begins_with(suspect, source) is not None:
@@ -98,7 +98,7 @@ class RenameRound:
         return iter(()) if versions is None else versions.left(suspect)
 
     def find_source(self, suspect: Suspect) -> Verdict | None:
-        """That a file is known under another name, or that this is not known yet; None where it is not."""
+        """The verdict that a file is known under another name, or not decided yet; None if it is not known."""
         if suspect.stat.size_bytes > 0:
             for source in self._left_with_inode(suspect):
                 if source.taken_name in self._moved:
@@ -123,7 +123,7 @@ class RenameRound:
         return Verdict(suspect, "moved", source, read_until(entry.fingerprint, entry.size_bytes), is_read)
 
     def find_source_by_content(self, suspect: Suspect) -> Verdict | None:
-        """The same where a file has the content of one whose name it may have got, or may be a copy of it."""
+        """The same for a file with the content of one whose name it may have got, or of which it may be a copy."""
         # Paths of files that it may be a copy of; the longest version of a path comes first, and decides for all.
         copied: set[bytes] = set()
         for source in self._by_name[suspect.name]:
@@ -142,7 +142,7 @@ class RenameRound:
                 if source.taken_name in self._in_flight:
                     return Verdict(suspect, "later")
                 if not suspect.is_exactly_as_listed():
-                    # It may have been completed, or dated, between the listing and the look into it.
+                    # The file may have been completed, or its time set, between the listing and the examination.
                     return Verdict(suspect, "later" if self._left.was_left_often(suspect) else "again")
                 self._moved.add(source.taken_name)
                 return Verdict(suspect, "moved", source, entry.size_bytes, not found, suspect.is_compressed)
@@ -152,10 +152,10 @@ class RenameRound:
         return None
 
     def leave_copies(self, suspects: Sequence[Suspect]) -> dict[int, Verdict]:
-        """Leave those files for later scans that may be copies in the making; all must have been looked at before.
+        """Leave files for later scans that may be copies in progress; all must have been examined before.
 
         Returns:
-            The verdicts by the ids of the suspects; files that are no copies, or have stayed as they are, have none.
+            The verdicts by the ids of the suspects; files that are no copies, or stayed unchanged, have none.
         """
         others_by_id = {id(each): list(_files_before(each)) for each in suspects}
         compressed = [each for each in suspects if each.is_compressed]
@@ -174,7 +174,7 @@ class RenameRound:
         return left
 
     def _begins_with(self, suspect: Suspect, source: Source) -> bool | None:
-        """Whether a file, or what is compressed in it, goes on behind a version; None where it begins otherwise."""
+        """Whether a file, or its decompressed content, continues a version; None if it begins differently."""
         entry, size_bytes = source.entry, suspect.stat.size_bytes
         if entry.fingerprint <= UNKNOWN:
             return None
@@ -192,7 +192,7 @@ class RenameRound:
 
         Args:
             source: The version.
-            known: Versions of the same paths, among them the newest that was taken of this file.
+            known: Versions of the same paths, including the newest that was taken of this file.
         """
         still_has = _still_has_by_stat(source, known)
         if isinstance(still_has, FilePrefix):
@@ -200,7 +200,7 @@ class RenameRound:
         return still_has
 
     def _prefixes_of_copy(self, suspect: Suspect, other: FilePrefix) -> Iterator[FilePrefix]:
-        """What is asked of a file and another one, of which it may be a copy."""
+        """The prefixes to fingerprint in a file and in another one, of which it may be a copy."""
         size_bytes = self._size_within(suspect, other)
         if size_bytes is not None:
             yield other._replace(size_bytes=size_bytes)
@@ -208,7 +208,7 @@ class RenameRound:
                 yield suspect.prefix(size_bytes)
 
     def _size_within(self, suspect: Suspect, other: FilePrefix) -> int | None:
-        """The size of a file, or of what is compressed in it; None where that is longer than another file."""
+        """The size of a file, or of its decompressed content; None if that is larger than another file."""
         if suspect.is_compressed:
             content = self._evidence.content(ContentPrefix(suspect.path, other.size_bytes))
             return None if content.has_more else content.size_bytes
@@ -216,7 +216,7 @@ class RenameRound:
         return size_bytes if size_bytes <= other.size_bytes else None
 
     def _beginning_of(self, suspect: Suspect, other: FilePrefix) -> Literal["", "incomplete", "whole"]:
-        """Whether a file may be a copy of another one that is there; "" where it is none."""
+        """Whether a file holds the beginning, or all, of an existing one, and so may be its copy; "" if it does not."""
         size_bytes = self._size_within(suspect, other)
         if size_bytes is None:
             return ""
@@ -232,12 +232,12 @@ class RenameRound:
         return bool(self._pending.are_pending([source.name])[0])
 
     def decide(self, suspect: Suspect, verdict: Verdict | None) -> Verdict:
-        """What becomes of a file; one that is known under no other name, for which verdict is None, is new or changed.
+        """The verdict on a file; without another name, for which verdict is None, it is new or changed.
 
-        All other files must have been looked at: what had its name before may be one of them.
+        All other files must have been examined: one of them may be the former file of its name.
         """
         if verdict is None:
-            # A task that finds another file under the name says nothing of this one.
+            # A task that finds another file under the name says nothing about this one.
             is_there = self._left.was_left_often(suspect) or suspect.is_still_there(())
             is_as_listed = is_there and not self._is_in_the_making(suspect)
             verdict = Verdict(suspect, self._outcome_under_its_name(suspect) if is_as_listed else "again")
@@ -246,7 +246,7 @@ class RenameRound:
         return verdict
 
     def _is_in_the_making(self, suspect: Suspect) -> bool:
-        """Whether a file that a rotation may have made has changed between the listing and the look into it."""
+        """Whether a file that a rotation may have made has changed between the listing and the examination."""
         may_be_copy = bool(self._by_name.get(suspect.name)) and not self._left.was_left_often(suspect)
         return may_be_copy and not suspect.is_exactly_as_listed()
 
@@ -256,14 +256,14 @@ class RenameRound:
             return "new"
         if entry.identity == suspect.stat.file_id:
             return "changed"
-        # What the name stood for has been found elsewhere, now or by an earlier scan.
+        # The former file of the name has been found elsewhere, now or by an earlier scan.
         others = self._by_identity.get(entry.identity)
         is_elsewhere = others is not None and any(_has_gone_to(each, suspect.path, entry) for each in others.sources)
         return "new" if is_elsewhere else "changed"
 
 
 def _files_before(suspect: Suspect) -> Iterator[FilePrefix]:
-    """The files that are there under the names that a file may have had, of which it may be a copy."""
+    """Existing files under the former names of a file, of which it may be a copy."""
     for path in earlier_paths(suspect.path):
         now = stat_behind_links(path)
         if now is not None and path != suspect.path and not suspect.is_behind(path) and os.path.isfile(path):
@@ -271,17 +271,17 @@ def _files_before(suspect: Suspect) -> Iterator[FilePrefix]:
 
 
 def _may_have_gone_to(suspect: Suspect, source: Source, known: Sequence[Source]) -> bool:
-    """Whether a file that begins with a version may be what became of it, as far as its name and time tell.
+    """Whether a file that begins with a version may be its current file, by name and time.
 
     Args:
         suspect: The file.
         source: The version.
-        known: Versions of the same paths, among them the newest that was taken of this file.
+        known: Versions of the same paths, including the newest that was taken of this file.
     """
     if suspect.is_compressed:
         return True
-    # A log that is copied stays, truncated. Where it is gone, or the number is higher, a new file may hold the same as
-    # one that was deleted. What is moved here from another file system, or mirrored, keeps its time.
+    # A log that is copied stays, truncated. If it is gone, or the number is higher, a new file may have the content of
+    # a deleted one. Files that are moved here from another file system, or mirrored, keep their time.
     if stat_behind_links(source.path) is not None and not is_shifted(suspect.path, source.path):
         return True
     mtime_ns = suspect.stat.mtime_ns
@@ -289,14 +289,14 @@ def _may_have_gone_to(suspect: Suspect, source: Source, known: Sequence[Source])
 
 
 def _still_has_by_stat(source: Source, known: Sequence[Source]) -> bool | FilePrefix:
-    """See RenameRound._still_has; where only the content tells, the bytes that must be those of the version."""
+    """See RenameRound._still_has; if only the content decides, the bytes that must be those of the version."""
     entry, now = source.entry, stat_behind_links(source.path)
     if now is None or now.st_size < entry.size_bytes:
         return False
     file_id = file_id_of(now.st_ino)
     if (file_id, now.st_size, now.st_mtime_ns) == (entry.identity, entry.size_bytes, entry.mtime_ns):
         return True
-    # The next log may begin with the same lines. What was read before the last tail may have an outdated inode.
+    # The next log may begin with the same lines. The part read before the last tail may have an outdated inode.
     is_same_file = any(_may_be_of(now, each.entry) for each in known if each.taken_name == source.taken_name)
     return is_same_file and FilePrefix(source.path, entry.size_bytes, file_id)
 
@@ -310,7 +310,7 @@ def _may_be_of(now: os.stat_result, entry: IndexEntry) -> bool:
 
 
 def _has_gone_to(source: Source, path: bytes, entry: IndexEntry) -> bool:
-    """Whether a version that was taken under a path is known as another one by now."""
+    """Whether a version that was taken under a path is now known as another one."""
     if source.is_earlier or source.path == path or source.entry.size_bytes < entry.size_bytes:
         return False
     now = stat_behind_links(source.path)

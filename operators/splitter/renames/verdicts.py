@@ -1,4 +1,4 @@
-"""What becomes of files that may be known under another name."""
+"""The verdicts on files that may be known under another name."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Suspect:
 
     Attributes:
         files: The file, alone.
-        entry: What was taken under its name; None for nothing.
+        entry: The version that was taken under its name; None for none.
     """
 
     files: ListedFiles
@@ -55,14 +55,14 @@ class Suspect:
         return FilePrefix(self.path, size_bytes, self.stat.file_id)
 
     def is_older_than(self, entry: IndexEntry) -> bool:
-        """Whether it has an earlier time than a version; programs that compress keep times, some of them in seconds."""
+        """Whether it has an earlier time than a version; compressing programs keep times, some of them in seconds."""
         return self.stat.mtime_ns // 1_000_000_000 < entry.mtime_ns // 1_000_000_000
 
     def is_behind(self, path: bytes) -> bool:
         """Whether another path leads through links to the name under which the scan reads this file.
 
-        Such a path is no second name of it: a scan passes it over. Links above the location of the scan that both
-        paths have in common do not count.
+        Such a path is no second name of it: a scan skips it. Links above the location of the scan that both paths have
+        in common do not count.
         """
         if (real := os.path.realpath(path)) == path:
             return False
@@ -70,10 +70,10 @@ class Suspect:
         return real == os.path.join(os.path.realpath(common), os.path.relpath(self.path, common))
 
     def is_still_there(self, given: Container[int]) -> bool:
-        """Whether the listed file is there now, and no shorter.
+        """Whether the listed file still exists, and is not shorter.
 
         Args:
-            given: Identities of files that the scan gave: one of these without another link had another name then.
+            given: Identities of files that the scan emitted: one of these with a single link had another name then.
         """
         now = stat_behind_links(self.path)
         if now is None or file_id_of(now.st_ino) != self.stat.file_id or now.st_size < self.stat.size_bytes:
@@ -81,7 +81,7 @@ class Suspect:
         return self.stat.file_id not in given or now.st_nlink > 1
 
     def is_exactly_as_listed(self) -> bool:
-        """Whether the listed version is there now."""
+        """Whether the listed version still exists."""
         now, listed = stat_behind_links(self.path), self.stat
         version = listed.file_id, listed.size_bytes, listed.mtime_ns
         return now is not None and (file_id_of(now.st_ino), now.st_size, now.st_mtime_ns) == version
@@ -103,7 +103,7 @@ class Source:
 
     @property
     def taken_name(self) -> bytes:
-        """The name under which the version was taken, or the rest behind it that may not be read yet."""
+        """The name under which the version was taken, or of the rest behind it that may not be read yet."""
         return self.name.removesuffix(SHORTER).removesuffix(PART)
 
     @property
@@ -114,17 +114,17 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a suspect is.
+    """The verdict on a suspect.
 
     Attributes:
         suspect: The suspect.
         outcome: A new file; one that moved here from another name; a change of the file that was taken under its
             name; not known before a later scan; or not known because it changed during this one.
-        source: Where it moved from.
-        start: How many bytes were read under the other name; of a compressed file, of its content.
-        is_read: Whether that was all.
-        is_content: Whether it is the content of a compressed file that was recognised. The inode says nothing of that:
-            the file may have got the one of the uncompressed file.
+        source: The version that it was under its former name.
+        start: How many bytes were read under the other name; for a compressed file, of its content.
+        is_read: Whether all bytes were read.
+        is_content: Whether the content of a compressed file was recognised. The inode proves nothing then: the file may
+            have got that of the uncompressed file.
     """
 
     suspect: Suspect
@@ -136,9 +136,9 @@ class Verdict:
 
 
 def stat_behind_links(path: bytes) -> os.stat_result | None:
-    """What the system says now of the file that a path leads to; None where there is none, or it cannot be told.
+    """The current version of the file that a path leads to; None if there is none, or it cannot be examined.
 
-    The file may have another name by now, and a link under this one: see Suspect.is_behind().
+    The file may have another name now, and a link under this one: see Suspect.is_behind().
     """
     try:
         return os.stat(path)

@@ -1,1 +1,1 @@
-"""Finding files: roots, walks, listings and the versions of what they find."""
+"""Finds files: roots, walks, listings and the versions of the files found."""

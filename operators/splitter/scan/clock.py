@@ -14,7 +14,7 @@ class Clock(Protocol):
         """Milliseconds since 1970, as files are dated; may jump."""
 
     def elapsed_s(self) -> float:
-        """Seconds since some moment; never goes back."""
+        """Seconds since a fixed moment; never goes back."""
 
     def wait_until(self, condition: threading.Condition, deadline_s: float) -> None:
         """Wait until the condition, which the caller holds, is notified or elapsed_s() has reached the deadline."""

@@ -1,4 +1,4 @@
-"""Listed files: what a scan finds and what change detection selects of it."""
+"""Listed files: the files that a scan finds and change detection selects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from operators.splitter.scan.scan_roots import Root
 
 @dataclass(frozen=True)
 class ListedFiles:
-    """Files and directories below one root, ascending by key, in columns: a million files are no million objects.
+    """Files and directories below one root, ascending by key, in columns, which take less memory than objects.
 
     Attributes:
         root: Root that they were found under.
@@ -28,14 +28,14 @@ class ListedFiles:
         stats: Versions; DIRECTORY for a directory.
         fingerprints: Head and tail fingerprints; () where none was taken.
         start: First byte to be read of each; more than 0 for the tail of a file that grew.
-        content_start: Of one compressed file: how many bytes of its content were read under another name.
-        read_fingerprint: Of the first start bytes of one file, or content_start bytes of its content, as they were
-            read; 0 where none is known.
+        content_start: For one compressed file: how many bytes of its content were read under another name.
+        read_fingerprint: Fingerprint of the first start bytes of one file, or content_start bytes of its content, when
+            they were read; 0 if none is known.
         moved_from: URL under which one file was taken before; "" for none.
-        begins_at_cut: Whether what was read of one file ends between two blocks, so that a record that lies across
-            that place was read; otherwise it ends between two versions, and such a record was left.
-        is_noted: Whether the versions are only recorded in the index, and nothing is read.
-        notes: Versions to be noted together with one file: what the index must know as soon as this one is taken.
+        begins_at_cut: Whether the part that was read of one file ends between two blocks, so that a record across that
+            offset was read; otherwise it ends between two versions, and such a record was left.
+        is_noted: Whether the versions are only recorded in the index, and no block is read.
+        notes: Versions to be noted together with one file: changes to the index as soon as this file is taken.
         discovered_ms: When the scan listed them, in milliseconds since 1970; 0 before change detection.
     """
 
@@ -103,7 +103,7 @@ class ListedFiles:
         return self.fingerprints[index] if self.fingerprints else 0
 
     def rows(self) -> Iterator[FileRow]:
-        """The files one by one, without the columns that they come from."""
+        """The files one by one, independent of the columns that they come from."""
         common = self.take(np.empty(0, np.intp))
         for at, (key, stat) in enumerate(zip(self.keys, self.stats, strict=True)):
             yield FileRow(key, stat, tuple(self.fingerprints[at : at + 1]), common)
@@ -137,7 +137,7 @@ class FileRow(NamedTuple):
         key: Its path in bytes.
         stat: Its version.
         fingerprints: Its head and tail fingerprint; () where none was taken.
-        common: What it has in common with those that it was listed with; no files.
+        common: Properties common to the files that it was listed with; no files.
     """
 
     key: bytes

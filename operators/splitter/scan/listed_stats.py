@@ -14,7 +14,7 @@ from operators.files.file_columns import Column
 
 
 class ListedStat(NamedTuple):
-    """What distinguishes one version of a file from another.
+    """The properties that distinguish one version of a file from another.
 
     Attributes:
         size_bytes: Length; -1 for a directory.
@@ -42,10 +42,10 @@ DIRECTORY = ListedStat(-1)
 
 @dataclass(slots=True)
 class ListedStats(Sequence[ListedStat]):
-    """Versions of many files in columns: a million files are no million objects. See ListedStat for the units.
+    """Versions of many files in columns, which take less memory than objects. See ListedStat for the units.
 
     Attributes:
-        size_bytes: Lengths.
+        size_bytes: Lengths in bytes.
         mtime_ns: Modification times.
         file_ids: Inode numbers.
         etags: Etags; [] where no file has one.
@@ -75,7 +75,7 @@ class ListedStats(Sequence[ListedStat]):
         return len(self.size_bytes)
 
     def __getitem__(self, index: int) -> ListedStat:  # type: ignore[override]  # slice() gives stretches
-        """One version."""
+        """The version at a position."""
         etag = self.etags[index] if self.etags else ""
         return ListedStat(int(self.size_bytes[index]), int(self.mtime_ns[index]), etag, int(self.file_ids[index]))
 
@@ -91,7 +91,7 @@ class ListedStats(Sequence[ListedStat]):
 
     @property
     def has_unmarked(self) -> bool:
-        """Whether there is a file of which nothing but its size is known."""
+        """Whether a file has no mark of its version but its size."""
         return bool(((self.size_bytes >= 0) & (self.mtime_ns == 0) & (self.file_ids == 0) & ~self.has_etag).any())
 
     def slice(self, start: int, end: int) -> ListedStats:

@@ -1,4 +1,4 @@
-"""How a store is listed: one directory's entries, in the order of a depth-first walk by the bytes of the paths."""
+"""Listing of a store: one directory's entries, in the order of a depth-first walk by the bytes of the paths."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from operators.splitter.scan.listed_stats import ListedStat, ListedStats
 Kind = Literal["file", "directory"]
 
 ENTRIES_AT_ONCE = 1024
-"""Entries of one directory that are processed together."""
+"""Number of entries of one directory that are processed together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Entries:
 class Lister(ABC):
     """Lists one kind of store.
 
-    Guarantee: the entries of a directory that exist all the while come once each, in the order of Entries.names.
+    Guarantee: each entry of a directory that exists throughout comes once, in the order of Entries.names.
     """
 
     is_local = False
@@ -64,7 +64,7 @@ class Lister(ABC):
         """The entries of a directory, piece by piece.
 
         Raises:
-            StorageError: The directory cannot be listed; MissingError where it does not exist any more.
+            StorageError: The directory cannot be listed; MissingError if it no longer exists.
         """
 
     def queue(self, directories: Iterable[bytes], *, is_whole_tree: bool = False) -> None:  # noqa: B027  # optional
@@ -74,10 +74,10 @@ class Lister(ABC):
         """
 
     def walked(self, directory: bytes, names: list[bytes]) -> Iterator[Entries]:
-        """Consecutive subdirectories, with everything below them where that was prefetched.
+        """Consecutive subdirectories, with everything below them if that was prefetched.
 
         Yields:
-            By their paths from the directory: entries with is_walked; or a single directory, which the walk must enter.
+            In the order of their paths: entries with is_walked; or a single directory, which the walk must enter.
         """
         return (Entries([name]) for name in names)
 
@@ -85,7 +85,7 @@ class Lister(ABC):
         """The names that are files now, and their versions.
 
         Raises:
-            StorageError: The store cannot tell.
+            StorageError: The store failed.
         """
         found = [(name, stat) for name in names if (stat := self.stat(directory + name)) is not None]
         return [name for name, _ in found], ListedStats.of([stat for _, stat in found])
@@ -95,15 +95,15 @@ class Lister(ABC):
         """The version of a file; None where it is gone or is no regular file.
 
         Raises:
-            StorageError: The store cannot tell.
+            StorageError: The store failed.
         """
 
     @abstractmethod
     def kind(self, path: bytes) -> Kind | None:
-        """What is at a path, links followed; None where nothing is.
+        """The kind of the file at a path, links followed; None if there is none.
 
         Raises:
-            StorageError: The store cannot tell.
+            StorageError: The store failed.
         """
 
     @abstractmethod
@@ -111,22 +111,22 @@ class Lister(ABC):
         """A value that is equal for two names of the same directory, by which a walk detects a loop of links.
 
         Raises:
-            MissingError: The directory does not exist any more.
+            MissingError: The directory no longer exists.
         """
 
     def identities_above(self, directory: bytes) -> list[object]:
-        """The identities of all directories above the place that a name leads to, links followed.
+        """The identities of all directories above the one that a name leads to, links followed.
 
         Raises:
-            MissingError: One of them does not exist any more.
+            MissingError: One of them no longer exists.
         """
         return []
 
     def is_also_directory(self, path: bytes) -> bool:
-        """Whether something lies below the name of a file.
+        """Whether paths exist below the name of a file.
 
         Raises:
-            StorageError: The store cannot tell.
+            StorageError: The store failed.
         """
         return False
 

@@ -22,16 +22,16 @@ from operators.splitter.scan.worker_program import LIST, LISTED, NOT_REACHED, NO
 from operators.splitter.scan.workers import Workers
 
 MAX_DIRECTORIES = 512
-"""Directories of one request at most."""
+"""Largest number of directories of one request."""
 
 MAX_FILES = 8192
-"""Files that one request should find; a directory with more is left to the walk."""
+"""Number of files that one request should find; a directory with more is left to the walk."""
 
 FIRST_FILES, MAX_FILES_HERE = 64, 1024
-"""Files that this process lists at a time where no worker did: few at first, as the first window waits for them."""
+"""Files that this process lists at a time if no worker did: few at first, as the first window waits for them."""
 
 PREFETCHED_REQUESTS = 5
-"""Answers that are held ahead of the walk, some 50 bytes a file; more where more requests may be pending."""
+"""Number of answers that are held ahead of the walk, some 50 bytes a file; more where more requests may be pending."""
 
 DIRECTORY_FILES = 16
 """Memory of a directory without entries, in terms of files."""
@@ -42,7 +42,7 @@ class _Request:
     """Directories that are listed together.
 
     Attributes:
-        directories: By path.
+        directories: The directories, by path.
         is_walk: Whether everything below them is listed too.
     """
 
@@ -63,7 +63,7 @@ class _Answer:
         data: The answer's bytes.
 
     Attributes:
-        directories: Those of the request.
+        directories: The directories of the request.
         outcomes: Outcome of each.
         counts: Number of entries of each.
     """
@@ -118,12 +118,12 @@ class QueuedDirectories:
         return bool(self._paths)
 
     def add(self, directories: Iterable[bytes]) -> None:
-        """Queue directories; each lies behind the walk's position."""
+        """Queue directories, which must be behind the walk's position."""
         for path in directories:
             heapq.heappush(self._paths, path)
 
     def take_through(self, directory: bytes) -> list[bytes]:
-        """Remove and return everything up to a directory that the walk enters; what comes before it was skipped."""
+        """Remove and return everything up to a directory that the walk enters; earlier directories were skipped."""
         passed = []
         while self._paths and self._paths[0] <= directory:
             passed.append(heapq.heappop(self._paths))
@@ -135,15 +135,15 @@ class QueuedDirectories:
 
 
 class PrefetchingLister(LocalLister):
-    """Lists what LocalLister lists, many directories at a time, with workers as soon as there is work for them.
+    """Lists the entries of LocalLister, many directories at a time, with workers as soon as there is work for them.
 
-    Guarantee: the same entries in the same order, whatever becomes of a worker.
+    Guarantee: the same entries in the same order, even if a worker dies.
 
     Args:
         workers: Workers of the scan.
         max_files: Files that one request should find.
         ignored: Matches names of directories that are not entered.
-        notices: What the scans of a run have said; None where this is its only scan.
+        notices: The notices of the scans of a run; None if this is its only scan.
     """
 
     def __init__(
@@ -162,8 +162,7 @@ class PrefetchingLister(LocalLister):
         # A pattern with other flags, or with a NUL, cannot be sent to a worker.
         self._can_walk = b"\0" not in self._ignored and (ignored is None or ignored.flags == re.UNICODE)
         self._queued = QueuedDirectories()
-        # Of the queued directories those that are listed without what lies below; the others, which are most, are
-        # walked.
+        # The queued directories that are listed alone; the others, which are most, are walked.
         self._only_listed: set[bytes] = set()
         self._pending: dict[Any, _Request] = {}
         # The answers ahead of the walk: by directory, in order of path, and their size.
@@ -171,7 +170,7 @@ class PrefetchingLister(LocalLister):
         self._listed_ahead = QueuedDirectories()
         self._held_files = 0
         self._left_to_walk: set[bytes] = set()
-        # Recent files per directory; at first directories are expected to be large.
+        # Recent number of files per directory; at first directories are expected to be large.
         self._seen_directories, self._seen_files = 1, max_files // 8
 
     def queue(self, directories: Iterable[bytes], *, is_whole_tree: bool = False) -> None:
@@ -219,7 +218,7 @@ class PrefetchingLister(LocalLister):
             yield from self._completed(directory, *entries)
 
     def _completed(self, directory: bytes, names: list[bytes], columns: npt.NDArray[np.int64]) -> Iterator[Entries]:
-        """The entries of an answer, in which unvisited directories are replaced by what is below them."""
+        """The entries of an answer, with the entries of unvisited directories in their place."""
         stats, sizes = ListedStats(*columns), columns[0].tolist()
 
         def group_of(numbered: tuple[int, int]) -> tuple[int, object]:
@@ -248,9 +247,9 @@ class PrefetchingLister(LocalLister):
         self._seen_files = self._seen_files // 2 + files
 
     def _prefetched(self, directory: bytes) -> tuple[_Answer, int] | None:
-        """The answer that has a directory, and its position there; None where it is left to this process."""
+        """The answer that has a directory, and its position there; None if it is left to this process."""
         self._only_listed.difference_update(self._queued.take_through(directory))
-        # Without its slash it sorts behind the skipped directories and before itself.
+        # Without its slash it sorts after the skipped directories and before itself.
         self._drop(self._listed_ahead.take_through(directory[:-1]))
         self._ask()
         is_pending = True
@@ -261,7 +260,7 @@ class PrefetchingLister(LocalLister):
                 if (data := self._workers.answer(pending)) is not None:
                     answer = self._receive(request, data)
                     self._count_seen(answer.outcomes.count(LISTED), sum(answer.counts))
-            # The workers that are done go on while the walk waits for others.
+            # Workers that are done get new requests while the walk waits for others.
             self._ask()
         return self._listed.get(directory)
 

@@ -26,7 +26,7 @@ class LocalLister(Lister):
     Args:
         held_names: Names of one directory that are in memory at a time, about 80 bytes each. A larger directory is
             read several times, each time for the names that come next.
-        notices: What the scans of a run have said; None where this is its only scan.
+        notices: The notices of the scans of a run; None if this is its only scan.
     """
 
     is_local = True
@@ -44,7 +44,7 @@ class LocalLister(Lister):
             yield Entries(names, links=frozenset(links))
 
     def _smallest(self, directory: bytes, after: bytes, links: set[bytes]) -> tuple[list[bytes], bytes | None]:
-        """The first names behind `after`, sorted, and the last of them; None for it where there are no more.
+        """The first names after `after`, sorted, and the last of them; None for it if there are no more.
 
         All links of the directory are added to links.
         """
@@ -120,7 +120,7 @@ class LocalLister(Lister):
 
 
 def _name_of(entry: os.DirEntry[bytes], links: set[bytes]) -> bytes:
-    """Its name, with "/" behind that of a directory; added to links if it is one."""
+    """The entry's name, with "/" added for a directory; added to links if it is one."""
     name = entry.name + b"/" if _is_directory(entry) else entry.name
     if entry.is_symlink():
         links.add(name)
@@ -128,7 +128,7 @@ def _name_of(entry: os.DirEntry[bytes], links: set[bytes]) -> bytes:
 
 
 def _is_directory(entry: os.DirEntry[Any]) -> bool:
-    """Whether it is a directory, or a link to one."""
+    """Whether the entry is a directory, or a link to one."""
     try:
         return entry.is_dir()
     except OSError:
@@ -136,7 +136,7 @@ def _is_directory(entry: os.DirEntry[Any]) -> bool:
 
 
 def _is_missing(error: OSError) -> bool:
-    """Whether nothing is under the name: gone, or a link to nothing, through a file, or to itself."""
+    """Whether the name does not exist: gone, or a link to nothing, through a file, or to itself."""
     return isinstance(error, FileNotFoundError | NotADirectoryError) or error.errno == errno.ELOOP
 
 

@@ -1,4 +1,4 @@
-"""Notices: what the scans of a run say once, however often they see it."""
+"""Notices: warnings that the scans of a run log once, however often they occur."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 logger = logging.getLogger(__name__)
 
 MAX_NOTICES = 10_000
-"""Paths that are remembered, some 200 bytes each; what comes after so many is said again."""
+"""Number of paths that are remembered, some 200 bytes each; warnings beyond are repeated."""
 
 
 class Notices:
@@ -18,7 +18,7 @@ class Notices:
         self._said: set[tuple[str, bytes]] = set()
 
     def say(self, what: str, path: bytes) -> None:
-        """Warn of a path, unless the same was said of it before."""
+        """Log a warning about a path, unless the same was logged before."""
         if (what, path) in self._said:
             return
         if len(self._said) < MAX_NOTICES:

@@ -1,4 +1,4 @@
-"""Output locations: whether a scan would read what is written into a directory, which may not exist yet."""
+"""The directories that an app writes into: whether a scan would read or reach them; they may not exist yet."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class OutputLocations:
 
     @classmethod
     def of(cls, urls: Iterable[str]) -> OutputLocations:
-        """The directories behind some locations, as far as they lie on this machine, as links lead now."""
+        """The directories behind some locations on this machine, as links lead now."""
         return cls(_real(os.fsencode(absolute(url))) for url in urls if is_local(url))
 
     def elsewhere(self, root: Root) -> OutputLocations:
-        """The directories that a root does not lie in: what an app reads within one, it has been told to read."""
+        """The directories that a root is not in: if a root is within one, the app reads it on purpose."""
         if not root.is_local or not self._directories:
             return NOTHING_WRITTEN
         base = _real(root.base)
@@ -38,7 +38,7 @@ class OutputLocations:
         return bool(self._directories) and _real(path).startswith(tuple(self._directories))
 
     def may_be_below(self, directory: bytes) -> bool:
-        """Whether one of them lies below what a path leads to."""
+        """Whether one of them is below the target of a path."""
         real = _real(directory) if self._directories else b""
         return any(each.startswith(real) for each in self._directories)
 
@@ -47,11 +47,11 @@ NOTHING_WRITTEN = OutputLocations()
 
 
 def reads_all_in(root: Root, selection: Selection, directory: str) -> bool:
-    """Whether a scan would read every file with an ordinary name that lies in a directory.
+    """Whether a scan would read every file with an ordinary name in a directory.
 
     Args:
         root: Where the scan begins.
-        selection: Which names it selects; where it has a pattern for files, the app has said what it reads.
+        selection: The names that it selects; with a pattern for files, the app has said what it reads.
         directory: The directory, under any of its names.
     """
     if root.kind == "file" or selection.file_pattern is not None:
@@ -70,7 +70,7 @@ def _reads_all_in(filter: NameFilter, names: list[bytes]) -> bool:
 
 
 def _ways_to(path: bytes, root: Root) -> Iterator[list[bytes]]:
-    """The names of the directories between a root and a path, by each way that is known to lead there."""
+    """The names of the directories between a root and a path, by each known way."""
     if not root.is_local:
         if below(path).startswith(below(root.base)):
             yield _names_between(below(root.base), path)

@@ -1,4 +1,4 @@
-"""Own names: which files and directories a scan reads where they lie, so that links to them are passed over."""
+"""Own names: the files and directories that a scan reads under their own names, so that links to them are skipped."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class OwnNames:
         return [root for root in self._roots if os.path.realpath(root.base) == root.base]
 
     def elsewhere(self, root: Root) -> OwnNames | None:
-        """Of a root with a link in its path, what others read that have none; None where they have nothing of it."""
+        """For a root with a link in its path, what roots without links read of it; None if they read nothing of it."""
         if not root.is_local or (real := os.path.realpath(root.base)) == root.base:
             return None
         beside = below(real)
@@ -41,9 +41,9 @@ class OwnNames:
         return OwnNames(others, self._selection) if others else None
 
     def reads(self, path: bytes) -> bool:
-        """Whether what a link, or a path through links, leads to is there, and read under its own name.
+        """Whether the target of a link, or of a path through links, exists and is read under its own name.
 
-        Of a directory, whether everything below it is read.
+        For a directory, whether everything below it is read.
 
         Args:
             path: The path; b"/" at its end is allowed.

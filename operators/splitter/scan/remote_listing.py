@@ -1,4 +1,4 @@
-"""Lists object stores and other remote file systems; a listing has the versions as well."""
+"""Lists object stores and other remote file systems, whose listings have the versions as well."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class RemoteLister(Lister):
-    """Lists what the storage layer reaches by URL.
+    """Lists stores that the storage layer reaches by URL.
 
     Args:
         storage: Reaches the stores.
@@ -28,7 +28,7 @@ class RemoteLister(Lister):
     def entries(self, directory: bytes) -> Iterator[Entries]:
         """See Lister."""
         names, stats = [], []
-        # Of several slashes at its end the others are part of the name: in S3 a key may have an empty part.
+        # If the key ends in several slashes, the others are part of the name: in S3 a key may have an empty part.
         is_store = directory.endswith(b"://")
         url = self.url(directory if is_store else directory.removesuffix(b"/"))
         for found in self._storage.list_directory(url):

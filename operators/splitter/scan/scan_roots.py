@@ -19,11 +19,11 @@ from operators.splitter.scan.remote_listing import RemoteLister
 from operators.splitter.scan.worker_program import UNFINISHED_ENDS
 
 _MAGIC = re.compile(rb"[*?[]")
-_COMPARED_NAMES = 10_000  # names among which one is sought for a hint
+_COMPARED_NAMES = 10_000  # names that are compared with a missing one for a hint
 _SHOWN_NAMES = 5
 
 Segment = re.Pattern[str] | None
-"""One part of a glob between slashes; None stands for `**`."""
+"""One part of a glob between slashes; None for `**`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +31,13 @@ class Root:
     """Where a walk begins.
 
     Attributes:
-        named: As the user wrote it.
-        kind: What it is.
+        named: The location as the user wrote it.
+        kind: The kind of the location.
         base: The file; or the directory that is walked, without "/" at its end.
-        lister: How the store is listed.
-        segments: Of a glob: what the names below base must match, level by level.
-        asks_hidden: For each segment, whether it begins as a hidden name does, and so includes hidden names.
-        index_prefix: Beginning of the keys that the index leaves out, and what it has instead; see Roots.key_prefix.
+        lister: Lists the store.
+        segments: For a glob: the patterns of the names below base, level by level.
+        asks_hidden: For each segment, whether it begins like a hidden name, and so includes hidden names.
+        index_prefix: The beginning of keys that the index replaces, and the replacement; see Roots.key_prefix.
     """
 
     named: str
@@ -50,12 +50,12 @@ class Root:
 
     @property
     def is_local(self) -> bool:
-        """Whether it lies on a file system of this machine."""
+        """Whether the base is on a file system of this machine."""
         return self.lister.is_local
 
     @property
     def first_key(self) -> bytes:
-        """No path below the root sorts before this."""
+        """No path below the root sorts before this key."""
         return self.base if self.kind == "file" else below(self.base)
 
     def index_name(self, key: bytes) -> bytes:
@@ -87,8 +87,8 @@ def find_root(named: str, storage: StorageContext, *, is_literal: bool = False) 
         is_literal: Whether the name is never a glob.
 
     Raises:
-        MissingError: There is no such file or directory, and the name is not a glob.
-        StorageError: It is a file and named as a directory, or a directory or glob where nothing can be listed.
+        MissingError: No file or directory has the name, and it is no glob.
+        StorageError: It is a file and named as a directory, or a directory or glob that cannot be listed.
     """
     path, lister = _place_of(named, storage)
     kind = lister.kind(path)
@@ -120,7 +120,7 @@ def find_roots(named: str, storage: StorageContext) -> list[Root]:
     """Resolve one location: in an object store it may be a file, and a directory as well.
 
     Raises:
-        MissingError: There is no such file or directory, and the name is not a glob.
+        MissingError: No file or directory has the name, and it is no glob.
     """
     root = find_root(named, storage)
     if root.kind == "file" and root.lister.is_also_directory(root.base):
@@ -129,7 +129,7 @@ def find_roots(named: str, storage: StorageContext) -> list[Root]:
 
 
 def missing_root(named: str, storage: StorageContext) -> Root:
-    """What a location that does not exist would be if it did: a glob, or else a directory."""
+    """The root of a location that does not exist: a glob, or else a directory."""
     path, lister = _place_of(named, storage)
     directory = Root(named, "directory", path, lister, index_prefix=storage.roots.key_prefix(path))
     return _glob(named, path, lister, storage) or directory
@@ -141,7 +141,7 @@ def _place_of(named: str, storage: StorageContext) -> tuple[bytes, Lister]:
 
 
 def _glob(named: str, path: bytes, lister: Lister, storage: StorageContext) -> Root | None:
-    """A name as a glob; None where it is none."""
+    """A name as a glob; None if it is none."""
     if (match := _MAGIC.search(path)) is None:
         return None
     cut = path.rindex(b"/", 0, match.start())
@@ -153,7 +153,7 @@ def _glob(named: str, path: bytes, lister: Lister, storage: StorageContext) -> R
 
 
 def listed_in(root: Root) -> str:
-    """A hint that names a few of what lies where a glob begins."""
+    """A hint that names a few of the files where a glob begins."""
     try:
         names = itertools.chain.from_iterable(entries.names for entries in root.lister.entries(below(root.base)))
         present = [root.lister.url(name) for name in itertools.islice(names, _COMPARED_NAMES)]
@@ -167,14 +167,14 @@ def listed_in(root: Root) -> str:
 
 
 def _is_unfinished_match(root: Root, name: str) -> bool:
-    """Whether a name where a glob begins matches all of the glob, and is passed over for its end alone."""
+    """Whether a name where a glob begins matches the whole glob, and is skipped only for its suffix."""
     (*_, last) = root.segments
     is_match = last is not None and len(root.segments) == 1 and last.fullmatch(name) is not None
     return is_match and not name.startswith(".") and os.fsencode(name).endswith(UNFINISHED_ENDS)
 
 
 def _closest(path: bytes, lister: Lister) -> str:
-    """A hint that names what exists instead of a missing path."""
+    """A hint that names an existing path instead of a missing one."""
     parent, _, name = path.rpartition(b"/")
     while parent.count(b"/") > 1 and lister.kind(parent) != "directory":
         parent, _, name = parent.rpartition(b"/")

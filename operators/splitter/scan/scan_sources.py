@@ -1,4 +1,4 @@
-"""Where a splitter takes its files from: one scan, or scans again and again in a thread beside the windows."""
+"""The sources of a splitter's files: one scan, or repeated scans in a thread beside the windows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from operators.splitter.scan.listed_files import ListedFiles
 logger = logging.getLogger(__name__)
 
 MAX_QUEUED_FILES = 10_000
-"""A scan pauses when so many files wait, so that memory does not grow with the number of new files."""
+"""Number of waiting files at which a scan pauses, so that memory does not grow with the number of new files."""
 
 
 class ScanSource(ABC):
@@ -33,7 +33,7 @@ class ScanSource(ABC):
 
     @abstractmethod
     def pop(self, count: int) -> None:
-        """Take the first files, so many, of those that peek() gave; the index has them now."""
+        """Take a number of the first files that peek() returned; the index has them now."""
 
     @property
     @abstractmethod
@@ -42,14 +42,14 @@ class ScanSource(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """End the scan; what was not taken will be found again."""
+        """End the scan; files that were not taken will be found again."""
 
 
 class SingleScan(ScanSource):
-    """The files of one scan, which goes on as they are taken.
+    """The files of one scan, which continues as they are taken.
 
     Args:
-        found: What the scan finds.
+        found: Iterates over the files that the scan finds.
     """
 
     def __init__(self, found: Generator[ListedFiles]) -> None:
@@ -81,7 +81,7 @@ class SingleScan(ScanSource):
 def watched(
     scan: Callable[[], Iterator[ListedFiles]], watch: Callable[[str], contextlib.AbstractContextManager[None]]
 ) -> Iterator[ListedFiles]:
-    """The steps of a scan, each of them found under watch; see ControlServices.watched."""
+    """The steps of a scan, each of them found under the stall watch; see ControlServices.watched."""
     steps = scan()
     while True:
         with watch("a scan"):
@@ -180,7 +180,7 @@ class TimeBasedDirectoryScanner(ScanSource):
                 self._changed.notify_all()
 
     def _scan_once(self) -> None:
-        # A request during a scan asks for another one: this scan may have passed what is new.
+        # A request during a scan asks for another one: this scan may have passed the new files.
         with self._changed:
             self._is_requested = False
         try:
@@ -191,7 +191,7 @@ class TimeBasedDirectoryScanner(ScanSource):
             self._counters[names.FAILED_SCANS] += 1
             logger.warning("scan failed, will scan again error=%s", error)
         with self._changed:
-            # Together, so that the interval begins before anyone learns of the scan.
+            # Together, so that the interval begins before the result of the scan is visible.
             self._scans += 1
             self._due_s = self._clock.elapsed_s() + self._interval_s
             self._changed.notify_all()

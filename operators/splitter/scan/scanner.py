@@ -31,19 +31,19 @@ NO_MARKS = (
     "the store tells neither when a file was modified nor a tag of its content, so that a change that leaves the size "
     "as it was is not noticed"
 )
-"""Said of a location whose files have nothing but a size."""
+"""The warning about a location whose files have only a size."""
 
 
 class Scanner:
-    """Lists what locations name.
+    """Lists the files of locations.
 
-    Guarantee: a scan gives every file that exists all the while exactly once, by the bytes of its path,
-    also where locations overlap. A file that is named by its own path is given whatever its name.
+    Guarantee: a scan emits every file that exists throughout exactly once, by the bytes of its path,
+    even if locations overlap. A file that is named by its own path is emitted whatever its name.
 
     Args:
         locations: Files, directories and globs, as the user wrote them.
         selection: Which names are selected.
-        counters: Where skipped names are counted.
+        counters: Counts skipped names.
         storage: Reaches the stores; None for the default context.
         tolerates_missing: Whether a location that does not exist is waited for; otherwise it is an error.
         workers: Makes the workers of one scan.
@@ -71,7 +71,7 @@ class Scanner:
         self._notices = Notices()
 
     def roots(self) -> list[Root]:
-        """What the locations are now, by path.
+        """The current roots of the locations, by path.
 
         Raises:
             MissingError: A location does not exist.
@@ -84,7 +84,7 @@ class Scanner:
                 if not self._tolerates_missing:
                     raise
                 self._notices.say("location does not exist yet, waiting for it", os.fsencode(redacted(location)))
-        # Of nested locations the outermost comes first, and gives the relative path of what both have.
+        # The outermost of nested locations comes first, and determines the relative path of common files.
         return sorted(roots, key=_first_name)
 
     def scan(self) -> Iterator[ListedFiles]:
@@ -92,7 +92,7 @@ class Scanner:
 
         Raises:
             MissingError: A location does not exist, or a glob matches nothing.
-            StorageError: A directory cannot be listed, or a file not be examined.
+            StorageError: A directory cannot be listed, or a file cannot be examined.
         """
         with contextlib.closing(self._workers()) as workers:
             roots = self.roots()
@@ -103,7 +103,7 @@ class Scanner:
     def _merged(
         self, pending: list[Root], walk_below: Callable[[Root], Iterator[ListedFiles]]
     ) -> Iterator[ListedFiles]:
-        """The files of all roots by index name; the first root stands last."""
+        """The files of all roots by index name; the first root is last."""
         heads: list[tuple[bytes, int, ListedFiles, Iterator[ListedFiles]]] = []
         opened = 0
         last = b""
@@ -158,7 +158,7 @@ class Scanner:
             raise MissingError(f"the glob matches nothing in {place}", url=redacted(root.named), hint=listed_in(root))
 
     def _noted(self, files: ListedFiles) -> ListedFiles:
-        """The files; warns of a root whose store has nothing but sizes to tell versions apart."""
+        """The files; warns of a root whose store has only sizes to distinguish versions."""
         if not files.root.is_local and files.stats.has_unmarked:
             self._notices.say(NO_MARKS, os.fsencode(redacted(files.root.named)))
         return files
@@ -169,5 +169,5 @@ def _first_name(root: Root) -> bytes:
 
 
 def _count_before(names: list[bytes], bound: bytes) -> int:
-    """How many of the sorted names, at least one, come before it is another walk's turn."""
+    """How many of the sorted names, at least one, come before the next name of another walk."""
     return len(names) if names[-1] < bound else max(1, bisect.bisect_left(names, bound))

@@ -1,4 +1,4 @@
-"""Which names a scan selects and which it skips: hidden names, patterns and globs."""
+"""Selects names for a scan: hidden names, patterns and globs."""
 
 from __future__ import annotations
 
@@ -17,26 +17,27 @@ _MARKERS = rb"SUCCESS|READY|temporary|spark_metadata|delta_log|metadata|committe
 _SUFFIXES = b"|".join(map(re.escape, INCOMPLETE_SUFFIXES))
 HIDDEN = re.compile(rb"\..*|_(?:" + _MARKERS + rb")|.*(?:" + _SUFFIXES + rb")|.+~|#.+#", re.DOTALL)
 """Names that a scan skips: dot files; markers and staging directories of Hadoop, Spark and table formats; incomplete
-copies; what editors keep beside a file. Unlike Hadoop it does not skip every name that begins with an underscore, such
-as _vendor."""
+copies; files that editors create beside a file. Unlike Hadoop it does not skip every name that begins with an
+underscore, such as _vendor.
+"""
 
 _SKIPPED_ENDS = (*UNFINISHED_ENDS, *(end + b"/" for end in UNFINISHED_ENDS))
 _SKIPPED_TAILS = tuple({end[-3:] for end in _SKIPPED_ENDS})
 _LAST_BYTES = frozenset(end[-1:] for end in _SKIPPED_ENDS)
 
 _ANY_NAME = "\N{REPLACEMENT CHARACTER}" * 8
-"""A name that a part of a glob matches only if it asks for nothing in particular."""
+"""A name that a segment of a glob matches only if it matches any name."""
 
 States = frozenset[int]
 """Positions in a root's glob that a path has reached: indexes of the segments that its next name may match."""
 
 EVERYTHING: States = frozenset({-1})
-"""State in which everything below is selected."""
+"""The states in which everything below is selected."""
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which names a scan selects.
+    """The rules by which a scan selects names.
 
     Attributes:
         recursive: Whether directories below a scanned directory are scanned too.
@@ -86,11 +87,11 @@ class NameFilter:
 
     def selects_any(self, states: States) -> bool:
         """Whether every file with an ordinary name is selected in a directory that led to these states."""
-        # What a glob has matched is scanned, if it is a directory.
+        # A directory that a glob has matched is scanned.
         return self.is_selected(states) or self.is_selected(self._next(states, _ANY_NAME, False, False))
 
     def enters_all(self, states: States, names: list[bytes]) -> bool:
-        """Whether, without a look at each, every directory of a sorted list is entered with everything below."""
+        """Whether, without a check of each, every directory of a sorted list is entered with everything below."""
         selection = self._selection
         is_plain = states is EVERYTHING and selection.recursive and selection.ignore_pattern is None
         return is_plain and not _may_be_hidden(names)
@@ -112,7 +113,7 @@ class NameFilter:
         return path.endswith(b"/") or self.is_selected(self.after(states, path.rpartition(b"/")[2]))
 
     def _select_together(self, states: States, paths: list[bytes]) -> Sequence[int]:
-        """Positions of the selected files, none of which is hidden: what after() says, for all of them at once."""
+        """Positions of the selected files, none of which is hidden: the result of after(), for all of them at once."""
         selection, segments = self._selection, self._root.segments
         has_patterns = selection.file_pattern is not None or selection.ignore_pattern is not None
         is_all = self.is_selected(states)
@@ -126,7 +127,7 @@ class NameFilter:
         self.has_matched = self.has_matched or len(chosen) > 0
         if not has_patterns:
             return chosen
-        # Patterns apply to the last part of a path, which a walked directory has not.
+        # Patterns apply to the last part of a path, which a walked directory does not have.
         names = [text.rpartition("/")[2] for text in texts]
         kept = [index for index in chosen if not names[index] or selection.selects_file(names[index])]
         if len(kept) < len(chosen):
@@ -134,7 +135,7 @@ class NameFilter:
         return kept
 
     def after(self, states: States, name: bytes) -> States:
-        """The states below an entry; empty where it is skipped, which is counted."""
+        """The states below an entry; empty if it is skipped, which is counted."""
         after, is_ignored = self.reached(states, name)
         if not after:
             return after
@@ -163,7 +164,7 @@ class NameFilter:
         """The states after one more name; a directory in the last state is one that the glob matches."""
         segments = self._root.segments
         if len(segments) in states and (self._selection.recursive or not is_directory):
-            # Below a directory that the glob matched, everything is selected as below a directory that is named.
+            # Everything below a directory that the glob matched is selected, as below a directory that is named.
             return frozenset() if is_hidden else EVERYTHING
         reached = set()
         for state in states - {len(segments)}:
@@ -175,7 +176,7 @@ class NameFilter:
         return self._closed(frozenset(reached))
 
     def _closed(self, states: States) -> States:
-        """The states, and those behind each `**`, which may stand for no directory at all."""
+        """The states, and those behind each `**`, which may match no directory at all."""
         reached, segments = set(states), self._root.segments
         for state in sorted(states):
             while state < len(segments) and segments[state] is None:
@@ -185,12 +186,12 @@ class NameFilter:
 
 
 def _may_be_hidden(names: list[bytes], *, is_walked: bool = False) -> bool:
-    """Whether a sorted list may have hidden names; a cheap test that spares most directories a look at each name."""
+    """Whether a sorted list may have hidden names; a cheap test that saves most directories a check of each name."""
     for first in (b".", b"_"):
         position = bisect.bisect_left(names, first)
         if names[position : position + 1] and names[position].startswith(first):
             return True
-    # Names in a directory have few different tails, which take a quarter of the time that a look at each name takes.
+    # Names in a directory have few different suffixes; these take a quarter of the time of a check of each name.
     tails = {name[-3:] for name in names}
     has_skipped_tail = any(tail.endswith(_SKIPPED_TAILS) for tail in tails if tail[-1:] in _LAST_BYTES)
     if has_skipped_tail and any(name.endswith(_SKIPPED_ENDS) for name in names):

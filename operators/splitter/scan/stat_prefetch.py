@@ -18,7 +18,7 @@ from operators.splitter.scan.workers import Workers
 class StatPrefetcher:
     """Adds the versions to entries whose listing has none.
 
-    Guarantee: what Lister.stats gives, in the order of the entries, whatever becomes of a worker.
+    Guarantee: the result of Lister.stats, in the order of the entries, even if a worker dies.
 
     Args:
         workers: Workers of the scan.
@@ -28,10 +28,10 @@ class StatPrefetcher:
         self._workers = workers
 
     def with_stats(self, lister: Lister, steps: Iterator[list[Entries]]) -> Generator[list[Entries]]:
-        """Each step's entries with their versions, without the names that are no files any more.
+        """Each step's entries with their versions, without names that are no files any more.
 
         Raises:
-            StorageError: A file cannot be examined; or what steps raises, after the steps that came before it.
+            StorageError: A file cannot be examined; or any error of steps, after the steps that came before it.
         """
         waiting: deque[tuple[list[Entries], Any]] = deque()
         failed: StorageError | None = None
@@ -54,7 +54,7 @@ class StatPrefetcher:
         return self._workers.has_idle and steps <= self._workers.max_pending
 
     def _ask(self, step: list[Entries]) -> Any:
-        """The pending request for a step's versions; None where this process must examine the files."""
+        """The pending request for a step's versions; None if this process must examine the files."""
         if self._workers.defer(sum(map(len, step))):
             return None
         wanted = _without_stats(step)

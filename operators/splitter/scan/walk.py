@@ -30,7 +30,7 @@ READ_ALREADY = "a link to what is read under its own name, left out"
 WRITTEN = "a link leads to where the app writes, or below, left out; name that directory itself to read it"
 
 FIRST_STEP, LAST_STEP = 64, 8192
-"""Files that a scan gives at a time: few at first, as the first window waits for them; larger steps cost less."""
+"""Files that a scan emits at a time: few at first, as the first window waits for them; larger steps cost less."""
 
 
 class _Piece(NamedTuple):
@@ -46,11 +46,11 @@ class _Piece(NamedTuple):
 
 
 class _Level(NamedTuple):
-    """A directory that the walk is in.
+    """A directory on the path of the walk.
 
     Attributes:
         directory: Its path.
-        pieces: What is left of it.
+        pieces: Its remaining pieces.
         depth: Number of its ancestors.
         is_linked: Whether the walk came through a link.
     """
@@ -67,11 +67,11 @@ class Walk:
     Args:
         root: The root.
         selection: Which names are selected.
-        counters: Where skipped names are counted.
+        counters: Counts skipped names.
         prefetcher: Examines the files.
-        own_names: What the scan reads under its own name.
-        notices: What the scans of the run have said.
-        written: What the app writes into.
+        own_names: The names that the scan reads directly.
+        notices: The notices of the scans of the run.
+        written: The directories that the app writes into.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Walk:
 
     @cached_property
     def _above_root(self) -> frozenset[object]:
-        """The directories above the root, which only a link leads back to."""
+        """The directories above the root, which only a link can lead back to."""
         return frozenset(self._lister.identities_above(self._root.base))
 
     @property
@@ -177,14 +177,14 @@ class Walk:
                 yield from self._files(states, entries.slice(start, len(names)))
 
     def _without_nameless(self, directory: bytes, states: States, entries: Entries) -> Entries:
-        """The entries behind a file whose key ends in a slash: what has such a key is taken for a directory."""
+        """The entries after the first one, a file whose key ends in a slash: such a key counts as a directory."""
         if self._filter.is_selected(self._filter.after(states, b"")):
             self._counters[metrics.IGNORED] += 1
             self._notices.say(NAMELESS, directory)
         return entries.slice(1, len(entries))
 
     def _without_read_links(self, directory: bytes, states: States, entries: Entries, *, is_linked: bool) -> Entries:
-        """The entries without links, and names behind links, of what is read under its own name."""
+        """The entries without links, and names behind links, whose targets are read under their own names."""
         behind = self._own_names if is_linked else self._elsewhere
         if behind is not None and not behind.may_read_in(directory):
             behind = None
@@ -201,10 +201,10 @@ class Walk:
         return self._left_out(directory, entries, read, READ_ALREADY)
 
     def _without_written(self, directory: bytes, states: States, entries: Entries, *, is_linked: bool) -> Entries:
-        """The entries without directories that the app writes into and a link leads to.
+        """The entries without directories that the app writes into and that a link leads to.
 
-        Each run would read what the run before it has written. What the root itself would read of such a directory is
-        known, and refused, before the run starts; what links in the input lead to is not.
+        Each run would read the output of the run before it. If the root itself would read such a directory, this is
+        refused before the run starts; the targets of links in the input are not known by then.
         """
         is_behind = is_linked and self._written.may_be_below(directory)
         if not is_behind and not entries.links:
@@ -218,7 +218,7 @@ class Walk:
         return self._left_out(directory, entries, written, WRITTEN)
 
     def _left_out(self, directory: bytes, entries: Entries, names: list[bytes], why: str) -> Entries:
-        """The entries without some that are selected, each of which is counted and said."""
+        """The entries without some that are selected, each of which is counted and logged."""
         if not names:
             return entries
         self._filter.has_matched = True
@@ -232,7 +232,7 @@ class Walk:
     ) -> bytearray:
         """Queue the subdirectories that will be entered.
 
-        A lister may walk a directory by itself where everything below is selected, but not behind a link: each
+        A lister may walk a directory by itself if everything below it is selected, but not behind a link: each
         directory there may be one that the walk is in, and only the walk knows its ancestors.
 
         Returns:
@@ -252,7 +252,7 @@ class Walk:
         return is_whole
 
     def _whole_trees(self, directory: bytes, names: list[bytes]) -> Iterator[_Piece]:
-        """What is below directories of which everything is selected, as far as the lister has walked them."""
+        """The trees below directories in which everything is selected, as far as the lister has walked them."""
         self._filter.has_matched = True
         for entries in self._lister.walked(directory, names):
             if entries.is_walked:
@@ -270,12 +270,13 @@ class Walk:
     def _enter(
         self, directory: bytes, name: bytes, ancestors: list[object], *, is_link: bool
     ) -> Iterator[Entries] | None:
-        """The listing of a directory, which becomes the last ancestor; None where it is gone, or a loop of links."""
+        """The listing of a directory, which becomes the last ancestor; None if it is gone, or a loop of links."""
         parents = [name[: slash + 1] for slash, character in enumerate(name[:-1]) if character == _SLASH]
         try:
             between = [self._lister.identity(directory + path) for path in parents]
             identity = self._lister.identity(directory + name)
-            # The walk comes into directories from above, except through a link: what lies above those it has not met.
+            # The walk enters directories from above, except through a link: it has not seen the directories above a
+            # link's target.
             above = self._lister.identities_above(directory + name) if is_link else []
             is_loop = identity in ancestors or identity in between or (is_link and identity in self._above_root)
         except MissingError:

@@ -1,4 +1,4 @@
-"""Lists directories and examines files; also the program that the worker processes of a scan run.
+"""Lists directories and examines files; also the program of the worker processes of a scan.
 
 A worker process runs this file alone and is ready in about ten milliseconds: it imports only Python's own modules.
 """
@@ -33,10 +33,10 @@ INCOMPLETE_SUFFIXES: Final = (
     *(b"._COPYING_", b".crdownload", b".filepart", b".part", b".partial"),
     *(b".swo", b".swp", b".swx", b".tmp"),
 )
-"""How names of incomplete copies and of editors' swap files end."""
+"""Suffixes of the names of incomplete copies and of editors' swap files."""
 
 UNFINISHED_ENDS: Final = (*INCOMPLETE_SUFFIXES, b"~", b"#")
-"""How names end that a scan may skip."""
+"""Suffixes of names that a scan may skip."""
 
 _HIDDEN_PREFIXES: Final = (b".", b"_")
 _MAX_DEPTH: Final = 100
@@ -46,7 +46,7 @@ _STATS_AT_ONCE: Final = 256
 """Files examined before the results go into columns: 32 bytes a file there, 700 as objects."""
 
 _FEW_NAMES: Final = 8
-"""Up to so many files are examined by full path: opening the directory first would cost more than it saves."""
+"""Up to this many files are examined by full path: opening the directory first would cost more than it saves."""
 
 
 def stat_files(directory: bytes, names: Sequence[bytes]) -> Columns | None:
@@ -63,8 +63,8 @@ def list_directory(directory: bytes, max_entries: int) -> tuple[list[bytes], Col
         max_entries: A larger directory is left to the walk, which reads it in parts.
 
     Returns:
-        None where there are more entries, or one is a link, or neither file nor directory, or a call fails. The length
-        of a directory is TO_BE_ENTERED.
+        None if there are more entries, or one is a link, or neither file nor directory, or a call fails. The length of
+        a directory is TO_BE_ENTERED.
     """
     try:
         names = os.listdir(directory)
@@ -95,11 +95,12 @@ def list_directory(directory: bytes, max_entries: int) -> tuple[list[bytes], Col
 class _Descent:
     """Descends below directories as a walk does that selects everything below them.
 
-    Does not enter links, because one may lead back up, names that a scan may skip, and what cannot be listed.
+    Does not enter links, because one may lead back up, names that a scan may skip, and directories that cannot be
+    listed.
 
     Args:
-        max_entries: After so many entries below one requested directory no further directory is started; a larger
-            directory is not entered.
+        max_entries: Number of entries below one requested directory after which no further directory is started; a
+            larger directory is not entered.
         ignored: Matches names of directories that the scan skips.
     """
 
@@ -113,7 +114,7 @@ class _Descent:
         """Append directory + name and everything below it.
 
         Returns:
-            False where it is left to the walk; nothing was appended.
+            False if the directory is left to the walk; nothing was appended.
         """
         path = directory + name
         if not depth:
@@ -153,9 +154,9 @@ class _Descent:
 
 
 def _stat_all(directory: bytes, names: Sequence[bytes]) -> tuple[array[int], Columns] | None:
-    """Modes and versions of what is in a directory, links not followed; None unless each name can be examined."""
+    """Modes and versions of the names in a directory, links not followed; None unless each name can be examined."""
     modes, columns = array("q"), _empty_columns()
-    # A link is left to the walk, which knows whether what it leads to is read under its own name.
+    # A link is left to the walk, which knows whether its target is read under its own name.
     examine = os.lstat
     if len(names) <= _FEW_NAMES:
         below = directory if directory.endswith(b"/") else directory + b"/"
@@ -267,7 +268,7 @@ def _encoded(
 
 def _add_versions(columns: Columns, found: Sequence[os.stat_result]) -> None:
     columns[0].fromlist([one.st_size for one in found])
-    # Nearly all numbers fit, and a call for each would take longer than what it is called for.
+    # Nearly all numbers fit, and a function call for each would take longer than its work.
     try:
         columns[1].fromlist([one.st_mtime_ns for one in found])
     except OverflowError:
@@ -280,7 +281,7 @@ def _add_versions(columns: Columns, found: Sequence[os.stat_result]) -> None:
 
 # Functions of dagflow.storage, backends.local.disk and fingerprint, which a worker process cannot import.
 def bounded_ns(nanoseconds: int) -> int:
-    """A time as 64 bits have it."""
+    """A time within the range of 64 bits."""
     return max(-(1 << 63), min(nanoseconds, (1 << 63) - 1))
 
 
@@ -305,12 +306,12 @@ def _extend(columns: Columns, found: Iterable[Iterable[int]]) -> None:
 
 
 def framed(message: bytes) -> bytes:
-    """A message as it is sent: preceded by its length."""
+    """A message with its length in front."""
     return array("q", [len(message)]).tobytes() + message
 
 
 def received(source: IO[bytes]) -> bytes | None:
-    """The next message; None where the stream ends before it is complete."""
+    """The next message; None if the stream ends before it is complete."""
     if len(length := source.read(8)) < 8:
         return None
     size = array("q", length)[0]

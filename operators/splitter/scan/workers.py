@@ -20,27 +20,28 @@ InTasks = Callable[[Callable[[Any], Any], list[Any]], list[Any]]
 """Applies a function to items in tasks and returns the results in order; see ControlServices.in_tasks."""
 
 AFTER_FILES = 20_000
-"""The scan examines so many files itself: for fewer, worker processes cost more than they save."""
+"""Number of files that the scan examines itself: for fewer, worker processes cost more than they save."""
 
 AFTER_NEW_FILES = 4_000
-"""The same where all files are new: the scan comes so far while the first windows run, and what the workers list
-meanwhile is there for the first large one."""
+"""The same if all files are new: the scan comes this far while the first windows run, and the listings of workers
+meanwhile are ready for the first large one.
+"""
 
 WORKER_PROCESSES = 3
-"""On two cores the third has a request at hand whenever the scan itself is busy."""
+"""On two cores, the third process has a request at hand whenever the scan itself is busy."""
 
 CONCURRENT_TASKS = 16
-"""Requests that run as tasks at a time: listing in tasks pays where each directory is slow to list."""
+"""Number of requests that run as tasks at a time: listing in tasks pays where each directory is slow to list."""
 
 _SET_PIPE_BYTES = getattr(fcntl, "F_SETPIPE_SZ", None)
 _PIPE_BYTES = 1 << 20
-"""An answer fits into the pipe, so that a worker need not wait until it is read."""
+"""Bytes of an answer that fits into the pipe, so that a worker need not wait until it is read."""
 
 P = TypeVar("P")
 
 
 class Workers(ABC, Generic[P]):
-    """Answers requests of one scan, each of them apart from the scan's own thread; see worker_program.answer.
+    """Answers requests of one scan, separately from the scan's own thread; see worker_program.answer.
 
     A request that ask() accepted is pending until its answer is taken.
 
@@ -75,7 +76,7 @@ class Workers(ABC, Generic[P]):
         """Start a request, if it is not too early.
 
         Returns:
-            The pending request; None where no worker is free.
+            The pending request; None if no worker is free.
         """
 
     @abstractmethod
@@ -84,11 +85,11 @@ class Workers(ABC, Generic[P]):
 
     @abstractmethod
     def answer(self, pending: P) -> bytes | None:
-        """Wait for the answer to a request; None where its worker died."""
+        """Wait for the answer to a request; None if its worker died."""
 
     @abstractmethod
     def close(self) -> None:
-        """Stop all workers, whatever they do."""
+        """Stop all workers, even at work."""
 
 
 class WorkerProcess:
@@ -108,7 +109,7 @@ class WorkerProcess:
 
     @classmethod
     def started(cls) -> WorkerProcess | None:
-        """A new one; None where the system refuses."""
+        """A new process; None if the system refuses."""
         # Without site packages, which it does not need, it starts in a fifth of the time.
         command = [sys.executable or "", "-I", "-S", str(Path(worker_program.__file__))]
         pipe, null = subprocess.PIPE, subprocess.DEVNULL
@@ -118,7 +119,7 @@ class WorkerProcess:
             return None
 
     def ask(self, request: bytes) -> bool:
-        """Send a request; False where the process is dead. The answer must be taken before the next request."""
+        """Send a request; False if the process is dead. The answer must be taken before the next request."""
         try:
             self._requests.write(worker_program.framed(request))
             self._requests.flush()
@@ -131,11 +132,11 @@ class WorkerProcess:
         return self._answers.fileno()
 
     def answer(self) -> bytes | None:
-        """The answer to the request; None where the process died."""
+        """The answer to the request; None if the process died."""
         return worker_program.received(self._answers)
 
     def close(self) -> None:
-        """Kill it."""
+        """Kill the process."""
         self.process.kill()
         with contextlib.suppress(OSError):
             self._requests.close()
@@ -165,7 +166,7 @@ class WorkerProcesses(Workers[WorkerProcess]):
         """The workers of a scan.
 
         Args:
-            known_files: How many files were taken before it, at most.
+            known_files: Largest number of files that were taken before it.
         """
         return cls(AFTER_FILES if known_files else AFTER_NEW_FILES)
 
@@ -182,7 +183,7 @@ class WorkerProcesses(Workers[WorkerProcess]):
             found = (WorkerProcess.started() for _ in range(self.max_pending))
             self.processes = tuple(process for process in found if process is not None)
             self._idle = list(self.processes)
-        # One request at a time: two sides that both write and do not read would wait for each other for ever.
+        # One request at a time: two sides that both write and do not read would wait for each other forever.
         while self._idle:
             process = self._idle.pop(0)
             if process.ask(request):
@@ -255,5 +256,5 @@ class TaskWorkers(Workers["Future[bytes]"]):
         return pending.result()
 
     def close(self) -> None:
-        """Cancel what has not begun; what runs as a task ends by itself, and its answer is dropped."""
+        """Cancel requests that have not begun; running tasks end by themselves, and their answers are dropped."""
         self._threads.shutdown(wait=False, cancel_futures=True)
