@@ -260,7 +260,7 @@ FOLLOWED = {
     "rows that wait are refused: change": "runs/test_waiting_rows.py::test_waiting_rows_with_keys_are_not_replayed",
     "rows that wait for … are refused: change it": "runs/test_waiting_rows.py::"
     "test_waiting_rows_with_a_column_that_was_added_meanwhile",
-    "the counters of the operator tell which expectation failed": "operators/transform/test_check.py::"
+    "the counters of the operator show which expectation failed": "operators/transform/test_check.py::"
     "test_a_run_ends_at_the_first_record_that_fails",
     "write into another table, and copy from there": f"{TABLES}"
     "test_records_for_a_table_with_rules_are_copied_from_another_one",
@@ -348,7 +348,7 @@ FOLLOWED = {
     "write for example": BEFORE,
     "write them as they are, with --to": BEFORE,
     # queries, schemas, pages
-    "columns are told of CSV and of lines of JSON": BEFORE,
+    "columns are inferred for CSV and for lines of JSON": BEFORE,
     "move it away, and run this again; then copy": "cli/commands/test_infer.py::"
     "test_a_file_that_was_edited_is_not_written_over",
     "give the files instead: dagflow infer": BEFORE,

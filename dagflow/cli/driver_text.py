@@ -23,7 +23,7 @@ def describe_driver(driver: DriverReport) -> str:
     if driver.state == "stalled":
         return f"no heartbeat for {count(round(max(driver.beat_age_s, 0)), 'second')}{_clocks(driver)}: {who}"
     if driver.state == "killed":
-        return f"killed, it ended without a word: {who}, last beat {moment}"
+        return f"killed, it left no final status: {who}, last beat {moment}"
     return f"{driver.state} {moment}: {who}"
 
 

@@ -156,7 +156,7 @@ def _attributes_schema() -> dict[str, Any]:
         },
         "retain_windows": {
             "anyOf": [{"const": "all"}, {"type": "integer", "minimum": 1}, FROM_ENVIRONMENT],
-            "description": "how many finished windows the journal can tell about, and replay",
+            "description": "how many finished windows `status` can show and `replay` can run again",
             "default": RETAINED_WINDOWS,
         },
         "roots": {

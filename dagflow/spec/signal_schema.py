@@ -44,13 +44,13 @@ def _alerts(target: dict[str, Any]) -> dict[str, Any]:
             "description": "which share of the newest records may be refused, such as 1%",
         },
         "backlog": {"type": ["string", "integer"], "description": "how much input may wait to be read, such as 10GiB"},
-        "on": {"anyOf": [{"enum": list(WAYS)}, FROM_ENVIRONMENT], "description": "who is told"},
+        "on": {"anyOf": [{"enum": list(WAYS)}, FROM_ENVIRONMENT], "description": "where alerts are sent"},
         "command": {
             "anyOf": [word, {"type": "array", "items": word, "minItems": 1}],
             "description": "a program and its arguments, run without a shell",
         },
     }
-    return _mapping({**limits, **target}, "when a run raises an alert, and who is told")
+    return _mapping({**limits, **target}, "when a run raises an alert, and where it is sent")
 
 
 def _mapping(properties: dict[str, Any], description: str, required: list[str] | None = None) -> dict[str, Any]:

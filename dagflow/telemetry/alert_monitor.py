@@ -165,9 +165,9 @@ class AlertMonitor:
         try:
             write_open(self._store, self._open)
         except StorageError as error:
-            logger.warning("a later run may tell an alert once more: %s", error)
+            logger.warning("a later run may send an alert once more: %s", error)
 
     def _report_refusal(self, reason: str) -> None:
         if not self._is_refused:
-            logger.warning("an alert was not told, and is tried again: %s", self._redact(reason))
+            logger.warning("an alert was not sent, and is tried again: %s", self._redact(reason))
         self._is_refused = True

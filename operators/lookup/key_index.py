@@ -92,7 +92,7 @@ class _Distinct:
             if not (self._words[1:] == self._words[:-1]).any():
                 break
         else:
-            raise ValueError(f"the keys cannot be told apart by {_SEEDS} hash functions")
+            raise ValueError(f"{_SEEDS} hash functions gave different keys the same hash")
         self._known = known.take(pa.array(order))
 
     def __len__(self) -> int:

@@ -44,7 +44,7 @@ class FileMerger(Operator, Relocatable):
         ),
     ] = "concat"
     max_bytes: Annotated[Size, Field(ge=1, description="bytes of source files in a merged file at most")] = 128 << 20
-    below: Annotated[str, Field(description="directory that paths are told from; all of the path if not given")] = ""
+    below: Annotated[str, Field(description="directory that paths are relative to; all of the path if not given")] = ""
     group_by: Annotated[
         str,
         Field(

@@ -22,7 +22,7 @@ def with_marks(texts: pa.StringArray, separator: str, assignment: str) -> pa.Bin
     Args:
         texts: Pairs of key and value, without nulls.
         separator: The character between pairs.
-        assignment: The character between key and value.
+        assignment: The text between key and value.
 
     Returns:
         None if no separator is inside of quotes.

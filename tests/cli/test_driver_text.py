@@ -25,7 +25,7 @@ WHO = "process 7 of ann on mill7, since 1970-01-01 00:00:00 UTC"
             f"at work: {WHO}, last beat 30 s from now by the clock of its machine, which is ahead of this one",
         ),
         ({"state": "stalled", "beat_age_s": 61.3}, f"no heartbeat for 61 seconds: {WHO}"),
-        ({"state": "killed"}, f"killed, it ended without a word: {WHO}, last beat 1970-01-01 00:01:00 UTC"),
+        ({"state": "killed"}, f"killed, it left no final status: {WHO}, last beat 1970-01-01 00:01:00 UTC"),
         ({"state": "failed"}, f"failed 1970-01-01 00:01:00 UTC: {WHO}"),
         ({"state": "completed"}, f"completed 1970-01-01 00:01:00 UTC: {WHO}"),
     ],

@@ -74,7 +74,7 @@ def test_an_alert_that_was_not_told_is_tried_again(tmp_path: Path, caplog: pytes
     monitor = checkpoint.monitor()
     monitor.look()
     monitor.look()
-    assert [record.getMessage().startswith("an alert was not told") for record in caplog.records] == [True]
+    assert [record.getMessage().startswith("an alert was not sent") for record in caplog.records] == [True]
     assert "refused" in caplog.text
     with receiving() as server:
         checkpoint.settings = AlertSettings(backlog_bytes=100, webhook=HttpTarget(server.url))

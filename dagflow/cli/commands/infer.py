@@ -88,7 +88,7 @@ def _of_files(files: str) -> tuple[LogicalPlan, str]:
     if guess.format.name not in COLUMNED:
         raise DagflowError(
             f"{files}: records of the format {guess.format.name} have no columns",
-            hint="columns are told of CSV and of lines of JSON",
+            hint="columns are inferred for CSV and for lines of JSON",
         )
     columns = tuple(ColumnGuess(each.name, "string", "") for each in guess.format.columns)
     options = {name: value for name, value in guess.format.options.items() if name != "null_values"}
@@ -159,7 +159,7 @@ def _why_kept(text: str) -> str:
     first, _, rest = text.partition("\n")
     if first.startswith(_MARK):
         if _CHECKSUM not in first:
-            return "an older dagflow has written it, without the checksum that would tell whether it was edited since"
+            return "an older dagflow has written it, without the checksum that shows whether it was edited since"
         if text == _with_checksum(f"{first.rpartition(_CHECKSUM)[0]}\n{rest}"):
             return ""
     return "dagflow infer has not written it, or it was edited since"

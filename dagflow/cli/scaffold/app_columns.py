@@ -63,7 +63,7 @@ class AppColumns:
         ]
         if len(found) != 1:
             raise DagflowError(
-                f"{app} has {len(found)} readers of the formats {' and '.join(COLUMNED)}; columns are told for one",
+                f"{app} has {len(found)} readers of the formats {' and '.join(COLUMNED)}; columns are inferred for one",
                 hint="give the files instead: dagflow infer FILES",
             )
         return found[0]

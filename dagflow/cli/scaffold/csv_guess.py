@@ -78,7 +78,7 @@ def guess_csv(text: str, *, is_whole: bool) -> CsvGuess | None:
     if escape is not None:
         evidence.append("quotes within quotes have a backslash before them")
     if named is not None:
-        evidence.append("the first line tells Excel the delimiter")
+        evidence.append("the first line names the delimiter for Excel")
     if skipped > first:
         evidence.append(f"{skipped - first} comment lines come first")
     return CsvGuess(delimiter, escape, skipped, has_header, tuple(columns), len(rows), tuple(evidence))

@@ -76,7 +76,7 @@ def found_in(
     if found is None:
         why = "No window that was looked at has read it"
         if is_compressed:
-            why = "The windows that were looked at do not tell which of them has read it"
+            why = "It is not known which of the windows that were looked at has read it"
         return {"offset": offset, "sentence": f"{what}. {why}."}
     version, window_id = found
     inside = {

@@ -82,7 +82,7 @@ def _error_of(reading: CheckpointReading, snapshot: RunSnapshot) -> str:
     if reading.error or driver is None:
         return reading.error
     if snapshot.standing == "killed":
-        return f"process {driver.pid} on {driver.host} has ended without a word; the next run goes on where it stopped"
+        return f"process {driver.pid} on {driver.host} left no final status; the next run continues where it stopped"
     return driver.error or "; ".join(driver.stalls)
 
 

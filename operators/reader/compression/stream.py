@@ -150,7 +150,7 @@ class DecompressedFile:
         place = self._position - len(self._input) if is_stream_end else self._stream_start + 1
         for border, offset in self._borders:
             if (end > offset and place <= border) or (is_stream_end and end < offset and place >= border):
-                raise self._corrupt("a header in it tells a wrong length", self._stream_start)
+                raise self._corrupt("a header in it gives a wrong length", self._stream_start)
 
     def _require_stream(self) -> None:
         """Make sure that another stream begins here, or nothing more comes."""

@@ -28,8 +28,8 @@ from operators.splitter.scan.walk import READ_ALREADY, Walk
 from operators.splitter.scan.workers import WorkerProcesses, Workers
 
 NO_MARKS = (
-    "the store tells neither when a file was modified nor a tag of its content, so that a change that leaves the size "
-    "as it was is not noticed"
+    "the store gives neither the modification time of a file nor a tag of its content, so that a change that leaves "
+    "the size as it was is not noticed"
 )
 """The warning about a location whose files have only a size."""
 

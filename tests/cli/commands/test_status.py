@@ -146,7 +146,7 @@ def test_the_status_of_a_killed_run_says_so(folder: Path) -> None:
     assert (found["state"], found["driver"]["state"], found["driver"]["pid"]) == ("stopped", "killed", dead.pid)
     assert re.findall(r'^dagflow_run_state{.*state="(.*)"} 1$', metrics, re.MULTILINE) == ["killed"]
     assert re.search(r"^ *state +killed$", text, re.MULTILINE)
-    assert "killed, it ended without a word" in text
+    assert "killed, it left no final status" in text
     assert run(load_app("app.yaml"), runtime=InlineRuntime).state == "completed"
     assert json.loads(invoke("status", "app.yaml", "--json")[1])["state"] == "completed"
 
