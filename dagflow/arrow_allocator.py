@@ -1,4 +1,4 @@
-"""Chooses what Arrow allocates memory with, before Arrow is imported: packages that import it import this first."""
+"""Chooses Arrow's memory allocator before Arrow is imported: packages that import Arrow import this module first."""
 
 import os
 import sys

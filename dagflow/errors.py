@@ -1,4 +1,4 @@
-"""The exceptions of dagflow: what each means, and the exit code it ends a command with.
+"""The exceptions of dagflow, and the exit code of each.
 
 Every exception keeps its data in attributes and survives pickling, because one raised in an executor
 is shown by the driver.
@@ -67,7 +67,7 @@ class DagflowError(Exception):
 
     Args:
         message: What is wrong and where, as a lower-case clause; names as the user typed them.
-        hint: What to do about it, or "".
+        hint: Advice, or "".
     """
 
     exit_code: ClassVar[int] = 1
@@ -84,7 +84,7 @@ class DagflowError(Exception):
         return f"{text}\n    {self.hint}" if self.hint else text
 
     def advise(self, *, hint: str) -> None:
-        """Say more of what to do about it."""
+        """Add advice."""
         self.hint = cut_text(f"{self.hint}\n    {hint}" if self.hint else hint, self.max_text)
 
     def _located(self) -> str:
@@ -111,7 +111,7 @@ class Problem:
         file: The app file as the user named it, or "" for the command line.
         line: 1-based line, 0 where there is none.
         column: 1-based column, 0 where it is not known.
-        message: What was found, what was expected, and the nearest valid name if one is close.
+        message: The value found, the expected one, and the nearest valid name if one is close.
     """
 
     file: str
@@ -153,7 +153,7 @@ class OperatorError(DagflowError):
     """Code of an operator raised, or broke its contract.
 
     Args:
-        message: What it did, with the type and text of its exception.
+        message: The failure, with the type and text of the exception.
         operator: The operator's name in the app.
         window_id: The window it worked on, or -1 outside of any.
         partition: The partition, or -1 in the driver.
@@ -203,7 +203,7 @@ class RecordError(DagflowError, ValueError):
         message: The reason.
         url: The file.
         offset: First byte of the range.
-        length: Bytes in the range; -1 where an operator refuses what became of a record.
+        length: Bytes in the range; -1 where an operator refuses a record after changing it.
     """
 
     def __init__(self, message: str, *, url: str, offset: int, length: int, hint: str = "") -> None:
@@ -221,7 +221,7 @@ class LocationError(DagflowError):
     """An error about a location.
 
     Args:
-        message: What was tried and what the store answered.
+        message: The attempted operation and the answer of the store.
         url: The location, without credentials.
     """
 

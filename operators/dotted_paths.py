@@ -12,7 +12,7 @@ def imported(kind: str, path: str) -> object:
     """Import the object that a dotted path names.
 
     Args:
-        kind: What it is called in messages, such as "format".
+        kind: Its name in messages, such as "format".
         path: The module, a dot, and the name in it.
 
     Raises:

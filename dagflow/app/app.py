@@ -190,7 +190,7 @@ class App:
         return logical_plan(self._spec, [*self._of_file, *self._problems.found, *lost])
 
     def plan(self) -> AppPlan:
-        """What would run, and where: text, and a picture in a notebook.
+        """The plan of a run: text, and a picture in a notebook.
 
         Raises:
             AppError: The app has mistakes.
@@ -203,7 +203,7 @@ class App:
         """The first records that reach a port, without journal and output; see `dagflow preview`.
 
         Args:
-            at: The port as "operator.port"; by default what the output would get.
+            at: The port as "operator.port"; by default the port before the output.
             records: How many.
             file: The only file to read.
             offset: Where to begin in it.
@@ -327,7 +327,7 @@ class AppOperator:
         Args:
             target: An operator, which is added, or an operator or a port of the app.
             broadcast: Whether every partition of the target gets everything.
-            options: What add() takes beside an operator that is added: name, partition, partitioner.
+            options: Further arguments of add() for an operator that is added: name, partition, partitioner.
 
         Returns:
             The target in the app.

@@ -13,7 +13,7 @@ from dagflow.plan.render.explain import Format, explain
 
 @dataclass(frozen=True)
 class AppPlan:
-    """What would run, and where; a notebook shows its picture.
+    """The plan of a run; a notebook shows its picture.
 
     Attributes:
         logical: The DAG of operators and streams.

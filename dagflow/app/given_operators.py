@@ -15,10 +15,10 @@ from dagflow.spec.property_check import declaration
 
 
 def require_instance(given: object, kind: type[Operator] | type[PartitionPolicy], place: Place) -> None:
-    """Refuse what is no operator, or no policy.
+    """Refuse an object that is no operator, or no policy.
 
     Args:
-        given: What the app was given.
+        given: The object that the app was given.
         kind: The class that it is to be an instance of.
         place: The line that gave it.
 
@@ -36,13 +36,14 @@ def require_instance(given: object, kind: type[Operator] | type[PartitionPolicy]
 
 
 def lost_values(owner: str, given: Operator | PartitionPolicy, place: Place) -> list[Problem]:
-    """What an operator or a policy has and the app's own instances, which are made with its properties, would not have.
+    """Problems for the values of an operator or a policy that the app's own instances would lack.
 
-    That is what its constructor took beside properties, and properties that were set later.
+    The app makes instances with the same properties. They lack arguments of the constructor that are no properties,
+    and properties that were set later.
 
     Args:
         owner: Name of the operator or policy in messages.
-        given: What the app was given.
+        given: The object that the app was given.
         place: The line that gave it.
     """
     cls = type(given)
@@ -70,7 +71,7 @@ def lost_values(owner: str, given: Operator | PartitionPolicy, place: Place) -> 
 
 
 def _kept_back(owner: str, cls: type[Any], argument: inspect.Parameter, is_property: bool, place: Place) -> Problem:
-    """What to do about an argument that a constructor has not handed on."""
+    """Advice about an argument that a constructor has not handed on."""
     if is_property:
         what = "does not hand it on"
         advice = f"let it call super().__init__({argument.name}={argument.name}, …)"

@@ -79,7 +79,7 @@ def run_watched(app: LogicalPlan, options: RunOptions, *, is_quiet: bool) -> Run
 
 
 def _notebook() -> Any:
-    """What shows things in the cell of a notebook; None outside of one."""
+    """The display function of a notebook; None outside of one."""
     running = sys.modules.get("IPython")
     shell = None if running is None else running.get_ipython()
     if shell is None or not hasattr(shell, "kernel"):

@@ -1,1 +1,1 @@
-"""The `dagflow` command: reads what a person typed, prints what the layers below answer."""
+"""The `dagflow` command: parses the command line, and prints the results of the layers below."""

@@ -43,7 +43,7 @@ from dagflow.telemetry.run_signals import MetricsAddress
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """What `dagflow run` was asked for: its arguments, by their names."""
+    """The arguments of `dagflow run`, by their names."""
 
     app: str
     overrides: tuple[str, ...]
@@ -62,13 +62,13 @@ class RunRequest:
     ui_port: int | None = None
 
 
-def run_app(settings: Settings, asked: RunRequest, started: PrestartedProcesses) -> int:
-    """Run an app, and say what it has done.
+def run_app(settings: Settings, asked: RunRequest, ahead: Ahead) -> int:
+    """Run an app, and print a summary.
 
     Args:
-        settings: Of the command line.
-        asked: Its arguments.
-        started: What was started before dagflow was imported.
+        settings: Settings of the command line.
+        asked: Arguments of the command.
+        started: Processes that were started ahead for the run.
 
     Returns:
         The exit code.
@@ -133,7 +133,7 @@ def _display(settings: Settings, asked: RunRequest, app: str) -> Display:
 
 
 def _as_json(app: str, redact: Redact, text: str, error: BaseException | None) -> str:
-    """A line for programs of what the command says at its end."""
+    """The final message of the command as a line of JSON."""
     level = "info" if error is None else "error"
     return json_line(app, level, text.strip(), **({} if error is None else error_fields(error, redact)))
 
@@ -171,9 +171,9 @@ def watch(
 
     Args:
         logical: The app.
-        options: Of the run.
+        options: Options of the run.
         display: Shows the progress of the run.
-        log: Keeps it; None for no log.
+        log: Log of the run; None for no log.
         ui_port: Where pages about the run are served; None for nowhere.
 
     Returns:
@@ -201,7 +201,7 @@ def watch(
 def _explain_failure(error: Exception, display: Display, again: str, started_s: float, *, as_json: bool) -> None:
     if isinstance(error, DagflowError) and error.exit_code == 2:
         return  # nothing was run
-    if not isinstance(error, JournalError):  # its hint says what to do; or another driver goes on with the work
+    if not isinstance(error, JournalError):  # its hint says what to do; or another driver continues the run
         error.add_note(f"    {'' if _may_pass(error) else 'fix that, and '}continue with: {again}")
     if as_json:
         last = display.last or RunSnapshot(display.app)
@@ -218,5 +218,5 @@ def _may_pass(error: Exception) -> bool:
     """Whether the same run may succeed another time, with nothing changed."""
     if not isinstance(error, DagflowError) or isinstance(error, _MAY_PASS):
         return True
-    # An operator's code, a record or a location is to be fixed without a word of advice, too.
+    # An error of an operator's code, a record or a location must be fixed, even if it has no hint.
     return not error.hint and not isinstance(error, (OperatorError, RecordError, MissingError))

@@ -20,7 +20,7 @@ def write_whole(file: Path, text: str, what: str) -> None:
     Args:
         file: The file.
         text: Its new content.
-        what: What it is, for messages.
+        what: Description of the file in messages.
 
     Raises:
         DagflowError: The file cannot be written.
@@ -47,7 +47,7 @@ def write_whole(file: Path, text: str, what: str) -> None:
 
 
 def _opened(file: Path) -> int | None:
-    """A descriptor of what is written to as it is; None for a file that is replaced, or is not there yet."""
+    """A descriptor to write to directly, as of a device; None for a file that is replaced, or does not exist yet."""
     try:
         found = os.stat(file)
     except FileNotFoundError:

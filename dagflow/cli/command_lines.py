@@ -1,4 +1,4 @@
-"""Command lines that messages name: those of commands that go on with what a run was given."""
+"""Command lines that messages suggest, with the arguments of the run."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def resume_command(app: str, overrides: Sequence[str], options: RunOptions) -> s
 
 
 def looking_command(app: str, options: RunOptions, *, has_rejects: bool) -> str:
-    """The command line that shows what the runs on a checkpoint have done, or what they have refused.
+    """The command line that shows the status of a checkpoint, or its refused records.
 
     Args:
         app: The app file as it was typed.
@@ -40,7 +40,7 @@ def looking_command(app: str, options: RunOptions, *, has_rejects: bool) -> str:
 
 
 def replay_command(checkpoint: str, overrides: Sequence[str], options: RunOptions) -> str:
-    """The command line that replays windows with what a run was given, up to their ids and without secrets.
+    """The command line that replays windows with the arguments of a run, without their ids and without secrets.
 
     Args:
         checkpoint: The app's checkpoint.

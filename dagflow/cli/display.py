@@ -18,7 +18,7 @@ STOPPING = "stopping: the window in flight is finished or set aside; a second si
 
 
 class Display:
-    """Watches a run and shows nothing: what -q asks for, and what the others build on.
+    """Watches a run and shows nothing: the display of -q, and the base of the others.
 
     Attributes:
         app: The app's name.
@@ -47,28 +47,28 @@ class Display:
             self.last = snapshot
 
     def waiting(self, what: str) -> None:
-        """Say what the run waits for from now on, until the next figures come."""
+        """Show what the run waits for from now on, until the next figures come."""
 
     def notice(self, text: str) -> None:
-        """Say something that the person who watches should know."""
+        """Show a message to the user."""
 
     def logged(self, text: str, record: logging.LogRecord) -> None:
-        """Say something that was logged.
+        """Show a logged message.
 
         Args:
-            text: What the log says.
+            text: The message.
             record: The record of the log.
         """
         self.notice(text)
 
     def stopping(self) -> None:
-        """Say that a stop was asked for; called from a signal handler, hence it takes no lock."""
+        """Show that a stop was requested; called from a signal handler, hence it takes no lock."""
 
     def abandon(self) -> None:
         """Leave the screen usable before the process dies; called from a signal handler."""
 
     def finish(self, snapshot: RunSnapshot) -> None:
-        """Say what the run has done."""
+        """Show a summary of the run."""
         self.last = snapshot
 
 
@@ -95,7 +95,7 @@ class LineDisplay(Display):
             self.show(progress_line(snapshot), snapshot)
 
     def show(self, text: str, snapshot: RunSnapshot) -> None:
-        """Write how far the run is, or what it has done."""
+        """Write the progress of the run, or its summary."""
         output.note(text)
 
     def waiting(self, what: str) -> None:

@@ -1,4 +1,4 @@
-"""What a run says as JSON: one object a line, for programs that gather logs."""
+"""Messages of a run as JSON: one object a line, for programs that gather logs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def json_line(app: str, level: str, text: str, **fields: Any) -> str:
         app: The app's name.
         level: Such as "info".
         text: The message; its window, operator and file become fields of their own where it names them.
-        fields: What else is known; empty values are left out.
+        fields: Further fields; empty values are left out.
     """
     window, operator, file = (pattern.search(text) for pattern in (_WINDOW, _OPERATOR, _FILE))
     known = {
@@ -32,7 +32,7 @@ def json_line(app: str, level: str, text: str, **fields: Any) -> str:
         "file": file[1] if file else None,
     }
     given = {name: value for name, value in {**known, **fields}.items() if value not in (None, "")}
-    # Escapes what is no ASCII, so that any terminal or pipe takes the line, and ends of lines with it.
+    # Characters outside of ASCII are escaped, so that any terminal or pipe takes the line, and so are ends of lines.
     return json.dumps({**given, "message": text})
 
 

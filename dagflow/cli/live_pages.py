@@ -37,7 +37,7 @@ def live_pages(port: int | None, app: LogicalPlan, options: RunOptions, observer
     Args:
         port: Where; 0 for any free port, and None for no pages.
         app: The app that is run.
-        options: Of the run.
+        options: Options of the run.
         observer: Receives the progress of the run.
 
     Yields:

@@ -1,4 +1,4 @@
-"""What the command line was given to work on: an app, or a checkpoint, and what reaches it."""
+"""Resolves the arguments of a command: an app, or a checkpoint and its storage."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def note_beside(error: BaseException, app: str) -> None:
             f"    {error.url} was looked for in {Path.cwd()}, and one is {place}: start dagflow in {folder}, or "
             f"name it {folder / error.url}"
         )
-        # What to do next with the error as it is comes behind what fixes it.
+        # The advice that fixes the error comes first, and further notes follow.
         error.__notes__ = [note, *getattr(error, "__notes__", ())]
 
 
@@ -76,10 +76,10 @@ def locate(checkpoint: str, app: str | None, settings: Settings) -> tuple[str, S
     Args:
         checkpoint: URL of a checkpoint, or an app file.
         app: An app that says how to reach the checkpoint; None for the environment, or the app file itself.
-        settings: Of the command line.
+        settings: Settings of the command line.
 
     Returns:
-        The checkpoint's URL, and what reaches it.
+        The checkpoint's URL, and its storage.
 
     Raises:
         AppError: The app has mistakes.
@@ -133,7 +133,7 @@ def journal_required(given: str) -> Iterator[None]:
 
 
 def _instead_of(journal: str, given: str) -> str:
-    """What to do where there is no journal: start in the directory that has it, or begin one."""
+    """Advice if there is no journal: start in the directory that has it, or begin one."""
     if not is_app_file(given):
         return ""
     path = os.path.relpath(journal) if is_local(journal) else ".."

@@ -42,7 +42,7 @@ COMMANDS = {
     "warm": "Store Java's classes, so that later local runs start faster.",
     "doctor": "Check Java, packages, rights, disks, clock and executors.",
 }
-"""Each command with what it does, in the order in which a person meets them: the list of them imports none."""
+"""Each command with its description, in the order in which users need them: listing them imports none."""
 
 _OBJECTS_OF_A_START = 150_000
 """A run makes 120,000 until it is at work, 150,000 on Spark; with a higher limit it would hold garbage for minutes."""
@@ -77,11 +77,11 @@ class CommandLine(click.Group):
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The commands' names, in the order in which a person meets them."""
+        """The commands' names, in the order in which users need them."""
         return list(COMMANDS)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write what each command does."""
+        """Write the description of each command."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 

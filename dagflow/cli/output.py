@@ -16,7 +16,7 @@ from dagflow.suggestions import did_you_mean
 
 
 def result(text: str) -> None:
-    """Print what the command was asked for.
+    """Print the result of the command.
 
     A reader that has seen enough (`| head`) is no error: the rest goes nowhere.
 
@@ -39,7 +39,7 @@ def result(text: str) -> None:
 
 @contextmanager
 def reserved_for_results() -> Iterator[None]:
-    """Send to stderr what others print meanwhile, as an author's module may while it is imported."""
+    """Send to stderr what other code prints meanwhile, as an author's module may while it is imported."""
     with redirect_stdout(sys.stderr):
         yield
 
@@ -72,7 +72,7 @@ def explain(
     """Print why the command failed, once.
 
     Args:
-        error: What ended it. Anything but a DagflowError or a mistake on the command line is a bug, and is
+        error: The error that ended it. Anything but a DagflowError or a mistake on the command line is a bug, and is
             shown with its traceback.
         with_trace: Whether to show the traceback of an expected error as well.
         redact: Makes the text fit to be printed.
@@ -96,7 +96,7 @@ def explain(
 
 
 def definitions(rows: Iterable[tuple[str, str]], *, title: str = "") -> str:
-    """Terms and what they mean, aligned; long meanings are wrapped.
+    """Terms with their meanings, aligned; long meanings are wrapped.
 
     Args:
         rows: (term, meaning) pairs.
@@ -124,7 +124,7 @@ def printable(text: str, encoding: str = "utf-8") -> str:
 
     Args:
         text: Any text; new lines and tabs are kept.
-        encoding: What the terminal or file takes; characters that it lacks are escaped.
+        encoding: Encoding of the terminal or file; characters that it lacks are escaped.
     """
     visible = "".join(char if char.isprintable() or char in "\n\t" else _escaped(char) for char in text)
     return visible.encode(encoding, "backslashreplace").decode(encoding)
@@ -159,7 +159,7 @@ def _escaped(char: str) -> str:
 
 
 def _detach(stream: TextIO) -> None:
-    # What is still buffered would fail again while the interpreter exits, and turn the exit code into 120.
+    # The buffered rest would fail again while the interpreter exits, and turn the exit code into 120.
     try:
         target = stream.fileno()
     except (OSError, ValueError):

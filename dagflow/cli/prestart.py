@@ -1,4 +1,4 @@
-"""Starts what a run needs for certain before the rest of dagflow is imported: Spark's Java, or the server of tasks.
+"""Starts processes that a run needs before the rest of dagflow is imported: Spark's Java, or the server of tasks.
 
 Importing this module takes little time.
 """
@@ -20,7 +20,7 @@ from dagflow.spec.spark_master import is_master
 
 @dataclass(frozen=True, slots=True)
 class PrestartedProcesses:
-    """What was started for a run.
+    """The processes that were started for a run.
 
     Attributes:
         server: The process that forks those of tasks, for a run without Spark.

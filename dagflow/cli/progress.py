@@ -1,4 +1,4 @@
-"""Finds the display for a run, and shows there what is logged."""
+"""Chooses the display for a run, and shows log messages in it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def logging_to(display: Display, *, is_verbose: bool) -> Iterator[None]:
 
 @contextmanager
 def operators_silenced(*, is_verbose: bool) -> Iterator[None]:
-    """Show only errors of operators, for a command whose result says the rest; with is_verbose all stays as it is."""
+    """Show only errors of operators, for a command whose result shows the rest; with is_verbose nothing changes."""
     logger = logging.getLogger("operators")
     level = logger.level
     if not is_verbose:
@@ -78,7 +78,7 @@ def operators_silenced(*, is_verbose: bool) -> Iterator[None]:
 
 class _NoticeFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
-        """What operators print is shown as it is."""
+        """Messages of operators are shown unchanged."""
         return record.getMessage() if record.name == OPERATOR_LOGGER else super().format(record)
 
 

@@ -75,7 +75,7 @@ def _widths(wanted: Sequence[int], width: int | None) -> list[int]:
         count += 1
     sizes = [min(each, _LEAST_CELL) for each in wanted[:count]]
     room = width - sum(sizes) - len(_GAP) * (count - 1)
-    # The narrowest first: what one does not need, wider ones get.
+    # The narrowest first: room that one column does not need goes to wider ones.
     for left, index in enumerate(sorted(range(count), key=lambda index: wanted[index])):
         more = min(wanted[index] - sizes[index], max(0, room) // (count - left))
         sizes[index] += more
@@ -109,7 +109,7 @@ def _shown(value: Any) -> str:
 
 
 def place(url: str, offset: int = -1) -> str:
-    """A file as a person would type it, relative below the working directory; and the offset, if known."""
+    """A file as a user would type it, relative below the working directory; and the offset, if known."""
     here = os.path.join(os.getcwd(), "")
     name = url[len(here) :] if url.startswith(here) else url
     return f"{name}:{offset}" if offset >= 0 else name

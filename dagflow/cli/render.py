@@ -66,7 +66,7 @@ def progress_line(snapshot: RunSnapshot) -> str:
 
 
 def activity(snapshot: RunSnapshot | None) -> str:
-    """What a run is doing, in a few words."""
+    """The current activity of a run, in a few words."""
     if snapshot is None or is_busy(snapshot):
         return "running"
     return "up to date, looking for new files" if snapshot.windows else "looking for files"
@@ -80,7 +80,7 @@ def is_busy(snapshot: RunSnapshot) -> bool:
 
 def bottleneck(snapshot: RunSnapshot) -> str:
     """Which operator most of the tasks' time goes to, in words; "" before any has worked for long."""
-    # What the driver does, it does beside the tasks, and it may wait in it for Java to start.
+    # The driver works beside the tasks, and may wait for Java to start.
     busy_s = {each.name: each.busy_s for each in snapshot.live_operators if each.stage}
     total_s = sum(busy_s.values())
     if total_s < MIN_BUSY_S:
@@ -93,7 +93,7 @@ def bottleneck(snapshot: RunSnapshot) -> str:
 
 
 def summary(snapshot: RunSnapshot) -> str:
-    """What a run that is over has done."""
+    """The summary of a run that is over."""
     if snapshot.state == "completed" and not snapshot.windows:
         waiting = f", but for {size(snapshot.waiting_bytes)} of records in progress" if snapshot.waiting_bytes else ""
         done = f"nothing new: there is no input that earlier runs have not processed{waiting}"
@@ -149,12 +149,12 @@ def faster_locally(snapshot: RunSnapshot) -> list[str]:
 
 
 def described_range(skipped: Skipped) -> str:
-    """What was left out of a file, and why."""
+    """The range of a file that was left out, and why."""
     return f"{on_one_line(redacted(skipped.url))} [{skipped.lost_start}, {skipped.lost_end}): {skipped.reason}"
 
 
 def left_out_lines(snapshot: RunSnapshot) -> list[str]:
-    """What no run has read of its input, which nothing must pass over in silence: the sum and the newest ranges."""
+    """The ranges of the input that no run has read, which must always be reported: the sum and the newest ones."""
     left_out = snapshot.left_out
     if not left_out.ranges:
         return []

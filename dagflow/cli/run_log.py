@@ -68,7 +68,7 @@ class RunLog:
 
 @contextmanager
 def attached(log: RunLog | None) -> Iterator[None]:
-    """Let a log take in what is logged within the block."""
+    """Write log messages of the block to a log."""
     if log is None:
         yield
         return

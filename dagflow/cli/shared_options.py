@@ -1,4 +1,4 @@
-"""Options that several commands share, and what their values may look like."""
+"""Options that several commands share, and the checks of their values."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ class LocalFlag(click.Option):
 
 @dataclass(slots=True)
 class Settings:
-    """What holds for the whole command line.
+    """Settings of the whole command line.
 
     Attributes:
         is_verbose: Whether tracebacks and the log are shown.
         redact: Makes a message fit to be printed; set once an app is loaded.
-        redact_document: The same for what is no message, such as a page with scripts.
-        note: Adds to an error what the person who called may have meant; set once an app is loaded.
+        redact_document: The same for documents, such as a page with scripts.
+        note: Adds a suggestion to an error; set once an app is loaded.
         line: Makes a message, and the error that it is about, the line that is printed; set where stderr is for
             programs.
     """
@@ -96,7 +96,7 @@ def verbose_option(function: F) -> F:
 
 
 def set_option(function: F) -> F:
-    """Add `--set`, which overrides properties of the app; the app's own checks name what is wrong with them."""
+    """Add `--set`, which overrides properties of the app; the app's own checks report mistakes in them."""
     return click.option(
         "--set",
         "overrides",

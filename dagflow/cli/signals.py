@@ -1,4 +1,4 @@
-"""What SIGINT, SIGTERM and SIGHUP mean while an app runs."""
+"""Handles SIGINT, SIGTERM and SIGHUP while an app runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ANSWER_S = 0.1
 def stop_on_signals(
     first: Callable[[], None], again: Callable[[], None], clock: Callable[[], float] = time.monotonic
 ) -> Iterator[None]:
-    """Answer the stop signals for as long as the block lasts; then what was there before answers again.
+    """Handle the stop signals for as long as the block lasts; then restore the former handlers.
 
     Where SIGHUP is ignored it stays ignored: `nohup` relies on it.
 
@@ -72,7 +72,7 @@ def stop_requested_by_signals(text: str) -> Iterator[StopRequest]:
     """Let the first stop signal ask for the end, and the second one end the process, for as long as the block lasts.
 
     Args:
-        text: What the terminal shows at the first one.
+        text: The text for the terminal at the first signal.
 
     Yields:
         The request.

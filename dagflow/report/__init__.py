@@ -1,3 +1,3 @@
-"""What a run says of itself: a typed snapshot, kept up to date, and what the journal knows of windows and files."""
+"""Reports of runs: a typed snapshot that is kept up to date, and the journal's records of windows and files."""
 
 import dagflow.arrow_allocator  # noqa: F401  # before Arrow

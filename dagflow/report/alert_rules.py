@@ -1,4 +1,4 @@
-"""What an app's alerts say of a checkpoint: pure rules, which a live run and `dagflow check` share."""
+"""The rules of an app's alerts, which a live run and `dagflow check` share."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Cause = Literal["freshness", "rejects", "backlog", "failure"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A limit, and what it is compared with.
+    """A limit, and the value that it is compared with.
 
     Attributes:
         cause: Name of the limit.
-        text: What is wrong where the limit is exceeded, as a sentence without its end.
-        value: What was found, in seconds, as a share, or in bytes; 1 for a failure.
+        text: The problem if the limit is exceeded, as a sentence without its full stop.
+        value: The measured value, in seconds, as a share, or in bytes; 1 for a failure.
         limit: What is allowed.
     """
 
@@ -42,7 +42,7 @@ class _WindowRecords(NamedTuple):
 
     Attributes:
         rejected: Records that were refused.
-        read: Those that readers have read; None where no operator has read blocks.
+        read: Records that readers have read; None where no operator has read blocks.
         most: The most that left any port.
         window_id: Id of the window.
         retries: Windows whose refused records it took over; those that it accepted lower `rejected`, also below 0.
@@ -74,10 +74,10 @@ class RecentRejects:
         self._counts: deque[_WindowRecords] = deque(maxlen=REJECT_WINDOWS)
 
     def add(self, counters: Counters, window_id: int = 0, retries: Iterable[int] = ()) -> None:
-        """Take in what the operators of one more window have counted.
+        """Take in the counters of the operators of one more window.
 
         Args:
-            counters: What they have counted.
+            counters: Their counters.
             window_id: The window.
             retries: Windows whose refused records it took over.
         """
@@ -141,7 +141,7 @@ def exceeded_limits(reading: CheckpointReading, limits: AlertSettings, recent: R
 
 
 def figures_of(reading: CheckpointReading, limits: AlertSettings, recent: RecentRejects) -> Iterator[Finding]:
-    """What limits are compared with.
+    """The figures that limits are compared with.
 
     Args:
         reading: The checkpoint; one that cannot be read has no figures.

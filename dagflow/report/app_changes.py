@@ -27,7 +27,7 @@ class AppChange:
 
 
 def app_changes(before: AppFacts, now: AppFacts) -> list[AppChange]:
-    """What differs between two apps of one name, without what only decides how fast they work."""
+    """The differences between two apps of one name, without settings that only affect speed."""
     found: list[AppChange] = []
     for name in [*now.operators, *(name for name in before.operators if name not in now.operators)]:
         was, is_now = before.operators.get(name), now.operators.get(name)
@@ -47,7 +47,7 @@ def app_changes(before: AppFacts, now: AppFacts) -> list[AppChange]:
 
 
 def operator_changes(name: str, was: OperatorFacts, now: OperatorFacts) -> Iterator[str]:
-    """What differs between two operators of one name, without what only decides how fast they work."""
+    """The differences between two operators of one name, without settings that only affect speed."""
     if was.kind != now.kind:
         yield f"{name}.class: {was.kind} -> {now.kind}"
     if was.partition != now.partition:
@@ -59,7 +59,7 @@ def operator_changes(name: str, was: OperatorFacts, now: OperatorFacts) -> Itera
 
 
 def _shown(properties: dict[str, Any], key: str) -> str:
-    """A value as a person may see it: without what comes from the environment, and not too long."""
+    """A value as it may be shown: without values from the environment, and not too long."""
     if key not in properties:
         return _DEFAULT
     value = properties[key]

@@ -26,7 +26,7 @@ class DriverReport:
         is_same_machine: Whether it is on this machine.
         app_file: The app file, or "".
         error: Why it failed, or "".
-        stalls: What had made no progress for long when it beat last, in words.
+        stalls: Work that had made no progress for long at its last beat, in words.
     """
 
     state: Standing
@@ -44,7 +44,7 @@ class DriverReport:
 
     @classmethod
     def of(cls, heartbeat: Heartbeat) -> DriverReport:
-        """What a heartbeat, and a look at its process, say now."""
+        """The current state, from a heartbeat and a look at its process."""
         process = heartbeat.process
         return cls(
             heartbeat.standing(),

@@ -1,4 +1,4 @@
-"""What HTTP servers answer to Prometheus and to whatever checks that a run is well.
+"""Answers of HTTP servers to Prometheus and to health checks.
 
 Every server of dagflow mounts the same functions: `ENDPOINTS["/metrics"](readings)` gives status, content type and
 body, where `readings` is what `read_checkpoint` or a `LiveSource` (`dagflow/report/reading.py`) gave for each
@@ -19,7 +19,7 @@ _TEXT = "text/plain; charset=utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server answers.
+    """The answer of a server.
 
     Attributes:
         status: The status code of HTTP.
@@ -57,7 +57,7 @@ ENDPOINTS: Final[Mapping[str, Callable[[Sequence[CheckpointReading]], Answer]]] 
     "/healthz": health_answer,
     "/readyz": readiness_answer,
 }
-"""What answers a request, by its path."""
+"""The functions that answer requests, by path."""
 
 
 def reason_against(reading: CheckpointReading) -> str:

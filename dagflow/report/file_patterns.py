@@ -1,4 +1,4 @@
-"""File patterns: which of the files that windows have read a person means."""
+"""File patterns, which choose among the files that windows have read."""
 
 from __future__ import annotations
 

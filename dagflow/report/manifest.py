@@ -161,7 +161,7 @@ class WindowManifest:
 
 @dataclass(slots=True)
 class TrackedFile:
-    """What became of one version of a file.
+    """The state of one version of a file.
 
     Attributes:
         part: A range of the version, which says what version it is.
@@ -295,7 +295,7 @@ def inputs_of(plan: WindowPlan) -> Iterator[tuple[int, InputRange]]:
 
 
 def tracked_files(checkpoint: str, pattern: str, storage: StorageContext) -> list[TrackedFile]:
-    """What became of the files that a pattern names, version by version, in the order in which they were planned.
+    """The state of the files that a pattern names, version by version, in the order in which they were planned.
 
     Args:
         checkpoint: URL of the checkpoint.

@@ -45,7 +45,7 @@ STATE = Metric(
     "dagflow_run_state", "gauge", "1 for the state of the newest run on the checkpoint, 0 for all others.", ("state",)
 )
 STARTED = Metric("dagflow_run_started_timestamp_seconds", "gauge", "When the newest run began, by its clock.")
-LAST_BEAT = Metric("dagflow_run_last_beat_timestamp_seconds", "gauge", "When the newest run last gave a sign of life.")
+LAST_BEAT = Metric("dagflow_run_last_beat_timestamp_seconds", "gauge", "When the newest run last wrote its heartbeat.")
 STALLS = Metric("dagflow_run_stalls", "gauge", "Tasks, and work of the driver, that stand still.")
 PLANNED = Metric("dagflow_windows_planned_total", "counter", "Windows that were planned.")
 COMMITTED = Metric("dagflow_windows_committed_total", "counter", "Windows that were committed.")

@@ -27,7 +27,7 @@ def metrics_text(readings: Sequence[CheckpointReading]) -> str:
     committed. Only `--fresh`, a replay, or a repair lowers them, and Prometheus takes that for a restart.
 
     Args:
-        readings: What is known of the checkpoints.
+        readings: The state of each checkpoint.
 
     Returns:
         The text; it ends with a newline. A checkpoint that cannot be read has `dagflow_checkpoint_readable 0` alone.

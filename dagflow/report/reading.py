@@ -66,7 +66,7 @@ Source = Callable[[], CheckpointReading]
 
 
 def read_checkpoint(checkpoint: str, storage: StorageContext, *, with_archive: bool = False) -> CheckpointReading:
-    """What a checkpoint's journal and heartbeat say now; one that cannot be read is a reading with an error.
+    """The current state in a checkpoint's journal and heartbeat; an unreadable one is a reading with an error.
 
     Args:
         checkpoint: Its URL.
@@ -108,7 +108,7 @@ class LiveSource:
         return CheckpointReading(redacted(absolute(self._checkpoint)), self._newest)
 
     def __call__(self) -> CheckpointReading:
-        """The newest figures, with what the heartbeat says."""
+        """The newest figures, with the state of the heartbeat."""
         newest = self._newest
         if newest is None:
             return read_checkpoint(self._checkpoint, self._storage)

@@ -108,7 +108,7 @@ class HeldGroup:
 
 @dataclass(frozen=True, slots=True)
 class RunSnapshot:
-    """A run as it stands, or all runs on a checkpoint together.
+    """The current figures of a run, or of all runs on a checkpoint together.
 
     Attributes:
         app: The app's name.
@@ -134,9 +134,9 @@ class RunSnapshot:
         reprocessing: Windows whose files a replay has decided to replace, and not all replaced; only of a journal.
         held_results: Operators whose results over several windows are held back; only of a journal.
         driver: The process that drives the runs, or did; only of a journal, and None where no heartbeat is known.
-        left_out: What all runs together have left out of files, and no later window has read.
+        left_out: Ranges of files that all runs together have left out, and no later window has read.
         spark_start_s: Seconds that the run waited for a Spark of this machine to start; 0 without one. Only at the end.
-        targets: What transactional targets have, by operator.
+        targets: State of the transactional targets, by operator.
         waits_for: What a run that does nothing else waits for, such as "starting Java"; "" where it works.
         whole: How much a run to completion will read; None where that is not known, and while following.
         published_files: Files that the windows published.
@@ -224,7 +224,7 @@ class RunSnapshot:
 
     @property
     def live_operators(self) -> tuple[OperatorFigures, ...]:
-        """What operators have done by now, in committed and in running windows."""
+        """Current figures of operators, in committed and in running windows."""
         running = {} if self.progress is None else self.progress.operators
         return tuple(_with_running(each, running.get(each.name)) for each in self.operators)
 
@@ -245,7 +245,7 @@ class RunSnapshot:
 
     @property
     def counts(self) -> dict[str, int]:
-        """What operators counted beside the figures above, by "operator:name", as in JSON."""
+        """Further counters of operators, by "operator:name", as in JSON."""
         return {
             f"{each.name}:{name}": count
             for each in self._by_name()
@@ -347,8 +347,8 @@ def snapshot_of(journal: JournalState, counters: Counters) -> RunSnapshot:
     """A snapshot of all that a journal and counters say, which needs no app.
 
     Args:
-        journal: What the journal says; all runs on a checkpoint have it in common.
-        counters: What the run, or all runs, have counted.
+        journal: State of the journal, which all runs on a checkpoint share.
+        counters: Counters of the run, or of all runs.
     """
     totals = journal.totals
     return RunSnapshot(

@@ -47,7 +47,7 @@ class Rate:
         self._points: deque[tuple[float, float]] = deque()
 
     def update(self, seconds: float, value: float) -> None:
-        """Take in the figure as it stands.
+        """Take in the current figure.
 
         Args:
             seconds: Any clock that does not go back.
@@ -121,11 +121,11 @@ class RunStatistics:
         backlog_bytes: int = 0,
         backlog_blocks: int | None = 0,
     ) -> RunSnapshot:
-        """The run as it stands.
+        """The current figures of the run.
 
         Args:
             state: "running", "completed" or "stopped".
-            journal: What the journal says.
+            journal: State of the journal.
             backlog: Tuples that wait to be processed, by stage head.
             running: Windows whose tasks run, in order.
             whole: How much the run will read, where that is known.

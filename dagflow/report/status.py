@@ -1,4 +1,4 @@
-"""What a checkpoint's journal and heartbeat say, without taking it over."""
+"""Reads the state of a checkpoint from its journal and heartbeat, without taking it over."""
 
 from __future__ import annotations
 

@@ -14,10 +14,10 @@ SHOWN_VERSIONS = 10
 
 @dataclass(slots=True)
 class TableStatus:
-    """What one operator has added to its table.
+    """The files that one operator has added to its table.
 
     Attributes:
-        version: What the table called its state with the newest window, or a replay behind it; "" before the first.
+        version: The table's version with the newest window, or with a replay after it; "" before the first.
         window_id: Id of that window, 0 for none.
         files: How many data files were added; other programs may have compacted or removed some since.
         size_bytes: Sum of their lengths.
@@ -49,7 +49,7 @@ class TableStatus:
 
 @dataclass(frozen=True, slots=True)
 class TablesStatus:
-    """What a checkpoint has added to all of its tables.
+    """The files that a checkpoint has added to all of its tables.
 
     Attributes:
         watermark: The newest window that all tables show, with all before it; 0 for none.
@@ -65,7 +65,7 @@ class TablesStatus:
 
 
 def tables_status(checkpoint: str, storage: StorageContext) -> TablesStatus:
-    """What windows have added to tables, as far as the journal keeps them.
+    """The files that windows have added to tables, as far as the journal keeps them.
 
     Args:
         checkpoint: URL of the checkpoint.

@@ -56,11 +56,11 @@ class Attributes:
         spark: Spark's own settings by name.
         storage: Options of file systems by protocol, credentials among them.
         durability: What output survives: "process" the death of every process, "power" also a power loss.
-        roots: Locations by name; what is remembered of a location below one is the name and the rest.
+        roots: Locations by name; a location below one is stored as the name and the rest.
         retain_windows: For how many finished windows the journal keeps its records, so that they can be replayed; None
             for all.
         stall_warning_millis: How long work may stand still before a warning says so.
-        task_timeout_millis: How long a task may stand still before it is ended; None for ever.
+        task_timeout_millis: How long a task may stand still before it is ended; None for no limit.
         alerts: When a run raises an alert, and where it is sent; None for never.
         lineage: Where OpenLineage events go; None for nowhere.
         traces: Where traces of OpenTelemetry go; None for nowhere.

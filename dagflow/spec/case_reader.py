@@ -1,4 +1,4 @@
-"""Reads cases: what an app must make of some files, from a file of tests or from the app's own `tests`."""
+"""Reads test cases from a file of tests or from the app's own `tests`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Expected(Generic[T]):
 
     Attributes:
         place: Where the case states it: that of the key, or of the value where it has none of its own.
-        value: What it states.
+        value: The expected value.
         path: The keys that lead to the value in the file.
     """
 
@@ -46,9 +46,9 @@ class CaseFile:
     """The content of an input file of a case.
 
     Attributes:
-        text: What it begins with.
+        text: The beginning of the content.
         source: The file that it is a copy of; None where it is given in the case.
-        repeat: What follows the text, once for each number.
+        repeat: Text that is added once for each number.
         times: How many times `repeat` is added.
     """
 
@@ -70,7 +70,7 @@ class CaseFile:
 
 @dataclass(frozen=True, slots=True)
 class AppCase:
-    """What an app must make of some files.
+    """A test case: input files, and the expected output of an app.
 
     Attributes:
         name: The case's name.
@@ -104,7 +104,7 @@ class AppCase:
 
 
 class CaseReader(NodeReader):
-    """Reads cases; what does not fit becomes a problem."""
+    """Reads cases; mistakes become problems."""
 
     def file(self, root: Node, file: str) -> list[AppCase]:
         """The cases of a file of tests."""
@@ -121,7 +121,7 @@ class CaseReader(NodeReader):
         """The cases below the key `tests`.
 
         Args:
-            root: What has the key.
+            root: The mapping with the key.
             app: The app's file.
             folder: Where files that cases copy are looked up.
             required: Whether there must be some.

@@ -58,7 +58,7 @@ class PortInfo:
 
     Attributes:
         name: Its name.
-        type: What flows through: "records", or the name of a class.
+        type: The type of its tuples: "records", or the name of a class.
         is_required: Whether an app must connect it.
         meaning: What the port is for, or "".
     """
@@ -75,9 +75,9 @@ class PropertyInfo:
 
     Attributes:
         name: Its name.
-        type: What it takes, in words.
+        type: The type of its values, in words.
         default: Its default as YAML writes it, or None where an app must give it.
-        meaning: What it does, or "".
+        meaning: Its meaning, or "".
         choices: The names that it takes in its turn, where it takes a mapping of known names.
     """
 
@@ -98,7 +98,7 @@ class ClassInfo:
     """One class of operators or partitioners, or one module.
 
     Attributes:
-        name: What an app calls it.
+        name: Its name in apps.
         kind: "input", "control" or "partitioned" for an operator; "partitioner"; "module".
         summary: The first sentence about it.
         details: The text about it, without what it lists of single ports and properties.
@@ -144,7 +144,7 @@ def describe(cls: type[Any], name: str = "") -> ClassInfo:
 
     Args:
         cls: An operator or a partitioner.
-        name: What an app calls it; by default its own name.
+        name: Its name in apps; by default its own name.
     """
     meanings = meanings_of(cls)
     return ClassInfo(
@@ -181,7 +181,7 @@ def _port(port: InputPort | OutputPort, meanings: Mapping[str, str]) -> PortInfo
 
 
 def meanings_of(cls: type) -> dict[str, str]:
-    """What the docstrings of a class and its bases say of single names, by name."""
+    """The descriptions of single names in the docstrings of a class and its bases, by name."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
         if base is not object:
@@ -219,7 +219,7 @@ def _fields(
 
 
 def _variants(mark: object) -> Iterator[PropertyInfo]:
-    """What a mapping takes beside each type that it may have, if it is marked as one that has types."""
+    """The properties of each type that a mapping may have, if it is marked as one with types."""
     for name, owner in mark.classes().items() if isinstance(mark, Variants) else ():
         for info in _properties(owner, meanings_of(owner)):
             yield replace(info, name=f"{name}.{info.name}")
@@ -237,7 +237,7 @@ def _models(annotation: Any) -> list[type[BaseModel]]:
 
 
 def type_text(annotation: Any) -> str:
-    """A property's type as people say it."""
+    """A property's type in words."""
     for own, words in _OWN_TYPES:
         if annotation == own:
             return words
@@ -268,7 +268,7 @@ def type_text(annotation: Any) -> str:
 
 
 def _schema_text(annotation: Any) -> str:
-    """What a user's class takes, as far as its JSON Schema shows."""
+    """The values that a user's class takes, as far as its JSON Schema shows."""
     owner = typing.get_args(annotation)[0] if typing.get_origin(annotation) is Annotated else annotation
     name = str(getattr(owner, "__name__", owner))
     try:

@@ -14,7 +14,7 @@ from dagflow.suggestions import did_you_mean
 
 _REFERENCE = re.compile(r"\$\$\{|\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}|\$\{")
 _WHOLE_REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*(?::-[^{}\n]*)?)\}")
-# Private characters, one for one, so that every place stays what it is.
+# Private characters, one for one, so that no place changes.
 _BRACES = str.maketrans("\ue0f1\ue0f2", "{}")
 
 

@@ -100,7 +100,7 @@ class GraphReader(NodeReader):
     counter: OperatorCounter = field(default_factory=OperatorCounter)
 
     def read(self, operators: Mapping, streams: Mapping) -> Graph:
-        """Read both sections; what is wrong in them becomes problems."""
+        """Read both sections; mistakes become problems."""
         graph = Graph({}, {}, {}, self.search_path)
         folders = dict.fromkeys(self.search_path)
         for name, entry in operators.entries.items():
@@ -130,7 +130,7 @@ class GraphReader(NodeReader):
             mapping: The operator's entry in the file.
 
         Returns:
-            The module, or None where it could not be read; what is wrong became problems.
+            The module, or None if it could not be read; mistakes became problems.
         """
         files = ModuleFileReader(self.search_path, self.environment, self.problems, self.file, self.using)
         found = files.read(name, mapping)

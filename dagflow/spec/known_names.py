@@ -84,7 +84,7 @@ def _uses(graph: Graph, section: MappingNode) -> Iterator[tuple[str, str, Any]]:
 
 
 def _classes_beside(cls: type[Operator], module: str) -> Iterator[tuple[str, type[Operator]]]:
-    """The operators that a class's own module defines, by what an app would call them."""
+    """The operators that a class's own module defines, by their names in apps."""
     for name, other in vars(sys.modules[cls.__module__]).items():
         is_own = isinstance(other, type) and other.__module__ == cls.__module__ and not name.startswith("_")
         if is_own and OPERATOR.accepts(other) and _is_well_declared(other):

@@ -42,7 +42,7 @@ def describe_use(module: Module, operator: str, name: str) -> ClassInfo:
     Args:
         module: The module as it was read.
         operator: The operator that uses it.
-        name: What the app calls the module.
+        name: The module's name in the app.
     """
     return ClassInfo(
         name=name,

@@ -60,7 +60,7 @@ class ModuleFileReader(NodeReader):
             mapping: The operator's entry in the file.
 
         Returns:
-            The file, or None where it could not be read; what is wrong became problems.
+            The file, or None if it could not be read; mistakes became problems.
         """
         self.check_keys(mapping, USE_KEYS, f"operator '{name}', which is a module,")
         node = mapping.get("module")
@@ -133,7 +133,7 @@ class ModuleFileReader(NodeReader):
         return operators
 
     def _paths(self, key: str, node: Node, operators: Mapping) -> list[list[str]]:
-        """What an exposed property stands for: the names of an operator, its property, and names within that."""
+        """The target of an exposed property: the names of an operator, its property, and names within that."""
         what = f"property {quoted(key)} of a module"
         found = []
         for item in node.items if isinstance(node, Items) else (node,):

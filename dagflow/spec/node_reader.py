@@ -13,7 +13,7 @@ from dagflow.suggestions import did_you_mean
 
 @dataclass(frozen=True, slots=True)
 class NodeReader:
-    """Takes values out of nodes; what does not fit becomes a problem.
+    """Takes values out of nodes; mistakes become problems.
 
     Attributes:
         search_path: Directories where modules of the app's author are looked up.

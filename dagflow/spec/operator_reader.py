@@ -33,7 +33,7 @@ class OperatorReader(NodeReader):
     """Reads operators."""
 
     def read(self, name: str, place: Place, mapping: Mapping) -> OperatorSpec:
-        """Read one operator; what is wrong with it becomes problems.
+        """Read one operator; mistakes become problems.
 
         Args:
             name: Its name in the app.

@@ -1,4 +1,4 @@
-"""Mistakes in an app: where they are, how they are gathered, and what of the app they quote."""
+"""Mistakes in an app: their places, how they are gathered, and the values that they quote."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def properties_schema(
 
     Args:
         cls: An operator, a format, or any class that declares properties the same way.
-        name: What its definitions are called.
+        name: Name of its definitions.
         definitions: The definitions of the whole schema; those that this one refers to are added.
         own_types: Dotted paths of the author's, such as formats, which `type` may name beside the built-in ones.
     """

@@ -31,7 +31,7 @@ _Written = list[tuple[str, str, re.Pattern[str] | None]]
 
 
 class Redactor:
-    """Makes what a command prints or keeps fit to be seen.
+    """Hides secrets in texts that a command prints or keeps.
 
     Args:
         secrets: Values, each with the reference that is shown instead. Values of less than four characters stay, and
@@ -153,7 +153,7 @@ def _escaped(text: str) -> Iterator[str]:
 
 
 def _telltales(value: str, size: int) -> Iterator[str]:
-    """The parts of a value by which a text quotes it; of a URL, those of what is long enough to be a credential.
+    """The parts of a value that prove that a text quotes it; for a URL, only parts as long as a credential.
 
     Args:
         value: The value.

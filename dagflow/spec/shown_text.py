@@ -65,7 +65,7 @@ def text_to_keep(file: str) -> str:
 
 
 class _Section(enum.Enum):
-    """Where a value stands, which decides what is a secret there."""
+    """The section of a value, which decides what counts as a secret."""
 
     SETTINGS = enum.auto()
     NAMES = enum.auto()  # of operators and streams, which their author chose
@@ -99,7 +99,7 @@ class _Shown:
 
     Args:
         text: The YAML.
-        found: What is where in it.
+        found: The positions of its keys, values and comments.
     """
 
     def __init__(self, text: str, found: Extents) -> None:

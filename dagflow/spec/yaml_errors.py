@@ -31,8 +31,8 @@ def line_and_reason(
     """Line and reason of a mistake in YAML.
 
     Args:
-        error: What the parser raised.
-        text: What it has parsed.
+        error: The parser's error.
+        text: The parsed text.
         last: The last event that it gave; None where it gave none.
         innermost: The list or mapping that it is in; None where it is in none.
 

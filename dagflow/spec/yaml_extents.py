@@ -1,4 +1,4 @@
-"""A YAML text as a tree that remembers where each key and value begins and ends, for what changes the text itself."""
+"""A YAML text as a tree that remembers where each key and value begins and ends, for code that changes the text."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Extent:
         is_mapping: Whether the children are keys and values by turns.
         is_flow: Whether it is a collection in braces or brackets.
         children: The items, or keys and values.
-        target: What an alias stands for; None where this is no alias.
+        target: The node of an alias; None if this is no alias.
     """
 
     start: int
@@ -66,7 +66,7 @@ class Extent:
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """What is in a text.
+    """The nodes and comments of a text.
 
     Attributes:
         roots: The documents.

@@ -51,7 +51,7 @@ def parse_file(path: str, environment: Environment, problems: Problems) -> Node 
     Args:
         path: The file, as problems shall name it.
         environment: Where `${NAME}` is looked up.
-        problems: Takes what is wrong.
+        problems: Takes the mistakes.
 
     Returns:
         The document, or None where it could not be read.
@@ -100,7 +100,7 @@ def parse_text(
         text: The document.
         file: What problems shall call it.
         environment: Where `${NAME}` is looked up.
-        problems: Takes what is wrong.
+        problems: Takes the mistakes.
         has_lines: Whether problems shall name line and column.
 
     Returns:

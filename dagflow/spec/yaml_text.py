@@ -28,7 +28,7 @@ def _key(text: str) -> str:
         # A dash alone is text in braces only.
         read = yaml.safe_load(f"- {{a: [{text}], {text}: 1}}\n- {text}\n")
         is_plain = read == [{"a": [text], text: 1}, text] and text.isprintable()
-    except (yaml.YAMLError, TypeError, ValueError):  # the last of what looks like a date or a number and is none
+    except (yaml.YAMLError, TypeError, ValueError):  # ValueError: it looks like a date, and is none
         is_plain = False
     if is_plain and resolve(text) == text and not {"#", "$"}.intersection(text):
         return text
@@ -56,7 +56,7 @@ def flow(value: Any) -> str:
 
 
 def behind_key(value: Any, indent: int) -> str:
-    """What stands behind `key:`, over several lines where that is easier to read.
+    """The value after `key:`, over several lines where that is easier to read.
 
     Args:
         value: The value.
@@ -74,7 +74,7 @@ def behind_key(value: Any, indent: int) -> str:
 
 
 def _block_header(text: str) -> str:
-    """What begins a block that holds a text; "" where no block can hold it."""
+    """The header of a block that holds a text; "" if no block can hold it."""
     is_clean = all(char.isprintable() or char in "\n\t" for char in text)
     if not is_clean or text[0] in " \t\n" or not text.strip("\n") or any(line.isspace() for line in text.split("\n")):
         return ""

@@ -18,7 +18,7 @@ class Scalar:
 
     Attributes:
         place: Where it begins.
-        value: What it means.
+        value: Its value in Python.
         text: Its characters, with variables replaced.
         shown: Its characters as they were typed: what messages may print.
         is_broken: Whether it could not be read, which was reported already; value is None then.
@@ -36,7 +36,7 @@ class Scalar:
         """Where a character of the text was typed.
 
         Args:
-            offset: Of the character in text.
+            offset: Offset of the character in text.
 
         Returns:
             Its place; that of the whole value where escapes or variables hide it.
@@ -171,7 +171,7 @@ def follow(node: Node, path: Sequence[int | str]) -> tuple[Node, Place, tuple[in
 
 
 def kind_of(node: Node) -> str:
-    """What a node is, as messages say it: 'a mapping', 'a list', "the text 'x'", 'the number 3'."""
+    """The kind of a node in messages: 'a mapping', 'a list', "the text 'x'", 'the number 3'."""
     if isinstance(node, Mapping):
         return "a mapping"
     if isinstance(node, Items):

@@ -47,7 +47,7 @@ class AlertNotice:
 
     @property
     def state(self) -> str:
-        """What happens to the alert: "raised" or "over"."""
+        """The state of the alert: "raised" or "over"."""
         return "over" if self.is_over else "raised"
 
     def to_json(self) -> dict[str, Any]:

@@ -171,7 +171,7 @@ def _dataset(dataset: Dataset) -> dict[str, Any]:
 
 
 def _input(dataset: Dataset, snapshot: RunSnapshot | None) -> dict[str, Any]:
-    """A dataset that is read; the only one with what was read of it."""
+    """A dataset that is read; with the figures of the input if it is the only one."""
     described = _dataset(dataset)
     if snapshot is not None:
         read = {"rowCount": snapshot.records_read, "size": snapshot.bytes, "fileCount": snapshot.files}

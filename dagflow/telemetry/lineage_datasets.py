@@ -64,7 +64,7 @@ def datasets_of(app: LogicalPlan, locations: DatasetLocations) -> tuple[list[Dat
 
     Args:
         app: The app.
-        locations: What its operators read and publish.
+        places: The locations that its operators read and publish.
     """
     columns = _Columns(app, locations)
     inputs = [
@@ -81,7 +81,7 @@ def datasets_of(app: LogicalPlan, locations: DatasetLocations) -> tuple[list[Dat
 
 
 class _Columns:
-    """Follows the columns of an app from its roots to what it publishes."""
+    """Follows the columns of an app from its roots to its output."""
 
     def __init__(self, app: LogicalPlan, locations: DatasetLocations) -> None:
         self._app = app
@@ -102,7 +102,7 @@ class _Columns:
     def published_by(
         self, sink: str
     ) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, tuple[FieldOfInput, ...]], ...]]:
-        """The columns of what arrives at a sink, and what each is made of."""
+        """The columns that arrive at a sink, and the sources of each."""
         arriving = [(edge.source, self._known.get(edge.source)) for edge in self._into(sink)]
         schema = next((known.schema for _, known in arriving if known is not None), pa.schema([]))
         typed = _typed(schema)
@@ -126,7 +126,7 @@ class _Columns:
                 yield from ((*dataset_name(url), column) for url in self._locations.get(name, ((), ()))[0])
             return
         if not isinstance(operator, ColumnTraced):
-            return  # what code of an author makes of columns is not known
+            return  # columns of an author's code have no known sources
         for edge in self._into(port.operator):
             arriving = self._known.get(edge.source)
             if arriving is not None:

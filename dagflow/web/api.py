@@ -1,4 +1,4 @@
-"""What the server answers below `/api/v1/`: JSON of each resource, for the pages and for programs."""
+"""The answers below `/api/v1/`: JSON of each resource, for the pages and for programs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Api:
     """Answers requests for resources.
 
     Args:
-        checkpoints: What is shown, by id.
+        checkpoints: The checkpoints that are shown, by id.
     """
 
     def __init__(self, checkpoints: Mapping[str, Checkpoint]) -> None:
@@ -60,7 +60,7 @@ class Api:
             values: The parameters of the query.
 
         Raises:
-            RequestError: There is no such resource, or it takes other parameters.
+            RequestError: The resource does not exist, or takes other parameters.
             DagflowError: The checkpoint cannot be read.
         """
         query = Query(values)

@@ -1,4 +1,4 @@
-"""The app file of a checkpoint: its text, and what a process of its own finds in it.
+"""The app file of a checkpoint: its text, and its content as a separate process finds it.
 
 The app's modules run in that process, and not in the server: they are those of today, and leave nothing behind.
 """
@@ -83,7 +83,7 @@ class AppFile:
         )
 
     def look(self, wait_s: float = LOOK_S) -> dict[str, Any]:
-        """What is in the app, as its file and the newest run are now; modules are looked at again with the file.
+        """The content of the app file, compared with the newest run; a change of the file reloads its modules.
 
         Args:
             wait_s: How long to wait for a look that is under way.
@@ -124,7 +124,7 @@ class AppFile:
         return found
 
     def why(self, url: str) -> dict[str, Any]:
-        """What the app's splitters say of a file.
+        """The answer of the app's splitters about a file.
 
         Raises:
             RequestError: The app is not looked at.

@@ -104,7 +104,7 @@ def _changes(app: LogicalPlan, checkpoint: str) -> Iterator[dict[str, str]]:
 
 
 def why(path: str, checkpoint: str, url: str) -> dict[str, Any]:
-    """What each splitter of an app says of a file, and when it was taken."""
+    """The answer of each splitter of an app about a file, and when the file was taken."""
     app = load_app(path)
     storage = app.attributes.storage_context()
     taken_ms = _taken_ms(app, storage, checkpoint, url)

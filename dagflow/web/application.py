@@ -38,7 +38,7 @@ def application(checkpoints: Mapping[str, Checkpoint], token: str = "", hosts: I
     """The ASGI application.
 
     Args:
-        checkpoints: What is shown, by id.
+        checkpoints: The checkpoints that are shown, by id.
         token: What requests must bring; "" for none.
         hosts: Names beside those of loopback that requests may give for the machine.
     """
@@ -101,7 +101,7 @@ class _Server(uvicorn.Server):
         self._events = events
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End the streams, and wait for what else is being answered."""
+        """End the streams, and wait for other requests that are being answered."""
         self._events.end()
         await super().shutdown(sockets)
 

@@ -21,7 +21,7 @@ class Events:
     Nothing is looked at while no page is open.
 
     Args:
-        checkpoints: What is shown, by id.
+        checkpoints: The checkpoints that are shown, by id.
         looks: How many looks at the app of a checkpoint have ended, by its id.
     """
 

@@ -43,7 +43,7 @@ class Guard:
     answered.
 
     Args:
-        app: Answers what is let through.
+        app: Answers permitted requests.
         hosts: Names beside those of loopback that requests may give.
         token: What requests must bring; "" for none.
     """

@@ -42,7 +42,7 @@ class Address:
 
     @property
     def url(self) -> str:
-        """What a person opens in a browser."""
+        """The address for a browser."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}/" + (f"?token={self.token}" if self.token else "")
 
@@ -51,7 +51,7 @@ class Server:
     """Serves checkpoints from a thread of its own.
 
     Args:
-        locations: What is shown.
+        places: The checkpoints that are shown.
         host: Where to listen; any address but a loopback one needs the token that is made for it.
         port: The port; 0 for any that is free.
 

@@ -82,7 +82,7 @@ class AggregateCall:
         """The values that each record contributes, by the names of columns.
 
         Args:
-            values: Of the argument; None for count(*).
+            values: Values of the argument; None for count(*).
             count: The number of records.
         """
         if values is None:

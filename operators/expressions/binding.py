@@ -27,7 +27,7 @@ def check_functions(text: str, tree: Node, *, aggregates: bool = False) -> None:
 
     Args:
         text: The expression.
-        tree: What it says.
+        tree: The tree of the expression.
         aggregates: Whether functions that combine records are taken.
 
     Raises:

@@ -21,8 +21,8 @@ class Bound:
     """An expression with its type.
 
     Attributes:
-        node: What was written.
-        type: Of its values.
+        node: The node of the expression.
+        type: Type of its values.
         compute: Gives its values.
     """
 

@@ -22,8 +22,8 @@ class Expression:
     """An expression of SQL over the columns of records.
 
     Attributes:
-        text: As it is written.
-        tree: What it says.
+        text: The text as it is written.
+        tree: The tree of the expression.
     """
 
     text: str

@@ -100,7 +100,7 @@ class Compression:
     """One compression that dagflow reads.
 
     Attributes:
-        name: What it is called in an app.
+        name: Its name in an app.
         magic: First bytes of its files.
         suffixes: Suffixes of the names of its files.
         package: The package that reads it; "" where the standard library does.
@@ -182,7 +182,7 @@ def has_compressed_name(names: NameColumn) -> bool:
 
 @cache
 def _missing_packages() -> dict[str, DagflowError]:
-    """What is raised for the compressions whose packages are not installed, by their names."""
+    """The errors for the compressions whose packages are not installed, by their names."""
     found = {}
     for compression in COMPRESSIONS:
         try:

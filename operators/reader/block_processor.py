@@ -29,7 +29,7 @@ from operators.reader.on_error import ErrorPolicy, version_key
 
 @dataclass(frozen=True, slots=True)
 class ReadStep:
-    """What a reader emits before it reads on, so that an exchange holds no whole block.
+    """The records that a reader emits before it reads on, so that an exchange holds no whole block.
 
     Attributes:
         batches: Records.

@@ -109,7 +109,7 @@ class ChangeDetector:
         scan gave before the next begins. Files that may be known under another name come last.
 
         Raises:
-            StorageError: Something cannot be listed or examined; SourceChangedError where the policy says so.
+            StorageError: A file or directory cannot be read; SourceChangedError if the policy fails on a change.
         """
         yield from self._scan_once()
         if not self.has_more:

@@ -278,7 +278,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         """Emit files and blocks as far as the window allows; while following, only files that a scan has found by now.
 
         Raises:
-            StorageError: Something cannot be listed or examined; MissingError where a location does not exist;
+            StorageError: A file or directory cannot be read; MissingError if a location does not exist;
                 SourceChangedError where a file changed and on_change says so.
         """
         source = self._started()

@@ -45,7 +45,7 @@ def require_select(found: Any, refuse: Refusal) -> exp.Select:
     """The query, where it is one that operators can compute.
 
     Raises:
-        ExpressionError: It is another statement, or has a clause that nothing computes.
+        ExpressionError: The statement is no query, or has a clause that no operator computes.
     """
     if isinstance(found, exp.SetOperation):
         name = type(found).__name__.lower()

@@ -108,7 +108,7 @@ def read_cut(made: RecordFormat, content: bytes, block_size: int) -> tuple[Recor
 
 
 def read_apart(make: Callable[[], RecordFormat], content: bytes, block_size: int) -> tuple[Records, Rejects]:
-    """What a format reads of all blocks of a file, as read_cut, where the last is read first and each somewhere else.
+    """The records and rejects of all blocks, as read_cut, where the last is read first and each by another instance.
 
     Args:
         make: Makes a new instance, for each block and each pre-scan.

@@ -47,7 +47,7 @@ class Check(ExpectingOperator[tuple[Bound, ...]], Composite):
     ] = 1_000_000
 
     def expand(self) -> Expansion | None:
-        """An operator for the conditions, and one for each column whose values are unique, where there is one."""
+        """Operators for the conditions and for each column whose values must be unique; None if no column must be."""
         unique = [each for each in self.expect if isinstance(each, UniqueColumn)]
         if not unique:
             return None
@@ -62,7 +62,7 @@ class Check(ExpectingOperator[tuple[Bound, ...]], Composite):
         return Expansion.chain(parts, parts, codecs)
 
     def expressions(self) -> Iterable[Node]:
-        """What is expected."""
+        """The expectations."""
         return (each.tree for each in self._conditions)
 
     @property

@@ -75,7 +75,7 @@ def _quoted_values(
     ends = np.minimum(np.append(separators, len(data))[until], borders[rows])
     is_value = (first + len(assignment) == opening) & (closing + 1 == ends)
     numbers = numbers[is_value]
-    # What closes one value opens no other.
+    # A quote that closes one value opens no other.
     is_head = np.diff(numbers, prepend=-2) > 1
     heads = np.flatnonzero(is_head)
     is_taken = (np.arange(len(numbers)) - heads[np.cumsum(is_head) - 1]) % 2 == 0

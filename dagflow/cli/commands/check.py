@@ -77,13 +77,13 @@ def command(
     state = "" if reading.snapshot is None else reading.snapshot.state
     line = f"DAGFLOW {'NOT OK' if reasons else 'OK'} - {app_name}: {'; '.join(reasons) or state}"
     figures = "" if reading.snapshot is None else f" | {_figures(reading, limits, recent)}"
-    # What stands behind a bar is read as figures.
+    # Text after a bar is read as figures.
     output.result(settings.redact(line).replace("|", "/") + figures)
     return 1 if reasons else 0
 
 
 def _subject(settings: Settings, checkpoint: str, app: str | None) -> tuple[str, StorageContext, AlertSettings]:
-    """The checkpoint, what reaches it, and the limits of its app, where one is given."""
+    """The checkpoint, its storage, and the limits of its app, if one is given."""
     given = checkpoint if is_app_file(checkpoint) else app
     if given is None:
         require_no_file_above(checkpoint)
@@ -107,7 +107,7 @@ def _recent(location: str, storage: StorageContext, reading: CheckpointReading, 
 
 
 def _figures(reading: CheckpointReading, limits: AlertSettings, recent: RecentRejects) -> str:
-    """What Nagios keeps: each figure with its unit and its limit."""
+    """The figures for Nagios, each with its unit and its limit."""
     assert reading.snapshot is not None
     age = "" if limits.freshness_millis is None else f"{limits.freshness_millis / 1000:g}"
     rejects = "" if limits.rejects is None else f"rejects={recent.share * 100:.4g}%;{limits.rejects * 100:g} "

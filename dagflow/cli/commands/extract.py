@@ -105,7 +105,7 @@ def _line(entry: MergedEntry) -> str:
 
 
 def _shown(path: str) -> str:
-    """A path on one line, and no two paths alike: what is no text stands as an escape, as a backslash does."""
+    """A path on one line, different for each path: bytes that are no text, and backslashes, are escaped."""
     for character, escape in ("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"), ("\t", "\\t"):
         path = path.replace(character, escape)
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""`dagflow infer`: the columns of files, with what speaks for each."""
+"""`dagflow infer`: the columns of files, with the evidence for each."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def _of_files(files: str) -> tuple[LogicalPlan, str]:
     """An app that reads files as they stand, and its reader.
 
     Raises:
-        DagflowError: Their records have no columns.
+        DagflowError: The records of the files have no columns.
     """
     named = absolute(files) if is_local(files) else files
     guess = guess_app(named, read_heads(named))
@@ -110,7 +110,7 @@ def _text(found: Preview, columns: Sequence[ColumnEvidence], rows: int, *, is_al
     """The file of columns.
 
     Raises:
-        DagflowError: None of them has a type.
+        DagflowError: No column has a type.
     """
     guesses = [column.guess(rows) for column in columns]
     how_many = "all" if is_all else "the first"
@@ -131,10 +131,10 @@ def _text(found: Preview, columns: Sequence[ColumnEvidence], rows: int, *, is_al
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file of columns, over none but one that is as it was written here.
+    """Write a file of columns; an existing one is replaced only if it was not edited since it was written here.
 
     Raises:
-        DagflowError: There is another one, or it cannot be written.
+        DagflowError: Another file exists, or the file cannot be written.
     """
     try:
         if path.exists() and (why := _why_kept(path.read_text(encoding="utf-8", errors="replace"))):
@@ -155,7 +155,7 @@ def _with_checksum(text: str) -> str:
 
 
 def _why_kept(text: str) -> str:
-    """Why a file of columns is not written over; "" where it is as it was written here."""
+    """Why a file of columns is not replaced; "" if it was not edited since it was written here."""
     first, _, rest = text.partition("\n")
     if first.startswith(_MARK):
         if _CHECKSUM not in first:

@@ -67,7 +67,7 @@ def command(settings: Settings, directory: str, location: str | None, to: str, o
         _write(folder, *files[0])
         heads_of = str(folder / _SAMPLE_FILE)
     else:
-        # An app may be started anywhere; a local name means what it means here.
+        # An app may be started in any directory; a local name is relative to the current one.
         named = heads_of = absolute(location) if is_local(location) else location
         _require_apart(folder, named)
     with operators_silenced(is_verbose=settings.is_verbose):
@@ -87,7 +87,7 @@ def command(settings: Settings, directory: str, location: str | None, to: str, o
 
 
 def _write_case(folder: Path, text: str, guess: AppGuess, to: str) -> bool:
-    """Write a test of the app beside it, but over none that is there; whether there is one now."""
+    """Write a test of the app beside it, unless one exists; returns whether one exists now."""
     if (folder / CASES_FILE).exists():
         return True
     try:
@@ -100,7 +100,7 @@ def _require_apart(folder: Path, named: str) -> None:
     """Refuse an app that would read itself, and what it writes.
 
     Raises:
-        DagflowError: It lies in the directory that it reads.
+        DagflowError: The app is in the directory that it reads.
     """
     if is_local(named) and Path(named).is_dir() and folder.resolve().is_relative_to(Path(named).resolve()):
         raise DagflowError(

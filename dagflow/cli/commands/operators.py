@@ -1,4 +1,4 @@
-"""`dagflow operators`: what an app can be made of."""
+"""`dagflow operators`: the operators and partitioners for apps."""
 
 from __future__ import annotations
 

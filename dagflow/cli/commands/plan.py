@@ -1,4 +1,4 @@
-"""`dagflow plan`: what would run, where, and how much of it."""
+"""`dagflow plan`: the stages of a run, their partitions, and an estimate of the input."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _simulated(logical: LogicalPlan, physical: PhysicalPlan, trace: str, rate: i
 
 def _range(name: str, head: Partitioner) -> int | str:
     least = most = defined(name, head, BacklogStats(0, 0, 0))
-    # A policy may go up in steps, each of which has to be asked for; one without an end is not asked for ever, and may
+    # A policy may go up in steps, each of which needs another call. One without an upper limit would never end, and may
     # ask for more than a run that has less to do.
     for _ in range(_STEPS):
         asked = asked_for(name, head, BacklogStats(0, most, _ENDLESS, _ENDLESS, 1.0))

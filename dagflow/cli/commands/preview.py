@@ -79,7 +79,7 @@ def command(
     Reads no more than it needs. Ends with exit code 1 where a run would fail on what was read.
     """
     logical = load(app, settings, overrides)
-    # What is left out is part of the result, and how long a run would take is no matter here.
+    # Ranges that are left out are part of the result; the time of a run is irrelevant here.
     with (
         logging_to(LineDisplay(logical.name, settings.redact), is_verbose=settings.is_verbose),
         operators_silenced(is_verbose=settings.is_verbose),
@@ -162,7 +162,7 @@ def _as_json(found: Preview) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON has it: text for what JSON has no type for; bytes that are no text in base64."""
+    """A value as JSON: text for types that JSON lacks; bytes that are no text in base64."""
     if isinstance(value, bytes):
         try:
             return value.decode()

@@ -1,4 +1,4 @@
-"""`dagflow rejects`: what readers have refused, why, and its way back."""
+"""`dagflow rejects`: lists refused records with reasons, and reads them again."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ def _replay(
         raise _both_kinds(before.shared, checkpoint)
     windows, code = 0, 0
     if before.untried:
-        # Windows of an earlier run, which this one finishes: what they refuse was not among the records.
+        # Windows of an earlier run, which this one finishes: their rejects were not among the records.
         planned = read_state(storage.objects(checkpoint)).planned.values()
         unfinished = [plan.window_id for plan in planned if not plan.retries]
         display = display_for(logical.name, settings.redact, is_quiet=False, is_plain=True)

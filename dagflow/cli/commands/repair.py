@@ -1,4 +1,4 @@
-"""`dagflow repair`: take back what was decided about a window and cannot be done."""
+"""`dagflow repair`: takes back the decision about a window that cannot be published."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def command(settings: Settings, checkpoint: str, window_id: int, app: str | None
 
 
 def describe(repaired: RepairedWindow) -> str:
-    """What was wrong with a window, and what becomes of its files."""
+    """Describe the mistake of a window, and what happens to its files."""
     if not repaired.lost:
         return f"window {repaired.window_id} was planned and not committed; the next run plans it again"
     lines = [

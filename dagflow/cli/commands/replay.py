@@ -115,7 +115,7 @@ def command(
 
 
 def describe(window: ReplayedWindow) -> str:
-    """What a replay changed: a summary, and a line for each file that is not what it was."""
+    """The changes of a replay: a summary, and a line for each file that differs."""
     kinds = Counter(change.change for change in window.changes)
     if set(kinds) == {"unchanged"}:
         same = "file came out the same" if kinds.total() == 1 else "files came out the same"

@@ -21,7 +21,7 @@ from dagflow.cli.shared_options import (
 
 
 def _not_empty(context: click.Context, parameter: click.Parameter, value: str | None) -> str | None:
-    """Refuse what a variable without a value makes of the option: the app's own checkpoint is not meant."""
+    """Refuse an empty value, as of an unset variable, which does not mean the app's own checkpoint."""
     if value == "":
         raise click.BadParameter("it is empty; expected a path or URL")
     return value

@@ -1,4 +1,4 @@
-"""`dagflow schema`: what editors need to complete and check apps, and how the columns of tables came about."""
+"""`dagflow schema`: the JSON Schema of apps for editors, and the history of the columns of tables."""
 
 from __future__ import annotations
 

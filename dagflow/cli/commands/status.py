@@ -1,4 +1,4 @@
-"""`dagflow status`: what a journal says."""
+"""`dagflow status`: the state of a checkpoint."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def command(
 def _status_text(
     checkpoint: str, storage: StorageContext, pattern: str | None, window_id: int | None, *, as_json: bool
 ) -> str:
-    """What was asked for."""
+    """The text that was asked for."""
     if pattern is None and window_id is None:
         summary = status(checkpoint, storage)
         _note_open(summary.reprocessing, summary.held_results)
@@ -88,7 +88,7 @@ def _status_text(
 
 
 def _tables_text(checkpoint: str, storage: StorageContext, *, as_json: bool) -> str:
-    """What was added to tables."""
+    """The text about tables."""
     found = tables_status(checkpoint, storage)
     if as_json:
         return json.dumps(found.to_json())
@@ -128,7 +128,7 @@ _HOW_KNOWN: dict[Provenance, str] = {
 
 
 def _describe_files(files: Sequence[TrackedFile]) -> str:
-    """What became of files, a paragraph for each version of each."""
+    """The state of files, a paragraph for each version of each."""
     lines = []
     for file in files:
         read, planned = file.ranges.read_bytes, file.ranges.planned_bytes
@@ -146,7 +146,7 @@ def _describe_files(files: Sequence[TrackedFile]) -> str:
 
 
 def _describe_window(manifest: WindowManifest) -> str:
-    """What a window read and wrote: each output with what it was made of."""
+    """The input and output of a window: each output with its sources."""
     retried = ", ".join(map(str, manifest.retries))
     about = f"; it reads again what was refused in windows {retried}" if retried else ""
     lines = [f"window {manifest.window_id}, {manifest.state}{about}"]
@@ -233,7 +233,7 @@ def _describe(summary: RunSnapshot) -> str:
             for each in summary.decisions
         ),
     ]
-    # A location is to be copied, so that it is not wrapped.
+    # Locations are not wrapped, so that they can be copied.
     failure = [f"error: {summary.driver.error}"] if summary.driver is not None and summary.driver.error else []
     stalls = [f"stands still: {each}" for each in summary.driver.stalls] if summary.driver is not None else []
     urls = [f"output: {on_one_line(url)}" for url in summary.outputs]

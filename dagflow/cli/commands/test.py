@@ -1,4 +1,4 @@
-"""`dagflow test`: cases in YAML of what an app makes of some files."""
+"""`dagflow test`: runs test cases in YAML, which state the output of an app for some files."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def command(files: tuple[str, ...], update: bool) -> int:
 
 
 def _updated(cases: Sequence[AppCase], failures: dict[int, list[CaseFailure]]) -> dict[int, list[CaseFailure]]:
-    """Write into the files what tests should state; gives the failures that are left.
+    """Write the current results into the files as the expected ones; returns the remaining failures.
 
     Raises:
         DagflowError: A file cannot be written.

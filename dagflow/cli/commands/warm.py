@@ -1,4 +1,4 @@
-"""`dagflow warm`: what makes every later start of Spark on this machine quicker."""
+"""`dagflow warm`: makes every later start of Spark on this machine faster."""
 
 from __future__ import annotations
 

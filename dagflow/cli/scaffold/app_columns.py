@@ -45,7 +45,7 @@ class AppColumns:
 
         Raises:
             AppError: The file is no YAML.
-            DagflowError: There is no such reader, or several.
+            DagflowError: The app has no such reader, or several.
         """
         problems = Problems()
         root = parse_file(app, Environment(os.environ), problems)
@@ -70,7 +70,7 @@ class AppColumns:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The format without its columns: every value is read as it stands."""
+        """The format without its columns: every value is read as text."""
         if isinstance(self.format, Scalar):
             return {"type": self.format.text}
         given: dict[str, Any] = plain(self.format)

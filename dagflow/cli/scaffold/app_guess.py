@@ -26,8 +26,8 @@ class AppGuess:
 
     Attributes:
         format: The format.
-        evidence: What was seen of the files.
-        warnings: What does not fit.
+        evidence: Evidence from the files.
+        warnings: Contradictions in the files.
         head: The first file that has it.
     """
 
@@ -93,7 +93,7 @@ def _guess(head: FileHead) -> FormatGuess:
 
 
 def _proved(format: FormatGuess, location: str, heads: Sequence[FileHead]) -> tuple[FormatGuess, list[str]]:
-    """The format, with columns as text that hold something else later on; and what is refused all the same."""
+    """The format, with columns as text if later values contradict their type; and records that are refused even so."""
     refused = [_refused(format, location, head) for head in heads]
     reasons = [reject.reason for each in refused for reject in each.rejects]
     wrong = {found[1]: reason for reason in reasons if (found := _COLUMN.search(reason)) is not None}

@@ -1,4 +1,4 @@
-"""Writes an app for files of a format, with what speaks for it as comments."""
+"""Writes an app for files of a format, with the evidence as comments."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def app_text(
         location: The files.
         guess: Their format.
         to: Where the records go: a directory, or parquet: or delta: before one.
-        evidence: What more speaks for the format.
+        evidence: Further evidence for the format.
         operator: The class of an operator of the app's own that records pass through; None for none.
 
     Raises:
-        DagflowError: There is no such target, or records without columns cannot go there.
+        DagflowError: The target is of no known kind, or takes only records with columns.
     """
     lines = [
         f"# yaml-language-server: $schema={SCHEMA_FILE}",
@@ -117,7 +117,7 @@ def target_of(to: str) -> tuple[str, str]:
     """The kind of a target, "" for plain files, and its place.
 
     Raises:
-        DagflowError: There is no such kind, it names no place, or the app keeps something else there.
+        DagflowError: The kind is unknown, the location is missing, or the app keeps its checkpoint or rejects there.
     """
     kind, colon, path = to.partition(":")
     if not colon or path.startswith("//"):

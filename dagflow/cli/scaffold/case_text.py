@@ -47,7 +47,7 @@ class FirstRecords:
         end = offsets[_RECORDS] if len(offsets) > _RECORDS else len(head.data)
         name = PurePosixPath(head.url)
         name = name.with_suffix("") if name.suffix.lower() in _PACKED else name
-        # What begins with a dot or an underscore is hidden from a scan; YAML holds no bytes that are no UTF-8.
+        # A name that begins with a dot or an underscore is hidden from a scan; YAML holds no bytes that are no UTF-8.
         shown = "".join(char if char.isprintable() else "_" for char in name.name)
         return cls(shown.lstrip("._") or "records", head.data[: end if end > 0 else len(head.data)])
 
@@ -62,7 +62,7 @@ class FirstRecords:
 
 
 def write_case(folder: Path, sample: FirstRecords, format: FormatGuess, to: str) -> list[Path]:
-    """Write a test that states what the app in a directory makes of a sample today.
+    """Write a test that states the current output of the app in a directory for a sample.
 
     Args:
         folder: The directory.
@@ -96,7 +96,7 @@ def write_case(folder: Path, sample: FirstRecords, format: FormatGuess, to: str)
 
 
 def _lines(sample: FirstRecords, format: FormatGuess, to: str) -> Iterator[str]:
-    """A test without what is to be stated, which is filled in."""
+    """A test without the expected results, which are filled in."""
     kind, path = target_of(to)
     is_inside = is_local(path) and not path.startswith("/") and path.split("/")[0] not in ("", "..")
     place = path if is_inside else "out"

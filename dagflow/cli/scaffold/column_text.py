@@ -1,4 +1,4 @@
-"""Writes columns as YAML, with what speaks for each as a comment."""
+"""Writes columns as YAML, with the evidence for each as a comment."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def column_lines(columns: Sequence[ColumnGuess], indent: str = "") -> Iterator[s
 
     Args:
         columns: The columns.
-        indent: What each line begins with.
+        indent: The beginning of each line.
     """
     entries = [f"{scalar(each.name)}: {value_text(each.type)}" for each in columns if each.type is not None]
     width = max(map(len, entries), default=0)

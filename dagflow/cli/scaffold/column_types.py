@@ -39,7 +39,7 @@ _LEAST_DECIMALS = 3
 
 @dataclass(frozen=True, slots=True)
 class ColumnGuess:
-    """What a column seems to hold.
+    """The guessed type of a column.
 
     Attributes:
         name: Its name.
@@ -133,7 +133,7 @@ def _is_double(value: str) -> bool:
 
 
 def _scale(values: Sequence[str]) -> int | None:
-    """Digits behind the point of a decimal that keeps all digits of numbers; None where none has so many."""
+    """Digits behind the point of a decimal that keeps all digits of numbers; None if no decimal has that many."""
     before = behind = 0
     for value in values:
         try:

@@ -30,7 +30,7 @@ class CsvGuess:
 
     Attributes:
         delimiter: What stands between fields.
-        escape: What makes a quote within quotes literal; None where it is doubled for that.
+        escape: The character that makes a quote within quotes literal; None if quotes are doubled.
         skipped: Lines before the header.
         has_header: Whether the first row names the columns.
         columns: The columns.
@@ -97,7 +97,7 @@ def _rows(text: str, delimiter: str, escape: str | None, *, is_whole: bool, is_s
     Args:
         text: The rows.
         delimiter: What stands between fields.
-        escape: What makes the next character literal; None for nothing.
+        escape: The character that makes the next one literal; None for none.
         is_whole: Whether the last row is whole.
         is_strict: Whether there are none where more stands behind the quote that ends a field.
     """

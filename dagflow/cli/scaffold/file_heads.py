@@ -49,7 +49,7 @@ def read_heads(location: str) -> list[FileHead]:
     """The beginnings of the first files at a location, without those that are empty.
 
     Raises:
-        MissingError: There is no file, or none that has anything in it.
+        MissingError: The location has no files, or only empty ones.
         DagflowError: The files cannot be listed, read or decompressed; or no app can name them.
     """
     if any("\ud800" <= char <= "\udfff" for char in location):

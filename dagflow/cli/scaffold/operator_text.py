@@ -1,4 +1,4 @@
-"""Writes an operator for an app: it passes records on, and is the place for what they need."""
+"""Writes an operator for an app: it passes records on, for its author to change."""
 
 from __future__ import annotations
 

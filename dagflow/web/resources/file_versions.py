@@ -44,7 +44,7 @@ class KnownVersion:
         return {window_id for taken, window_id in self.retried if offset in taken}
 
     def to_json(self) -> dict[str, Any]:
-        """What every list of versions shows."""
+        """The fields that every list of versions shows."""
         return {
             "url": redacted(self.part.url),
             "size_bytes": self.part.size_bytes,

@@ -38,9 +38,9 @@ class _Times:
     """How the time of tasks was spent in some windows, in seconds.
 
     Attributes:
-        busy: What each operator worked, in tasks or in the driver.
+        busy: Time that each operator worked, in tasks or in the driver.
         in_tasks: The same of operators that run in tasks.
-        waiting: What the partitions of each stage did not work while a window ran.
+        waiting: Time that the partitions of each stage did not work while a window ran.
     """
 
     busy: Mapping[str, float]

@@ -15,7 +15,7 @@ UNEVEN = 1.5
 
 
 def partition_times(windows: Sequence[Window], head: str) -> dict[str, Any]:
-    """What the partitions of a stage did in some windows.
+    """How long the partitions of a stage worked and waited in some windows.
 
     Args:
         windows: The windows, newest first; those from before the partition count changed last do not count.

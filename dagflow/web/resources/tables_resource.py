@@ -27,7 +27,7 @@ LOOK_S = 2.0
 
 @dataclass(slots=True)
 class _Table:
-    """What was added to one table by the windows that were looked at, the newest first."""
+    """The files that the windows that were looked at have added to one table, the newest first."""
 
     files: int = 0
     size_bytes: int = 0
@@ -38,7 +38,7 @@ class _Table:
 
 
 def tables(checkpoint: Checkpoint, app: AppFile) -> dict[str, Any]:
-    """What the windows of a checkpoint have added to each of its tables."""
+    """The files that the windows of a checkpoint have added to each of its tables."""
     store, state = checkpoint.journal()
     # A dataset of plain files has no versions, but its columns are decided as those of tables are.
     names = {*state.receipts, *state.held.waiting, *(each.operator for each in state.columns)}

@@ -28,7 +28,7 @@ class BlockContent(NamedTuple):
         block: The block, in bytes of the source.
         waiting_bytes: How many bytes at the file's end, as it is stored, are left for a later version.
         resumed_bytes: How many bytes an earlier version has left.
-        is_begun: Whether the content goes at least as far as it was read before; otherwise nothing of it is new.
+        is_begun: Whether the content goes at least as far as it was read before; otherwise it has no new content.
     """
 
     source: ByteSource

@@ -141,7 +141,7 @@ def assign_range(
 
     Args:
         block: The block.
-        chains: What chains_of found.
+        chains: The result of chains_of.
         progress: How far the file is cut before the block.
         compression: The file's compression.
         look_back_bytes: As given to chains_of.

@@ -24,10 +24,10 @@ class CsvSink(TextFormat):
 
     Fields stand in quotes only where they must. A missing value is an empty field, and an empty text is "", so that
     readers which look at quotes can tell them apart; for others, give null_value, and an empty text is an empty
-    field. In a file of one column both are "" where they would make an empty line: readers pass over those.
+    field. In a file of one column both are "" where they would make an empty line: readers skip those.
 
     Numbers are in their shortest exact form, booleans true and false; dates and times are in ISO 8601, those with a
-    zone in UTC; bytes stand as they are; lists, structs and maps are JSON.
+    zone in UTC; bytes are unchanged; lists, structs and maps are JSON.
     """
 
     name: ClassVar[str] = "csv"
@@ -91,7 +91,7 @@ class CsvSink(TextFormat):
         )
 
     def _without_empty_lines(self, fields: pa.Array) -> pa.Array:
-        """The fields of the only column with quotes for those that would make an empty line: readers pass over it."""
+        """The fields of the only column with quotes for those that would make an empty line: readers skip it."""
         if not self.null_value:
             fields = pc.fill_null(fields, b"")
         return pc.if_else(pc.equal(fields, b""), b'""', fields)

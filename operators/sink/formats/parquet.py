@@ -135,7 +135,7 @@ class ParquetEncoder(ChunkedEncoder):
         self._writer.close()
 
     def __del__(self) -> None:
-        # pyarrow ends every file when its writer goes; that of a task that failed must stay as it is.
+        # pyarrow ends a file when its writer is deleted; the file of a task that failed must stay incomplete.
         self._file.close()
 
 

@@ -41,7 +41,7 @@ class DeltaState(ReplayableState):
         self._table = log.table
         self._writer = writer
         self._handle = handle
-        # The state at this moment: the target goes on with the handle when it reads the log again.
+        # Read now: the target updates the handle when it reads the log again.
         self._marker = 0 if handle is None else handle.transaction_version(writer) or 0
         self._version = -1 if handle is None else handle.version()
 

@@ -159,7 +159,7 @@ class TableColumns:
         """Remove the columns from a batch that the table lacks and does not get.
 
         Raises:
-            ValueError: There is such a column, and the app says fail.
+            ValueError: The batch has such a column, and on_new_column is fail.
         """
         if self._known is None or self._is_made or self._on_new_column == "add":
             return

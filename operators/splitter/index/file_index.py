@@ -73,7 +73,7 @@ class FileIndex:
 
     Args:
         url: The directory for its runs, which nothing else writes to; "" to hold everything in memory.
-        retain_millis: How long an entry is kept after its file was taken; None for ever.
+        retain_millis: How long an entry is kept after its file was taken; None for no limit.
         storage: Reaches the directory; None for the default context.
     """
 

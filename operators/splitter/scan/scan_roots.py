@@ -88,7 +88,7 @@ def find_root(named: str, storage: StorageContext, *, is_literal: bool = False) 
 
     Raises:
         MissingError: No file or directory has the name, and it is no glob.
-        StorageError: It is a file and named as a directory, or a directory or glob that cannot be listed.
+        StorageError: A file is named as a directory, or the directory, or that of the glob, cannot be listed.
     """
     path, lister = _place_of(named, storage)
     kind = lister.kind(path)
