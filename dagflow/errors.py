@@ -278,7 +278,7 @@ class TransientStorageError(StorageError):
 
 
 class CredentialsError(StorageError):
-    """The store did not accept the credentials, or there are none: this says nothing of the file that was asked for."""
+    """The store did not accept the credentials, or there are none; the requested file may be all right."""
 
 
 class JournalError(LocationError):

@@ -36,7 +36,7 @@ def load(app: str, settings: Settings, overrides: Sequence[str] = ()) -> Logical
 
 
 def note_beside(error: BaseException, app: str) -> None:
-    """Add to the error of a missing file that one of its name lies beside the app, or around it, where that is so."""
+    """Add a note to the error of a missing file if the app's directory, or the one around it, has one of its name."""
     if not isinstance(error, MissingError) or not app or not is_local(error.url) or Path(error.url).is_absolute():
         return
     folder = _folder_with(error.url, app)
@@ -93,10 +93,10 @@ def locate(checkpoint: str, app: str | None, settings: Settings) -> tuple[str, S
 
 
 def require_no_file_above(checkpoint: str) -> None:
-    """Refuse a checkpoint that would lie in a file.
+    """Refuse a checkpoint whose path goes through a file.
 
     Raises:
-        UsageError: A file lies where a directory of the checkpoint's path would be.
+        UsageError: A directory of the checkpoint's path is a file.
     """
     for path in Path(checkpoint).parents if is_local(checkpoint) else ():
         if path.is_file():

@@ -78,7 +78,7 @@ class Settings:
 
 
 def verbose_option(function: F) -> F:
-    """Add `-v/--verbose`, which counts wherever on the command line it stands."""
+    """Add `-v/--verbose`, which may be anywhere on the command line."""
 
     def remember(context: click.Context, parameter: click.Parameter, value: bool) -> None:
         if value:

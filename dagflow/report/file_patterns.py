@@ -12,7 +12,7 @@ def matcher_of(pattern: str) -> Callable[[str], bool]:
     """A function that says whether a pattern matches the whole of a location.
 
     Args:
-        pattern: A location in which `*`, `?` and `[...]` stand for any characters, slashes too. It is taken as it is
+        pattern: A location in which `*`, `?` and `[...]` stand for any characters, slashes too. It is matched both as
             written, so that `*` stands for the beginning of any location, and relative to the working directory.
     """
     whole = redacted(absolute(pattern))

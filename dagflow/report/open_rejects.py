@@ -63,7 +63,7 @@ class WindowRejects:
         operator: The operator.
         port: The input port that took the blocks, as "operator.port": of the operator, or of a reader before it.
         records: The records, each with the fingerprint of the app that refused it.
-        blocks: The blocks in which they lie, by id.
+        blocks: The blocks that they are in, by id.
     """
 
     window_id: int

@@ -71,7 +71,7 @@ def read_checkpoint(checkpoint: str, storage: StorageContext, *, with_archive: b
     Args:
         checkpoint: Its URL.
         storage: Reaches it.
-        with_archive: Whether a journal of which an archive is missing is one that cannot be read; costs one listing.
+        with_archive: Whether a journal with a missing archive counts as unreadable; costs one listing.
     """
     shown = redacted(absolute(checkpoint))
     try:

@@ -42,7 +42,7 @@ class CodeReader:
     def operator(
         self, name: str, operator: Operator, partition: Any, partitioner: PartitionPolicy | None, place: Place
     ) -> OperatorSpec:
-        """One operator, of which other instances are made later."""
+        """One operator given as an instance, from whose properties other instances are made later."""
         if not NAME.fullmatch(name):
             message = f"{quoted(name)} is no name for an operator; use at most 200 letters, digits, '_' and '-'"
             self.problems.add(place, message)

@@ -131,7 +131,7 @@ class _Shown:
         return self._changed()
 
     def _within(self, node: Extent, section: _Section) -> Iterator[tuple[Extent, _Section]]:
-        """The children of a collection, each with the section that it stands in."""
+        """The children of a collection, each with its section."""
         if not node.is_mapping:
             word = ""
             for item in node.children:
@@ -208,7 +208,7 @@ class _Shown:
 
 
 def _section_of(name: str, value: Extent, section: _Section) -> _Section:
-    """The section that the value of a key stands in."""
+    """The section of the value of a key."""
     if name == "<<":
         return section
     if section is _Section.NAMES and value.is_mapping:

@@ -38,7 +38,7 @@ def user_modules(modules: Iterable[str], search_path: Sequence[str]) -> list[Pat
 
 
 def folder_of_module(name: str) -> str | None:
-    """The directory where a module of an app's author lies that was imported; None for an installed one.
+    """The directory of an imported module of an app's author; None for an installed one.
 
     Args:
         name: The module's name.

@@ -56,7 +56,7 @@ class Extent:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing stands in its place, as behind `a:`."""
+        """Whether the value is empty, as after `a:`."""
         return self.content_start == self.end and self.target is None
 
     def pairs(self) -> Iterator[tuple[Extent, Extent]]:

@@ -54,7 +54,7 @@ class Scalar:
 
 
 def _without_quotes(source: str) -> str:
-    """A scalar as it stands in the file, with spaces for the characters that do not belong to its text."""
+    """The source of a scalar, with spaces for the characters that do not belong to its text."""
     if source[:1] in ("|", ">"):
         header, newline, body = source.partition("\n")
         return " " * len(header) + newline + body

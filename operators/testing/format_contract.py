@@ -184,7 +184,7 @@ class FormatContract(ABC):
                             assert found == expected, f"{spec} {content!r} [{start}, {end}) in an instance of its own"
 
     def test_a_file_that_was_appended_to_is_gone_on_with(self) -> None:
-        """What lies before the complete end and what lies behind it are together all records, whatever was appended."""
+        """The records before the complete end and those behind it are together all records, whatever was appended."""
         for spec in self.formats:
             made = RECORD_FORMATS.make(spec)
             for pieces in itertools.product(self.pieces, repeat=self.longest - 1):

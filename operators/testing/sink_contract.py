@@ -133,7 +133,7 @@ class SinkContract(ABC):
         check()
 
     def test_a_heading_that_depends_on_columns_is_a_layout(self) -> None:
-        """Else records of other columns would stand below the heading of the first."""
+        """Otherwise records of other columns would be below the heading of the first."""
         for spec in self.formats:
             format = SINK_FORMATS.make(spec)
             if not isinstance(format, TextFormat):
@@ -178,7 +178,7 @@ class SinkContract(ABC):
                 )
 
     def test_a_file_without_records_is_a_file_of_its_format(self) -> None:
-        """It is there where a file is asked for by name, as for a block of which a filter left nothing."""
+        """A file that is requested by name exists, even for a block from which a filter removed all records."""
         for spec in self.formats:
             format = SINK_FORMATS.make(spec)
             assert format.extension[:1] in ("", "."), f"{spec}: the extension {format.extension!r} has no dot"

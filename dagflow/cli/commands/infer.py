@@ -76,7 +76,7 @@ def command(settings: Settings, files: str, write: bool, rows: int) -> int:
 
 
 def _of_files(files: str) -> tuple[LogicalPlan, str]:
-    """An app that reads files as they stand, and its reader.
+    """An app that reads files with all columns as text, and its reader.
 
     Raises:
         DagflowError: The records of the files have no columns.

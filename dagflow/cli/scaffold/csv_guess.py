@@ -99,7 +99,7 @@ def _rows(text: str, delimiter: str, escape: str | None, *, is_whole: bool, is_s
         delimiter: What stands between fields.
         escape: The character that makes the next one literal; None for none.
         is_whole: Whether the last row is whole.
-        is_strict: Whether there are none where more stands behind the quote that ends a field.
+        is_strict: Whether text after the quote that ends a field means that the text has no rows.
     """
     lines = io.StringIO(text, newline="")
     rows = []

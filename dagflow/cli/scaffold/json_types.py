@@ -77,6 +77,6 @@ def _struct(values: Sequence[dict[str, Any]]) -> JsonType:
 
 
 def _is_writable(name: str) -> bool:
-    """Whether a name may stand in a type, where commas and brackets divide members."""
+    """Whether a type may contain a name: commas and brackets divide its members."""
     opened, closed = (sum(map(name.count, letters)) for letters in ("([", ")]"))
     return _MEMBER.fullmatch(name) is not None and opened == closed

@@ -173,7 +173,7 @@ def _way_of(
 
     Args:
         manifest: The window that read it.
-        inside: Positions of its inputs in which the record lies.
+        inside: Positions of its inputs that hold the record.
         reject: The refused record, where the window has refused it.
         store: Holds the journal.
         state: What the journal says.

@@ -32,7 +32,7 @@ def unified(site: CallSite, values: list[Bound]) -> list[Bound]:
     kind = pa.null()
     written = [each for each in values if isinstance(each.constant, str)]
     for value in values:
-        # A text that is written in the expression becomes a date where it stands beside one.
+        # A text that is written in the expression becomes a date if another value is one.
         if value not in written:
             kind = _common(site, kind, value)
     if pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is None):

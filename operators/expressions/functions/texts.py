@@ -165,7 +165,7 @@ def like(*, ignore_case: bool) -> Callable[..., Bound]:
 
 
 def _regex_of(pattern: str, escape: str) -> str | None:
-    """The regular expression of a pattern of like; None where an escape stands before something else."""
+    """The regular expression of a pattern of like; None if an escape precedes another character."""
     found, index = "", 0
     while index < len(pattern):
         letter = pattern[index]

@@ -56,7 +56,7 @@ def shape_of(value: Any, words: frozenset[str]) -> Shape:
 
 
 def merged_shapes(old: Shape, new: Shape) -> Shape:
-    """The shape of values of two shapes, of which the first decides where they contradict each other."""
+    """The shape of values of two shapes; the first decides where they contradict each other."""
     return _merged(old, new)
 
 

@@ -99,7 +99,7 @@ def _behind_skippable(source: ByteSource) -> Compression | None:
 
 
 def is_any_compressed(buffer: memoryview, borders: npt.NDArray[np.int64], names: NameColumn) -> bool:
-    """Whether one of many files that lie side by side in a buffer is compressed, or named as if it were.
+    """Whether one of many adjacent files in a buffer is compressed, or named as if it were.
 
     Args:
         buffer: The bytes of the files.

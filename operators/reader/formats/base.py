@@ -60,7 +60,7 @@ class ByteAccounting(Rejects, Protocol):
         """Report that the file is in no output, so that it must not be removed as read; called after its bytes."""
 
     def count_delimiters(self, length: int) -> None:
-        """Count bytes that belong to records and do not lie in their batch, such as the length before a record."""
+        """Count bytes that belong to records and are not in their batch, such as the length before a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class RecordFormat(HasProperties, ABC):
 
         Yields:
             Raw batches in file order, with origin; never empty ones. A framed batch (see framing.py) holds its
-            delimiters as they lie in the file.
+            delimiters as they are in the file.
 
         Raises:
             RecordError: The bytes do not fit the format, and rejects are not accepted.

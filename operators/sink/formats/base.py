@@ -25,7 +25,7 @@ class FileStream:
 
     Attributes:
         size_bytes: Bytes written so far.
-        facts: What a transactional target has to know of the file; set by its encoder before it is closed.
+        facts: Facts about the file for a transactional target; set by its encoder before it is closed.
     """
 
     def __init__(self, files: OutputFiles, url: str) -> None:
@@ -103,7 +103,7 @@ class SinkFormat(HasProperties, ABC):
         """Called when an app is planned, where the columns of the records are known; takes all of them by default.
 
         Args:
-            arriving: What the writer is going to be given.
+            arriving: The columns that will arrive at the writer.
 
         Raises:
             ValueError: The format would refuse each record that has such columns.
@@ -135,6 +135,6 @@ class SinkFormat(HasProperties, ABC):
 
         Args:
             stream: Takes its bytes.
-            batch: The first batch of which rows will be written; it may be empty.
+            batch: The first batch to write rows of; it may be empty.
             max_bytes: The size that the file should have; None for no limit.
         """

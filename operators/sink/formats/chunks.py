@@ -21,7 +21,7 @@ class ChunkedEncoder(FileEncoder):
 
     Args:
         stream: Takes the bytes of the file.
-        chunk_bytes: Bytes of rows in a chunk at most, as they lie in memory.
+        chunk_bytes: Bytes of rows in a chunk at most, as they are in memory.
         max_bytes: The size that the file should have; None for no limit.
     """
 

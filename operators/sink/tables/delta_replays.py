@@ -41,7 +41,7 @@ def missing_in(table: Table, handle: DeltaTable, files: Sequence[PendingFile]) -
 
 
 def _with_deleted_rows(handle: DeltaTable) -> list[str]:
-    """The files of which another program has deleted rows without rewriting them."""
+    """The files with rows that another program has deleted without rewriting the files."""
     if "deletionVectors" not in (handle.protocol().writer_features or ()):
         return []
     paths: list[str] = pa.table(handle.deletion_vectors())["filepath"].to_pylist()

@@ -143,7 +143,7 @@ class DeltaState(ReplayableState):
         return 0 if self._handle is None else self._handle.transaction_version(replays_of(self._writer)) or 0
 
     def missing(self, files: Sequence[PendingFile]) -> list[PendingFile]:
-        """The files that the version lacks, that have another length there, or of which rows are deleted."""
+        """The files that the version lacks, or that have another length or deleted rows there."""
         if self._handle is None:
             return list(files)
         with refusals(self._table):

@@ -68,7 +68,7 @@ class IndexNotes:
         Args:
             verdict: The verdict on the file.
             replaces: Whether the file is another version than the one under its name; otherwise it continues the same
-                version, of which no more was read.
+                version, and no more of it was read.
         """
         suspect, source = verdict.suspect, verdict.source
         notes: dict[bytes, IndexEntry] = {}
