@@ -30,6 +30,9 @@ class TupleBatch(ABC):
     kind: ClassVar[type]
     """The class of the tuples."""
 
+    json_version: ClassVar[int] = 1
+    """Version of what to_json returns: raised when a field gets another meaning."""
+
     @property
     def is_divisible(self) -> bool:
         """Whether it may be sliced; otherwise all members go to one partition."""
@@ -65,22 +68,6 @@ class TupleBatch(ABC):
     def size_bytes(self) -> int:
         """Sum of the weights."""
         return int(self.weights.sum())
-
-
-class RowTuple(ABC):
-    """Base of a tuple class with its own rows in the journal, where one row may stand for many tuples."""
-
-    __slots__ = ()
-
-    @classmethod
-    @abstractmethod
-    def to_rows(cls, tuples: Iterable[Self]) -> list[Any]:
-        """The tuples, in order, as JSON values."""
-
-    @classmethod
-    @abstractmethod
-    def from_rows(cls, rows: Iterable[Any]) -> Iterator[Self]:
-        """The tuples that were given to to_rows."""
 
 
 def unbatched(items: Iterable[Any]) -> Iterator[Any]:

@@ -10,7 +10,8 @@ from typing import Any
 
 from pydantic import PydanticUserError, TypeAdapter
 
-from dagflow.api.ports import RowTuple, TupleBatch
+from dagflow.api.ports import TupleBatch
+from dagflow.api.row_tuples import RowTable, RowTuple, require_version
 from dagflow.errors import text_of
 from dagflow.journal.frames import compressed, decompressed
 from dagflow.journal.windows import WindowPlan
@@ -26,21 +27,31 @@ def _adapter(kind: type) -> TypeAdapter[list[Any]]:
 
 
 def encode_tuples(kind: Any, tuples: list[Any]) -> Any:
-    """Tuples and tuple batches of a class as a JSON value: a list of tuple batches, and of rows of tuples.
+    """Tuples and tuple batches of a class as a JSON value.
+
+    Its `groups` are tuple batches, each with its version and fields, and lists of tuples. The tuples of a RowTuple are
+    rows without names: the version and the fields of all rows are beside the groups.
 
     Raises:
         TupleError: The journal cannot keep one of the tuples.
     """
-    encoded: list[Any] = []
+    groups: list[Any] = []
+    encoded: dict[str, Any] = {"groups": groups}
     for is_batch, group in itertools.groupby(tuples, lambda item: isinstance(item, TupleBatch)):
         if is_batch:
-            encoded += ({"batch": kind_name(type(batch)), "value": batch.to_json()} for batch in group)
+            groups += map(_encoded_batch, group)
         elif issubclass(kind, RowTuple):
-            encoded.append(kind.to_rows(group))
+            table = kind.to_table(group)
+            encoded |= {"version": table.version, "fields": table.fields}
+            groups.append(table.rows)
         else:
-            encoded.append(_encoded_rows(kind, list(group)))
-    # A plan is kept until its window is published; names and numbers as Python objects would take 150 bytes a file.
+            groups.append(_encoded_rows(kind, list(group)))
+    # A plan is held until its window is published; names and numbers as Python objects would take 150 bytes a file.
     return compressed(encoded)
+
+
+def _encoded_batch(batch: TupleBatch) -> dict[str, Any]:
+    return {"batch": kind_name(type(batch)), "version": batch.json_version, "value": batch.to_json()}
 
 
 def _encoded_rows(kind: type, tuples: list[Any]) -> Any:
@@ -66,15 +77,25 @@ def decode_tuples(kind: Any, encoded: Any) -> list[Any]:
 
     Raises:
         ImportError: The class of a tuple batch is gone.
+        JournalError: They are of a version, or have fields, that this program does not know.
     """
+    value = decompressed(encoded)
     tuples: list[Any] = []
-    for each in decompressed(encoded):
-        if isinstance(each, dict):
-            module, _, name = each["batch"].partition(":")
-            tuples.append(getattr(importlib.import_module(module), name).from_json(each["value"]))
+    for group in value["groups"]:
+        if isinstance(group, dict):
+            tuples.append(_decoded_batch(group))
+        elif issubclass(kind, RowTuple):
+            tuples += kind.from_table(RowTable(value["version"], value["fields"], group))
         else:
-            tuples += kind.from_rows(each) if issubclass(kind, RowTuple) else _adapter(kind).validate_python(each)
+            tuples += _adapter(kind).validate_python(group)
     return tuples
+
+
+def _decoded_batch(encoded: dict[str, Any]) -> Any:
+    module, _, name = encoded["batch"].partition(":")
+    kind = getattr(importlib.import_module(module), name)
+    require_version(kind, encoded["version"], kind.json_version)
+    return kind.from_json(encoded["value"])
 
 
 def kind_name(kind: type) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from dagflow.api.ports import RowTuple
+from dagflow.api.row_tuples import RowTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,22 @@ class FileVersion:
     file_id: int = 0
 
 
+class _FileRow(NamedTuple):
+    """A file, as the journal keeps it: the fields of FileMetadata and of its version."""
+
+    url: str
+    relative_path: str
+    size_bytes: int
+    mtime_ns: int
+    etag: str
+    file_id: int
+    block_size: int
+    first_block_id: int
+    block_count: int
+    is_directory: bool
+    discovered_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class FileMetadata(RowTuple):
     """A file that was found, before any of its blocks.
@@ -63,23 +79,25 @@ class FileMetadata(RowTuple):
     is_directory: bool = False
     discovered_ms: int = 0
 
-    @classmethod
-    def to_rows(cls, tuples: Iterable[FileMetadata]) -> list[Any]:
-        """A list of values for each file."""
-        return [
-            [
-                *(file.url, file.relative_path),
-                *(file.version.size_bytes, file.version.mtime_ns, file.version.etag, file.version.file_id),
-                *(file.block_size, file.first_block_id, file.block_count, file.is_directory, file.discovered_ms),
-            ]
-            for file in tuples
-        ]
+    row_type = _FileRow
 
     @classmethod
-    def from_rows(cls, rows: Iterable[Any]) -> Iterator[FileMetadata]:
+    def to_rows(cls, tuples: Iterable[FileMetadata]) -> Iterator[list[Any]]:
+        """A row for each file."""
+        for file in tuples:
+            version = file.version
+            yield [
+                *(file.url, file.relative_path),
+                *(version.size_bytes, version.mtime_ns, version.etag, version.file_id),
+                *(file.block_size, file.first_block_id, file.block_count, file.is_directory, file.discovered_ms),
+            ]
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[_FileRow]) -> Iterator[FileMetadata]:
         """The files that to_rows was given."""
-        for url, path, size_bytes, mtime_ns, etag, file_id, *rest in rows:
-            yield cls(url, path, FileVersion(size_bytes, mtime_ns, etag, file_id), *rest)
+        for url, path, size, mtime_ns, etag, file_id, block_size, first_id, count, is_directory, discovered_ms in rows:
+            version = FileVersion(size, mtime_ns, etag, file_id)
+            yield cls(url, path, version, block_size, first_id, count, is_directory, discovered_ms)
 
 
 class DecompressedRange(NamedTuple):
@@ -102,6 +120,105 @@ class DecompressedRange(NamedTuple):
     exit: int
     near_place: int
     near_start: int
+
+
+class _BlockRow(NamedTuple):
+    """Consecutive blocks of a file, as the journal keeps them: the fields of the first one, beside these.
+
+    Attributes:
+        length: Bytes of each block but the last.
+        block_count: How many blocks there are.
+        end: Where the last one ends.
+        is_last: Whether that ends the file.
+        decompressed_start: The start of `decompressed`, and the first of its fields; -1 where it is None.
+    """
+
+    url: str
+    size_bytes: int
+    mtime_ns: int
+    etag: str
+    file_id: int
+    block_id: int
+    start: int
+    length: int
+    block_count: int
+    end: int
+    is_last: bool
+    previous_block_id: int
+    entry_state: int
+    is_open: bool
+    resumes: bool
+    fingerprint: int
+    discovered_ms: int
+    # Rarely set: left out at the end of a row.
+    content_start: int = 0
+    tail_start: int = 0
+    read_fingerprint: int = 0
+    moved_from: str = ""
+    is_gone: bool = False
+    # The six fields of DecompressedRange, in its order.
+    decompressed_start: int = -1
+    decompressed_end: int = 0
+    decompressed_entry: int = 0
+    decompressed_exit: int = 0
+    decompressed_near_place: int = 0
+    decompressed_near_start: int = 0
+
+    @classmethod
+    def of(cls, first: BlockMetadata, last: BlockMetadata) -> _BlockRow:
+        """The row of the blocks from one to another of the same file."""
+        row = cls(
+            url=first.url,
+            size_bytes=first.version.size_bytes,
+            mtime_ns=first.version.mtime_ns,
+            etag=first.version.etag,
+            file_id=first.version.file_id,
+            block_id=first.block_id,
+            start=first.start,
+            length=first.size_bytes,
+            block_count=last.block_id - first.block_id + 1,
+            end=last.end,
+            is_last=last.is_last,
+            previous_block_id=first.previous_block_id,
+            entry_state=first.entry_state,
+            is_open=first.is_open,
+            resumes=first.resumes,
+            fingerprint=first.fingerprint,
+            discovered_ms=first.discovered_ms,
+            content_start=first.content_start,
+            tail_start=first.tail_start,
+            read_fingerprint=first.read_fingerprint,
+            moved_from=first.moved_from,
+            is_gone=first.is_gone,
+        )
+        return row if first.decompressed is None else cls._make(row[:-6] + first.decompressed)
+
+    def blocks(self) -> Iterator[BlockMetadata]:
+        """The blocks that the row was made of."""
+        version = FileVersion(self.size_bytes, self.mtime_ns, self.etag, self.file_id)
+        decompressed = None if self.decompressed_start < 0 else DecompressedRange(*self[-6:])
+        for index in range(self.block_count):
+            is_final = index == self.block_count - 1
+            yield BlockMetadata(
+                block_id=self.block_id + index,
+                url=self.url,
+                version=version,
+                start=self.start + index * self.length,
+                end=self.end if is_final else self.start + (index + 1) * self.length,
+                is_last=is_final and self.is_last,
+                previous_block_id=self.block_id + index - 1 if index else self.previous_block_id,
+                entry_state=self.entry_state,
+                is_open=self.is_open,
+                resumes=self.resumes and not index,
+                fingerprint=self.fingerprint,
+                decompressed=decompressed,
+                discovered_ms=self.discovered_ms,
+                content_start=self.content_start,
+                tail_start=self.tail_start,
+                read_fingerprint=self.read_fingerprint,
+                moved_from=self.moved_from,
+                is_gone=self.is_gone,
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +272,8 @@ class BlockMetadata(RowTuple):
     moved_from: str = ""
     is_gone: bool = False
 
+    row_type = _BlockRow
+
     @property
     def size_bytes(self) -> int:
         """Length of the range."""
@@ -166,7 +285,7 @@ class BlockMetadata(RowTuple):
         return not self.resumes and (self.start == self.tail_start > 0 or self.content_start > 0)
 
     @classmethod
-    def to_rows(cls, tuples: Iterable[BlockMetadata]) -> list[Any]:
+    def to_rows(cls, tuples: Iterable[BlockMetadata]) -> Iterator[_BlockRow]:
         """Fold consecutive blocks of a file into one row, so that the plan of a big file is short."""
         firsts, lasts = list[BlockMetadata](), list[BlockMetadata]()
         for block in tuples:
@@ -175,115 +294,13 @@ class BlockMetadata(RowTuple):
             else:
                 firsts.append(block)
                 lasts.append(block)
-        return [_BlockRow.of(first, last).to_json() for first, last in zip(firsts, lasts, strict=True)]
+        return map(_BlockRow.of, firsts, lasts)
 
     @classmethod
-    def from_rows(cls, rows: Iterable[Any]) -> Iterator[BlockMetadata]:
+    def from_rows(cls, rows: Iterable[_BlockRow]) -> Iterator[BlockMetadata]:
         """The blocks that to_rows was given."""
         for row in rows:
-            yield from _BlockRow(*row).blocks()
-
-
-class _BlockRow(NamedTuple):
-    """Consecutive blocks of a file, as JSON holds them: the fields of the first one, beside these.
-
-    Attributes:
-        length: Bytes of each block but the last.
-        block_count: How many blocks there are.
-        end: Offset one past the last block.
-        is_last: Whether the last block ends the file.
-    """
-
-    url: str
-    size_bytes: int
-    mtime_ns: int
-    etag: str
-    file_id: int
-    block_id: int
-    start: int
-    length: int
-    block_count: int
-    end: int
-    is_last: bool
-    previous_block_id: int
-    entry_state: int
-    is_open: bool
-    resumes: bool
-    fingerprint: int
-    discovered_ms: int
-    # Rarely set: left out at the end of a row.
-    decompressed: list[int] | None = None
-    content_start: int = 0
-    tail_start: int = 0
-    read_fingerprint: int = 0
-    moved_from: str = ""
-    is_gone: bool = False
-
-    @classmethod
-    def of(cls, first: BlockMetadata, last: BlockMetadata) -> _BlockRow:
-        """The row of the blocks from one to another of the same file."""
-        return cls(
-            url=first.url,
-            size_bytes=first.version.size_bytes,
-            mtime_ns=first.version.mtime_ns,
-            etag=first.version.etag,
-            file_id=first.version.file_id,
-            block_id=first.block_id,
-            start=first.start,
-            length=first.size_bytes,
-            block_count=last.block_id - first.block_id + 1,
-            end=last.end,
-            is_last=last.is_last,
-            previous_block_id=first.previous_block_id,
-            entry_state=first.entry_state,
-            is_open=first.is_open,
-            resumes=first.resumes,
-            fingerprint=first.fingerprint,
-            discovered_ms=first.discovered_ms,
-            decompressed=None if first.decompressed is None else list(first.decompressed),
-            content_start=first.content_start,
-            tail_start=first.tail_start,
-            read_fingerprint=first.read_fingerprint,
-            moved_from=first.moved_from,
-            is_gone=first.is_gone,
-        )
-
-    def to_json(self) -> list[Any]:
-        """The values, without unset ones at the end."""
-        values = list(self)
-        while len(values) > _ALWAYS_SET and not values[-1]:
-            values.pop()
-        return values
-
-    def blocks(self) -> Iterator[BlockMetadata]:
-        """The blocks that the row was made of."""
-        version = FileVersion(self.size_bytes, self.mtime_ns, self.etag, self.file_id)
-        decompressed = None if self.decompressed is None else DecompressedRange(*self.decompressed)
-        for index in range(self.block_count):
-            is_final = index == self.block_count - 1
-            yield BlockMetadata(
-                block_id=self.block_id + index,
-                url=self.url,
-                version=version,
-                start=self.start + index * self.length,
-                end=self.end if is_final else self.start + (index + 1) * self.length,
-                is_last=is_final and self.is_last,
-                previous_block_id=self.block_id + index - 1 if index else self.previous_block_id,
-                entry_state=self.entry_state,
-                is_open=self.is_open,
-                resumes=self.resumes and not index,
-                fingerprint=self.fingerprint,
-                decompressed=decompressed,
-                discovered_ms=self.discovered_ms,
-                content_start=self.content_start,
-                tail_start=self.tail_start,
-                read_fingerprint=self.read_fingerprint,
-                moved_from=self.moved_from,
-                is_gone=self.is_gone,
-            )
-
-
-_ALWAYS_SET = len(_BlockRow._fields) - len(_BlockRow._field_defaults)
+            yield from row.blocks()
 
 
 def _continues(last: BlockMetadata, block: BlockMetadata, length: int) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from dagflow.api.ports import TupleBatch
 from dagflow.api.refused_records import RefusedRecords
+from dagflow.api.row_tuples import RowTable, require_fields
 from operators.files.metadata import BlockMetadata
 
 
@@ -100,17 +101,22 @@ class RefusedBlocks(TupleBatch):
     def to_json(self) -> dict[str, Any]:
         """See TupleBatch."""
         return {
-            "blocks": BlockMetadata.to_rows(self.blocks),
+            "blocks": asdict(BlockMetadata.to_table(self.blocks)),
             "records": base64.b64encode(self.records.to_bytes()).decode(),
             "is_tried": base64.b64encode(np.packbits(self.is_tried).tobytes()).decode(),
         }
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> RefusedBlocks:
-        """See TupleBatch."""
+        """See TupleBatch.
+
+        Raises:
+            JournalError: The fields are others than this program knows.
+        """
+        require_fields(cls, value, ("blocks", "records", "is_tried"))
         records = RefusedRecords.from_bytes(base64.b64decode(value["records"]))
         bits = np.unpackbits(np.frombuffer(base64.b64decode(value["is_tried"]), np.uint8), count=len(records))
-        return cls(tuple(BlockMetadata.from_rows(value["blocks"])), records, bits.astype(bool))
+        return cls(tuple(BlockMetadata.from_table(RowTable(**value["blocks"]))), records, bits.astype(bool))
 
 
 def _reaching(block: BlockMetadata, end: int) -> BlockMetadata:

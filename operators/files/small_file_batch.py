@@ -11,6 +11,7 @@ from typing import Any, ClassVar, overload
 import numpy as np
 
 from dagflow.api.ports import TupleBatch
+from dagflow.api.row_tuples import require_fields
 from dagflow.storage.location import scheme_of
 from operators.files.file_columns import Column, NameColumn
 from operators.files.metadata import BlockMetadata, FileVersion
@@ -164,7 +165,12 @@ class SmallFileBatch(TupleBatch):
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> SmallFileBatch:
-        """See TupleBatch."""
+        """See TupleBatch.
+
+        Raises:
+            JournalError: The fields are others than this program knows.
+        """
+        require_fields(cls, value, _JSON_FIELDS)
         return cls(
             first_id=value["first_id"],
             base=value["base"],
@@ -178,6 +184,12 @@ class SmallFileBatch(TupleBatch):
             discovered_ms=value["discovered_ms"],
             file_ids=np.cumsum(np.array(value["file_id_differences"], np.int64)),
         )
+
+
+_JSON_FIELDS = (
+    *("first_id", "base", "names", "sizes", "mtime_differences", "etags", "is_whole", "is_open", "fingerprints"),
+    *("discovered_ms", "file_id_differences"),
+)
 
 
 def _split(urls: Sequence[str]) -> tuple[str, NameColumn]:

@@ -13,6 +13,7 @@ from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.control import CommitListener, ControlOperator
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import OutputPath, PartOfPath
+from dagflow.api.row_tuples import RowTable
 from dagflow.errors import MissingError, SourceChangedError, StorageError
 from dagflow.metrics.names import CLEANED, CLEANED_NOT
 from dagflow.storage.file_stat import FileStat
@@ -46,12 +47,12 @@ class WindowReports:
 
     Attributes:
         window_id: The window.
-        blocks: The blocks, as BlockMetadata.to_rows gives them.
+        blocks: The blocks, as BlockMetadata.to_table gives them.
         batches: The batches of small files, as SmallFileBatch.to_json gives them.
     """
 
     window_id: int
-    blocks: list[Any]
+    blocks: RowTable
     batches: list[dict[str, Any]]
 
     @classmethod
@@ -59,11 +60,11 @@ class WindowReports:
         """Record the reports of a window, whose order does not matter."""
         blocks = sorted((each for each in reports if isinstance(each, BlockMetadata)), key=_first_id)
         batches = [each.to_json() for each in reports if isinstance(each, SmallFileBatch)]
-        return cls(window_id, BlockMetadata.to_rows(blocks), batches)
+        return cls(window_id, BlockMetadata.to_table(blocks), batches)
 
     def reports(self) -> list[BlockMetadata | SmallFileBatch]:
         """The reports that were recorded."""
-        return [*BlockMetadata.from_rows(self.blocks), *map(SmallFileBatch.from_json, self.batches)]
+        return [*BlockMetadata.from_table(self.blocks), *map(SmallFileBatch.from_json, self.batches)]
 
 
 @dataclass(frozen=True, slots=True)

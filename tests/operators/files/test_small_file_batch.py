@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dagflow.api.ports import TupleBatch, tuple_count, unbatched
+from dagflow.errors import JournalError
 from dagflow.journal.planned_tuples import decode_tuples, encode_tuples
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.files.small_file_batch import SmallFileBatch, SmallFileBlocks
@@ -76,6 +77,19 @@ def test_blocks_and_batch_share_a_plan() -> None:
     assert list(unbatched(restored)) == [block, after, *batch, block]
     assert [isinstance(item, TupleBatch) for item in restored] == [False, False, True, False]
     assert tuple_count(restored) == 5
+
+
+def test_a_batch_with_other_fields_or_of_another_version_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is guessed from what another program has written."""
+    value = batch_of([("/in/a", 3, 1)]).to_json()
+    with pytest.raises(JournalError, match="the checkpoint holds SmallFileBatch with a field 'owners', which"):
+        SmallFileBatch.from_json({**value, "owners": []})
+    with pytest.raises(JournalError, match="the checkpoint holds SmallFileBatch without the field 'base', which"):
+        SmallFileBatch.from_json({name: each for name, each in value.items() if name != "base"})
+    planned = encode_tuples(BlockMetadata, [batch_of([("/in/a", 3, 1)])])
+    monkeypatch.setattr(SmallFileBatch, "json_version", 2)
+    with pytest.raises(JournalError, match="holds SmallFileBatch of version 1, and this program knows version 2"):
+        decode_tuples(BlockMetadata, planned)
 
 
 def test_blocks_of_records_are_made_when_asked_for_and_travel_alone() -> None:
