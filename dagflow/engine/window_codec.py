@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import itertools
-import pickle
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from dagflow.api.operator import Operator
 from dagflow.api.sources import discovered_ms_of
-from dagflow.api.unpickling import unpickled
 from dagflow.engine.control_graph import Emission
 from dagflow.errors import DagflowError, JournalError, OperatorError
 from dagflow.execution.messages import WindowJob
 from dagflow.execution.routing import assigned_shares
 from dagflow.journal.journal import now_ms
-from dagflow.journal.planned_tuples import TupleError, cut, decode_tuples, encode_tuples, kind_name
+from dagflow.journal.planned_tuples import (
+    TupleError,
+    class_named,
+    class_of,
+    cut,
+    decode_tuples,
+    encode_tuples,
+    kind_name,
+    require_importable,
+)
 from dagflow.journal.saved_state import ControlState, LateTuples, SavedState
 from dagflow.journal.windows import PartitionDecision, PlannedTuples, SideVersion, WindowPlan
 from dagflow.plan.physical import Exchange, PhysicalPlan, PortRef
@@ -42,6 +49,9 @@ class WindowCodec:
         self._sources: dict[PortRef, list[str]] = {}
         for exchange in (exchange for stage in plan.stages for exchange in stage.inputs if exchange.is_assigned):
             self._sources.setdefault(exchange.edge.target, []).append(str(exchange.edge.source))
+        self._control_sources: dict[PortRef, str] = {}
+        for edge in plan.control_edges:
+            self._control_sources.setdefault(edge.target, edge.source.operator)
 
     def _kind(self, target: PortRef) -> type:
         return self._operators[target.operator].input_ports[target.port].type
@@ -86,7 +96,7 @@ class WindowCodec:
             control_state=ControlState(
                 operators=dict(emission.states),
                 prescans=dict(prescans),
-                late=[self._encode_late(target, items) for target, items in emission.late],
+                late=list(self._encode_late(emission)),
                 operator_index=dict(operator_index),
             ),
             counters=emission.counters,
@@ -108,25 +118,39 @@ class WindowCodec:
         for target, items in emission.tuples.items():
             kind, exchange = self._kind(target), self._assigned(target)
             if exchange.routing == "assigned_to_all":
-                encoded, lengths = self._encoded(target, list(items), emission.window_id), None
+                encoded, lengths = self._encoded(target, kind, list(items), emission.window_id), None
             else:
                 shares = assigned_shares(exchange, items, counts[self._plan.stage_of(target.operator).head])
-                encoded = self._encoded(target, [item for share in shares for item in share], emission.window_id)
+                encoded = self._encoded(target, kind, [item for share in shares for item in share], emission.window_id)
                 lengths = [len(share) for share in shares]
             inputs[str(target)] = PlannedTuples(kind_name(kind), encoded, lengths, sorted(self._sources[target]))
         return inputs
 
-    def _encoded(self, target: PortRef, items: list[Any], window_id: int) -> Any:
+    def _encode_late(self, emission: Emission) -> Iterator[LateTuples]:
+        """The late tuples by their own class: a port of the driver may take tuples of any class."""
+        for target, items in emission.late:
+            for kind, group in itertools.groupby(items, class_of):
+                encoded = self._encoded(target, kind, list(group), emission.window_id)
+                yield LateTuples(str(target), kind_name(kind), encoded)
+
+    def _encoded(self, target: PortRef, kind: type, items: list[Any], window_id: int) -> Any:
         try:
-            return encode_tuples(self._kind(target), items)
+            if kind is not self._kind(target):
+                require_importable(kind)
+            return encode_tuples(kind, items)
         except TupleError as error:
             raise OperatorError(
                 f"has emitted what the plan of a window cannot hold: {error}",
-                operator=min(self._sources[target]).partition(".")[0],
+                operator=self._emitter_of(target),
                 window_id=window_id,
                 hint="a class of tuples is a frozen dataclass whose fields are text, numbers, flags, None, or lists, "
                 "mappings and dataclasses of these, and have the values that their types say",
             ) from error
+
+    def _emitter_of(self, target: PortRef) -> str:
+        """An operator whose tuples arrive at an input port."""
+        sources = self._sources.get(target)
+        return min(sources).partition(".")[0] if sources else self._control_sources[target]
 
     def is_current(self, planned: WindowPlan) -> bool:
         """Whether a window was planned by the app as it is now."""
@@ -169,23 +193,20 @@ class WindowCodec:
         """The tuples of a planned window that wait for its results, by input port, in order.
 
         Raises:
-            JournalError: The class of pickled tuples is gone.
+            JournalError: The class of some of them is gone, or has other fields.
         """
         late = [(PortRef.parse(each.port), each) for each in planned.control_state.late]
-        return [(target, self._late(target, each)) for target, each in late if target.operator in self._operators]
+        return [
+            (target, decode_tuples(self._late_kind(target, each.kind), each.tuples))
+            for target, each in late
+            if target.operator in self._operators
+        ]
 
-    def _late(self, target: PortRef, late: LateTuples) -> list[Any]:
-        if not late.pickled:
-            return decode_tuples(self._kind(target), late.tuples)
-        tuples: list[Any] = unpickled(late.pickled, f"what was planned for operator '{target.operator}'")
-        return tuples
-
-    def _encode_late(self, target: PortRef, items: list[Any]) -> LateTuples:
-        try:
-            return LateTuples(str(target), encode_tuples(self._kind(target), items))
-        except TupleError:
-            # Between operators of the driver an author may send objects of any class.
-            return LateTuples(str(target), pickled=pickle.dumps(items, protocol=5))
+    def _late_kind(self, target: PortRef, name: str) -> type:
+        port = self._operators[target.operator].input_ports.get(target.port)
+        if port is not None and kind_name(port.type) == name:
+            return port.type
+        return class_named(name, target.operator)
 
     def partitions_of(self, planned: WindowPlan) -> dict[str, int]:
         """How many partitions of each stage run in a planned window, by its head."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
@@ -12,7 +13,7 @@ from pydantic import PydanticUserError, TypeAdapter
 
 from dagflow.api.ports import TupleBatch
 from dagflow.api.row_tuples import RowTable, RowTuple, require_version
-from dagflow.errors import text_of
+from dagflow.errors import START_OVER, JournalError, text_of
 from dagflow.journal.frames import compressed, decompressed
 from dagflow.journal.windows import WindowPlan
 
@@ -131,7 +132,44 @@ def planned_tuples(planned: WindowPlan) -> Iterator[tuple[str, int | None, Any]]
 def _imported(name: str) -> type | None:
     module, _, qualname = name.partition(":")
     try:
-        kind = getattr(importlib.import_module(module), qualname)
+        kind = operator.attrgetter(qualname)(importlib.import_module(module))
     except (ImportError, AttributeError, ValueError):
         return None
     return kind if isinstance(kind, type) else None
+
+
+def class_of(item: Any) -> type:
+    """The class of a tuple, or of the tuples of a tuple batch."""
+    return item.kind if isinstance(item, TupleBatch) else type(item)
+
+
+def require_importable(kind: type) -> None:
+    """Refuse a class that the next run cannot find by its name.
+
+    Raises:
+        TupleError: No module has it under its name.
+    """
+    if _imported(kind_name(kind)) is not kind:
+        raise TupleError(f"a {kind.__name__} cannot be kept in the journal: no module has it under its name")
+
+
+def class_named(name: str, taker: str) -> type:
+    """The class that kind_name() has named.
+
+    Args:
+        name: Its name.
+        taker: The operator that its tuples were planned for, for the message.
+
+    Raises:
+        JournalError: It is not there any more.
+    """
+    kind = _imported(name)
+    if kind is None:
+        module, _, qualname = name.partition(":")
+        raise JournalError(
+            f"what was planned for operator '{taker}' needs {module}.{qualname}, which is not there any more",
+            url="journal",
+            hint=f"keep '{qualname}' in module '{module}' as another name of what the class is now, and import that "
+            f"module in the operator's; or {START_OVER}",
+        )
+    return kind

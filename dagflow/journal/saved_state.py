@@ -107,13 +107,13 @@ class LateTuples:
 
     Attributes:
         port: The input port of a control operator that works when the results are in.
+        kind: The class of the tuples as `module:name`.
         tuples: The tuples, encoded by their class.
-        pickled: A pickle of the tuples, where their author's class has no JSON form.
     """
 
     port: str
-    tuples: Any = None
-    pickled: bytes = b""
+    kind: str
+    tuples: Any
 
 
 @dataclass(frozen=True, slots=True)

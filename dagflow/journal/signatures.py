@@ -28,9 +28,6 @@ def pickles_of(state: ControlState | CommittedState) -> Iterator[tuple[str, byte
     """All pickles of a state, each with a description; the checksum of a segment, whose data may be elsewhere."""
     if isinstance(state, ControlState):
         by_kind = {"control": state.operators, "prescan": state.prescans}
-        for late in state.late:
-            if late.pickled:
-                yield f"late {late.port}", late.pickled
     else:
         by_kind = {"control": state.control, "events": state.source_events}
         for name, partitions in state.partitions.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,28 +10,47 @@ import pytest
 
 from dagflow import ControlOperator, InputPort, OutputPort
 from dagflow.engine.run import run
-from dagflow.errors import DagflowError, JournalError
+from dagflow.errors import DagflowError, JournalError, OperatorError
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.runtime.inline import InlineRuntime
 from tests.engine.sample_app import TextSource, app_of, edge, published
 
 
+@dataclass(frozen=True)
 class Note:
+    """A tuple for an operator of the driver."""
+
+    text: str
+
+
+class Bare:
     """A tuple that has no JSON form."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
 
+def made_in_a_function() -> type:
+    """A dataclass that no module has under its name."""
+
+    @dataclass(frozen=True)
+    class Local:
+        text: str
+
+    return Local
+
+
 class NotingSource(TextSource):
     """Emits a note beside the samples."""
 
-    notes = OutputPort(Note)
+    note: type = Note
+
+    notes = OutputPort(object)
 
     def emit_tuples(self) -> None:
         """Emit both."""
         if self.position < len(self.texts):
-            self.notes.emit(Note(f"from {self.position}"))
+            self.notes.emit(self.note(f"from {self.position}"))
         super().emit_tuples()
 
 
@@ -40,20 +59,20 @@ class NoteCollector(ControlOperator):
 
     runs_at_commit: ClassVar[bool] = True
 
-    input = InputPort(Note)
-    taken: ClassVar[list[str]] = []
+    input = InputPort(object)
+    taken: ClassVar[list[object]] = []
 
     @input.each
-    def take(self, note: Note) -> None:
-        """Keep its text."""
-        self.taken.append(note.text)
+    def take(self, note: object) -> None:
+        """Keep it."""
+        self.taken.append(note)
 
 
-def noting(tmp_path: Path) -> LogicalPlan:
+def noting(tmp_path: Path, note: type = Note) -> LogicalPlan:
     """One window of two samples and a note."""
     app = app_of(tmp_path, [b"a", b"b"])
     nodes = {
-        "source": OperatorNode("source", NotingSource(texts=[b"a", b"b"])),
+        "source": OperatorNode("source", NotingSource(texts=[b"a", b"b"], note=note)),
         "report": OperatorNode("report", NoteCollector()),
     }
     return replace(app, operators={**app.operators, **nodes}, edges=(*app.edges, edge("source.notes", "report.input")))
@@ -77,4 +96,18 @@ def test_planned_tuples_of_a_class_that_is_gone_are_kept(tmp_path: Path, monkeyp
                 run(noting(tmp_path), runtime=InlineRuntime)
     assert not published(tmp_path)
     run(noting(tmp_path), runtime=InlineRuntime)
-    assert (published(tmp_path), NoteCollector.taken) == ([b"a", b"b"], ["from 0"])
+    assert (published(tmp_path), NoteCollector.taken) == ([b"a", b"b"], [Note("from 0")])
+
+
+@pytest.mark.parametrize("note", [Bare, made_in_a_function()])
+def test_tuples_that_a_plan_cannot_hold_are_refused_between_operators_of_the_driver(
+    tmp_path: Path, note: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error names who has emitted them, and a run goes on when they are of a dataclass of a module."""
+    monkeypatch.setattr(NoteCollector, "taken", [])
+    message = rf"operator 'source': has emitted what the plan of a window cannot hold: a {note.__name__} cannot be kept"
+    with pytest.raises(OperatorError, match=rf"{message}.*\n *a class of tuples is a frozen dataclass"):
+        run(noting(tmp_path, note), runtime=InlineRuntime)
+    assert (published(tmp_path), NoteCollector.taken) == ([], [])
+    run(noting(tmp_path), runtime=InlineRuntime)
+    assert (published(tmp_path), NoteCollector.taken) == ([b"a", b"b"], [Note("from 0")])

@@ -109,6 +109,7 @@ operators:
   writer: {class: RecordWriter, properties: {path: out/records}}
   counts: {class: RecordWriter, properties: {path: out/counts}}
   completion: {class: FileCompletion}
+  found: {class: MetadataWriter, properties: {path: out/found}}
   told: {class: MetadataWriter, properties: {path: out/told}}
   cleaner: {class: SourceCleaner, properties: {action: remove}}
 streams:
@@ -117,14 +118,14 @@ streams:
   records: {from: lines.messages, to: [keep.input, count.input]}
   kept: {from: keep.output, to: writer.input}
   counted: {from: count.output, to: counts.input}
-  files: {from: splitter.files_metadata_output, to: completion.files_metadata_input}
+  files: {from: splitter.files_metadata_output, to: [completion.files_metadata_input, found.input]}
   read: {from: lines.blocks_metadata_output, to: [completion.blocks_metadata_input, cleaner.input]}
   done: {from: completion.output, to: told.input}
 """
 
 
 def test_checkpoints_of_every_stateful_built_in_hold_no_pickle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Splitter, pre-scan, keyed states, completion and cleaner, through several windows."""
+    """Splitter, pre-scan, keyed states, completion, cleaner, and files that wait for results, in several windows."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "in").mkdir()
     for name in "ab":

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dagflow.errors import DagflowError
-from dagflow.journal.saved_state import CommittedState, ControlState, LateTuples, SavedSegment, SavedState
+from dagflow.journal.saved_state import CommittedState, ControlState, SavedSegment, SavedState
 from dagflow.journal.signatures import KEY_FILE, Signer
 
 PICKLE, OTHER = b"one pickle", b"another pickle"
@@ -34,7 +34,6 @@ STATES: dict[str, Callable[[bytes], ControlState | CommittedState]] = {
     "source events": lambda pickled: CommittedState(source_events={"c": SavedState(pickled=pickled)}),
     "an emitter": lambda pickled: ControlState(operators={"c": SavedState(pickled=pickled)}),
     "a pre-scan": lambda pickled: ControlState(prescans={"c": SavedState(pickled=pickled)}),
-    "late tuples": lambda pickled: ControlState(late=[LateTuples("c.in", pickled=pickled)]),
     "a segment": with_segment,
 }
 

@@ -201,7 +201,11 @@ PLANS = st.builds(
     st.dictionaries(TEXT, st.integers(1, 9), max_size=2),
     st.lists(st.builds(PartitionDecision, st.just(1), TEXT, MILLIS, MILLIS, MILLIS, TEXT), max_size=2),
     st.builds(
-        ControlState, SAVED_BY_NAME, SAVED_BY_NAME, st.lists(st.builds(LateTuples, TEXT, JSON), max_size=2), COUNTS
+        ControlState,
+        SAVED_BY_NAME,
+        SAVED_BY_NAME,
+        st.lists(st.builds(LateTuples, TEXT, TEXT, JSON), max_size=2),
+        COUNTS,
     ),
     COUNTERS,
     MILLIS,

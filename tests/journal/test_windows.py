@@ -32,7 +32,7 @@ def plan_of(window_id: int) -> WindowPlan:
         control_state=ControlState(
             operators={"splitter": SavedState(2, data={"next_block": window_id})},
             prescans={"reader": SavedState(data={"files": {}})},
-            late=[LateTuples("done.files", [["in/x", window_id]])],
+            late=[LateTuples("done.files", "m:File", [["in/x", window_id]])],
             operator_index={"splitter": 0},
         ),
         counters=Counters.of_counts({"splitter": {"files": 1}}),
