@@ -62,7 +62,7 @@ class Segment:
         pickle_sha256: Checksum of the data if it contains pickles; b"" otherwise.
     """
 
-    # Authors' operators pickle segments within their own states: in old pickles a new field would have no value.
+    # Authors' operators pickle segments within their own states: a pickle has no value for a field that is added later.
     name: str
     size: int
     data: bytes

@@ -72,7 +72,7 @@ def _booked(off: Mapping[str, int], journal: Journal) -> _Booked:
     """The windows that have booked something under the sums that are off."""
     found = _Booked()
     for window in journal.windows():
-        own = {} if window.intent is None else window.intent.accounting or {}
+        own = {} if window.intent is None else window.intent.accounting
         concerned = [(name, key, sums[key]) for name, sums in own.items() for key in sums.keys() & off.keys()]
         for name, key, value in concerned:
             found.sums[key] += value
@@ -95,7 +95,7 @@ def _how_to_go_on(
     has_removed = bool(remover_of(app.operators, journal.state))
     # --fresh is refused where it cannot reproduce, or name, all published output.
     over = ANOTHER_CHECKPOINT if has_removed or journal.state.forgotten else START_OVER
-    # A replay cannot correct windows that are not kept any more, nor those of earlier versions.
+    # A replay cannot correct windows that are not kept any more.
     if has_removed or any(booked.sums[key] != value for key, value in off.items()):
         return over
     windows = sorted(booked.plans)

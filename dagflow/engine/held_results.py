@@ -57,11 +57,12 @@ class HeldResults:
         otherwise: Over = "window" if follows else "run"
         self._over = {name: each.over or otherwise for name, each in accumulators(operators).items()}
         self._makers = {name: _maker(name, operators) for name in self._over}
-        self._models = {name: property_model(type(operators[maker])) for name, maker in self._makers.items()}
         self._made_by = {
-            name: _deciding(facts.operators.get(maker), self._models[name]) for name, maker in self._makers.items()
+            name: _deciding(facts.operators[maker], property_model(type(operators[maker])))
+            for name, maker in self._makers.items()
         }
-        self._written = {name: _deciding((composites or {}).get(_owner(name))) for name in self._over}
+        written = {name: (composites or {}).get(_owner(name)) for name in self._over}
+        self._written = {name: None if said is None else _deciding(said) for name, said in written.items()}
         self._segments = segments
         self._clock = clock
         self._kept: dict[str, SavedParts] = {}
@@ -106,19 +107,14 @@ class HeldResults:
                     url="journal",
                     hint=f"set them back, and change them when a run has published the result; or {START_OVER}",
                 )
-        # State of an earlier version may lack `written`: it is known from now on.
-        self._kept = {
-            name: replace(held, made_by=self._made_by[name], written=self._written[name]) for name, held in kept.items()
-        }
+        self._kept = dict(kept)
 
     def _changes(self, name: str, held: SavedParts) -> list[str]:
         """The properties that decide a result and have changed since it was begun, in the app's words."""
         was, now = held.written, self._written[name]
         if was and now and (changes := list(operator_changes(_owner(name), was, now))):
             return changes
-        # Earlier versions have kept limits as well.
-        was, now = _deciding(held.made_by, self._models[name]), self._made_by[name]
-        return list(operator_changes(self._makers[name], was, now)) if was and now else []
+        return list(operator_changes(self._makers[name], held.made_by, self._made_by[name]))
 
     def over_unfinished_run(self, planned: Iterable[WindowPlan]) -> str | None:
         """An operator whose result over the run has begun, or will with the planned windows; None where there is none.
@@ -211,10 +207,8 @@ def _maker(name: str, operators: Mapping[str, Operator]) -> str:
     return above if above in operators else name
 
 
-def _deciding(facts: OperatorFacts | None, model: type[BaseModel] | None = None) -> OperatorFacts | None:
+def _deciding(facts: OperatorFacts, model: type[BaseModel] | None = None) -> OperatorFacts:
     """The facts of an operator that decide a result: without `over`, the limits of its model, and tuning."""
-    if facts is None:
-        return None
     properties = without_limits(facts.properties, model)
     return OperatorFacts(facts.kind, {k: v for k, v in properties.items() if k not in ("over", *facts.tuning)})
 

@@ -112,10 +112,10 @@ class _Rerun:
             replace(self.intent, committed_ms=now_ms()),
             sorted(before.urls - self.kept - new),
             before.intent.counters,
+            before.intent.accounting,
             number,
             sorted(self.kept),
             [replace(file, pending_url="", token="", facts=_what_and_where(file)) for file in replaced],
-            before.intent.accounting,
         )
 
 
@@ -259,8 +259,6 @@ class Replayer:
             busy_s=busy_s({}, results),
             started_ms=started_ms,
             finished_ms=finished_ms,
-            # What the window had booked must be known, to be subtracted from the sums.
-            accounting=None if window.intent.accounting is None else did.accounting,
         )
         return _Rerun(window, replace(did, files=files, produced=produced), kept)
 

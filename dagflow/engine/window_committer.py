@@ -143,7 +143,7 @@ class WindowCommitter:
                 source_events=event_states,
                 held_results=self._held.after(window_id, results),
                 byte_accounting=self._journal.state.committed_state.byte_accounting,
-            ).with_booked(did.accounting),
+            ).with_booked(did.accounting, {}),
             busy_s=busy_s(self._control.take_busy_s(), results),
             started_ms=started_ms,
             finished_ms=finished_ms,

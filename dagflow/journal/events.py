@@ -135,10 +135,10 @@ class WindowReplay:
         intent: Its new intent; without state.
         removed: Files that the window no longer makes, and no other window that is replayed with it.
         before: The counters of the window before.
+        booked_before: What the window had booked into the byte accounting.
         number: The checkpoint's replay that it is part of, counted from 1.
         kept: Files of the intent that are already at their final names, or shown by targets, and stay as they are.
         replaced: Files of targets that are replaced; their facts have only the operator and the partition.
-        booked_before: What the window had booked into the byte accounting; None where that is not known.
     """
 
     kind: ClassVar[str] = "REPROCESS"
@@ -146,10 +146,10 @@ class WindowReplay:
     intent: WindowIntent
     removed: list[str]
     before: Counters
+    booked_before: dict[str, dict[str, int]]
     number: int = 0
     kept: list[str] = field(default_factory=list)
     replaced: list[PendingFile] = field(default_factory=list)
-    booked_before: dict[str, dict[str, int]] | None = None
 
     @property
     def made(self) -> list[PendingFile]:
@@ -181,15 +181,15 @@ class ReplayCancelled:
 
     Attributes:
         window_id: The window.
-        before: The counters of the window as it is published.
-        booked_before: What it has then booked into the byte accounting; None where that is not known.
+        before: What the window has counted as it is published.
+        booked_before: What it has booked into the byte accounting then.
     """
 
     kind: ClassVar[str] = "CANCELLED"
 
     window_id: int
     before: Counters
-    booked_before: dict[str, dict[str, int]] | None = None
+    booked_before: dict[str, dict[str, int]]
 
 
 @dataclass(frozen=True, slots=True)

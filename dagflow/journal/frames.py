@@ -15,7 +15,7 @@ from isal import isal_zlib
 from dagflow.errors import ANOTHER_CHECKPOINT, JournalError
 from dagflow.storage.roots import Roots
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 _HEADER = re.compile(rb"dagflow-journal (\d+) (\d+) ([0-9a-f]{8})\n")
 _MAGIC = b"dagflow-journal "
@@ -144,7 +144,8 @@ def frames_of(data: bytes, url: str) -> list[bytes]:
             raise JournalError(
                 f"format version {version} is unknown here, version {FORMAT_VERSION} is known",
                 url=url,
-                hint="run the version of dagflow that wrote it, or a newer one",
+                hint="run the version of dagflow that wrote it, or "
+                + ("a newer one" if version > FORMAT_VERSION else ANOTHER_CHECKPOINT),
             )
         end = header.end() + length
         if len(data) < end:

@@ -42,8 +42,10 @@ class SavedState:
         data: The fields of its state_type, as JSON values.
         segments: The segments of a keyed state, oldest first.
         pickled: A pickle of the state of an author's operator that declares no state_type.
-        keyed_by: What decides the keys of a keyed state, as returned by KeyedOperator.keyed_by(); None where unknown.
-        key_family: The kind of values in the key's column; None where unknown.
+        keyed_by: What decided the keys of a keyed state, as KeyedOperator.keyed_by() says; None of an operator that is
+            no KeyedOperator, or has the state by key within one of its own.
+        key_family: The kind of values that the column of the keys had; None where that is not known, as of a column
+            whose type only the input tells.
     """
 
     version: int = 1
@@ -96,8 +98,8 @@ class SavedParts:
 
     since_ms: int
     parts: list[SavedPart]
-    since_window: int = 0
-    made_by: OperatorFacts | None = None
+    since_window: int
+    made_by: OperatorFacts
     written: OperatorFacts | None = None
 
 
@@ -155,17 +157,17 @@ class CommittedState:
     byte_accounting: dict[str, int] = field(default_factory=dict)
     signature: bytes = b""
 
-    def with_booked(self, added: Booked | None, withdrawn: Booked | None = None) -> CommittedState:
+    def with_booked(self, added: Booked, withdrawn: Booked) -> CommittedState:
         """The state with updated sums of the byte accounting.
 
         Args:
-            added: What a window has booked; None where that is not known, because the sums already include it.
-            withdrawn: What the window had booked before, which `added` replaces; None as above.
+            added: What a window has booked.
+            withdrawn: What the window had booked before, which `added` replaces.
         """
         sums = Counter(self.byte_accounting)
-        for booked in (added or {}).values():
+        for booked in added.values():
             sums.update(booked)
-        for booked in (withdrawn or {}).values():
+        for booked in withdrawn.values():
             sums.subtract(booked)
         return replace(self, byte_accounting={key: value for key, value in sums.items() if value})
 

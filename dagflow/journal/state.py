@@ -368,7 +368,7 @@ class JournalState:
         self.totals.add(event.before)
         self._book(event.booked_before, cancelled.intent.accounting)
 
-    def _book(self, added: Booked | None, withdrawn: Booked | None) -> None:
+    def _book(self, added: Booked, withdrawn: Booked) -> None:
         """Replace in the sums what a done window has booked, also where later commits are taken back."""
         self.committed_state = self.committed_state.with_booked(added, withdrawn)
         self.before = {window_id: each.with_booked(added, withdrawn) for window_id, each in self.before.items()}

@@ -176,8 +176,7 @@ class WindowIntent:
         held: Files that the window holds back until a later one takes them.
         columns: The changes that its files make to the columns of targets, by operator.
         task_ms: How long the task of each partition took, in milliseconds, by head of the stage.
-        accounting: What its operators booked into the byte accounting; see saved_state.Booked. None in intents that are
-            older than this field.
+        accounting: What its operators booked into the byte accounting; see saved_state.Booked.
     """
 
     kind: ClassVar[str] = "INTENT"
@@ -197,7 +196,7 @@ class WindowIntent:
     held: list[PendingFile] = field(default_factory=list)
     columns: dict[str, list[ColumnChange]] = field(default_factory=dict)
     task_ms: dict[str, list[int]] = field(default_factory=dict)
-    accounting: dict[str, dict[str, int]] | None = None
+    accounting: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def without_state(self) -> WindowIntent:
         """The intent in the form that is kept for queries about the window."""

@@ -8,21 +8,17 @@ import os
 import re
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
 from dagflow.api.records import RecordBatch
-from dagflow.engine.byte_sums import require_bytes_add_up
-from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.engine.window_replay import replay_windows
-from dagflow.errors import ANOTHER_CHECKPOINT, START_OVER, DagflowError
-from dagflow.journal.journal import Journal
-from dagflow.journal.reader import committed_windows, read_state
+from dagflow.errors import ANOTHER_CHECKPOINT, DagflowError
+from dagflow.journal.reader import committed_windows
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
@@ -220,27 +216,6 @@ def test_runs_and_replays_that_die_leave_the_sums_right(folder: Path, split: str
         if not faults.has_struck:
             break
     assert outcomes == {("completed", True), ("the byte accounting does not add up", False)}
-
-
-def test_a_checkpoint_of_before_windows_kept_what_they_booked_starts_over(folder: Path) -> None:
-    """A replay leaves its sums as they are, right or wrong, and what it has booked out of the journal."""
-    told, store = run_with(CutsRecordOff, IN_BLOCKS), STORAGE.objects(str(folder / "journal"))
-    windows, state = list(committed_windows(store)), read_state(store).committed_state
-    shutil.rmtree(folder / "journal")
-    with contextlib.closing(Journal.open(store, app="sums")) as journal:
-        for window in windows:
-            assert window.intent is not None
-            journal.append(window.plan, replace(window.intent, accounting=None, state=state))
-            journal.mark_done(window.plan.window_id)
-        journal.flush()
-    replay(FourByteRecords, advised(told), IN_BLOCKS)
-    assert published(folder) == whole(folder)
-    assert [each.intent and each.intent.accounting for each in committed_windows(store)] == [None] * 7
-    app = PlacedApp.of(load_app("app.yaml"), STORAGE)
-    with contextlib.closing(Journal.open(store, app="sums")) as journal:
-        assert journal.state.committed_state.byte_accounting == state.byte_accounting != {}
-        with pytest.raises(DagflowError, match=f"is off by 2\n.* once it is fixed, {START_OVER};"):
-            require_bytes_add_up(app, journal, "dagflow replay journal")
 
 
 def test_windows_that_are_not_kept_need_another_checkpoint(folder: Path) -> None:

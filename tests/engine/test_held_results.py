@@ -24,7 +24,7 @@ from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_replay import replay_windows
 from dagflow.errors import DagflowError, JournalError, OperatorError, PlanError
 from dagflow.execution.messages import TaskResult
-from dagflow.journal.app_facts import AppFacts
+from dagflow.journal.app_facts import AppFacts, OperatorFacts
 from dagflow.journal.reader import read_state
 from dagflow.journal.saved_state import SavedPart
 from dagflow.journal.windows import WindowPlan
@@ -253,7 +253,8 @@ def test_a_time_begins_with_the_first_window_that_it_holds(tmp_path: Path) -> No
     now = [5000]
     operators = {"counts": CountBy(by="k", over={"millis": 100})}
     store = SegmentStore(STORAGE.objects(str(tmp_path)), 1)
-    held = HeldResults(operators, AppFacts(), store, follows=True, clock=lambda: now[0])
+    facts = AppFacts({"counts": OperatorFacts("CountBy")})
+    held = HeldResults(operators, facts, store, follows=True, clock=lambda: now[0])
     assert held.due() == held.due(is_end=True) == []
     for window, at in ((1, 5000), (2, 5060)):
         now[0] = at

@@ -337,7 +337,7 @@ def test_state_of_another_key_is_refused_until_the_key_is_set_back(tmp_path: Pat
 
 
 def test_state_that_does_not_say_its_keys_is_taken(tmp_path: Path) -> None:
-    """As a checkpoint holds it that another version has written."""
+    """An operator has left it that is no KeyedOperator: what its keys were, nothing says."""
     with pytest.raises(DagflowError, match="the lights went out"):
         run(keyed_app(tmp_path, Deduplicator(), by_record(2)), runtime=until(3))
     state = read_state(STORAGE.objects(str(tmp_path / "journal")))

@@ -100,7 +100,7 @@ def test_planned_tuples_of_a_class_that_is_gone_are_kept(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("note", [Bare, made_in_a_function()])
-def test_tuples_that_a_plan_cannot_hold_are_refused_between_operators_of_the_driver(
+def test_tuples_between_operators_of_the_driver_are_data_too(
     tmp_path: Path, note: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error names who has emitted them, and a run goes on when they are of a dataclass of a module."""

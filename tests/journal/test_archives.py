@@ -132,7 +132,7 @@ def test_a_torn_object_of_a_replay_is_told(quick_path: Path) -> None:
     """The record that ends the replay was written after it: what the window did at first is not true any more."""
     store = StorageContext.default().objects(str(quick_path))
     journal = run_windows(store, 1, 8, JournalRetention(finished_windows=4))
-    journal.append(WindowReplay(intent_of(2, "new"), [], Counters()))
+    journal.append(WindowReplay(intent_of(2, "new"), [], Counters(), {}))
     journal.end_replay(2)
     [name] = store.list("reprocessed/000000/")
     (quick_path / name).write_bytes(b"")

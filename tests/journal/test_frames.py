@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dagflow.errors import JournalError
-from dagflow.journal.frames import TornError, compressed, decode, decode_all, decompressed, encode
+from dagflow.errors import ANOTHER_CHECKPOINT, JournalError
+from dagflow.journal.frames import FORMAT_VERSION, TornError, compressed, decode, decode_all, decompressed, encode
 
 JSON = st.recursive(
     st.none()
@@ -75,10 +75,14 @@ def test_foreign_bytes_are_no_journal(data: bytes) -> None:
     assert not isinstance(caught.value, TornError)
 
 
-def test_an_unknown_version_is_refused_with_a_way_out() -> None:
-    """A later format is not guessed at."""
-    frame = encode([1]).replace(b"dagflow-journal 1 ", b"dagflow-journal 2 ", 1)
-    with pytest.raises(JournalError, match=r"version 2 is unknown here(.|\n)*run the version of dagflow that wrote it"):
+@pytest.mark.parametrize(
+    ("version", "way_out"), [(FORMAT_VERSION + 1, "a newer one$"), (FORMAT_VERSION - 1, ANOTHER_CHECKPOINT)]
+)
+def test_an_unknown_version_is_refused_with_a_way_out(version: int, way_out: str) -> None:
+    """Neither a later format is guessed at, nor an earlier one."""
+    frame = encode([1]).replace(b"dagflow-journal %d " % FORMAT_VERSION, b"dagflow-journal %d " % version, 1)
+    told = f"version {version} is unknown here, version {FORMAT_VERSION} is known\n *run the version of dagflow that"
+    with pytest.raises(JournalError, match=f"{told} wrote it, or {way_out}"):
         decode(frame, "log/1")
 
 

@@ -273,9 +273,9 @@ def test_what_replays_leave_is_bounded_too(quick_path: Path) -> None:
     journal = run_windows(store, 1, 8, JournalRetention(finished_windows=4))
     for number in range(3):
         for window_id in (2, 7):
-            journal.append(WindowReplay(intent_of(window_id, f"new/{number}"), [], Counters()))
+            journal.append(WindowReplay(intent_of(window_id, f"new/{number}"), [], Counters(), {}))
             journal.end_replay(window_id)
-    journal.append(WindowReplay(intent_of(6, "late/6"), [], Counters()))
+    journal.append(WindowReplay(intent_of(6, "late/6"), [], Counters(), {}))
     journal = run_windows(store, 9, 16, JournalRetention(finished_windows=4, kept_windows=6))
     assert journal.state.forgotten == 5
     assert len(list(store.list("reprocessed/000000/"))) == 1

@@ -2,15 +2,17 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dagflow.api.context import Skipped
-from dagflow.errors import JournalError
+from dagflow.errors import ANOTHER_CHECKPOINT, JournalError
 from dagflow.journal.journal import Journal
 from dagflow.journal.reader import committed_windows, read_state, read_window
 from dagflow.journal.retention import JournalRetention
 from dagflow.journal.saved_state import CommittedState, ControlState, LateTuples, SavedSegment, SavedState
+from dagflow.journal.signatures import S, Signer
 from dagflow.journal.state import PartitionCounts
 from dagflow.journal.windows import PartitionDecision, PlannedTuples, ProducedFiles, WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters, OperatorCounters
@@ -18,7 +20,12 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.objects import ObjectStore
 from dagflow.storage.pending import PendingFile
 
-FIXTURE = Path(__file__).parent.parent / "fixtures" / "journal-v1"
+FIXTURE = Path(__file__).parent.parent / "fixtures" / "journal-v2"
+
+
+def rows_of(url: str, window_id: int) -> Any:
+    """A row, as plans have those of tuples."""
+    return {"groups": [[[url, window_id]]], "version": 1, "fields": ["url", "block_id"]}
 
 
 def plan_of(window_id: int) -> WindowPlan:
@@ -26,13 +33,13 @@ def plan_of(window_id: int) -> WindowPlan:
     return WindowPlan(
         window_id,
         config_hash="cafe",
-        inputs={"reader.in": PlannedTuples("m:Block", [["in/\udcff", window_id * 10, window_id * 10 + 10]], [1, 0])},
+        inputs={"reader.in": PlannedTuples("m:Block", rows_of("in/\udcff", window_id), [1, 0])},
         partitions={"reader": 3 if window_id > 5 else 2},
         decisions=[PartitionDecision(window_id, "reader", 4, 2, 3, "backlog")],
         control_state=ControlState(
             operators={"splitter": SavedState(2, data={"next_block": window_id})},
             prescans={"reader": SavedState(data={"files": {}})},
-            late=[LateTuples("done.files", "m:File", [["in/x", window_id]])],
+            late=[LateTuples("done.files", "m:File", rows_of("in/x", window_id))],
             operator_index={"splitter": 0},
         ),
         counters=Counters.of_counts({"splitter": {"files": 1}}),
@@ -62,7 +69,16 @@ def intent_of(window_id: int) -> WindowIntent:
         started_ms=3_000,
         finished_ms=4_000,
         committed_ms=5_000,
+        accounting={"reader": {"in/x": window_id}},
     )
+
+
+class Unsigned(Signer):
+    """Leaves pickles without a signature, so that no user's key is in what it writes."""
+
+    def signed(self, state: S) -> S:
+        """The state as it is."""
+        return state
 
 
 def write_fixture(directory: Path) -> None:
@@ -70,6 +86,7 @@ def write_fixture(directory: Path) -> None:
     journal = Journal.open(
         StorageContext.default().objects(str(directory)), app="fixture", retention=JournalRetention(finished_windows=4)
     )
+    journal._signer = Unsigned()
     for window_id in range(1, 8):
         journal.append(plan_of(window_id))
         if window_id < 7:
@@ -80,15 +97,15 @@ def write_fixture(directory: Path) -> None:
     journal.flush()
 
 
-def version_1(quick_path: Path) -> ObjectStore:
-    """A copy of the checkpoint that format version 1 wrote."""
+def version_2(quick_path: Path) -> ObjectStore:
+    """A copy of the checkpoint that format version 2 wrote."""
     shutil.copytree(FIXTURE, quick_path / "journal")
     return StorageContext.default().objects(str(quick_path / "journal"))
 
 
-def test_a_journal_of_version_1_is_read(quick_path: Path) -> None:
+def test_a_journal_of_version_2_is_read(quick_path: Path) -> None:
     """Log, snapshot and archive, to the last field."""
-    store = version_1(quick_path)
+    store = version_2(quick_path)
     state = read_state(store)
     assert (state.app, state.last_planned, state.last_committed, state.last_done) == ("fixture", 7, 6, 5)
     assert state.planned == {7: plan_of(7)}
@@ -103,9 +120,9 @@ def test_a_journal_of_version_1_is_read(quick_path: Path) -> None:
     assert archived.published_ms > 0
 
 
-def test_a_journal_of_version_1_is_continued(quick_path: Path) -> None:
+def test_a_journal_of_version_2_is_continued(quick_path: Path) -> None:
     """A driver of today takes it over, once its user has vouched for the pickle without a signature."""
-    store = version_1(quick_path)
+    store = version_2(quick_path)
     with pytest.raises(JournalError, match="dagflow sign"):
         Journal.open(store, app="fixture")
     signing = Journal.take_over(store, None, JournalRetention())
@@ -116,6 +133,20 @@ def test_a_journal_of_version_1_is_continued(quick_path: Path) -> None:
     journal.append(WindowPlan(8))
     assert sorted(journal.state.planned) == [7, 8]
     assert list(journal.published()) == [f"out/{window_id}" for window_id in range(1, 7)]
+
+
+def test_a_journal_of_version_1_is_refused_and_left_as_it_was(quick_path: Path) -> None:
+    """By what reads a checkpoint and by what would continue it, with a way out, and not by what its fields lack."""
+    store = version_2(quick_path)
+    objects = [path for path in (quick_path / "journal").rglob("*") if path.is_file()]
+    for path in objects:
+        path.write_bytes(path.read_bytes().replace(b"dagflow-journal 2 ", b"dagflow-journal 1 "))
+    before = [path.read_bytes() for path in objects]
+    told = rf"format version 1 is unknown here, version 2 is known\n *run the version .*, or {ANOTHER_CHECKPOINT}"
+    for opened in (read_state, lambda store: Journal.open(store, app="fixture")):
+        with pytest.raises(JournalError, match=told):
+            opened(store)
+    assert [path.read_bytes() for path in objects] == before
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,6 @@ from dagflow.engine.run import run
 from dagflow.engine.segments import SegmentStore
 from dagflow.errors import DagflowError, JournalError
 from dagflow.journal.reader import read_state
-from dagflow.journal.saved_state import SavedParts
-from dagflow.journal.windows import WindowPlan
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
@@ -153,26 +150,6 @@ def test_a_limit_of_refused_records_may_change_while_groups_are_held(
     Path("app.yaml").write_text(text.replace("max_rejects: 1", "max_rejects: 7"))
     run(load_app("app.yaml"), runtime=InlineRuntime)
     assert published() == JOINED
-
-
-def test_a_checkpoint_without_the_query_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that was written before it was kept; from then on the query is known."""
-    text = app_of(TOP)
-    begin(tmp_path, monkeypatch, text)
-    kept = read_state(STORAGE.objects("journal")).committed_state.held_results
-    old = {name: replace(parts, written=None) for name, parts in kept.items()}
-    Path("app.yaml").write_text(text.replace("limit 9", "limit 8"))
-    with pytest.raises(JournalError, match=r"of operator 'q' .*: q/top\.n: 9 -> 8"):
-        held_by_app().restore(old)
-    Path("app.yaml").write_text(text)
-    held = held_by_app()
-    held.restore(old)
-    held.for_window(WindowPlan(3, holds=held.holds))
-    assert held.after(3, []) == kept
-    Path("app.yaml").write_text(text.replace("v < 3", "v > 1"))
-    with pytest.raises(JournalError, match=r"q\.query"):
-        held_by_app().restore(kept)
-    held_by_app().restore({name: SavedParts(parts.since_ms, parts.parts) for name, parts in kept.items()})
 
 
 def held_by_app() -> HeldResults:

@@ -111,7 +111,7 @@ def test_a_kind_is_unknown_once_a_run_did_not_know_it(tmp_path: Path, monkeypatc
 
 
 def test_a_checkpoint_that_does_not_say_the_kind_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As another version has written it."""
+    """As a run has left it that did not know the type of the column."""
     monkeypatch.chdir(tmp_path)
     write_app(csv("string"))
     again()

@@ -98,8 +98,7 @@ def _times_of(windows: Sequence[Window], fusion: Fusion) -> _Times:
     waiting: dict[str, float] = defaultdict(float)
     for window in windows:
         intent = window.intent
-        # Replays of earlier versions did not record how long operators worked.
-        if intent is None or not intent.busy_s:
+        if intent is None:
             continue
         ran_s = max(intent.finished_ms - intent.started_ms, 0) / 1000
         worked: dict[str, float] = defaultdict(float)

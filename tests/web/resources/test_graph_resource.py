@@ -33,15 +33,6 @@ def test_operators_work_in_a_replay_too(folder: Path) -> None:
         assert each["busy_seconds"].keys() == {"reader", "filter", "writer", "refused"}
 
 
-def test_a_window_that_does_not_tell_who_worked_does_not_wait(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replays of earlier versions have left such windows."""
-    monkeypatch.setattr("dagflow.engine.replayer.busy_s", lambda control, results: {})
-    replay_all()
-    found = ask("graph")
-    assert [each["waiting_seconds"] for each in found["stages"]] == [0.0]
-    assert found["bottleneck"] is None
-
-
 def test_rates_do_not_count_the_time_between_two_runs(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a run that died has emitted, a later one has run, and the rate is that of the later one."""
     (folder / "in" / "big.csv").write_bytes(b"name,n\n" + b"x,%d\n" * 40 % (*range(40),))
