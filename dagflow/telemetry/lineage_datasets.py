@@ -64,7 +64,7 @@ def datasets_of(app: LogicalPlan, locations: DatasetLocations) -> tuple[list[Dat
 
     Args:
         app: The app.
-        places: The locations that its operators read and publish.
+        locations: The locations that its operators read and publish.
     """
     columns = _Columns(app, locations)
     inputs = [
