@@ -172,7 +172,7 @@ FOLLOWED = {
     "test_a_bad_head_fails_a_run_and_each_remedy_works",
     "on_error: skip on the reader leaves such files out, and lists them": LEFT_OUT,
     "raise max_record": LONG,
-    "say what shall become of such records with on_bad_bytes": f"{REMEDIES}"
+    "to accept or refuse such records, set on_bad_bytes: replace or reject": f"{REMEDIES}"
     "test_bytes_that_are_no_text_are_replaced_or_taken_aside",
     "to take such records aside, connect …": REJECTS,
     "what was refused in windows before this one": REJECTS,
@@ -229,7 +229,7 @@ FOLLOWED = {
     "test_a_name_of_several_columns_is_an_error_where_it_is_taken",
     "take fewer columns with the property columns": AGAIN,
     "write it elsewhere, and put it in its place": BEFORE,
-    "write the files anew, with one type in all of them": "operators/lookup/test_united_columns.py::"
+    "write the files again, with one type in all of them": "operators/lookup/test_united_columns.py::"
     "test_types_of_which_none_takes_all_values_are_told_with_their_files",
     # tables and checks
     "add the column to the table, or drop it": f"{TABLES}"

@@ -146,7 +146,7 @@ def _attributes_schema() -> dict[str, Any]:
         },
         "task_timeout_millis": {
             **millis,
-            "description": "how long a task may stand still before it is ended and run again; for ever by default",
+            "description": "how long a task may stand still before it is ended and run again; no limit by default",
         },
         "master": {"type": "string", "description": "Spark master; default local[*]"},
         "durability": {

@@ -88,7 +88,7 @@ class UnitedColumns:
 
 
 def _refusal(message: str) -> DagflowError:
-    return DagflowError(message, hint="write the files anew, with one type in all of them")
+    return DagflowError(message, hint="write the files again, with one type in all of them")
 
 
 def _united(kind: pa.DataType, other: pa.DataType) -> pa.DataType | None:

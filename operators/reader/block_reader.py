@@ -50,7 +50,7 @@ class BlockReader(RateLimited, BlockPlanning, RejectLimited, BacklogScaled, Pref
     It decides itself how many partitions it has, by the number of blocks that wait.
 
     Guarantee: whatever the cuts, the records of a file's blocks are the records of the file. No record of a
-    file that is no longer the version that was planned is published; on_vanished says what becomes of the run.
+    file that is no longer the version that was planned is published; on_vanished says what happens to the run.
     What is left out is journaled with its window, and listed in every later status.
     """
 

@@ -93,7 +93,7 @@ class SourceCleaner(ControlOperator, CommitListener):
     """
 
     action: Annotated[
-        Literal["remove", "archive"], Field(description="what becomes of a file whose records are published")
+        Literal["remove", "archive"], Field(description="what happens to a file whose records are published")
     ]
     archive: Annotated[
         OutputPath, Field(description="directory that files are moved to, with their paths below `below`")

@@ -109,7 +109,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         Tuning(),
         Field(description="while following: how long small files may wait for their batch to be filled"),
     ] = 0
-    follow: Annotated[bool, Field(description="whether to go on watching for new files")] = False
+    follow: Annotated[bool, Field(description="whether to keep watching for new files")] = False
     existing: Annotated[
         Literal["process", "ignore"],
         Field(description="while following: what to do with files that are there at first"),

@@ -111,7 +111,7 @@ class Parse(ColumnOperator[None]):
         str | None, Field(description="of records with columns: the text that is parsed; the others stay")
     ] = None
     unmatched: Annotated[
-        str, Field(pattern="^(reject|drop)$", description="what becomes of records that regex does not match")
+        str, Field(pattern="^(reject|drop)$", description="what happens to records that regex does not match")
     ] = "reject"
 
     def check_properties(self) -> None:

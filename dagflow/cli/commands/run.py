@@ -1,4 +1,4 @@
-"""`dagflow run`: read, publish, and account for it."""
+"""`dagflow run`: runs an app, and prints a summary."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _not_empty(context: click.Context, parameter: click.Parameter, value: str | 
 @ui_option
 @metrics_option
 @log_format_option
-@click.option("--json", "as_json", is_flag=True, help="Print the account as one JSON object on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as one JSON object on stdout.")
 @click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
 @verbose_option
 @click.pass_obj

@@ -24,7 +24,7 @@ _LOOK_S = 0.2
     type=Seconds(),
     default=0.0,
     metavar="SECONDS",
-    help="Wait at most so many seconds for a run to take the request; exit code 1 if none does.",
+    help="Wait at most this many seconds for a run to take the request; exit code 1 if none does.",
 )
 @store_option
 @verbose_option

@@ -51,7 +51,7 @@ class Lines(Delimited):
         Field(description="what the text is in, by a name that Python knows; records become UTF-8. Bytes if not given"),
     ] = None
     on_bad_bytes: Annotated[
-        BadBytes, Field(description="what becomes of a record that is not valid in the encoding")
+        BadBytes, Field(description="what happens to a record that is not valid in the encoding")
     ] = "fail"
     validate: Annotated[
         str | None,

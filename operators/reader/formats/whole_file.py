@@ -53,7 +53,7 @@ class WholeFile(RecordFormat):
 
     columns: Annotated[bool, Field(description="whether a record has the columns path and content")] = False
     max_record: Annotated[Size, Field(ge=1, le=1 << 30, description="bytes that a file may have")] = 64 << 20
-    on_long: Annotated[Literal["fail", "skip", "reject"], Field(description="what becomes of a larger file")] = "fail"
+    on_long: Annotated[Literal["fail", "skip", "reject"], Field(description="what happens to a larger file")] = "fail"
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
         """The file, if the block is its first."""
@@ -82,7 +82,7 @@ class WholeFile(RecordFormat):
         elif self.on_long == "reject":
             accounting.reject(0, size, reason, b"")
         else:
-            hint = "raise max_record, or say what shall become of long files with on_long: skip or reject"
+            hint = "raise max_record, or for long files set on_long: skip or reject"
             raise RecordError(reason, url=block.url, offset=0, length=size, hint=hint)
         accounting.mark_left_out()
 

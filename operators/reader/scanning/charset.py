@@ -183,7 +183,7 @@ class Decoder:
             except UnicodeDecodeError as error:
                 reason = f"not valid {self.charset.name}: {error.reason} at byte {error.start} of the record"
                 if self.on_bad_bytes == "fail":
-                    hint = "say what shall become of such records with on_bad_bytes: replace or reject"
+                    hint = "to accept or refuse such records, set on_bad_bytes: replace or reject"
                     raise RecordError(reason, url=self.url, offset=offset, length=len(raw), hint=hint) from error
                 accounting.reject(offset, len(raw), reason, raw)
                 continue

@@ -31,7 +31,7 @@ class Delimited(TerminatedFormat):
     ] = 32 << 20
     on_long: Annotated[
         OnLong,
-        Field(description="what becomes of a longer record; cut keeps its first max_record bytes"),
+        Field(description="what happens to a longer record; cut keeps its first max_record bytes"),
     ] = "fail"
     skip_header: Annotated[Count, Field(ge=0, description="records at the head of each file to pass over")] = 0
 

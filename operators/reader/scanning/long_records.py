@@ -103,7 +103,7 @@ class LongRecords:
         raw = data[: self.max_record].tobytes()
         reason = f"the record is longer than max_record, {self.max_record} bytes"
         if self.on_long == "fail":
-            hint = "raise max_record, or say what shall become of long records with on_long: skip, cut or reject"
+            hint = "raise max_record, or for long records set on_long: skip, cut or reject"
             raise RecordError(reason, url=block.url, offset=offset, length=len(raw), hint=hint)
         if self.on_long == "reject":
             accounting.reject(offset, len(raw), reason, raw)
