@@ -16,9 +16,7 @@ from dagflow.storage.file_facts import FileFacts
 from operators.sink.tables.table_columns import schema_text
 
 _MAX_TEXT = 64
-"""Characters of a bound, about: for a longer text the beginning is a lower bound, and an upper one with its last
-character raised.
-"""
+"""Characters of a bound, about: the beginning of a longer text is a lower bound, and with _LAST added an upper one."""
 
 _LAST = chr(0x10FFFF)
 
