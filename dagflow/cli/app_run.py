@@ -17,6 +17,7 @@ from dagflow.cli.display import Display
 from dagflow.cli.json_log import error_fields, json_line
 from dagflow.cli.live_pages import live_pages
 from dagflow.cli.locations import load, require_directory
+from dagflow.cli.prestart import PrestartedProcesses
 from dagflow.cli.progress import display_for, logging_to
 from dagflow.cli.run_log import RunLog, attached, open_run_log
 from dagflow.cli.shared_options import LogFormat, Redact, Settings
