@@ -99,7 +99,7 @@ def require_alive(work: Path, process: subprocess.Popen[bytes]) -> None:
     """Give up where the run has ended.
 
     Raises:
-        RuntimeError: It has.
+        RuntimeError: The run has ended.
     """
     if process.poll() is not None:
         raise RuntimeError(f"the run has ended: {(work / 'run.log').read_text()[-1000:]}")

@@ -39,7 +39,11 @@ WHOLE_NAMES = frozenset(["tell", "places"])
 
 OLD_NAMES = frozenset(["side_by_side", "ReaderContext", "AwaitedEnds", "FoundFiles", "require_fit"])
 PERSONS = re.compile(r"\b([Ss]omebody|[Nn]obody|[Ww]hoever|[Aa]nybody)\b")
-PRONOUN = re.compile(r"(?:^|:\s)(They|Them|It|Its|This|That|These|Those|Both|Him|Her)\.$")
+PRONOUN = re.compile(
+    r"(?:^|:\s)(?:They|Them|It|Its|This|That|These|Those|Both|Him|Her"
+    r"|(?:They|It|This|That|Both|One|None|Nothing|There|He|She)"
+    r" (?:is|are|was|were|does|do|did|has|have|would|will|can|could|may)(?: (?:one|some|such|none|not|so))?)\.$"
+)
 WITHOUT_NOUN = re.compile(r"^(Those|So many)\b")
 
 # The two ends of one matter: what is read and what is written, a command and what it runs, the engine's part of a
