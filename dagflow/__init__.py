@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dagflow.api.accumulator import Accumulator
+    from dagflow.api.capabilities.accumulator import Accumulator
     from dagflow.api.context import OperatorContext
     from dagflow.api.control import CommitListener, ControlOperator, InputOperator
     from dagflow.api.keyed_state import KeyedOperator, Rescalable
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 _MODULE_BY_NAME = {
-    "Accumulator": "dagflow.api.accumulator",
+    "Accumulator": "dagflow.api.capabilities.accumulator",
     "App": "dagflow.app.app",
     "BacklogStats": "dagflow.api.partitioning",
     "CommitListener": "dagflow.api.control",

@@ -14,12 +14,12 @@ from typing import Any, ClassVar, Generic, TypeVar
 from msgspec import Raw, ValidationError, msgpack
 
 from dagflow.api.context import OperatorContext
-from dagflow.api.key_encoding import DATA_KEYS, NATIVE, PICKLED, decode_key, encode_keys, with_one_nan
 from dagflow.api.operator import Capability, Operator
 from dagflow.api.partitioning import BooleanKey, Key, canonical, partitions_of_keys
 from dagflow.api.properties import property_model
-from dagflow.api.restored_values import decode_values, encode_values, shown_type
-from dagflow.api.unpickling import unpickled
+from dagflow.api.state.key_encoding import DATA_KEYS, NATIVE, PICKLED, decode_key, encode_keys, with_one_nan
+from dagflow.api.state.restored_values import decode_values, encode_values, shown_type
+from dagflow.api.state.unpickling import unpickled
 from dagflow.errors import START_OVER, JournalError
 
 V = TypeVar("V")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self
@@ -13,7 +14,7 @@ import numpy.typing as npt
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.ports import Emitter, Handles, InputPort, Mode, OutputPort, TupleBatch
 from dagflow.api.properties import HasProperties
-from dagflow.api.refused_records import RefusedRecords
+from dagflow.api.rejects.refused_records import RefusedRecords
 from dagflow.storage.context import StorageContext
 
 PLAIN_METHODS = (
@@ -28,6 +29,12 @@ ASYNCHRONOUS = (
 GENERATOR = (
     "a generator, which is never iterated; write it without yield: only methods that take in what arrives may pause"
 )
+
+
+OPERATOR_LOGGER = "dagflow.operator"
+"""The logger; its messages are shown unchanged, also without -v."""
+
+logging.getLogger(OPERATOR_LOGGER).setLevel(logging.INFO)
 
 
 class Operator(HasProperties):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dagflow.api.operator_log import OPERATOR_LOGGER
+from dagflow.api.operator import OPERATOR_LOGGER
 from dagflow.cli.display import Display, JsonDisplay, LineDisplay
 from dagflow.cli.shared_options import Redact
 

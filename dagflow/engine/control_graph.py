@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from dagflow.api.capabilities.grouper import Grouper
 from dagflow.api.context import ControlServices, Counts, OperatorContext
 from dagflow.api.control import CommitListener, ControlOperator, InputOperator, SourceEventListener
-from dagflow.api.grouper import Grouper
 from dagflow.api.operator import Operator
 from dagflow.engine.operator_state import is_stateful, require_owners
 from dagflow.engine.placed_app import PlacedApp

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from dagflow.api.column_typing import StreamColumns
+from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.engine.preview import PreviewOptions, preview
 from dagflow.errors import DagflowError, Problem
 from dagflow.plan.logical import LogicalPlan

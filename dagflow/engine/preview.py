@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dagflow.api.column_typing import type_name
+from dagflow.api.columns.column_typing import type_name
+from dagflow.api.columns.json_values import readable_rows
 from dagflow.api.context import Skipped
-from dagflow.api.json_values import readable_rows
 from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.api.sources import url_of
 from dagflow.engine.placed_app import PlacedApp

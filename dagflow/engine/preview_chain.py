@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 from typing_extensions import Buffer
 
+from dagflow.api.capabilities.side_input import loaded_side_data
 from dagflow.api.context import Counts, OperatorContext, Progress
 from dagflow.api.operator import PreScanner
 from dagflow.api.records import UNKNOWN, RecordBatch
-from dagflow.api.side_input import loaded_side_data
 from dagflow.api.sources import FileSources, url_of
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preview_port import REJECTS, PreviewPort

@@ -8,7 +8,7 @@ from typing import Any
 
 from dagflow.api.context import Skipped
 from dagflow.api.records import RecordBatch
-from dagflow.api.reject import Reject
+from dagflow.api.rejects.reject import Reject
 from dagflow.plan.physical import PortRef
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 
+from dagflow.api.capabilities.side_input import SideInput, StoredSideData, read_consistently
 from dagflow.api.context import SideData
 from dagflow.api.operator import Operator
-from dagflow.api.side_input import SideInput, StoredSideData, read_consistently
 from dagflow.execution.failures import located
 from dagflow.journal.windows import SideVersion, WindowPlan
 from dagflow.storage.context import StorageContext

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Callable, Collection, Generator, Hash
 from dataclasses import replace
 from typing import Any
 
-from dagflow.api.accumulator import Accumulator
-from dagflow.api.column_values import ColumnValuesError
+from dagflow.api.capabilities.accumulator import Accumulator
+from dagflow.api.columns.column_values import ColumnValuesError
 from dagflow.api.context import Counts, OperatorContext
 from dagflow.api.keyed_state import KeyedOperator
 from dagflow.api.operator import ASYNCHRONOUS, GENERATOR, Operator, Prefetcher

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import types
 
-from dagflow.api.column_values import column_of
-from dagflow.api.mappings import columns_of, mappings_with, require_columns, values_by_column
+from dagflow.api.columns.column_values import column_of
+from dagflow.api.columns.mappings import columns_of, mappings_with, require_columns, values_by_column
 from dagflow.execution.typed_values import class_of, with_type
 
 

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dagflow.api.column_values import ColumnValuesError
-from dagflow.api.mappings import mappings_with, values_by_column
+from dagflow.api.columns.column_values import ColumnValuesError
+from dagflow.api.columns.mappings import mappings_with, values_by_column
 from dagflow.api.records import LINE_FEED, BatchTooLargeError, Delimiters, Origin, RecordBatch
 from dagflow.execution.emitted_mappings import EmittedMappings
 

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from dagflow.api.operator_log import OPERATOR_LOGGER
+from dagflow.api.operator import OPERATOR_LOGGER
 
 BURST = 16 << 10
 """Characters of one operator that are logged at once."""

@@ -10,8 +10,8 @@ import msgspec
 from dagflow.api.control import SourceEventListener
 from dagflow.api.keyed_state import KeyedSnapshot, Segment
 from dagflow.api.operator import Operator, PreScan
-from dagflow.api.restored_values import difference
-from dagflow.api.unpickling import unpickled
+from dagflow.api.state.restored_values import difference
+from dagflow.api.state.unpickling import unpickled
 from dagflow.errors import START_OVER, JournalError, OperatorError, text_of
 from dagflow.journal.frames import as_read
 from dagflow.journal.saved_state import SavedSegment, SavedState

@@ -13,11 +13,11 @@ from typing import Any
 
 from msgspec import structs
 
-from dagflow.api.accumulator import Accumulator
+from dagflow.api.capabilities.accumulator import Accumulator
 from dagflow.api.context import Counts, MovedRange, OperatorContext, Skipped, VersionKey
 from dagflow.api.operator import Operator, PreScan, PreScanner
 from dagflow.api.records import RecordBatch
-from dagflow.api.refused_records import RefusedLog
+from dagflow.api.rejects.refused_records import RefusedLog
 from dagflow.errors import DagflowError, OperatorError, TransientStorageError, cut_text, text_of, trace_of
 from dagflow.execution.active_call import ActiveCall
 from dagflow.execution.breakpoints import breakpoints

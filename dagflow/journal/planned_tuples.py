@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import PydanticUserError, TypeAdapter
 
 from dagflow.api.ports import TupleBatch
-from dagflow.api.row_tuples import RowTable, RowTuple, require_version
+from dagflow.api.state.row_tuples import RowTable, RowTuple, require_version
 from dagflow.errors import START_OVER, JournalError, text_of
 from dagflow.journal.frames import compressed, decompressed
 from dagflow.journal.windows import WindowPlan

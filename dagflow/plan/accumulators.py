@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from dagflow.api.accumulator import Accumulator
+from dagflow.api.capabilities.accumulator import Accumulator
 from dagflow.api.control import InputOperator
 from dagflow.api.operator import Operator
 from dagflow.errors import PlanError, Problem

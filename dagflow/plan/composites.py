@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dagflow.api.composite import Composite
+from dagflow.api.capabilities.composite import Composite
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.spec.app_spec import KeyedPartition, Partition

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from dagflow.api.grouper import HoldsFiles
+from dagflow.api.capabilities.grouper import HoldsFiles
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge, PortRef
 

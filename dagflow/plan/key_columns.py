@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dagflow.api.column_typing import StreamColumns
-from dagflow.api.key_families import family_of_type
+from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.keyed_state import KeyedOperator
+from dagflow.api.state.key_families import family_of_type
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.stream_columns import stream_columns
 from dagflow.spec.problems import Problems

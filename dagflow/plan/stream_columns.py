@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from dagflow.api.column_typing import ColumnChecked, ColumnTyped, StreamColumns
+from dagflow.api.columns.column_typing import ColumnChecked, ColumnTyped, StreamColumns
 from dagflow.api.partitioning import ByName
 from dagflow.api.properties import PropertyTextError
 from dagflow.plan.fusing import in_topological_order

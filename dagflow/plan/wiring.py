@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from dagflow.api.composite import Composite
+from dagflow.api.capabilities.composite import Composite
 from dagflow.api.control import ControlOperator, InputOperator
 from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort, OutputPort, Port

@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from dagflow.api.column_typing import ColumnTraced
+from dagflow.api.columns.column_typing import ColumnTraced
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.plan.stream_columns import stream_columns

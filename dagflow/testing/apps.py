@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from dagflow.api.json_values import readable_rows
+from dagflow.api.columns.json_values import readable_rows
 from dagflow.api.transactions import targets_of
 from dagflow.engine.preparation import LocationCollector, prepare_operator
 from dagflow.engine.run import run

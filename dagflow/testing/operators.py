@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from dagflow.api.composite import Composite
+from dagflow.api.capabilities.composite import Composite
+from dagflow.api.capabilities.side_input import loaded_side_data
+from dagflow.api.columns.json_values import readable_rows
 from dagflow.api.context import Counts, OperatorContext, OutputFiles
 from dagflow.api.control import CommitListener, InputOperator
-from dagflow.api.json_values import readable_rows
 from dagflow.api.operator import Operator
 from dagflow.api.ports import unbatched
 from dagflow.api.records import RecordBatch
-from dagflow.api.side_input import loaded_side_data
 from dagflow.api.sources import FileSources
 from dagflow.execution.chain import Chain
 from dagflow.execution.state_codec import StateCodec

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from dagflow.api.input_explanation import InputExplainer
+from dagflow.api.capabilities.input_explanation import InputExplainer
 from dagflow.api.properties import property_model
 from dagflow.engine.operator_state import directory_of_state
 from dagflow.engine.placed_app import PlacedApp

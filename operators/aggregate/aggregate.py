@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, PlainValidator, WithJsonSchema
 
-from dagflow.api.column_typing import StreamColumns
+from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import InputPort
 from dagflow.api.records import RecordBatch

@@ -8,8 +8,8 @@ from typing import Annotated
 import pyarrow as pa
 from pydantic import Field
 
-from dagflow.api.accumulator import Accumulator, Over
-from dagflow.api.column_typing import ColumnTraced, StreamColumns
+from dagflow.api.capabilities.accumulator import Accumulator, Over
+from dagflow.api.columns.column_typing import ColumnTraced, StreamColumns
 from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import RecordBatch

@@ -8,7 +8,7 @@ from typing import Annotated
 import pyarrow as pa
 from pydantic import Field
 
-from dagflow.api.column_typing import ColumnTraced, StreamColumns
+from dagflow.api.columns.column_typing import ColumnTraced, StreamColumns
 from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import Columns

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from dagflow.api.column_typing import ColumnTraced, StreamColumns
+from dagflow.api.columns.column_typing import ColumnTraced, StreamColumns
 from dagflow.api.operator import Unified
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import Count

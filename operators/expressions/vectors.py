@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagflow.api.json_values import readable_value
+from dagflow.api.columns.json_values import readable_value
 
 Codes = npt.NDArray[np.int32]
 Kernel = Callable[..., Any]

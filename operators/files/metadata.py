@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from dagflow.api.row_tuples import RowTuple
+from dagflow.api.state.row_tuples import RowTuple
 
 
 @dataclass(frozen=True, slots=True)

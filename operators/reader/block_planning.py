@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from dagflow.api.column_typing import ColumnTyped, StreamColumns
+from dagflow.api.columns.column_typing import ColumnTyped, StreamColumns
 from dagflow.api.operator import Operator, PreScanner, RejectRetrier, Seekable
-from dagflow.api.refused_records import RefusedRecords
+from dagflow.api.rejects.refused_records import RefusedRecords
 from dagflow.storage.context import StorageContext
 from operators.files.refused_blocks import RefusedBlocks
 from operators.reader.block_files import BlockFiles

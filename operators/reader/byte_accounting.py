@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from dagflow.api.context import OperatorContext
 from dagflow.api.records import LINE_FEED, Origin, RecordBatch
-from dagflow.api.reject import Reject
+from dagflow.api.rejects.reject import Reject
 from dagflow.errors import RecordError
 from dagflow.metrics.names import (
     CONTENT_BYTES,

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dagflow.api.context import OperatorContext
 from dagflow.api.records import RecordBatch
-from dagflow.api.refused_records import RefusedRecords
+from dagflow.api.rejects.refused_records import RefusedRecords
 from dagflow.errors import CredentialsError, RecordError, StorageError, TransientStorageError
 from dagflow.metrics.names import RECORD_BYTES, REJECTED, REJECTED_BYTES, SKIPPED_BYTES
 from operators.files.metadata import BlockMetadata

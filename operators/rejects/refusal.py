@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dagflow.api.reject import Reject
+from dagflow.api.rejects.reject import Reject
 from dagflow.errors import RecordError
 
 RefusedListener = Callable[[int, int, str, bytes], None]

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import Field
 
-from dagflow.api.column_typing import ColumnChecked, StreamColumns
+from dagflow.api.columns.column_typing import ColumnChecked, StreamColumns
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.operator import Operator, Relocatable
 from dagflow.api.ports import InputPort

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from dagflow.api.column_typing import ColumnChecked, StreamColumns
+from dagflow.api.capabilities.grouper import Grouper, HoldsFiles
+from dagflow.api.columns.column_typing import ColumnChecked, StreamColumns
 from dagflow.api.context import OperatorContext, RunPreparation
-from dagflow.api.grouper import Grouper, HoldsFiles
 from dagflow.api.operator import Operator, Relocatable
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import ClientOptions, OneOrMany, OutputLocation, Size, Tuning

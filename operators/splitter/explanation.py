@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dagflow.errors import MissingError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted
-from operators.splitter.detection_rules import CompletenessRules
+from operators.splitter.changes.detection_rules import CompletenessRules
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listed_stats import ListedStat
 from operators.splitter.scan.scan_roots import Root, below, find_roots

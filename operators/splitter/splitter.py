@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from dagflow.api.capabilities.input_explanation import InputExplainer
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.control import (
     Estimator,
@@ -20,7 +21,6 @@ from dagflow.api.control import (
     SourceEventListener,
     WindowLimits,
 )
-from dagflow.api.input_explanation import InputExplainer
 from dagflow.api.properties import Count, Millis, PartOfPath, Paths, Size, Tuning, placeholders
 from dagflow.errors import MissingError
 from dagflow.storage.context import StorageContext
@@ -28,13 +28,13 @@ from dagflow.storage.location import absolute
 from operators.files.source_events import FileFingerprints, ReadPart
 from operators.splitter.block_cutter import CutterState, OpenFile, estimated
 from operators.splitter.block_splitter import BlockSplitter
-from operators.splitter.change_detection import ChangeDetector
-from operators.splitter.detection_rules import CompletenessRules, DetectionRules, OnChange
+from operators.splitter.changes.change_detection import ChangeDetector
+from operators.splitter.changes.detection_rules import CompletenessRules, DetectionRules, OnChange
+from operators.splitter.changes.renames.rename_detector import RenameDetector
 from operators.splitter.explanation import InputExplanation
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.report_log import FingerprintState
 from operators.splitter.index.taken_files import TakenFiles, TakenState
-from operators.splitter.renames.rename_detector import RenameDetector
 from operators.splitter.scan.clock import Clock
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.output_locations import reads_all_in

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from dagflow.api.accumulator import Over
+from dagflow.api.capabilities.accumulator import Over
 from dagflow.api.operator import Operator
 from dagflow.suggestions import did_you_mean
 from operators.aggregate.aggregate import Aggregate

@@ -8,7 +8,7 @@ from typing import Annotated
 import pyarrow as pa
 from pydantic import Field
 
-from dagflow.api.column_typing import StreamColumns
+from dagflow.api.columns.column_typing import StreamColumns
 from operators.transform.select import Select, SelectPlan, require_once
 
 COLUMN, STAR = "column", "star"

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from dagflow.api.accumulator import Over
-from dagflow.api.composite import Composite, Expansion
+from dagflow.api.capabilities.accumulator import Over
+from dagflow.api.capabilities.composite import Composite, Expansion
 from dagflow.api.operator import Operator, Unified
 from dagflow.api.ports import InputPort, OutputPort
 from operators.rejects.reject_limit import MaxRejects, RejectLimited

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from dagflow.api.column_typing import StreamColumns
-from dagflow.api.composite import Composite, Expansion
+from dagflow.api.capabilities.composite import Composite, Expansion
+from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.operator import Operator
 from dagflow.api.partitioning import ByName
 from dagflow.api.properties import Count, OneOrMany

@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dagflow.api.column_typing import ColumnTraced, StreamColumns
+from dagflow.api.capabilities.plan_explanation import Explained
+from dagflow.api.columns.column_typing import ColumnTraced, StreamColumns
+from dagflow.api.columns.json_values import json_values
 from dagflow.api.context import OperatorContext
-from dagflow.api.json_values import json_values
-from dagflow.api.plan_explanation import Explained
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import LINE_FEED, UNKNOWN, RecordBatch
-from dagflow.api.reject import Reject
+from dagflow.api.rejects.reject import Reject
 from dagflow.api.sources import UNKNOWN_BLOCK, block_id_of, url_of
 from dagflow.errors import RecordError
 from dagflow.metrics.names import REJECTED

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BeforeValidator, Field
 
-from dagflow.api.column_typing import StreamColumns
+from dagflow.api.capabilities.side_input import SideInput
+from dagflow.api.columns.column_typing import StreamColumns
+from dagflow.api.columns.json_values import readable_value
 from dagflow.api.context import OperatorContext, RunPreparation
-from dagflow.api.json_values import readable_value
 from dagflow.api.properties import ClientOptions, Location, Size
 from dagflow.api.records import RecordBatch
-from dagflow.api.side_input import SideInput
 from dagflow.errors import DagflowError
 from dagflow.storage.context import StorageContext
 from dagflow.suggestions import did_you_mean

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from dagflow.api.column_typing import StreamColumns
+from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.properties import Columns
 from dagflow.api.records import LINE_FEED, RECORD, Origin, RecordBatch
 from dagflow.suggestions import did_you_mean

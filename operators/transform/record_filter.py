@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from dagflow.api.column_typing import ColumnTraced, StreamColumns, type_name
+from dagflow.api.columns.column_typing import ColumnTraced, StreamColumns, type_name
 from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import RECORD, RecordBatch

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from dagflow.api.column_typing import StreamColumns
+from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.properties import Columns
 from dagflow.api.records import RecordBatch
 from dagflow.suggestions import did_you_mean

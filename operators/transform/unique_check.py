@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from dagflow.api.column_typing import StreamColumns
+from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.context import OperatorContext
 from dagflow.api.records import RecordBatch
 from operators.expressions.binding import bind

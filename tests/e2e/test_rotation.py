@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.crash.killing import RunProcess, also_on_spark
-from tests.operators.splitter.renames.rotations import (
+from tests.operators.splitter.changes.renames.rotations import (
     compress_at_once,
     compress_later,
     copy_and_truncate,

@@ -24,7 +24,7 @@ from dagflow.report.status import status
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from tests.engine.test_operator_state import until
-from tests.operators.splitter.renames.rotations import compress_at_once
+from tests.operators.splitter.changes.renames.rotations import compress_at_once
 
 STORAGE = StorageContext.default()
 

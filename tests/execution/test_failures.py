@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from dagflow.api.capabilities.side_input import SideInput
 from dagflow.api.context import RunPreparation
 from dagflow.api.operator import LimitChecker
-from dagflow.api.side_input import SideInput
 from dagflow.api.transactions import DecidedWindow, Target, TargetState
 from dagflow.engine.run import run
 from dagflow.errors import OperatorError, StorageError

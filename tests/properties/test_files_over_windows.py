@@ -23,7 +23,7 @@ from dagflow.report.snapshot import RunSnapshot
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
-from tests.operators.splitter.renames.rotations import (
+from tests.operators.splitter.changes.renames.rotations import (
     COMPRESSORS,
     compress_at_once,
     compress_with_xz,

@@ -21,7 +21,7 @@ from dagflow.plan.load import load_app
 from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.base import Runtime
 from dagflow.runtime.inline import InlineRuntime
-from tests.operators.splitter.renames.rotations import (
+from tests.operators.splitter.changes.renames.rotations import (
     ROTATIONS,
     copy_and_truncate,
     copy_with_date_inside_and_truncate,

@@ -12,7 +12,7 @@ from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError
 from dagflow.runtime.inline import InlineRuntime
-from tests.operators.splitter.renames.rotations import (
+from tests.operators.splitter.changes.renames.rotations import (
     compress_at_once,
     compress_later,
     copy_and_truncate,

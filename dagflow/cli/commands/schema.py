@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import click
 
-from dagflow.api.column_typing import type_name
+from dagflow.api.columns.column_typing import type_name
 from dagflow.api.transactions import ColumnChange
 from dagflow.cli import output
 from dagflow.cli.locations import journal_required, locate

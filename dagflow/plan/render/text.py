@@ -6,9 +6,9 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from dagflow.api.column_typing import StreamColumns
+from dagflow.api.capabilities.plan_explanation import Explained
+from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.operator import Operator
-from dagflow.api.plan_explanation import Explained
 from dagflow.plan.accumulators import accumulators, over_text
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PortRef

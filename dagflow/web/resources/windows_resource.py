@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from typing import Any
 
-from dagflow.api.column_typing import type_name
+from dagflow.api.columns.column_typing import type_name
 from dagflow.api.transactions import ColumnChange
 from dagflow.journal.retention import find_window, newest_windows
 from dagflow.journal.state import JournalState

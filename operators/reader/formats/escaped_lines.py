@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from dagflow.api.column_typing import StreamColumns
+from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.records import RecordBatch
 from dagflow.storage.columns import borders_of
 from operators.reader.byte_source import ByteSource

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from dagflow.api.column_typing import StreamColumns
+from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.records import RecordBatch
 from operators.reader.byte_source import ByteSource
 from operators.reader.columns.found_members import FoundMembers

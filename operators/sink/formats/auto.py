@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from dagflow.api.column_typing import StreamColumns
+from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.records import RecordBatch
 from operators.sink.formats.base import SinkFormat
 from operators.sink.formats.json_lines import JsonLinesSink

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from typing_extensions import Buffer
 
-from dagflow.api.column_typing import StreamColumns
+from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.context import OutputFiles
 from dagflow.api.properties import HasProperties
 from dagflow.api.records import RecordBatch

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from dagflow.api.json_values import json_values
+from dagflow.api.columns.json_values import json_values
 from dagflow.api.records import RecordBatch
 from operators.sink.formats.text_format import TextFormat
 

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from dagflow.api.json_values import json_values
+from dagflow.api.columns.json_values import json_values
 from dagflow.api.records import RecordBatch
 from operators.sink.formats.text_format import TextFormat
 

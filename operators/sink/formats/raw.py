@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NoReturn
 
 import pyarrow as pa
 
-from dagflow.api.column_typing import StreamColumns
+from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.records import RecordBatch
 from operators.sink.formats.text_format import TextFormat
 

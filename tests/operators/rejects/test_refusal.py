@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dagflow.api.records import UNKNOWN
-from dagflow.api.reject import Reject
+from dagflow.api.rejects.reject import Reject
 from operators.rejects.refusal import not_taken, refused
 
 REJECT = Reject("in/a", 7, UNKNOWN, "no number", b"x")

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pytest
 
-from dagflow.api.column_typing import StreamColumns
+from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.context import OperatorContext
 from dagflow.api.records import RecordBatch
 from dagflow.engine.run import run

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from dagflow.storage.fingerprint import fingerprint, left_out_from
 from operators import FileSplitterInput
 from operators.files.source_events import FileFingerprints
-from operators.splitter import change_detection
+from operators.splitter.changes import change_detection
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.file_index import FileIndex
 from operators.splitter.index.pending_fingerprints import PendingFingerprints

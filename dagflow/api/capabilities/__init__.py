@@ -1,0 +1,1 @@
+"""What an operator may declare beside its ports and properties."""

@@ -1,0 +1,1 @@
+"""Columns of records: their types where they are known, and values of Arrow as Python or JSON has them."""

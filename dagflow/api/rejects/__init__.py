@@ -1,0 +1,1 @@
+"""Refused records: as they leave an operator, and where they lie."""

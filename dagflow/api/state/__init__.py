@@ -1,0 +1,1 @@
+"""How keys and the state of operators are written into a checkpoint, and read again."""

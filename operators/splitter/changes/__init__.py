@@ -1,0 +1,1 @@
+"""What is new or changed: the files of a scan, compared with the index."""

@@ -1,0 +1,391 @@
+"""Change detection: compares scans with the index and selects the files to be read, each version once."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import logging
+import os
+import threading
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from dagflow.metrics import names
+from dagflow.storage.fingerprint import UNKNOWN, is_gone
+from dagflow.storage.location import redacted
+from operators.splitter.changes.changed_files import ChangedFiles, as_rewritten, is_rewritten
+from operators.splitter.changes.comparison import (
+    in_larger_steps,
+    is_other_file,
+    is_tail,
+    is_unchanged,
+    noted,
+    taken_prefix,
+)
+from operators.splitter.changes.detection_rules import DetectionRules, looks_appended
+from operators.splitter.changes.fingerprint_lookahead import FingerprintLookahead, WholeStep
+from operators.splitter.changes.growth_notes import GrowthNotes
+from operators.splitter.changes.renames.index_notes import IndexNotes, names_to_know
+from operators.splitter.changes.renames.left_files import COPY_GRACE_S
+from operators.splitter.changes.renames.rename_detector import RenameDetector
+from operators.splitter.changes.renames.verdicts import Verdict
+from operators.splitter.index.entries import IndexEntry
+from operators.splitter.index.file_index import FileIndex
+from operators.splitter.index.fingerprinting import FilePrefix, prefixes_of, take_fingerprints
+from operators.splitter.index.index_view import IndexEntries, IndexView
+from operators.splitter.index.pending_fingerprints import InFlightFiles, PendingFingerprints
+from operators.splitter.index.version_slots import SHORTER, ReadVersion, is_part
+from operators.splitter.scan.clock import Clock
+from operators.splitter.scan.listed_files import FileRow, ListedFiles
+from operators.splitter.scan.scanner import Scanner
+from operators.splitter.scan.walk import LAST_STEP
+from operators.splitter.scan.workers import InTasks
+
+logger = logging.getLogger(__name__)
+
+MAX_NEWEST = 100_000
+"""Largest number of files in memory where the newest are read first, 300 bytes each; the rest needs further scans."""
+
+MAX_HELD = 4096
+"""Number of files that are held until a scan ends; files of a moved directory are examined in larger numbers."""
+
+_NewOrChanged = tuple[ListedFiles, IndexEntry | None]
+"""New files; or a single file that is new or changed, with its entry."""
+
+_Restored = tuple[ListedFiles, IndexEntries]
+"""Files with the sizes and times of versions that were taken, the entries of these, and with other inodes."""
+
+
+class ChangeDetector:
+    """Compares scans with the index.
+
+    Args:
+        scanner: Lists the files.
+        index: The versions that were taken.
+        rules: Which files are read.
+        counters: Where changes are counted.
+        clock: The time.
+        in_tasks: Takes fingerprints that no reader will report; see take_fingerprints().
+        pending: Files whose fingerprints readers will report.
+        renames: Recognises files that were taken under another name.
+
+    Attributes:
+        has_more: Whether the last scan of changes() left files for one that follows at once.
+    """
+
+    def __init__(
+        self,
+        scanner: Scanner,
+        index: FileIndex,
+        rules: DetectionRules,
+        counters: Counter[str],
+        clock: Clock,
+        in_tasks: InTasks | None,
+        pending: PendingFingerprints,
+        renames: RenameDetector,
+    ) -> None:
+        self._scanner = scanner
+        self._index = index
+        self._rules = rules
+        self._counters = counters
+        self._clock = clock
+        self._in_tasks = in_tasks
+        self._pending = pending
+        self._renames = renames
+        self._growth = GrowthNotes(clock)
+        self._changed = ChangedFiles(rules.on_change, index, counters, self._growth)
+        self._lookahead = FingerprintLookahead(rules, counters, in_tasks)
+        self._incomplete = 0
+        self.has_more = False
+
+    def changes(self) -> Generator[ListedFiles]:
+        """Scan once for files to be read, and for versions to be noted.
+
+        New files come in a row where the order allows it; a changed file comes alone. The index must have what one
+        scan gave before the next begins. Files that may be known under another name come last.
+
+        Raises:
+            StorageError: A file or directory cannot be read; SourceChangedError if the policy fails on a change.
+        """
+        yield from self._scan_once()
+        if not self.has_more:
+            self._count_incomplete()
+
+    def _scan_once(self) -> Generator[ListedFiles]:
+        """Scan once without counting the files that are left for later scans: the next one may follow at once."""
+        self.has_more = False
+        self._lookahead.begin_scan()
+        self._renames.begin_scan()
+        if self._rules.latest_first:
+            yield from self._scan_newest()
+        else:
+            yield from self._lookahead.add_fingerprints(self._compare_scan(self._rules))
+        yield from self._lookahead.add_fingerprints([self._resolve_held()])
+        self._renames.end_scan()
+        self._growth.report()
+        self._lookahead.end_scan()
+        self.has_more |= self._renames.has_more or self._lookahead.has_more
+
+    def all_changes(self) -> Generator[ListedFiles]:
+        """Scan as often as needed to find all changes; see changes()."""
+        yield from self._scan_once()
+        while self.has_more or self._renames.has_waiting:
+            if not self.has_more:
+                with (pause := threading.Condition()):
+                    self._clock.wait_until(pause, self._clock.elapsed_s() + COPY_GRACE_S / 4)
+            yield from self._scan_once()
+        self._count_incomplete()
+
+    def existing(self) -> Generator[ListedFiles]:
+        """Scan once, only to note the files that were not taken, even if they were modified recently."""
+        rules = replace(self._rules, completeness=replace(self._rules.completeness, min_age_millis=0))
+        steps = self._compare_scan(rules, holds=False)
+        yield from self._lookahead.add_fingerprints(
+            [replace(files, start=0, is_noted=True) for files in step] for step in steps
+        )
+        self._count_incomplete()
+
+    def _count_incomplete(self) -> None:
+        """Count and log how many files the last scan has left for later ones."""
+        if self._incomplete:
+            self._counters[names.FILES_DEFERRED] += self._incomplete
+            logger.info("files left for later, as they are not complete or not known yet files=%d", self._incomplete)
+
+    def _scan_newest(self) -> Generator[ListedFiles]:
+        """Scan once, for the MAX_NEWEST newest files."""
+        count = 0
+        # Rows, because columns of single files would take twice the memory; keys are unique and decide ties.
+        newest: list[tuple[int, bytes, FileRow]] = []
+        for step in self._compare_scan(self._rules):
+            if isinstance(step, WholeStep):
+                yield from self._lookahead.add_fingerprints([step])
+                continue
+            yield from self._lookahead.add_fingerprints([[files] for files in step if files.is_noted])
+            for row in itertools.chain.from_iterable(files.rows() for files in step if not files.is_noted):
+                count += 1
+                dated = row.stat.mtime_ns, row.key, row
+                if len(newest) < MAX_NEWEST:
+                    heapq.heappush(newest, dated)
+                else:
+                    heapq.heappushpop(newest, dated)
+        newest.sort(reverse=True)
+        self._remember_emitted(row.listed() for *_, row in newest)
+        yield from self._lookahead.add_fingerprints(
+            [row.listed() for *_, row in newest[at : at + LAST_STEP]] for at in range(0, len(newest), LAST_STEP)
+        )
+        self.has_more = count > MAX_NEWEST
+
+    def _compare_scan(self, rules: DetectionRules, *, holds: bool = True) -> Iterator[list[ListedFiles]]:
+        now_millis = self._clock.now_millis()
+        # Before the view: the view lacks what readers report after it.
+        in_flight = self._pending.in_flight()
+        view = self._index.view(now_millis)
+        self._incomplete = 0
+        for step in in_larger_steps(self._scanner.scan()):
+            entries = view.look_up(
+                step[0].index_names if len(step) == 1 else [name for files in step for name in files.index_names]
+            )
+            start = 0
+            due: list[_NewOrChanged] = []
+            lacking: list[ListedFiles] = []
+            restored: list[_Restored] = []
+            for files in step:
+                end = start + len(files)
+                own = entries.slice(start, end)
+                unchanged = is_unchanged(files, own)
+                lacking += self._find_unfingerprinted(files, own, unchanged)
+                if self._rules.on_change.needs_fingerprints and files.root.is_local:
+                    is_other = unchanged & is_other_file(files, own)
+                    if is_other.any():
+                        is_other &= ~in_flight.has(files.index_names)
+                    if (others := np.flatnonzero(is_other & (own.fingerprint > UNKNOWN))).size:
+                        restored.append((files.take(others), own.take(others)))
+                    unchanged &= ~(is_other & (own.fingerprint < UNKNOWN))
+                due += self._select_changed(files, own, unchanged, rules, now_millis)
+                start = end
+            if due or lacking or restored:
+                discovered_ms = self._clock.now_millis()
+                emitted = list(self._compare_contents(due, lacking, restored, in_flight, view if holds else None))
+                if not rules.latest_first:
+                    self._remember_emitted(emitted)
+                yield [replace(each, discovered_ms=discovered_ms) for each in emitted]
+            if self._renames.held_count >= MAX_HELD:
+                yield self._resolve_held()
+
+    def _select_changed(
+        self,
+        files: ListedFiles,
+        entries: IndexEntries,
+        unchanged: npt.NDArray[np.bool_],
+        rules: DetectionRules,
+        now_millis: int,
+    ) -> Iterator[_NewOrChanged]:
+        """The files that differ from the versions that were taken, if they are complete."""
+        positions = np.flatnonzero(~unchanged)
+        if not rules.completeness.is_checked:
+            # New files in a row stay together, which is the usual case.
+            known = entries.known[positions]
+            for part in np.split(positions, np.flatnonzero(known[1:] | known[:-1]) + 1) if len(positions) else ():
+                yield files.take(part), entries[int(part[0])]
+            return
+        for position in positions.tolist():
+            if rules.completeness.is_marker(files, position):
+                continue
+            if rules.completeness.is_complete(files, position, now_millis):
+                yield rules.completeness.as_complete(files, position), entries[position]
+            else:
+                self._incomplete += 1
+
+    def _find_unfingerprinted(
+        self, files: ListedFiles, entries: IndexEntries, unchanged: npt.NDArray[np.bool_]
+    ) -> Iterator[ListedFiles]:
+        """The unchanged files without a fingerprint that no reader will report."""
+        if not (self._rules.on_change.needs_fingerprints and files.root.is_local):
+            return
+        positions = np.flatnonzero(unchanged & (entries.fingerprint == UNKNOWN) & (files.size_bytes > 0))
+        if len(positions):
+            lacking = files.take(positions)
+            rest = np.flatnonzero(~self._pending.are_pending(lacking.index_names))
+            if len(rest):
+                yield lacking.take(rest)
+
+    def _compare_contents(
+        self,
+        due: list[_NewOrChanged],
+        lacking: list[ListedFiles],
+        restored: list[_Restored],
+        in_flight: InFlightFiles,
+        view: IndexView | None,
+    ) -> Iterator[ListedFiles]:
+        """The files to be read or noted; those that may be known under another name are held.
+
+        Args:
+            due: Files that differ from the versions that were taken.
+            lacking: Files that have no fingerprint.
+            restored: Other files with the sizes and times of those that were taken.
+            in_flight: Files whose readers have not reported yet.
+            view: The index; None where nothing is held.
+        """
+        # What happened to the version that was taken decides how much is read of this one.
+        too_early = in_flight.among(files.index_names[0] for files, entry in due if entry is not None)
+        self._incomplete += len(too_early)
+        due = [(files, entry) for files, entry in due if entry is None or files.index_names[0] not in too_early]
+        changed = [(files, entry) for files, entry in due if entry is not None]
+        begun = self._changed.begun(changed)
+        wanted = [taken_prefix(files, entry) for files, entry in changed if looks_appended(entry, files.stats[0])]
+        wanted += [prefix for prefix, _ in begun.values()]
+        wanted += [prefix for files in lacking for prefix in prefixes_of(files)]
+        wanted += [prefix for files, _ in restored for prefix in prefixes_of(files)]
+        prints = dict(zip(wanted, take_fingerprints(wanted, self._in_tasks), strict=True))
+        for files in lacking:
+            own = [prints[prefix] for prefix in prefixes_of(files)]
+            # A file that cannot be opened has no fingerprint, and nothing is noted for it.
+            known = np.flatnonzero(np.array(own) != UNKNOWN)
+            if len(known):
+                yield replace(files, fingerprints=own, is_noted=True).take(known)
+        for files, entries in restored:
+            own = [prints[prefix] for prefix in prefixes_of(files)]
+            is_same = np.array(own) == entries.fingerprint
+            if is_same.any():
+                yield replace(files, fingerprints=own, is_noted=True).take(np.flatnonzero(is_same))
+            due += self._select_changed(files, entries, is_same, self._rules, self._clock.now_millis())
+        yield from self._emit_or_hold(due, begun, prints, view)
+
+    def _emit_or_hold(
+        self,
+        due: list[_NewOrChanged],
+        begun: Mapping[bytes, tuple[FilePrefix, int]],
+        prints: Mapping[FilePrefix, int],
+        view: IndexView | None,
+    ) -> Iterator[ListedFiles]:
+        """The files of due that are not held; see _compare_contents() and begun()."""
+        for files, entry in due:
+            name = files.root.index_name(files.keys[0])
+            if entry is not None and is_rewritten(name, begun, prints):
+                entry = as_rewritten(entry)
+            elif entry is not None and (back := self._changed.put_back(files, entry)) is not None:
+                yield back
+                continue
+            if entry is not None and (view is None or not files.root.is_local):
+                yield self._changed.judge(files, entry, prints.get(taken_prefix(files, entry), UNKNOWN))
+            elif view is None or not files.root.is_local:
+                yield files
+            elif entry is None:
+                if len(unknown := self._renames.hold_suspects(files, view)):
+                    yield unknown
+            elif files.is_directory(0):
+                yield files
+            elif is_tail(files, entry, prints):
+                if entry.fingerprint >= UNKNOWN:
+                    yield noted(files, name + SHORTER, entry)
+                yield self._changed.judge(files, entry, entry.fingerprint)
+            else:
+                self._renames.hold(files, entry)
+
+    def _resolve_held(self) -> WholeStep:
+        """The verdicts on the files that were held, each with the notes for the index."""
+        verdicts = self._renames.resolve_held()
+        step = WholeStep()
+        known = [each for each in verdicts if each.outcome not in ("later", "again")]
+        self._incomplete += len(verdicts) - len(known)
+        decided = self._still_present(known)
+        read = self._find_read_versions(decided)
+        index_notes = IndexNotes(decided, read, self._index.find(names_to_know(read)) if read else {})
+        discovered_ms = self._clock.now_millis()
+        for verdict in sorted(decided, key=lambda each: each.outcome != "moved"):
+            files = self._apply_verdict(verdict)
+            notes = index_notes.of(verdict, replaces=verdict.source is not None or not files.content_start)
+            self._remember_emitted(notes)
+            step.append(replace(files, notes=notes, discovered_ms=discovered_ms))
+        self._remember_emitted(step)
+        return step
+
+    def _still_present(self, verdicts: Sequence[Verdict]) -> list[Verdict]:
+        """The verdicts on files that still exist, with the fingerprints that are needed before they are read."""
+        step = [each.suspect.files for each in verdicts if not each.is_read]
+        marked = iter(self._lookahead.add_at_once(step))
+        found = []
+        for verdict in verdicts:
+            if verdict.is_read:
+                found.append(verdict)
+            elif len(files := next(marked)):
+                found.append(replace(verdict, suspect=replace(verdict.suspect, files=files)))
+        return found
+
+    def _find_read_versions(self, verdicts: Sequence[Verdict]) -> dict[bytes, ReadVersion]:
+        """The parts read of versions that are replaced or have moved, by name; for a gone tail, the part before it."""
+        taken = {each.suspect.name: each.suspect.entry for each in verdicts if each.suspect.entry is not None}
+        taken |= {each.source.name: each.source.entry for each in verdicts if each.source is not None}
+        before = self._changed.read_before({name: entry for name, entry in taken.items() if is_gone(entry.fingerprint)})
+        return {name: before.get(name, ReadVersion(entry, is_part(name))) for name, entry in taken.items()}
+
+    def _remember_emitted(self, emitted: Iterable[ListedFiles]) -> None:
+        """Remember which files the scan emits: under another name they are no new files."""
+        for files in emitted:
+            if files.root.is_local:
+                self._renames.remember_emitted(files)
+
+    def _apply_verdict(self, verdict: Verdict) -> ListedFiles:
+        """A file that was held, with what its verdict says is read or noted."""
+        suspect, source = verdict.suspect, verdict.source
+        if verdict.outcome == "changed":
+            assert suspect.entry is not None
+            return self._changed.judge(suspect.files, suspect.entry, UNKNOWN)
+        if source is None:
+            return suspect.files
+        self._counters[names.changed("renamed")] += 1
+        logger.info(
+            "file was taken before, and has moved since url=%s before=%s bytes=%d",
+            redacted(suspect.files.url(0)),
+            redacted(os.fsdecode(source.path)),
+            verdict.start,
+        )
+        if verdict.is_read:
+            prints = [] if verdict.is_content else [source.entry.fingerprint]
+            return replace(suspect.files, is_noted=True, fingerprints=prints)
+        files = replace(suspect.files, moved_from=os.fsdecode(source.path))
+        return self._changed.treat(files, source.name, source.entry, "appended", is_content=verdict.is_content)

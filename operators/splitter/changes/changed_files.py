@@ -1,0 +1,189 @@
+"""Decides by the app's policy how much is read of a file that changed after it was taken."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from dagflow.errors import SourceChangedError
+from dagflow.metrics import names
+from dagflow.storage.fingerprint import REWRITTEN, UNKNOWN, gone_from, is_gone, read_until
+from dagflow.storage.location import redacted
+from operators.files.rotation_names import uncompressed
+from operators.splitter.changes.detection_rules import Change, OnChange, change_of
+from operators.splitter.changes.growth_notes import GrowthNotes
+from operators.splitter.index.entries import IndexEntry
+from operators.splitter.index.file_index import FileIndex
+from operators.splitter.index.fingerprinting import FilePrefix
+from operators.splitter.index.version_slots import EARLIER, PART, SHORTER, ReadVersion, is_part
+from operators.splitter.scan.listed_files import ListedFiles
+
+logger = logging.getLogger(__name__)
+
+
+class ChangedFiles:
+    """Decides how much is read of files that differ from the versions of them that were taken.
+
+    Args:
+        on_change: The policy.
+        index: Knows how much was read before the tails that were taken.
+        counters: Where changes are counted.
+        notes: Logs growth.
+    """
+
+    def __init__(self, on_change: OnChange, index: FileIndex, counters: Counter[str], notes: GrowthNotes) -> None:
+        self._on_change = on_change
+        self._index = index
+        self._counters = counters
+        self._notes = notes
+
+    def judge(self, files: ListedFiles, entry: IndexEntry, fingerprint: int) -> ListedFiles:
+        """One changed file, as the policy says; see change_of() for the fingerprint.
+
+        Raises:
+            SourceChangedError: The policy fails on the change.
+        """
+        if files.is_directory(0):
+            return files
+        return self.treat(files, files.index_names[0], entry, change_of(entry, files.stats[0], fingerprint))
+
+    def treat(
+        self, files: ListedFiles, name: bytes, entry: IndexEntry, change: Change, *, is_content: bool = False
+    ) -> ListedFiles:
+        """One file that differs in a given way from a version that was taken, as the policy says.
+
+        Args:
+            files: The file.
+            name: The version's name in the index.
+            entry: The version.
+            change: The difference.
+            is_content: Whether the version is the beginning of the content of a compressed file.
+
+        Raises:
+            SourceChangedError: The policy fails on the change.
+        """
+        action = self._on_change.action(change)
+        self._counters[names.changed(change)] += 1
+        url = redacted(files.url(0))
+        if action == "tail":
+            rest = self.rest(files, name, entry)
+            if is_content and rest.start:
+                rest = replace(rest, start=0, content_start=rest.start)
+            self._notes.grown(url, None if rest.content_start else files.stats[0].size_bytes - rest.start)
+            return rest
+        logger.warning("file changed after it was taken change=%s action=%s url=%s", change, action, url)
+        if action == "fail":
+            now = "compressed" if is_content else files.stats[0].size_bytes
+            raise SourceChangedError(
+                f"it was {change} after it was read: {entry.size_bytes} bytes then, {now} now",
+                url=url,
+                hint=self._on_change.remedy(change),
+            )
+        return replace(files, start=0, is_noted=action == "ignore")
+
+    def rest(self, files: ListedFiles, name: bytes, entry: IndexEntry) -> ListedFiles:
+        """The unread rest of a file, with the fingerprint of the part that was read.
+
+        Args:
+            files: The file.
+            name: The name in the index of the version that was taken.
+            entry: The version that was taken.
+        """
+        start, content_start = read_until(entry.fingerprint, entry.size_bytes), 0
+        if entry.fingerprint >= UNKNOWN:
+            before, is_cut = entry, is_part(name)
+        elif name in (found := self.read_before({name: entry})):
+            before, is_cut = found[name]
+        else:
+            return replace(files, start=start)
+        if start and is_cut:
+            # A gone block begins behind a record in progress that was left before it.
+            start = before.size_bytes
+        if not start and entry.fingerprint > REWRITTEN and self._goes_on_in_content(files.keys[0], name):
+            content_start = max(before.size_bytes, 0)
+        is_behind = before.size_bytes == (start or content_start)
+        known = before.fingerprint if is_behind and before.fingerprint > UNKNOWN else UNKNOWN
+        return replace(
+            files,
+            start=start,
+            content_start=content_start,
+            read_fingerprint=known,
+            begins_at_cut=is_behind and is_cut,
+        )
+
+    def put_back(self, files: ListedFiles, entry: IndexEntry) -> ListedFiles | None:
+        """The unread rest of a file that was gone and is now back as the same version; None if it is not.
+
+        It has the version's size and time, and its inode; or it is a copy, as where a directory tree is restored.
+
+        Args:
+            files: The file, which is not known to have been rewritten, see begun().
+            entry: The version that was taken.
+        """
+        stat = files.stats[0]
+        if not is_gone(entry.fingerprint) or (entry.size_bytes, entry.mtime_ns) != (stat.size_bytes, stat.mtime_ns):
+            return None
+        rest = self.rest(files, files.index_names[0], entry)
+        if entry.identity != stat.identity:
+            # The part that was read of the content of a compressed file has no fingerprint that identifies a copy.
+            if rest.read_fingerprint == UNKNOWN:
+                return None
+            rest = replace(rest, moved_from=files.url(0))
+        logger.warning("version is back and read after all url=%s", redacted(files.url(0)))
+        return rest
+
+    def _goes_on_in_content(self, path: bytes, name: bytes) -> bool:
+        """Whether the part that was read under a name, or before compression, is part of the content of the file."""
+        names = path, name.partition(EARLIER)[0]
+        return any(uncompressed(each) != each for each in names) and self._on_change.appended == "tail"
+
+    def begun(self, changed: Sequence[tuple[ListedFiles, IndexEntry]]) -> dict[bytes, tuple[FilePrefix, int]]:
+        """How files began before a tail of them was gone.
+
+        Returns:
+            By name, their first bytes, and the fingerprint of these bytes when they were read.
+        """
+        tails = {
+            files.index_names[0]: (files, entry)
+            for files, entry in changed
+            if is_gone(entry.fingerprint) and files.root.is_local and read_until(entry.fingerprint, 0)
+        }
+        found = self.read_before({name: entry for name, (_, entry) in tails.items()})
+        stats = {name: files.stats[0] for name, (files, _) in tails.items()}
+        return {
+            name: (FilePrefix(tails[name][0].keys[0], entry.size_bytes, stats[name].file_id), entry.fingerprint)
+            for name, (entry, _) in found.items()
+            if entry.fingerprint > UNKNOWN
+        }
+
+    def read_before(self, gone: Mapping[bytes, IndexEntry]) -> dict[bytes, ReadVersion]:
+        """How far files had been read before a version of them was gone or left out, by name.
+
+        Args:
+            gone: The versions that were taken, by name.
+        """
+        slots = [name + slot for name in gone for slot in (SHORTER, PART)]
+        known = self._index.find(slots) if slots else {}
+        read = {}
+        for name, entry in gone.items():
+            limit = read_until(entry.fingerprint, entry.size_bytes)
+            slot_entries = [(known[name + slot], slot == PART) for slot in (SHORTER, PART) if name + slot in known]
+            # If nothing was read of the content under this name, this may be more than the file's size.
+            within = [each for each in slot_entries if not limit or each[0].size_bytes <= limit]
+            if within:
+                read[name] = ReadVersion(*max(within, key=lambda each: each[0].size_bytes))
+        return read
+
+
+def as_rewritten(entry: IndexEntry) -> IndexEntry:
+    """A version that was gone, of a file that no longer begins with the bytes that were read before."""
+    start = read_until(entry.fingerprint, entry.size_bytes)
+    return entry._replace(fingerprint=gone_from(start, is_rewritten=True))
+
+
+def is_rewritten(name: bytes, begun: Mapping[bytes, tuple[FilePrefix, int]], prints: Mapping[FilePrefix, int]) -> bool:
+    """Whether a file no longer begins with the bytes that were read of it; see ChangedFiles.begun()."""
+    prefix, fingerprint = begun.get(name, (None, UNKNOWN))
+    return prefix is not None and prints.get(prefix) != fingerprint

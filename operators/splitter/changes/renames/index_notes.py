@@ -1,0 +1,127 @@
+"""Notes for the index about versions that are replaced, or that are found under another name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from operators.splitter.changes.comparison import noted
+from operators.splitter.changes.renames.verdicts import Source, Verdict
+from operators.splitter.index.entries import MOVED, IndexEntry
+from operators.splitter.index.version_slots import (
+    EARLIER,
+    PART,
+    SHORTER,
+    ReadVersion,
+    earlier_name,
+    earlier_names,
+    shorter_name,
+)
+from operators.splitter.scan.listed_files import ListedFiles
+
+_NOTHING = IndexEntry(MOVED, 0, 0)
+
+_NEVER_MILLIS = 1 << 62
+"""Replaces the time of a version that was taken, so that its slot is the last to be reused."""
+
+
+def names_to_know(read: Mapping[bytes, ReadVersion]) -> list[bytes]:
+    """The names in the index whose entries the notes depend on; see IndexNotes.
+
+    Args:
+        read: The parts of versions that were read, by name.
+    """
+    parts = {_path_of(name) + PART for name in read}
+    taken = (earlier_names(name, version) for name, version in read.items() if EARLIER not in name)
+    return [*parts, *(slot for slots in taken for slot in slots)]
+
+
+class IndexNotes:
+    """Entries to note in the index together with files that were held, in the order in which these are taken.
+
+    Guarantee: the index is right after each file that is taken with its notes. No name holds a version that this file
+    or an earlier one has taken over, and a version that none of them has is held under a name. So the other files may
+    be taken in any window, and by any run.
+
+    Args:
+        verdicts: The verdicts on the files.
+        read: The parts of versions that were read, by name.
+        known: The entries of names_to_know().
+    """
+
+    def __init__(
+        self, verdicts: Sequence[Verdict], read: Mapping[bytes, ReadVersion], known: Mapping[bytes, IndexEntry]
+    ) -> None:
+        self._read = read
+        self._replaced = {each.suspect.name: each.suspect.entry for each in verdicts if each.suspect.entry is not None}
+        sources = {each.source.name for each in verdicts if each.source is not None}
+        self._known = {
+            name: entry._replace(taken_millis=_NEVER_MILLIS) if name in sources else entry
+            for name, entry in known.items()
+        }
+        # By path: the name of the version that the path held before these files were taken.
+        self._earlier_names: dict[bytes, bytes] = {}
+        self._found_elsewhere: set[bytes] = set()
+
+    def of(self, verdict: Verdict, *, replaces: bool = True) -> list[ListedFiles]:
+        """The notes for the next file.
+
+        Args:
+            verdict: The verdict on the file.
+            replaces: Whether the file is another version than the one under its name; otherwise it continues the same
+                version, and no more of it was read.
+        """
+        suspect, source = verdict.suspect, verdict.source
+        notes: dict[bytes, IndexEntry] = {}
+        if source is not None:
+            notes.update(dict.fromkeys(self._left(source), _NOTHING))
+        if suspect.entry is not None and replaces:
+            notes.update(self._set_aside(suspect.name))
+        if source is not None and not verdict.is_read:
+            before = self._read[source.name]
+            notes[shorter_name(suspect.name, before)] = before.entry
+        return [noted(suspect.files, name, entry) for name, entry in notes.items()]
+
+    def _left(self, source: Source) -> Iterable[bytes]:
+        """The names that no longer hold a version, because it is known under another one from now on."""
+        path = _path_of(source.name)
+        if source.taken_name != path:
+            # The parts read of the path's newest version are stored beside it, and stay.
+            is_there = self._known.pop(source.name, source.entry)[:3] == source.entry[:3]
+            return [source.name] if is_there else []
+        is_newest = any(_is_same(source.entry, each) for each in self._versions_replaced(path))
+        if path in self._earlier_names:
+            if not is_newest:
+                return []
+            self._known.pop(self._earlier_names[path], None)
+            return [self._earlier_names[path]]
+        if is_newest:
+            self._found_elsewhere.add(path)
+        return [source.name, *self._slots(path)]
+
+    def _set_aside(self, path: bytes) -> Mapping[bytes, IndexEntry]:
+        """The version that a path held, under a name of its own, unless it was found elsewhere."""
+        before = self._read[path]
+        if before.entry.size_bytes <= 0:
+            return {}
+        notes = dict.fromkeys(self._slots(path), _NOTHING)
+        if path not in self._found_elsewhere:
+            name = self._earlier_names[path] = earlier_name(path, before, self._known)
+            notes[name] = before.entry
+            self._known[name] = before.entry._replace(taken_millis=_NEVER_MILLIS)
+        return notes
+
+    def _slots(self, path: bytes) -> list[bytes]:
+        """The names of the parts read of the version that a path holds."""
+        return [path + slot for slot in (SHORTER, PART) if slot == SHORTER or path + PART in self._known]
+
+    def _versions_replaced(self, path: bytes) -> list[IndexEntry]:
+        return [self._replaced[path], self._read[path].entry] if path in self._replaced else []
+
+
+def _path_of(name: bytes) -> bytes:
+    return name.partition(EARLIER)[0]
+
+
+def _is_same(entry: IndexEntry, other: IndexEntry) -> bool:
+    """Whether two entries are of one version; only one of them may know that it was found rewritten."""
+    return entry[:3] == other[:3]
