@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
-from pydantic import PydanticUserError, TypeAdapter
+from pydantic import PydanticUserError, TypeAdapter, ValidationError
 
 from dagflow.api.ports import TupleBatch
-from dagflow.api.state.row_tuples import RowTable, RowTuple, require_version
+from dagflow.api.state.row_tuples import RowTable, RowTuple, require_version, unknown_tuples
 from dagflow.errors import START_OVER, JournalError, text_of
 from dagflow.journal.frames import compressed, decompressed
 from dagflow.journal.windows import WindowPlan
@@ -88,8 +88,17 @@ def decode_tuples(kind: Any, encoded: Any) -> list[Any]:
         elif issubclass(kind, RowTuple):
             tuples += kind.from_table(RowTable(value["version"], value["fields"], group))
         else:
-            tuples += _adapter(kind).validate_python(group)
+            tuples += _decoded_rows(kind, group)
     return tuples
+
+
+def _decoded_rows(kind: type, rows: list[Any]) -> list[Any]:
+    try:
+        return _adapter(kind).validate_python(rows)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        what = f"{'.'.join(map(str, first['loc'][1:]))}: {first['msg']}"
+        raise unknown_tuples(f"{kind.__name__} of another form than this program knows: {what}") from error
 
 
 def _decoded_batch(encoded: dict[str, Any]) -> Any:

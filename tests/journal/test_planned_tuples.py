@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dagflow.engine.run import run
-from dagflow.errors import OperatorError
+from dagflow.errors import JournalError, OperatorError
 from dagflow.journal.planned_tuples import TupleError, decode_tuples, encode_tuples
 from dagflow.runtime.inline import InlineRuntime
 from tests.engine.sample_app import app_of, published
@@ -32,6 +32,14 @@ class LongPlannedRow(PlannedRow):
     """A row with one field more."""
 
     note: str = ""
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """A row that must have a number."""
+
+    name: str
+    number: int
 
 
 @dataclass(frozen=True)
@@ -71,6 +79,14 @@ def test_what_would_come_back_otherwise_is_refused(kind: type, value: object, pr
     """With the tuple as it is, and as it would be."""
     with pytest.raises(TupleError, match=problem):
         encode_tuples(kind, [value])
+
+
+def test_tuples_whose_class_has_other_fields_by_now_are_refused() -> None:
+    """A field that was added has its default in them; without one, the error names the field."""
+    planned = encode_tuples(Row, [Row("a")])
+    assert decode_tuples(LongRow, planned) == [LongRow("a")]
+    with pytest.raises(JournalError, match="Numbered of another form than this program knows: number: Field required"):
+        decode_tuples(Numbered, planned)
 
 
 def test_a_run_goes_on_when_the_operator_is_mended(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ class RowTuple(ABC):
         try:
             typed = msgspec.convert(rows, list[cls.row_type])  # type: ignore[name-defined]  # known at run time only
         except msgspec.ValidationError as error:
-            raise _unknown(f"{cls.__name__} of another form than this program knows: {error}") from error
+            raise unknown_tuples(f"{cls.__name__} of another form than this program knows: {error}") from error
         return cls.from_rows(typed)
 
 
@@ -107,7 +107,7 @@ def require_version(kind: type, version: int, known: int) -> None:
         JournalError: They are of such a version.
     """
     if version != known:
-        raise _unknown(f"{kind.__name__} of version {version}, and this program knows version {known}")
+        raise unknown_tuples(f"{kind.__name__} of version {version}, and this program knows version {known}")
 
 
 def require_fields(kind: type, given: Iterable[str], required: Iterable[str], optional: Iterable[str] = ()) -> None:
@@ -124,12 +124,17 @@ def require_fields(kind: type, given: Iterable[str], required: Iterable[str], op
     """
     names, needed = set(given), set(required)
     if unknown := sorted(names - needed.union(optional)):
-        raise _unknown(f"{kind.__name__} with a field '{unknown[0]}', which this program does not know")
+        raise unknown_tuples(f"{kind.__name__} with a field '{unknown[0]}', which this program does not know")
     if missing := sorted(needed - names):
-        raise _unknown(f"{kind.__name__} without the field '{missing[0]}', which this program needs")
+        raise unknown_tuples(f"{kind.__name__} without the field '{missing[0]}', which this program needs")
 
 
-def _unknown(what: str) -> JournalError:
+def unknown_tuples(what: str) -> JournalError:
+    """The error for tuples of a checkpoint that this program cannot read.
+
+    Args:
+        what: Their class, and what is wrong with them.
+    """
     return JournalError(
         f"the checkpoint holds {what}",
         url="journal",
