@@ -83,8 +83,8 @@ def test_what_would_come_back_otherwise_is_refused(kind: type, value: object, pr
 
 def test_tuples_whose_class_has_other_fields_by_now_are_refused() -> None:
     """A field that was added has its default in them; without one, the error names the field."""
-    planned = encode_tuples(Row, [Row("a")])
-    assert decode_tuples(LongRow, planned) == [LongRow("a")]
+    planned = encode_tuples(PlannedRow, [PlannedRow("a")])
+    assert decode_tuples(LongPlannedRow, planned) == [LongPlannedRow("a")]
     with pytest.raises(JournalError, match="Numbered of another form than this program knows: number: Field required"):
         decode_tuples(Numbered, planned)
 
