@@ -217,7 +217,7 @@ def _read(text: bytes | msgspec.Raw) -> Any:
 
 def _no_header(data: bytes, url: str) -> JournalError:
     # After a power loss some file systems show a file's length but zeros for its bytes.
-    is_beginning = b"\n" not in data and len(data) < _MAX_HEADER_BYTES and (_MAGIC.startswith(data[: len(_MAGIC)]))
-    if is_beginning or not data.strip(b"\0"):
+    written = data.rstrip(b"\0")
+    if b"\n" not in written and len(written) < _MAX_HEADER_BYTES and _MAGIC.startswith(written[: len(_MAGIC)]):
         return TornError(f"the header is cut off{WRITER_DIED}", url=url)
     return JournalError("this is not a part of a journal: it has no header", url=url)

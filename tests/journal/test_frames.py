@@ -67,6 +67,17 @@ def test_zeros_where_a_frame_should_be_are_torn() -> None:
         decode(bytes(300), "log/1")
 
 
+@given(JSON, st.integers(0, 40), st.integers(0, 100))
+def test_a_header_that_ends_in_zeros_is_torn(value: object, kept: int, zeros: int) -> None:
+    """The file system has lost its end; also behind a whole frame."""
+    frame = encode(value)
+    part = frame[: min(kept, frame.index(b"\n"))] + b"\0" * zeros
+    with pytest.raises(TornError, match="the header is cut off|the object is empty"):
+        decode(part, "place")
+    with pytest.raises(TornError, match="the header is cut off"):
+        list(decode_all(frame + part + b"\0", "place"))
+
+
 @pytest.mark.parametrize("data", [b"hello", b"PAR1" + bytes(100), b"\n", b"{}"])
 def test_foreign_bytes_are_no_journal(data: bytes) -> None:
     """They are not taken for a torn record, which would be passed over."""
