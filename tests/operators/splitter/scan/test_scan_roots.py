@@ -75,4 +75,4 @@ def test_a_location_with_nothing_but_sizes_is_warned_of_once(
     for _ in range(2):
         assert len(list(scanner.scan())) == 1
     said = [record.getMessage() for record in caplog.records]
-    assert [("tells neither" in each, each.endswith("/get?***")) for each in said] == [(True, True)] * (not header)
+    assert [("gives neither" in each, each.endswith("/get?***")) for each in said] == [(True, True)] * (not header)
