@@ -80,7 +80,7 @@ class LiveRun:
         """Record how far the run is, for the next heartbeat.
 
         Args:
-            backlog_bytes: Bytes of input that are known and not read.
+            backlog_bytes: Bytes of input that are known and not committed.
             progress: The running windows, and how fast they are read; None where that is not known.
         """
         said = None if progress is None else progress.without_stalls()

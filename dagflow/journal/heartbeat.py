@@ -52,7 +52,7 @@ class Heartbeat:
         outputs: Locations that the run publishes into, once it has looked at them.
         error: Why it failed, or "".
         stalls: What has made no progress for long, in words; empty where nothing stalls.
-        backlog_bytes: Bytes of input that the run knows and has not read; no other process knows what scans have
+        backlog_bytes: Bytes of input that the run knows and has not committed; no other process knows what scans have
             listed.
         progress: The running windows and their rates, without stalls; None before the run has looked for input, of a
             replay, and at the end.

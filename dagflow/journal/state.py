@@ -181,12 +181,12 @@ class JournalState:
         return min([self.held.published_through(newest), *(each.since_window - 1 for each in results)])
 
     @property
-    def unread_bytes(self) -> int:
+    def uncommitted_bytes(self) -> int:
         """Bytes of input that splitters have emitted in windows that are not committed."""
         return sum(plan.counters.total(names.BYTES_EMITTED) for plan in self.planned.values())
 
     @property
-    def unread_blocks(self) -> int:
+    def uncommitted_blocks(self) -> int:
         """The number of blocks that these bytes are in."""
         return sum(plan.counters.total(names.BLOCKS_EMITTED) for plan in self.planned.values())
 

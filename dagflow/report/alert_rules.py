@@ -162,7 +162,7 @@ def figures_of(reading: CheckpointReading, limits: AlertSettings, recent: Recent
         yield Finding("rejects", text, recent.share, limits.rejects)
     if limits.backlog_bytes is not None:
         backlog = reading.snapshot.backlog_bytes
-        text = f"{backlog:,} bytes wait to be read, {limits.backlog_bytes:,} are allowed"
+        text = f"{backlog:,} bytes of input are not committed, {limits.backlog_bytes:,} are allowed"
         yield Finding("backlog", text, backlog, limits.backlog_bytes)
 
 

@@ -63,7 +63,7 @@ WINDOW = Metric(
     "windows), publish.",
     ("phase",),
 )
-BACKLOG = Metric("dagflow_backlog_bytes", "gauge", "Input that is known and not read.")
+BACKLOG = Metric("dagflow_backlog_bytes", "gauge", "Input that is known and not committed.")
 OLDEST = Metric(
     "dagflow_oldest_unpublished_seconds", "gauge", "Age of the oldest input that is planned and not published, or 0."
 )

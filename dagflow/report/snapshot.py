@@ -142,7 +142,7 @@ class RunSnapshot:
         published_files: Files that the windows published.
         log: Where Java, or the processes of tasks, have written their output; only at the end.
         groups: Windows whose records wait for a later one, by operator.
-        backlog_bytes: Bytes of input that are known and not read: of planned windows, and in a live run also what
+        backlog_bytes: Bytes of input that are known and not committed: of planned windows, and in a live run also what
             waits to be planned.
         backlog_blocks: The blocks that these bytes are in; None where some are not known to be cut yet.
         oldest_unpublished_ms: Since when the oldest input waits that a window has planned and no reader of the output
@@ -365,8 +365,8 @@ def snapshot_of(journal: JournalState, counters: Counters) -> RunSnapshot:
         left_out=journal.left_out,
         targets=dict(journal.receipts),
         groups={name: HeldGroup.of(files) for name, files in journal.held.waiting.items()},
-        backlog_bytes=journal.unread_bytes,
-        backlog_blocks=journal.unread_blocks,
+        backlog_bytes=journal.uncommitted_bytes,
+        backlog_blocks=journal.uncommitted_blocks,
         oldest_unpublished_ms=journal.oldest_unpublished_ms,
         phase_s={phase: took_ms / 1000 for phase, took_ms in journal.phase_ms.items()},
         last_published=journal.last_done,

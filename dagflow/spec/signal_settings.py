@@ -44,7 +44,7 @@ class AlertSettings:
     Attributes:
         freshness_millis: How long input may wait to be published; None for no limit.
         rejects: Which share of the newest records may be refused, from 0 to 1; None for no limit.
-        backlog_bytes: How many bytes of input may wait to be read; None for no limit.
+        backlog_bytes: How many bytes of input may be known and not committed; None for no limit.
         webhook: Takes a JSON object over HTTP; None for none.
         command: A program and its arguments; empty for none.
     """

@@ -121,7 +121,7 @@ def test_what_a_run_has_listed_and_not_planned_is_known(tmp_path: Path, monkeypa
         assert snapshot.backlog_blocks in (None, snapshot.backlog_bytes // 4)
         assert snapshot.all_runs is not None and snapshot.all_runs.backlog_blocks == snapshot.backlog_blocks
         blocks.add(snapshot.backlog_blocks)
-        planned_bytes = read_state(StorageContext.default().objects("journal")).unread_bytes
+        planned_bytes = read_state(StorageContext.default().objects("journal")).uncommitted_bytes
         if planned_bytes < snapshot.backlog_bytes:
             deadline = time.monotonic() + PATIENCE_S
             while (found := status("journal", StorageContext.default())).backlog_bytes != snapshot.backlog_bytes:

@@ -63,7 +63,7 @@ def test_a_cause_is_told_once_and_once_when_it_is_over(tmp_path: Path) -> None:
         checkpoint.monitor().look()
     assert told(server) == [("backlog", "raised"), ("backlog", "over"), ("backlog", "raised")]
     assert [(body["value"], body["limit"]) for body in server.bodies] == [(101, 100), (5, 100), (200, 100)]
-    assert server.bodies[0]["text"] == "app: 101 bytes wait to be read, 100 are allowed"
+    assert server.bodies[0]["text"] == "app: 101 bytes of input are not committed, 100 are allowed"
     assert (server.bodies[0]["value"], server.bodies[0]["limit"]) == (101, 100)
 
 
@@ -131,7 +131,7 @@ def test_a_command_gets_the_alert_in_its_environment(tmp_path: Path) -> None:
     assert arguments == [str(file)]
     assert known["DAGFLOW_APP"] == "app"
     assert (known["DAGFLOW_CAUSE"], known["DAGFLOW_STATE"], known["DAGFLOW_VALUE"]) == ("backlog", "raised", "101")
-    assert known["DAGFLOW_TEXT"] == "101 bytes wait to be read, 100 are allowed"
+    assert known["DAGFLOW_TEXT"] == "101 bytes of input are not committed, 100 are allowed"
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ function Overview({ app }) {
   return html`<${Cards}
       items=${[
         ["How late", late, app.oldest_unpublished_ms ? "oldest unpublished" : html`last commit <${Ago} at=${app.last_commit_ms} />`, app.oldest_unpublished_ms ? "" : "good"],
-        ["Backlog", bytes(app.backlog.bytes), app.backlog.seconds ? `${duration(app.backlog.seconds)} to read it` : app.backlog.blocks ? plural(app.backlog.blocks, "block") : app.backlog.bytes ? "not read yet" : "nothing waits"],
+        ["Backlog", bytes(app.backlog.bytes), app.backlog.seconds ? `${duration(app.backlog.seconds)} to read it` : app.backlog.blocks ? plural(app.backlog.blocks, "block") : app.backlog.bytes ? "not committed yet" : "nothing waits"],
         ["Rate", byteRate(app.rates.bytes_per_second), rowRate(app.rates.records_per_second)],
         ["Windows", count(app.windows), `${plural(app.files, "file")}, ${bytes(app.bytes)}`],
         ["Rejects", count(app.rejected), app.rejected ? html`<a href=${href(app.id, "rejects")}>see them</a>` : "none refused", app.rejected ? "bad" : ""],
