@@ -270,15 +270,11 @@ def _has_comment(path: Path, line: int) -> bool:
 
 
 def class_names(paths: Sequence[Path]) -> Iterator[Violation]:
-    """A public class name of a module means one class; looks at all files but the examples in tests/visitors."""
+    """A public class name of a module means one class; looks at all files."""
     places: dict[str, list[tuple[Path, int]]] = defaultdict(list)
     for path in everything():
-        # docs/contributing.md shows the examples as authors write them, who do not know the framework's own names.
-        if path.relative_to(ROOT).parts[:2] == ("tests", "visitors"):
-            continue
         for node in tree_of(path).body:
-            # A class of tests is named after its subject, and pytest tells it apart by its module.
-            if isinstance(node, ast.ClassDef) and not node.name.startswith(("_", "Test")):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 places[node.name].append((path, node.lineno))
     for name, found in sorted(places.items()):
         for path, line in found if len(found) > 1 else ():

@@ -23,7 +23,7 @@ MAX_TRACE_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class TraceSample:
     """One moment of a trace.
 
     Attributes:
@@ -54,7 +54,7 @@ class SimulationStep:
     decision: PartitionDecision | None = None
 
 
-def simulate(stage: str, decider: Partitioner, trace: Sequence[Sample]) -> list[SimulationStep]:
+def simulate(stage: str, decider: Partitioner, trace: Sequence[TraceSample]) -> list[SimulationStep]:
     """Let a policy decide at each moment of a trace, as it would in a run.
 
     Args:
@@ -90,7 +90,7 @@ def simulate(stage: str, decider: Partitioner, trace: Sequence[Sample]) -> list[
     return steps
 
 
-def read_trace(path: str, bytes_per_second: float = 0.0) -> list[Sample]:
+def read_trace(path: str, bytes_per_second: float = 0.0) -> list[TraceSample]:
     """Read a trace.
 
     Args:
@@ -110,7 +110,7 @@ def read_trace(path: str, bytes_per_second: float = 0.0) -> list[Sample]:
         raise AppError([Problem(path, 0, 0, f"the trace cannot be read: {reason}")]) from error
     if len(data) > MAX_TRACE_BYTES:
         raise AppError([Problem(path, 0, 0, f"the trace is longer than {MAX_TRACE_BYTES >> 20} MiB; simulate a part")])
-    samples: list[Sample] = []
+    samples: list[TraceSample] = []
     for line, row in _rows(path, text):
         sample = _sample(path, line, row, bytes_per_second)
         if samples and sample.millis < samples[-1].millis:
@@ -137,7 +137,7 @@ def _rows(path: str, text: str) -> Iterable[tuple[int, Any]]:
         raise AppError([Problem(path, reader.line_num, 1, f"the trace is not CSV: {error}")]) from error
 
 
-def _sample(path: str, line: int, row: Any, bytes_per_second: float) -> Sample:
+def _sample(path: str, line: int, row: Any, bytes_per_second: float) -> TraceSample:
     try:
         millis, backlog, size_bytes = (int(row[name]) for name in _NEEDED)
         rate = float(row.get(_RATE) or bytes_per_second)
@@ -148,4 +148,4 @@ def _sample(path: str, line: int, row: Any, bytes_per_second: float) -> Sample:
         raise AppError([Problem(path, line, 1, f"{_RATE} is not a finite number: {row}")])
     if min(millis, backlog, size_bytes, rate) < 0:
         raise AppError([Problem(path, line, 1, f"nothing of this can be below zero: {row}")])
-    return Sample(millis, backlog, size_bytes, rate)
+    return TraceSample(millis, backlog, size_bytes, rate)

@@ -43,7 +43,10 @@ def _alerts(target: dict[str, Any]) -> dict[str, Any]:
             "pattern": r"%\s*$|\$\{",
             "description": "which share of the newest records may be refused, such as 1%",
         },
-        "backlog": {"type": ["string", "integer"], "description": "how much input may be known and not committed, such as 10GiB"},
+        "backlog": {
+            "type": ["string", "integer"],
+            "description": "how much input may be known and not committed, such as 10GiB",
+        },
         "on": {"anyOf": [{"enum": list(WAYS)}, FROM_ENVIRONMENT], "description": "where alerts are sent"},
         "command": {
             "anyOf": [word, {"type": "array", "items": word, "minItems": 1}],

@@ -8,13 +8,18 @@ from pathlib import Path
 import pytest
 
 from dagflow.cli.commands.plan import WIDTH, chart, decisions
-from dagflow.engine.scaling_simulation import Sample, read_trace, simulate
+from dagflow.engine.scaling_simulation import TraceSample, read_trace, simulate
 from dagflow.errors import AppError
 from operators.partitioning.deadline import DeadlinePartitioner
 from operators.reader.block_reader import BlockReader
 
 CSV = "millis,backlog,bytes\n0,0,0\n1000,3,300\n2000,20,2000\n3000,1,100\n"
-EXPECTED = [Sample(0, 0, 0, 7.0), Sample(1000, 3, 300, 7.0), Sample(2000, 20, 2000, 7.0), Sample(3000, 1, 100, 7.0)]
+EXPECTED = [
+    TraceSample(0, 0, 0, 7.0),
+    TraceSample(1000, 3, 300, 7.0),
+    TraceSample(2000, 20, 2000, 7.0),
+    TraceSample(3000, 1, 100, 7.0),
+]
 
 
 def rows() -> list[dict[str, float]]:
@@ -62,7 +67,7 @@ def test_a_trace_without_end_is_refused() -> None:
 
 def test_the_published_table_comes_out_of_the_reader() -> None:
     """Backlogs of 0 to 20 blocks for 1 to 16 readers, as they are published."""
-    trace = [Sample(1000 * backlog, backlog, 0) for backlog in range(21)]
+    trace = [TraceSample(1000 * backlog, backlog, 0) for backlog in range(21)]
     moments = simulate("reader", BlockReader(), trace)
     assert [moment.partitions for moment in moments] == [1, 1, 2, 2, *[4] * 4, *[8] * 8, *[16] * 5]
     changes = [moment.decision for moment in moments if moment.decision]
@@ -72,21 +77,21 @@ def test_the_published_table_comes_out_of_the_reader() -> None:
 
 def test_a_followed_log_does_not_rescale_with_each_window() -> None:
     """Windows of one block and of two in turn need two readers, until ten seconds have passed without two blocks."""
-    trace = [Sample(500 * number, 1 + number % 2, 0) for number in range(60)]
-    quiet = [Sample(30_000 + 500 * number, 1, 0) for number in range(30)]
+    trace = [TraceSample(500 * number, 1 + number % 2, 0) for number in range(60)]
+    quiet = [TraceSample(30_000 + 500 * number, 1, 0) for number in range(30)]
     changes = [moment for moment in simulate("reader", BlockReader(), [*trace, *quiet]) if moment.decision]
     assert [(moment.millis, moment.partitions) for moment in changes] == [(0, 1), (500, 2), (39_500, 1)]
 
 
 def test_a_change_in_the_first_sample_is_seen() -> None:
     """The start is one moment, what the first sample calls for is another."""
-    moments = simulate("s", DeadlinePartitioner(**{"target_millis": 1000}), [Sample(5, 1, 4000, 1000.0)])
+    moments = simulate("s", DeadlinePartitioner(**{"target_millis": 1000}), [TraceSample(5, 1, 4000, 1000.0)])
     assert [(moment.millis, moment.partitions) for moment in moments] == [(5, 1), (5, 2)]
 
 
 def test_the_drawing_shows_each_count_as_long_as_it_held() -> None:
     """Half of the time one partition, then four, then one again."""
-    trace = [Sample(0, 1, 0), Sample(32_000, 4, 0), Sample(48_000, 1, 0), Sample(64_000, 0, 0)]
+    trace = [TraceSample(0, 1, 0), TraceSample(32_000, 4, 0), TraceSample(48_000, 1, 0), TraceSample(64_000, 0, 0)]
     moments = simulate("reader", BlockReader(), trace)
     top, bottom, axis, times = chart(moments).splitlines()
     assert top == "     4 |" + " " * 32 + "█" * 17

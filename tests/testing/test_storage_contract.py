@@ -17,7 +17,7 @@ from tests.testing import wrong_stores
 __all__ = ["hdfs", "hdfs_root"]
 
 
-class TestLocal(StorageContract):
+class TestLocalStore(StorageContract):
     """A local disk."""
 
     @pytest.fixture

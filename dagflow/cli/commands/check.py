@@ -43,7 +43,9 @@ def _size(context: click.Context, parameter: click.Parameter, value: str | None)
     help="How far the output may be behind: the oldest unpublished input, and the time since a run looked for input.",
 )
 @click.option("--max-rejects", callback=_share, metavar="SHARE", help="Which share of records may be refused: 1%.")
-@click.option("--max-backlog", callback=_size, metavar="SIZE", help="How much input may be known and not committed: 10GiB.")
+@click.option(
+    "--max-backlog", callback=_size, metavar="SIZE", help="How much input may be known and not committed: 10GiB."
+)
 @store_option
 @verbose_option
 @click.pass_obj

@@ -157,11 +157,8 @@ def _with_checksum(text: str) -> str:
 def _why_kept(text: str) -> str:
     """Why a file of columns is not replaced; "" if it was not edited since it was written here."""
     first, _, rest = text.partition("\n")
-    if first.startswith(_MARK):
-        if _CHECKSUM not in first:
-            return "an older dagflow has written it, without the checksum that shows whether it was edited since"
-        if text == _with_checksum(f"{first.rpartition(_CHECKSUM)[0]}\n{rest}"):
-            return ""
+    if first.startswith(_MARK) and text == _with_checksum(f"{first.rpartition(_CHECKSUM)[0]}\n{rest}"):
+        return ""
     return "dagflow infer has not written it, or it was edited since"
 
 

@@ -28,7 +28,7 @@ class EncodedContract(FormatContract):
         return decoded_records(content, format.encoding, format.delimiter, format.on_bad_bytes)
 
 
-class TestUtf16(EncodedContract):
+class TestUtf16Lines(EncodedContract):
     """Delimiters lie at even places only, whatever the cuts; torn and unpaired units are refused or replaced."""
 
     formats: ClassVar = [

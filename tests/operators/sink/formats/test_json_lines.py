@@ -31,7 +31,7 @@ SCHEMA = pa.schema(
 )
 
 
-class TestJsonLines(SinkContract):
+class TestJsonLinesSink(SinkContract):
     """What JSON has values for comes back as it was, compressed or not."""
 
     formats: ClassVar = [
