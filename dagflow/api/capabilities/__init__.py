@@ -1,1 +1,1 @@
-"""What an operator may declare beside its ports and properties."""
+"""Capabilities that few operators declare; operator.py, control.py and partitioning.py have the common ones."""
