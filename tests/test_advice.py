@@ -18,7 +18,7 @@ from dagflow import errors
 TESTS = Path(__file__).parent
 ROOT = Path(dagflow.__file__).parents[1]
 
-PLACES = ("dagflow/**/*.py", "operators/**/*.py")
+PATTERNS = ("dagflow/**/*.py", "operators/**/*.py")
 
 ADVICE = re.compile(
     r"(?:^|[;:.] |, and |, or |\n +)((?:add|choose|connect|declare|derive|drop|emit|fix|give|install|keep|leave|let"
@@ -66,7 +66,7 @@ FOLLOWED = {
     "let its class be a KeyedOperator again": "runs/test_replaced_operators.py::"
     "test_state_by_key_is_taken_by_a_keyed_operator_or_one_that_reads_it",
     "let only one run use this checkpoint": "engine/test_run_gate.py::"
-    "test_to_take_over_ends_the_first_run_and_tells_it_by_whom",
+    "test_to_take_over_ends_the_first_run_and_names_the_new_one",
     "move the file elsewhere": f"{REMEDIES}test_a_stray_file_in_a_journal_is_moved_elsewhere",
     "move what is there, and run again": f"{CHECKPOINTS}test_a_name_that_a_start_over_needs_is_made_free",
     "name another file in the environment variable": KEYS,
@@ -230,7 +230,7 @@ FOLLOWED = {
     "take fewer columns with the property columns": AGAIN,
     "write it elsewhere, and put it in its place": BEFORE,
     "write the files again, with one type in all of them": "operators/lookup/test_united_columns.py::"
-    "test_types_of_which_none_takes_all_values_are_told_with_their_files",
+    "test_types_of_which_none_takes_all_values_are_named_with_their_files",
     # tables and checks
     "add the column to the table, or drop it": f"{TABLES}"
     "test_a_new_column_that_a_table_does_not_get_is_added_or_dropped",
@@ -329,9 +329,9 @@ FOLLOWED = {
     "name the checkpoint of an app that was run": BEFORE,
     "raise the limit, such as with: ulimit": BEFORE,
     "start the script with python": "runtime/test_start_checks.py::"
-    "test_a_script_of_spark_submit_is_told_to_start_without_it",
+    "test_a_script_of_spark_submit_is_advised_to_start_without_it",
     "stop it first with spark.stop()": "runtime/test_start_checks.py::"
-    "test_a_process_that_has_a_spark_context_is_told_to_stop_it",
+    "test_a_process_that_has_a_spark_context_is_advised_to_stop_it",
     "rename or drop one of them": BEFORE,
     "rename: '…' is dropped as well": BEFORE,
     "run this in the directory of the app's modules": BEFORE,
@@ -409,7 +409,7 @@ def text_of(node: ast.AST, names: Mapping[str, ast.AST]) -> str:
 @functools.cache
 def advice() -> dict[str, str]:
     """Each text that is given as a hint, and where."""
-    return {text: place for path in PLACES for file in sorted(ROOT.glob(path)) for text, place in hints_in(file)}
+    return {text: place for path in PATTERNS for file in sorted(ROOT.glob(path)) for text, place in hints_in(file)}
 
 
 def hints_in(file: Path) -> Iterator[tuple[str, str]]:

@@ -37,7 +37,7 @@ from dagflow.secret_names import (
         "creds",
     ],
 )
-def test_a_name_tells_of_a_secret(name: str) -> None:
+def test_a_name_suggests_a_secret(name: str) -> None:
     """In any spelling, for every kind of setting."""
     assert is_secret_name(name) and is_secret_option(name)
 
@@ -45,7 +45,7 @@ def test_a_name_tells_of_a_secret(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["path", "author", "bypasses", "disaster", "spin", "key", "keys", "max_keys", "by_key"]
 )
-def test_a_name_tells_of_no_secret(name: str) -> None:
+def test_a_name_suggests_no_secret(name: str) -> None:
     """Also where it holds the letters of one that does; a key is a column as a rule."""
     assert not is_secret_name(name)
 

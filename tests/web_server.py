@@ -18,7 +18,7 @@ class WebServer(ThreadingHTTPServer):
         has_ranges: Whether it answers with a range where one is asked for.
         range_of: Gives the range that it sends for a range that it is asked for; both are half-open.
         breaks_after: How many bytes of an answer to send before it ends the connection; None to send all of it.
-        tells_length: Whether it says how long an answer that breaks off would be.
+        sends_length: Whether it says how long an answer that breaks off would be.
         is_chunked: Whether it does not say how long its answers are.
         act: Is called with the method and path of each request, before it is answered.
         requests: The method, path, range and accepted encodings of each request.
@@ -35,7 +35,7 @@ class WebServer(ThreadingHTTPServer):
         self.has_ranges = True
         self.range_of: Callable[[int, int], tuple[int, int]] = lambda start, end: (start, end)
         self.breaks_after: int | None = None
-        self.tells_length = False
+        self.sends_length = False
         self.is_chunked = False
         self.act: Callable[[str, str], object] = lambda method, path: None
         self.requests: list[tuple[str, str, str, str]] = []
@@ -69,7 +69,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         if server.breaks_after is not None and self.command == "GET":
             self.send_header("Connection", "close")
-            if server.tells_length:
+            if server.sends_length:
                 self.send_header("Content-Length", str(len(data)))
             data = data[: server.breaks_after]
         elif server.is_chunked and status == 200:

@@ -386,7 +386,7 @@ class PickledSums(SumInts):
 
 
 @pytest.mark.parametrize(
-    ("first", "other", "told"),
+    ("first", "other", "message"),
     [
         (
             SumInts,
@@ -401,7 +401,7 @@ class PickledSums(SumInts):
     ],
 )
 def test_values_are_read_when_the_value_type_is_what_it_was(
-    tmp_path: Path, first: type[KeyedOperator], other: type[KeyedOperator], told: str
+    tmp_path: Path, first: type[KeyedOperator], other: type[KeyedOperator], message: str
 ) -> None:
     """A run is refused before it plans a window, with what is wrong, and goes on with the operator as it was."""
 
@@ -412,7 +412,7 @@ def test_values_are_read_when_the_value_type_is_what_it_was(
 
     work(first())
     for _ in range(2):
-        with pytest.raises(JournalError, match=told):
+        with pytest.raises(JournalError, match=message):
             work(other(), b"a2")
     work(first(), b"a2")
     assert published(tmp_path) == [b"b'a'=1.0", b"b'a'=3.0"]
@@ -420,7 +420,7 @@ def test_values_are_read_when_the_value_type_is_what_it_was(
 
 @pytest.mark.parametrize("key", ["k", FailsWhenUnpickled()])
 @pytest.mark.parametrize(("written", "read"), [(int, None), (None, int)])
-def test_values_of_the_other_form_are_told_from_unsigned_ones(key: Any, written: Any, read: Any) -> None:
+def test_values_of_the_other_form_are_distinguished_from_unsigned_ones(key: Any, written: Any, read: Any) -> None:
     """Keys may be pickled in both; nothing of the values is unpickled."""
     segment = Segment.of({"k": 1}, (), written)
     with pytest.raises(JournalError, match=r"a value_type"):

@@ -60,7 +60,7 @@ def test_a_handler_may_be_a_generator() -> None:
     assert type("Mine", (Base,), {"each": paused}).__name__ == "Mine"
 
 
-def test_an_app_is_told_the_file_and_the_line_of_such_a_class(tmp_path: Path) -> None:
+def test_the_file_and_the_line_of_such_a_class_are_named(tmp_path: Path) -> None:
     """Before anything runs."""
     lines = ["from dagflow import Operator", "", "class Late(Operator):", "    async def setup(self, context): pass"]
     (tmp_path / "own_late.py").write_text("\n".join(lines))

@@ -149,7 +149,7 @@ def chain(folder: Path) -> App:
     return app
 
 
-def test_a_chain_runs_and_tells_what_it_did(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_chain_runs_and_reports_what_it_did(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """In this process, and in others; a second run finds nothing to do; nothing is printed to standard output."""
     app = chain(tmp_path)
     done = app.run(local=True, workers=1)
@@ -163,7 +163,7 @@ def test_a_chain_runs_and_tells_what_it_did(tmp_path: Path, capfd: pytest.Captur
     assert captured.out == "" and "loud: completed in" in captured.err
 
 
-def test_a_result_tells_what_tables_have(tmp_path: Path) -> None:
+def test_a_result_reports_what_tables_have(tmp_path: Path) -> None:
     """The newest window and the version, also in a notebook."""
     app = chain(tmp_path)
     table = TableWriter(table=f"delta:{tmp_path}/table", commit={"every_millis": 0})
@@ -193,7 +193,7 @@ def test_a_plan_and_a_preview_need_no_run(tmp_path: Path) -> None:
     assert not (tmp_path / "journal").exists() and not (tmp_path / "out").exists()
 
 
-def test_all_mistakes_are_told_with_their_lines(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_with_their_lines(tmp_path: Path) -> None:
     """Mistakes in the name, attributes, partitions, ports and streams; a run refuses the app."""
     app = App("Bad name", checkpont="x")
     app.add(FileSplitterInput(files="in"), "s")
@@ -229,7 +229,7 @@ def test_an_app_without_operators_is_a_mistake(tmp_path: Path) -> None:
         assert app.validate() == []
 
 
-def test_a_file_without_operators_is_told_of_once(tmp_path: Path) -> None:
+def test_a_file_without_operators_is_reported_once(tmp_path: Path) -> None:
     """At the place where they would stand."""
     (tmp_path / "app.yaml").write_text("name: a\noperators: {}\n")
     (problem,) = App.load(tmp_path / "app.yaml").validate()
@@ -269,7 +269,7 @@ def test_what_is_no_operator_is_refused_with_its_line(give: Callable[[Any], Any]
         give(app)
 
 
-def test_a_property_that_is_set_afterwards_is_told() -> None:
+def test_a_property_that_is_set_afterwards_is_reported() -> None:
     """The app's own instances would not have it, before and after the operator is added."""
     app = App("late")
     splitter, reader = FileSplitterInput(files="in"), BlockReader(format={"type": "fixed", "length": 4})
@@ -331,13 +331,13 @@ streams:
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("is_module", [False, True], ids=["script", "module"])
-def test_a_run_tells_that_the_code_of_an_operator_has_changed(tmp_path: Path, is_module: bool) -> None:
+def test_a_run_reports_that_the_code_of_an_operator_has_changed(tmp_path: Path, is_module: bool) -> None:
     """The code of the script itself or of a module on the path; other changes of the script are not reported."""
     (tmp_path / "app.yaml").write_text(YAML)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "a.txt").write_text("one\n")
     (tmp_path / "lib").mkdir()
-    told = []
+    reported = []
     for number, word in enumerate(["upper", "upper", "title"]):
         head, _, main = SCRIPT.replace("upper", word).partition("app =")
         if is_module:
@@ -353,11 +353,11 @@ def test_a_run_tells_that_the_code_of_an_operator_has_changed(tmp_path: Path, is
             timeout=PATIENCE_S,
         )
         assert done.returncode == (1 if number else 0), done.stderr  # a run with nothing new counts no records
-        told.append("the code of " + ("loud_ops.py" if is_module else "class Loud") in done.stderr)
-    assert told == [False, False, True]
+        reported.append("the code of " + ("loud_ops.py" if is_module else "class Loud") in done.stderr)
+    assert reported == [False, False, True]
 
 
-def test_code_of_a_notebook_is_told_from_its_methods() -> None:
+def test_code_of_a_notebook_is_distinguished_from_its_methods() -> None:
     """A cell is no file, and its lines are known to functions alone."""
     codes = []
     for number, word in enumerate(["upper", "upper", "title"]):

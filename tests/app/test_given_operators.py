@@ -89,7 +89,7 @@ class PassesWithoutNames(Shorten):
         ),
     ],
 )
-def test_arguments_that_are_no_properties_are_told(made: Callable[[], Operator], advice: str) -> None:
+def test_arguments_that_are_no_properties_are_reported(made: Callable[[], Operator], advice: str) -> None:
     """The app's own instances would be made without them, and shorten to another length."""
     app = App("own")
     reader = app.add(FileSplitterInput(files="in")).to(BlockReader(format="lines"))
@@ -101,7 +101,7 @@ def test_arguments_that_are_no_properties_are_told(made: Callable[[], Operator],
 
 
 @pytest.mark.parametrize(
-    ("made", "told"),
+    ("made", "message"),
     [
         (
             lambda: InKilobytes(kb=2, verbose=True),
@@ -113,7 +113,7 @@ def test_arguments_that_are_no_properties_are_told(made: Callable[[], Operator],
         ),
     ],
 )
-def test_an_argument_counts_by_what_becomes_of_it(made: Callable[[], Any], told: str) -> None:
+def test_an_argument_counts_by_what_becomes_of_it(made: Callable[[], Any], message: str) -> None:
     """One that becomes another property is not lost, whatever its name; the advice has the argument's own type."""
     for operator, is_whole in ((InKilobytes(kb=2), True), (PassesWithoutNames(2048), True), (made(), False)):
         app = App("own")
@@ -124,7 +124,7 @@ def test_an_argument_counts_by_what_becomes_of_it(made: Callable[[], Any], told:
             planned: Any = app.logical().operators["s"].operator
             assert planned.length == 2048
         else:
-            assert any(re.search(told, str(problem)) for problem in app.validate())
+            assert any(re.search(message, str(problem)) for problem in app.validate())
 
 
 def test_arguments_that_are_handed_on_are_properties() -> None:
@@ -151,7 +151,7 @@ class CountFromConstructor(PartitionPolicy):
         return self.count + self.extra
 
 
-def test_arguments_of_a_policy_that_are_lost_are_told() -> None:
+def test_arguments_of_a_policy_that_are_lost_are_reported() -> None:
     """The run's own policy would decide for another number."""
     app = App("own")
     changed = CountFromConstructor(extra=1)
@@ -165,5 +165,5 @@ def test_arguments_of_a_policy_that_are_lost_are_told() -> None:
         "and it is no property, and .* declare `count: int = 1` in the class body",
         lost,
     )
-    told = "partitioner of operator 'block_reader_2': its property 'extra' was set after"
-    assert told in set_later
+    message = "partitioner of operator 'block_reader_2': its property 'extra' was set after"
+    assert message in set_later

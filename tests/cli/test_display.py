@@ -40,7 +40,7 @@ def test_a_run_that_waits_for_new_files_is_silent(capsys: pytest.CaptureFixture[
     assert len(capsys.readouterr().err.splitlines()) == 4
 
 
-def test_the_end_is_told_with_what_was_published(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_end_is_shown_with_what_was_published(capsys: pytest.CaptureFixture[str]) -> None:
     """The last lines account for the run."""
     LineDisplay(APP).finish(summary(8.0, state="completed", rejected=2))
     assert capsys.readouterr().err == (
@@ -51,18 +51,18 @@ def test_the_end_is_told_with_what_was_published(capsys: pytest.CaptureFixture[s
     )
 
 
-def test_what_was_left_out_is_told_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_was_left_out_is_shown_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     """A run that is told to go on without some files completes, and says that it did."""
     ranges = [Skipped(f"/in/{number}", 0, 256, "missing: no such file", "deleted") for number in range(8)]
     for run in (summary(8.0, state="completed"), replace(summary(8.0, state="completed"), windows=0)):
         LineDisplay(APP).finish(replace(run, left_out=LeftOut().after(ranges, [])))
-        told = capsys.readouterr().err
-        assert "\n    left out of the input, in all runs: 8 ranges, 2.0 KiB\n        /in/3 [0, 256): missing: " in told
-        assert "\n        and 3 more: `dagflow status CHECKPOINT --files '*'` shows all" in told
-        assert "dagflow replay" not in told
+        shown = capsys.readouterr().err
+        assert "\n    left out of the input, in all runs: 8 ranges, 2.0 KiB\n        /in/3 [0, 256): missing: " in shown
+        assert "\n        and 3 more: `dagflow status CHECKPOINT --files '*'` shows all" in shown
+        assert "dagflow replay" not in shown
 
 
-def test_files_that_could_not_be_read_are_told_with_what_reads_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_that_could_not_be_read_are_shown_with_what_reads_them(capsys: pytest.CaptureFixture[str]) -> None:
     """No run looks at the same version again; of what was gone, the next run reads what is put back."""
     left_out = LeftOut().after([Skipped("/in/a", 0, 9, "storage: denied"), Skipped("/in/b", 0, 9, "", "deleted")], [])
     LineDisplay(APP).finish(replace(summary(8.0, state="completed"), left_out=left_out))
@@ -74,13 +74,13 @@ def test_the_end_names_where_the_output_is(capsys: pytest.CaptureFixture[str]) -
     """A person finds what was written, and what Java or operators had to say."""
     outputs, log = ("/data/out", "s3://bucket/out"), ".dagflow/a.spark.log"
     LineDisplay(APP).finish(replace(summary(8.0, state="completed"), outputs=outputs, published_files=12, log=log))
-    told = capsys.readouterr().err
-    assert told.endswith(
+    shown = capsys.readouterr().err
+    assert shown.endswith(
         "\n    output: 12 files in /data/out, s3://bucket/out\n    log of the tasks: .dagflow/a.spark.log\n"
     )
 
 
-def test_a_start_that_took_longer_than_the_work_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_start_that_took_longer_than_the_work_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     """With both figures; not where the work took longer, nor where no Spark was started.
 
     The driver's operators do not count: one that has blocks pre-scanned waits for Spark itself.
@@ -93,13 +93,13 @@ def test_a_start_that_took_longer_than_the_work_is_told(capsys: pytest.CaptureFi
     for start_s in (0.0, 4.0, 9.0):
         snapshot = replace(summary(20.0, state="completed"), operators=worked, spark_start_s=start_s)
         LineDisplay(APP).finish(snapshot)
-    told = [line for line in capsys.readouterr().err.splitlines() if "--local" in line]
-    assert told == [
+    shown = [line for line in capsys.readouterr().err.splitlines() if "--local" in line]
+    assert shown == [
         "    the run waited 9.0 s for Spark, and its tasks worked for 5.0 s: it would be faster with --local"
     ]
 
 
-def test_bytes_of_running_windows_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bytes_of_running_windows_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     """A long window shows that it gets on."""
     running = (RunningWindow(15, 20 << 20, 64 << 20, 1, 4), RunningWindow(16, 1 << 20, 64 << 20, 0, 4))
     LineDisplay(APP).progress(replace(summary(6.0), progress=at_work(*running)))

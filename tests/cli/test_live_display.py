@@ -43,7 +43,7 @@ def test_a_live_display_counts_the_seconds_of_a_start() -> None:
     assert heads == ["starting … 1 s", "starting Java … 3 s", "running  6.0 s"]
 
 
-def test_a_live_display_tells_work_from_waiting() -> None:
+def test_a_live_display_distinguishes_work_from_waiting() -> None:
     """Before the first window no zeros stand beside the records; with nothing in hand no operator is a bottleneck."""
     begun = RunningWindow(1, 20 << 20, 64 << 20, 0, 4, operators={"reader": OperatorReport(2.5, {"messages": 5})})
     first = replace(summary(2.0), windows=0, files=0, blocks=0, progress=at_work(begun))
@@ -173,7 +173,7 @@ def test_a_terminal_that_is_gone_does_not_end_a_run() -> None:
     assert lost.attempts
 
 
-def test_the_live_table_tells_that_it_is_stopping() -> None:
+def test_the_live_table_shows_that_it_is_stopping() -> None:
     """The first Ctrl-C is answered on the screen, with what a second one would do."""
     console = Console(file=io.StringIO(), width=80)
     display = LiveDisplay(APP, console)

@@ -12,7 +12,7 @@ __all__ = ["folder"]
 
 
 @pytest.mark.parametrize("command", [["replay"], ["repair"], ["status"], ["scan"]])
-def test_a_checkpoint_inside_of_an_app_file_is_told_to_be_the_app(folder: Path, command: list[str]) -> None:
+def test_a_checkpoint_inside_of_an_app_file_is_reported_as_the_app(folder: Path, command: list[str]) -> None:
     """What a person has made of the app's name is no store that cannot be listed."""
     window = [] if command[0] in ("status", "scan") else ["--window", "1"]
     code, _, err = invoke(*command, "app.yaml/snap", *window)
@@ -22,17 +22,17 @@ def test_a_checkpoint_inside_of_an_app_file_is_told_to_be_the_app(folder: Path, 
 
 def test_a_run_refuses_a_file_as_its_checkpoint(folder: Path) -> None:
     """Before anything is made or read."""
-    for given, told in (
+    for given, message in (
         ("app.yaml", "app.yaml is a file, and a checkpoint is a directory"),
         ("app.yaml/x", "is a file;"),
     ):
         code, _, err = invoke("run", "app.yaml", "--local", "--checkpoint", given)
         assert code == 2
-        assert told in err
+        assert message in err
         assert sorted(each.name for each in folder.iterdir()) == ["app.yaml", "in"]
 
 
-def test_a_window_of_a_checkpoint_without_any_is_told_to_be_one_of_none(folder: Path) -> None:
+def test_a_window_of_a_checkpoint_without_any_is_reported_as_one_of_none(folder: Path) -> None:
     """Not "windows 1 to 0 are known"."""
     code, _, err = invoke("replay", "app.yaml", "--window", "1")
     assert code != 0

@@ -81,7 +81,7 @@ def test_the_version_is_that_of_the_package(flag: str) -> None:
         ),
     ],
 )
-def test_a_mistake_on_the_command_line_is_told_in_one_shape(args: list[str], complaint: str) -> None:
+def test_a_mistake_on_the_command_line_is_reported_in_one_shape(args: list[str], complaint: str) -> None:
     """Exit code 2, nothing on stdout, and on stderr what is wrong, what comes near, and where to look."""
     done = CliRunner().invoke(command_line, args)
     assert (done.exit_code, done.stdout, done.stderr) == (2, "", complaint)
@@ -182,7 +182,7 @@ PRINTING = [["--help"], ["--version"], [], ["status", "--help"], ["schema"]]
 
 
 @pytest.mark.parametrize("args", PRINTING, ids=" ".join)
-def test_a_full_disk_behind_stdout_is_told_by_every_command(args: list[str]) -> None:
+def test_a_full_disk_behind_stdout_is_reported_by_every_command(args: list[str]) -> None:
     """Exit code 1 and one message, also of what click prints; a reader that has gone is no failure."""
     with open("/dev/full", "wb") as full:
         done = subprocess.run(

@@ -15,7 +15,7 @@ from tests.cli.samples import at_work, operators, summary
 
 
 @pytest.mark.parametrize(
-    ("whole", "left_s", "told"),
+    ("whole", "left_s", "shown"),
     [
         (WholeInput(800 << 20), 12.4, "77 % · 621/800 MiB · 100 MiB/s · ETA 0:12 · 1/8 tasks"),
         (WholeInput(3 << 30), 3725.0, "20 % · 0.6/3.0 GiB · 100 MiB/s · ETA 1:02:05 · 1/8 tasks"),
@@ -25,15 +25,15 @@ from tests.cli.samples import at_work, operators, summary
         (WholeInput(0), None, "621 MiB · 100 MiB/s · 1/8 tasks"),
     ],
 )
-def test_the_share_and_the_rest_are_told_where_the_whole_is_known(
-    whole: WholeInput | None, left_s: float | None, told: str
+def test_the_share_and_the_rest_are_shown_where_the_whole_is_known(
+    whole: WholeInput | None, left_s: float | None, shown: str
 ) -> None:
     """In one unit, and without a guess where a run follows or has not listed its input."""
     running = (RunningWindow(15, 20 << 20, 64 << 20, 1, 4), RunningWindow(16, 1 << 20, 64 << 20, 0, 4))
-    assert progress_figures(replace(summary(6.0), progress=at_work(*running, left_s=left_s), whole=whole)) == told
+    assert progress_figures(replace(summary(6.0), progress=at_work(*running, left_s=left_s), whole=whole)) == shown
 
 
-def test_the_operator_that_takes_most_time_is_told_in_words() -> None:
+def test_the_operator_that_takes_most_time_is_named_in_words() -> None:
     """Shares of the tasks' time, also in windows that run; the driver works in parallel to them."""
     worked = (
         OperatorFigures("splitter", busy_s=90.0),
@@ -49,7 +49,7 @@ def test_the_operator_that_takes_most_time_is_told_in_words() -> None:
     assert bottleneck(replace(snapshot, operators=worked[:1])) == ""
 
 
-def test_a_counter_whose_name_has_a_line_break_is_told_on_one_line() -> None:
+def test_a_counter_whose_name_has_a_line_break_is_shown_on_one_line() -> None:
     """Such as an expectation of Check that the app writes on two lines."""
     counted = operators(6.0, {"failed qty > 0\nand price > 3": 2})
     assert (

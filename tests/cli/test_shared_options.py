@@ -80,7 +80,7 @@ def test_an_unknown_name_gets_the_nearest_one_or_all() -> None:
 @pytest.mark.parametrize(
     ("args", "meant"), [(["--local", "1"], "--local --workers 1"), (["--local=1"], "--local --workers N")]
 )
-def test_a_number_of_processes_behind_local_is_told_where_it_goes(args: list[str], meant: str) -> None:
+def test_a_number_of_processes_behind_local_is_refused_with_its_option(args: list[str], meant: str) -> None:
     """--local is a flag, and --workers takes the number."""
     done = dagflow_command(["run", "app.yaml", *args])
     assert done.returncode == 2

@@ -124,8 +124,8 @@ def test_a_clock_that_jumps_loses_and_repeats_nothing(
     """The clock of all processes jumps a day back and forth; the run is killed and restarted a year earlier."""
     make_folder(tmp_path, FILES)
     variables = set_clock(0)
-    told = subprocess.run(["date", "+%Y"], env={**environment(), **set_clock(-3650)}, capture_output=True, check=True)
-    assert int(told.stdout) < time.localtime().tm_year - 5
+    shown = subprocess.run(["date", "+%Y"], env={**environment(), **set_clock(-3650)}, capture_output=True, check=True)
+    assert int(shown.stdout) < time.localtime().tm_year - 5
     set_clock(0)
     with watched(tmp_path):
         run = RunProcess(tmp_path, "-q", *options, **variables)

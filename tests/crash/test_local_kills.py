@@ -67,10 +67,10 @@ def test_state_survives_kills_and_other_numbers_of_partitions(tmp_path: Path) ->
         kill_until_done(tmp_path, 2, ["worker", "driver", "daemon", "driver"], counts, repartition, lambda _: LOCALLY)
     lines = Counter(oracle(tmp_path))
     assert published_records(tmp_path) == sorted(lines)
-    told = [record for path in (tmp_path / "counts").glob("[!.]*") for record in path.read_bytes().split(b"\n")[:-1]]
-    assert len(told) == len(set(told)), "a count was told twice"
+    emitted = [record for path in (tmp_path / "counts").glob("[!.]*") for record in path.read_bytes().split(b"\n")[:-1]]
+    assert len(emitted) == len(set(emitted)), "a count was emitted twice"
     newest: Counter[bytes] = Counter()
-    for record in told:
+    for record in emitted:
         key, _, count = record.rpartition(b"\t")
         newest[key] = max(newest[key], int(count))
     assert newest == lines

@@ -57,13 +57,13 @@ def text_of(name: str) -> bytes:
 
 def make(folder: Path, root: str) -> dict[str, str]:
     """Write both apps into a folder, with input and output below a URL; return their paths by name."""
-    places = {}
+    app_paths = {}
     folder.mkdir(parents=True, exist_ok=True)
     for name, rule in RULES.items():
         path = folder / f"{name}.yaml"
         path.write_text(APP.replace("ROOT", root).replace("RULE", rule))
-        places[name] = str(path)
-    return places
+        app_paths[name] = str(path)
+    return app_paths
 
 
 def made(root: Path) -> dict[str, str]:
@@ -96,12 +96,12 @@ def require_old_or_new(root: Path, old: Shown, new: Shown) -> str:
     """Fail unless all files are old or all new, nothing is pending, and the journal agrees; return which."""
     found = {path.name: path.read_bytes() for path in (root / "out").iterdir()}
     assert found in (old, new)
-    told = {
+    recorded = {
         each.url.rpartition("/")[2]: each.size_bytes
         for one in manifests(f"{root}/journal", STORAGE)
         for each in one.outputs
     }
-    assert told == {name: len(content) for name, content in found.items()}
+    assert recorded == {name: len(content) for name, content in found.items()}
     return "old" if found == old else "new"
 
 
@@ -183,9 +183,9 @@ def test_status_reports_a_dead_replay_and_the_next_run_completes_it(
     before = shown(root)
     require_sane(before, *both)
     command = [*ENTRY, "status", f"{root}/journal", "--json"]
-    told = subprocess.run(command, check=True, env=environment(), capture_output=True, text=True)
-    assert json.loads(told.stdout)["state"] == "stopped", told
-    assert "the next run or replay finishes it" in told.stderr
+    done = subprocess.run(command, check=True, env=environment(), capture_output=True, text=True)
+    assert json.loads(done.stdout)["state"] == "stopped", done
+    assert "the next run or replay finishes it" in done.stderr
     assert shown(root) == before
     run(load_app(apps["old"]), runtime=InlineRuntime)
     assert require_old_or_new(root, *both) == "new"

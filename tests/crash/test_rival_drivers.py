@@ -94,11 +94,11 @@ def test_of_drivers_that_take_over_a_bucket_exactly_one_completes(
     """
     # Slow until the first one has ended: it may not be done before the others have started.
     (home / "slow_ops.py").write_text(slow_operator(home, 0.3))
-    places = [elsewhere(home, f"rival{number}", s3_root) for number in range(3)]
-    rivals = [RunProcess(places[0], "-q", *options)]
+    folders = [elsewhere(home, f"rival{number}", s3_root) for number in range(3)]
+    rivals = [RunProcess(folders[0], "-q", *options)]
     try:
         assert rivals[0].wait_for(published(s3_root, 4), pause_s=LOOK_S)
-        rivals += [RunProcess(place, "-q", *LOCALLY, "--take-over") for place in places[1:]]
+        rivals += [RunProcess(place, "-q", *LOCALLY, "--take-over") for place in folders[1:]]
         codes = [rivals[0].end()]
         before = objects(s3_root)
         hurry(home)
@@ -110,11 +110,11 @@ def test_of_drivers_that_take_over_a_bucket_exactly_one_completes(
     assert before.items() <= objects(s3_root).items()
     require_whole(home, s3_root)
     pids = {rival.process.pid for rival in rivals}
-    for rival, place, code in zip(rivals, places, codes, strict=True):
-        told = re.findall(r"another driver has taken over: process (\d+) on (\S+),", log_of(place))
-        assert len(told) == code
-        assert {int(pid) for pid, _ in told} <= pids - {rival.process.pid}
-        assert {host for _, host in told} <= {os.uname().nodename}
+    for rival, place, code in zip(rivals, folders, codes, strict=True):
+        reported = re.findall(r"another driver has taken over: process (\d+) on (\S+),", log_of(place))
+        assert len(reported) == code
+        assert {int(pid) for pid, _ in reported} <= pids - {rival.process.pid}
+        assert {host for _, host in reported} <= {os.uname().nodename}
 
 
 @also_on_spark
@@ -148,5 +148,5 @@ def test_another_machine_goes_on_with_nothing_but_the_checkpoint(
     holders = [from_json(JournalHolder, decode(store.read(name), name), name) for name in store.list("epoch/")]
     assert len(holders) == 3
     assert [holder.host for holder in holders[1:]] == ["localhost" if RENAMED else holders[0].host] * 2
-    told = subprocess.run([*ENTRY, "status", f"{s3_root}/journal"], capture_output=True, text=True, check=True)
-    assert "completed" in told.stdout
+    status = subprocess.run([*ENTRY, "status", f"{s3_root}/journal"], capture_output=True, text=True, check=True)
+    assert "completed" in status.stdout

@@ -38,10 +38,10 @@ def high_inodes(tmp_path: Path) -> dict[str, str]:
     variables = {"LD_PRELOAD": str(library)}
     look = "import os; print(os.stat('app.yaml').st_ino, *(e.inode() for e in os.scandir() if e.name == 'app.yaml'))"
     (tmp_path / "app.yaml").write_text(APP)
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", look], cwd=tmp_path, env=environment(**variables), capture_output=True, check=True
     )
-    assert [int(number) for number in told.stdout.split()] == [os.stat(tmp_path / "app.yaml").st_ino + (1 << 63)] * 2
+    assert [int(number) for number in done.stdout.split()] == [os.stat(tmp_path / "app.yaml").st_ino + (1 << 63)] * 2
     return variables
 
 

@@ -70,18 +70,18 @@ def _prepare(folder: Path, app: str, names: tuple[str, ...]) -> Path:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A server of four apps."""
     root = tmp_path_factory.mktemp("site")
-    places = {app: _prepare(root / app, app, ("a.csv",)) for app in ("finished", "killed", "running")}
-    places["hostile"] = _prepare(root / "hostile", "hostile", HOSTILE)
-    checkpoints = {app: place / "out" / f"{app}.journal" for app, place in places.items()}
+    folders = {app: _prepare(root / app, app, ("a.csv",)) for app in ("finished", "killed", "running")}
+    folders["hostile"] = _prepare(root / "hostile", "hostile", HOSTILE)
+    checkpoints = {app: place / "out" / f"{app}.journal" for app, place in folders.items()}
     locations = [CheckpointLocation(str(each), StorageContext.default()) for each in checkpoints.values()]
-    with following(places["running"]) as running:
-        with following(places["killed"]) as killed:
+    with following(folders["running"]) as running:
+        with following(folders["killed"]) as killed:
             # These are run while the other two start.
             for app in ("finished", "hostile"):
-                with contextlib.chdir(places[app]):
+                with contextlib.chdir(folders[app]):
                     finish()
-            await_window(places["killed"], killed)
-        await_window(places["running"], running)
+            await_window(folders["killed"], killed)
+        await_window(folders["running"], running)
         with Server(locations).running() as address:
             yield Site(address.url, checkpoints)
 

@@ -100,7 +100,7 @@ def has_a_task_ended(folder: Path) -> bool:
     return False
 
 
-def test_status_tells_how_far_a_window_is_that_runs_in_another_process(folder: Path) -> None:
+def test_status_shows_how_far_a_window_is_that_runs_in_another_process(folder: Path) -> None:
     """What a task has read and emitted, before anything is committed; when the run is over, nothing runs."""
     with held_run(folder) as process:
         wait_until(lambda: has_a_task_ended(folder))
@@ -115,7 +115,7 @@ def test_status_tells_how_far_a_window_is_that_runs_in_another_process(folder: P
     assert said["running"]["backlog"] == {"reader": 2}
     assert "running hold.output" in text and "window 1: " in text
     assert process.returncode == 0
-    over, told = asked(folder), json.loads((folder / "said.json").read_bytes())
+    over, reported = asked(folder), json.loads((folder / "said.json").read_bytes())
     assert (over["state"], over["running"], over["bytes"]) == ("completed", None, len(READ) + len(b"hold\n"))
-    assert told["running"] is None
-    assert told["operators"]["hold"]["records"] == over["operators"]["hold"]["records"] == {"output": 4}
+    assert reported["running"] is None
+    assert reported["operators"]["hold"]["records"] == over["operators"]["hold"]["records"] == {"output": 4}

@@ -121,9 +121,9 @@ def run_with(format: type[RecordFormat], split: str = IN_ONE, app: str = APP) ->
         return str(error)
 
 
-def advised(told: str) -> list[int]:
+def advised(message: str) -> list[int]:
     """The windows that an error advises to replay."""
-    ranges = re.findall(r"--window (\d+)(?:-(\d+))?", told)
+    ranges = re.findall(r"--window (\d+)(?:-(\d+))?", message)
     return [window for first, last in ranges for window in range(int(first), int(last or first) + 1)]
 
 
@@ -151,13 +151,15 @@ def test_a_run_completes_when_what_did_not_add_up_is_replayed(
     folder: Path, wrong: type[RecordFormat], split: str
 ) -> None:
     """In one window or in many, also where the window that lost bytes has booked zero; new input is read as ever."""
-    told = run_with(wrong, split)
-    assert told.startswith("the byte accounting does not add up: ")
-    assert f"operator 'reader' (BlockReader) whose format is now tests.engine.test_byte_sums.{wrong.__name__}" in told
-    assert run_with(FourByteRecords, split).partition("\n")[0] == told.partition("\n")[0].replace(
+    message = run_with(wrong, split)
+    assert message.startswith("the byte accounting does not add up: ")
+    assert (
+        f"operator 'reader' (BlockReader) whose format is now tests.engine.test_byte_sums.{wrong.__name__}" in message
+    )
+    assert run_with(FourByteRecords, split).partition("\n")[0] == message.partition("\n")[0].replace(
         wrong.__name__, "FourByteRecords"
     )
-    replay(FourByteRecords, advised(told), split)
+    replay(FourByteRecords, advised(message), split)
     assert published(folder) == whole(folder)
     assert run_with(FourByteRecords, split) == "completed"
     (folder / "in" / "c").write_bytes(b"llllmmmm")
@@ -167,11 +169,11 @@ def test_a_run_completes_when_what_did_not_add_up_is_replayed(
 
 def test_only_the_windows_of_what_does_not_add_up_are_named(folder: Path) -> None:
     """All of the file, in whichever bytes are missing; those of others are read well."""
-    told = run_with(CutsRecordOff, IN_BLOCKS)
-    assert re.search(r"add up: a of 28 bytes, \d+, read by operator 'reader' .* is off by 2\n", told)
+    message = run_with(CutsRecordOff, IN_BLOCKS)
+    assert re.search(r"add up: a of 28 bytes, \d+, read by operator 'reader' .* is off by 2\n", message)
     windows = list(committed_windows(STORAGE.objects("journal")))
     assert [None if each.intent is None else each.intent.accounting for each in windows[:1]] == [{}]
-    assert (advised(told), len(windows)) == ([1, 2, 3, 4, 5], 7)
+    assert (advised(message), len(windows)) == ([1, 2, 3, 4, 5], 7)
 
 
 def test_a_replay_with_a_wrong_format_fails_the_next_run(folder: Path) -> None:
@@ -196,19 +198,19 @@ def test_a_replay_of_some_windows_of_a_file_keeps_the_sums(folder: Path) -> None
 @pytest.mark.parametrize("split", [IN_ONE, IN_BLOCKS])
 def test_runs_and_replays_that_die_leave_the_sums_right(folder: Path, split: str) -> None:
     """At any change of the disk: what the next run says is true of what is published."""
-    told = ""
+    message = ""
     for at in itertools.count(1, 9):
         with crashing_disk(str(folder), at) as faults, contextlib.suppress(InjectedCrash):
-            told = run_with(CutsRecordOff, split)
+            message = run_with(CutsRecordOff, split)
         if not faults.has_struck:
             break
-    assert advised(told)
+    assert advised(message)
     outcomes = set()
     for at in itertools.count(1, 5):
         os.chdir(folder)  # the directory is another one since it was restored
         with restored_afterwards(folder):
             with crashing_disk(str(folder), at) as faults, contextlib.suppress(InjectedCrash):
-                replay(FourByteRecords, advised(told), split)
+                replay(FourByteRecords, advised(message), split)
             with crashing_disk(str(folder), 1 + at % 7), contextlib.suppress(InjectedCrash):
                 run_with(FourByteRecords, split)
             says = run_with(FourByteRecords, split).partition(":")[0]
@@ -222,9 +224,10 @@ def test_windows_that_are_not_kept_need_another_checkpoint(folder: Path) -> None
     """No replay makes them again, and --fresh does not know their files; with other places a run completes."""
     (folder / "in" / "a").write_bytes(MARK + b"nnnn" * 150)
     few = APP.replace("journal}", "journal, retain_windows: 1}")
-    told = run_with(DropsRecord, IN_BLOCKS, few)
+    message = run_with(DropsRecord, IN_BLOCKS, few)
     assert (
-        f"is off by 4\n    this is a defect of a format or an operator; once it is fixed, {ANOTHER_CHECKPOINT};" in told
+        f"is off by 4\n    this is a defect of a format or an operator; once it is fixed, {ANOTHER_CHECKPOINT};"
+        in message
     )
     shutil.move("out", "before")
     assert run_with(FourByteRecords, IN_BLOCKS, APP.replace("journal", "another")) == "completed"

@@ -74,7 +74,7 @@ def test_a_failure_to_end_does_not_hide_what_came_before(tmp_path: Path, caplog:
     assert "of a source" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_a_failure_to_end_is_told_where_nothing_failed_before(tmp_path: Path) -> None:
+def test_a_failure_to_end_is_reported_where_nothing_failed_before(tmp_path: Path) -> None:
     """The failure of teardown() is raised."""
     with pytest.raises(OperatorError, match=r"'source0'.*failed in teardown"):
         run(app_with(tmp_path, WithThread(texts=[b"a"], fails_in="teardown")), runtime=InlineRuntime)

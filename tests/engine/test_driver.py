@@ -301,7 +301,7 @@ QUOTED = [b"a 'b", b"c d", b"e' f 'g' h", b"'i", b"j", b"k' l", b"m"]
 
 
 @pytest.mark.parametrize("after", [1, 2, 3, 4, 5])
-def test_a_prescan_tells_each_tuple_how_it_begins_after_a_restart_too(tmp_path: Path, after: int) -> None:
+def test_a_prescan_gives_each_tuple_its_state_after_a_restart_too(tmp_path: Path, after: int) -> None:
     """The fold over all tuples crosses windows and crashes."""
     app = app_of(tmp_path, QUOTED, head=Quotes())
     if after < 5:

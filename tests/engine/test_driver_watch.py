@@ -25,7 +25,7 @@ from tests.engine.sample_app import app_of, edge, published
 from tests.execution.sample_operators import TextSample
 
 
-def test_work_that_waits_is_told_with_its_stack_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_work_that_waits_is_reported_with_its_stack_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
     """A store that is gone lets a listing wait for ever, and nothing else would say so."""
     with DriverWatch(StallLimits(0.05)) as watch, watch.doing("operator 'splitter' in a scan"):
         while not caplog.messages:
@@ -33,9 +33,9 @@ def test_work_that_waits_is_told_with_its_stack_and_its_end(caplog: pytest.LogCa
         (stall,) = watch.stalls()
         assert re.fullmatch(r"operator 'splitter' in a scan: no progress for \d+ s", stall)
     assert watch.stalls() == []
-    told, over = caplog.messages
-    assert re.match(r"operator 'splitter' in a scan: no progress for \d+ s\n", told)
-    assert "threading.Event().wait(0.01)" in told
+    reported, over = caplog.messages
+    assert re.match(r"operator 'splitter' in a scan: no progress for \d+ s\n", reported)
+    assert "threading.Event().wait(0.01)" in reported
     assert over == "operator 'splitter' in a scan: went on"
 
 
@@ -121,21 +121,23 @@ def app_with(tmp_path: Path, place: str, act: Act) -> LogicalPlan:
 
 
 @pytest.mark.parametrize(("place", "operator"), [("emit_tuples", "source"), ("end_window", "tail")])
-def test_an_operator_of_the_driver_that_emits_on_and_on_is_told(
+def test_an_operator_of_the_driver_that_emits_on_and_on_is_reported(
     tmp_path: Path, place: str, operator: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With its method, what it has emitted, and its stack, which changes all the while; and when it has come back."""
 
-    def emit_until_told(emit: Emit) -> None:
+    def emit_until_reported(emit: Emit) -> None:
         deadline = time.monotonic() + 60
         while "takes no input" not in caplog.text:
             emit(TextSample("empty", b""))
             assert time.monotonic() < deadline, "no warning came"
 
-    run(app_with(tmp_path, place, emit_until_told), runtime=InlineRuntime)
-    told, over = (message for message in caplog.messages if message.startswith(f"operator '{operator}' in {place}()"))
-    assert re.search(r"no progress for \d+ s; it takes no input, and has emitted ", told)
-    assert "in emit_until_told" in told
+    run(app_with(tmp_path, place, emit_until_reported), runtime=InlineRuntime)
+    reported, over = (
+        message for message in caplog.messages if message.startswith(f"operator '{operator}' in {place}()")
+    )
+    assert re.search(r"no progress for \d+ s; it takes no input, and has emitted ", reported)
+    assert "in emit_until_reported" in reported
     assert over == f"operator '{operator}' in {place}(): went on"
     assert published(tmp_path) == [b"word"]
 
@@ -143,19 +145,21 @@ def test_an_operator_of_the_driver_that_emits_on_and_on_is_told(
 def test_an_operator_that_stands_still_at_the_commit_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """With the window, and its stack."""
 
-    def stand_until_told(emit: Emit) -> None:
+    def stand_until_reported(emit: Emit) -> None:
         deadline = time.monotonic() + 60
         while "no progress" not in caplog.text:
             threading.Event().wait(0.01)
             assert time.monotonic() < deadline, "no warning came"
 
-    run(app_with(tmp_path, "end_window", stand_until_told), runtime=InlineRuntime)
-    told = next(message for message in caplog.messages if "no progress" in message)
-    assert re.match(r"operator 'tail' in end_window\(\), at the commit of window \d+: no progress for \d+ s\n", told)
-    assert "in stand_until_told" in told
+    run(app_with(tmp_path, "end_window", stand_until_reported), runtime=InlineRuntime)
+    reported = next(message for message in caplog.messages if "no progress" in message)
+    assert re.match(
+        r"operator 'tail' in end_window\(\), at the commit of window \d+: no progress for \d+ s\n", reported
+    )
+    assert "in stand_until_reported" in reported
 
 
-def test_an_operator_that_works_on_and_emits_nothing_is_told_late(
+def test_an_operator_that_works_on_and_emits_nothing_is_reported_late(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A scan takes as long as there are files to compare, and an endless loop is reported as well."""
@@ -168,16 +172,16 @@ def test_an_operator_that_works_on_and_emits_nothing_is_told_late(
         else:
             threading.Event().wait(0.001)
 
-    def loop_until_told(emit: Emit) -> None:
+    def loop_until_reported(emit: Emit) -> None:
         while "takes no input" not in caplog.text:
             deeper(int(1000 * time.monotonic()) % 7)
             assert time.monotonic() < began + 60, "no warning came"
 
-    run(app_with(tmp_path, "emit_tuples", loop_until_told), runtime=InlineRuntime)
+    run(app_with(tmp_path, "emit_tuples", loop_until_reported), runtime=InlineRuntime)
     assert time.monotonic() - began > 0.2 * SILENT_TIMES
-    (told,) = (each for each in caplog.messages if "it takes no input, and has emitted 0 tuples meanwhile" in each)
-    assert told.startswith("operator 'source' in emit_tuples(): no progress for ")
-    assert "in loop_until_told" in told
+    (reported,) = (each for each in caplog.messages if "it takes no input, and has emitted 0 tuples meanwhile" in each)
+    assert reported.startswith("operator 'source' in emit_tuples(): no progress for ")
+    assert "in loop_until_reported" in reported
     assert caplog.messages[-1] == "operator 'source' in emit_tuples(): went on"
     assert published(tmp_path) == [b"word"]
 

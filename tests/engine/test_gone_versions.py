@@ -54,7 +54,7 @@ def gone(url: str, size_bytes: int, file_id: int = 0) -> Skipped:
 
 
 @pytest.mark.parametrize("code", [200, 403, 500, 503])
-def test_a_version_is_gone_only_where_the_driver_is_told_so(server: WebServer, code: int) -> None:
+def test_a_version_is_gone_only_where_the_server_says_so(server: WebServer, code: int) -> None:
     """An answer that says neither is no proof, and a query is a part of the name."""
     server.files = {"/get?f=1": b"line\n", "/get?f=2": b"longer line\n"}
     for method in ("HEAD", "GET"):
@@ -98,8 +98,8 @@ def test_files_whose_names_differ_in_the_query_are_two_files(server: WebServer, 
     manifest = window_manifest(checkpoint, 1, STORAGE)
     tracked = tracked_files(checkpoint, f"{server.url}/*", STORAGE)
     assert [(each.part.url[-3:], each.ranges.state) for each in tracked] == [("f=1", "left out"), ("f=2", "read")]
-    told = [manifest.to_json(), status(checkpoint, STORAGE).to_json(), *(each.to_json() for each in tracked)]
-    assert "f=" not in json.dumps(told)
+    reported = [manifest.to_json(), status(checkpoint, STORAGE).to_json(), *(each.to_json() for each in tracked)]
+    assert "f=" not in json.dumps(reported)
     assert run(app, RunOptions(), runtime=InlineRuntime).left_out == summary.left_out
     assert published(tmp_path) == [line.strip() for line in lines[4:]] + [b"new"]
 

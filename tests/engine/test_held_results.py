@@ -135,7 +135,7 @@ def test_a_window_that_publishes_a_result_leaves_what_is_known_of_files(tmp_path
     assert run(app, runtime=InlineRuntime).windows == 0
 
 
-def test_a_result_that_waits_is_told_by_status(tmp_path: Path) -> None:
+def test_a_result_that_waits_is_shown_by_status(tmp_path: Path) -> None:
     """A checkpoint is not complete while it holds something back."""
     with pytest.raises(DagflowError, match="the lights went out"):
         run(counting(tmp_path), runtime=until(6))  # all windows, and not the one that publishes

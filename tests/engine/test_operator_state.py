@@ -117,9 +117,9 @@ def test_counts_go_on_whatever_the_number_of_partitions(counts: list[int]) -> No
     """Each count of each key is emitted at most once, the last is right, and no count is emitted that never was."""
     with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
         run_through(Path(folder), _counter, counts)
-        told = Counter(published(Path(folder)))
-        assert set(told.values()) == {1}
-        pairs = [tuple(map(int, text.split(b"="))) for text in told]
+        emitted = Counter(published(Path(folder)))
+        assert set(emitted.values()) == {1}
+        pairs = [tuple(map(int, text.split(b"="))) for text in emitted]
         newest = {key: max(count for other, count in pairs if other == key) for key, _ in pairs}
         assert newest == Counter(map(int, WORDS))
 

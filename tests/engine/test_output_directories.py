@@ -10,7 +10,9 @@ from dagflow.engine.output_directories import OutputDirectories
 from dagflow.storage.context import StorageContext
 
 
-def test_an_output_directory_that_is_moved_away_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_output_directory_that_is_moved_away_is_reported_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Published files are the user's to move; what is published later is in another place, and the log says so."""
     output = tmp_path / "out"
     directories = OutputDirectories([str(output), "memory://elsewhere"], StorageContext.default())

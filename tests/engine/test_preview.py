@@ -101,8 +101,8 @@ def test_a_preview_shows_the_records_that_a_run_writes(at: str | None) -> None:
     Path("in/a.txt").write_text("one\n#two\nthree\n")
     Path("in/b.txt").write_text("#four\nfive")
     found = seen(app(), at=at)
-    places = [(Path(each.file).name, each.offset) for each in found.records]
-    assert places == [("a.txt", 0), ("a.txt", 9), ("b.txt", 6)]
+    positions = [(Path(each.file).name, each.offset) for each in found.records]
+    assert positions == [("a.txt", 0), ("a.txt", 9), ("b.txt", 6)]
     assert (found.count, found.is_complete, dict(found.columns)) == (3, True, {"record": "binary"})
     assert [(each.name, each.taken, dict(each.given)) for each in found.operators] == [
         ("reader", None, {"messages": 5}),

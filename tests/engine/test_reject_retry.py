@@ -174,11 +174,11 @@ def test_records_that_are_accepted_now_come_back_once(case: RetryCase, tmp_path:
 
 def test_records_that_stay_refused_stay_once(case: RetryCase) -> None:
     """An app that changes elsewhere refuses the same records again: their number stays, and nothing is published."""
-    before, output, places = refused(), rows(), origins_of_rejects()
+    before, output, origins = refused(), rows(), origins_of_rejects()
     write_app(case, case.old)
     Path("app.yaml").write_text(Path("app.yaml").read_text().replace("path: refused", "path: others"))
     assert replay() == 1
-    assert (refused(), rows(), origins_of_rejects()) == (before, output, places)
+    assert (refused(), rows(), origins_of_rejects()) == (before, output, origins)
     assert status("journal", STORAGE).rejected == before
     assert accounted("rejected") > 0
     assert replay() == 0
@@ -365,7 +365,7 @@ def test_a_refused_replay_is_no_run(two_files: RetryCase) -> None:
     assert (newest.driver.state, newest.driver.command, newest.driver.error) == ("completed", "replay", "")
 
 
-def test_the_manifest_tells_which_windows_came_back(two_files: RetryCase) -> None:
+def test_the_manifest_names_the_windows_that_came_back(two_files: RetryCase) -> None:
     """A window of rejects names the windows that it took over, and counts no bytes of a file twice."""
     write_app(two_files, two_files.new)
     replay()

@@ -103,7 +103,7 @@ def test_a_repair_is_refused_while_a_run_works(tmp_path: Path) -> None:
     assert refusals[0].hint == f"end it first: kill {os.getpid()} on {HERE.host}"
 
 
-def test_to_take_over_ends_the_first_run_and_tells_it_by_whom(tmp_path: Path) -> None:
+def test_to_take_over_ends_the_first_run_and_names_the_new_one(tmp_path: Path) -> None:
     """The protocol of epochs decides, as ever: each record is published once."""
     watcher = RecordingObserver()
 

@@ -50,7 +50,7 @@ def test_traces_are_csv_or_json(tmp_path: Path, text: str) -> None:
         (f"millis,backlog,bytes\n1,2,{'3' * 200_000}\n", "the trace is not CSV: field larger than"),
     ],
 )
-def test_a_broken_trace_is_told_with_its_line(tmp_path: Path, text: str, expected: str) -> None:
+def test_a_broken_trace_is_reported_with_its_line(tmp_path: Path, text: str, expected: str) -> None:
     """What was found and what was expected."""
     (tmp_path / "trace").write_text(text)
     with pytest.raises(AppError, match=expected):

@@ -90,9 +90,11 @@ def test_planned_tuples_of_a_class_that_is_gone_are_kept(tmp_path: Path, monkeyp
         run(noting(tmp_path), runtime=lambda program: InlineRuntime(program, before=failing))
     with monkeypatch.context() as patch:
         patch.delitem(globals(), "Note")
-        told = rf"journal: what was planned for operator 'report' needs {__name__}\.Note, which is not there any more"
+        message = (
+            rf"journal: what was planned for operator 'report' needs {__name__}\.Note, which is not there any more"
+        )
         for _ in range(2):
-            with pytest.raises(JournalError, match=told):
+            with pytest.raises(JournalError, match=message):
                 run(noting(tmp_path), runtime=InlineRuntime)
     assert not published(tmp_path)
     run(noting(tmp_path), runtime=InlineRuntime)

@@ -149,21 +149,21 @@ def noted(logical: LogicalPlan) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("texts", [TEXTS, TEXTS[:1]])
-def test_a_listener_is_told_of_each_window_once(tmp_path: Path, texts: list[bytes]) -> None:
+def test_a_listener_is_notified_of_each_window_once(tmp_path: Path, texts: list[bytes]) -> None:
     """In order, when its output is published; the next run says the last one again."""
     count = len(texts)
     assert noted(listening(tmp_path, texts)) == [(each, each) for each in range(1, count + 1)]
     assert noted(listening(tmp_path, [*texts, b"x"])) == [(count, count), (count + 1, count + 1)]
 
 
-def test_a_listener_is_told_of_windows_when_their_result_is_out(tmp_path: Path) -> None:
+def test_a_listener_is_notified_of_windows_when_their_result_is_out(tmp_path: Path) -> None:
     """A result of a run holds all its windows back: none of them is published before, and there is no window 0."""
     assert noted(listening(tmp_path, TEXTS, "run")) == [(window_id, 1) for window_id in range(1, 6)]
     more = noted(listening(tmp_path, [*TEXTS, b"x", b"y"], "run"))
     assert more == [(5, 1), *((window_id, 2) for window_id in range(6, 9))]
 
 
-def test_a_listener_is_told_of_windows_when_their_group_is_out(tmp_path: Path) -> None:
+def test_a_listener_is_notified_of_windows_when_their_group_is_out(tmp_path: Path) -> None:
     """Windows of a table that holds files back are notified when their group is published, one by one."""
     NOTED.clear()
     app = delta_app(tmp_path, TEXTS * 3)
@@ -177,7 +177,7 @@ def test_a_listener_is_told_of_windows_when_their_group_is_out(tmp_path: Path) -
     assert all(published for _, published in NOTED)
 
 
-def test_what_a_listener_refuses_is_told_again(tmp_path: Path) -> None:
+def test_a_listener_is_notified_again_of_what_it_refuses(tmp_path: Path) -> None:
     """The run ends, and the next one begins with its last window."""
     with pytest.raises(OperatorError, match="the listener fails"):
         noted(listening(tmp_path, TEXTS, fails_at=2))

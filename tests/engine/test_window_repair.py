@@ -97,8 +97,8 @@ def require_all(extra: str = "") -> None:
     assert visible("out") == sorted(line + extra for text in TEXTS.values() for line in text.splitlines())
     assert visible("once") == sorted({line + extra for text in TEXTS.values() for line in text.splitlines()})
     assert len(visible("names")) == len(TEXTS)
-    told = {each.url for one in manifests("journal", STORAGE) for each in one.outputs}
-    assert {Path(url).relative_to(Path.cwd()) for url in told} == {
+    recorded = {each.url for one in manifests("journal", STORAGE) for each in one.outputs}
+    assert {Path(url).relative_to(Path.cwd()) for url in recorded} == {
         path for name in ("out", "once", "names") for path in Path(name).glob("[!.]*")
     }
     figures = status("journal", STORAGE)

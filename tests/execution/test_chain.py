@@ -221,7 +221,7 @@ def test_a_failure_names_operator_record_and_place() -> None:
     assert "KeyError" in caught.value.trace
 
 
-def test_a_batch_that_fails_is_told_with_all_of_its_blocks() -> None:
+def test_a_batch_that_fails_is_reported_with_all_of_its_blocks() -> None:
     """Which of them it was, only the operator could know."""
 
     def fail(operator: CallsFunctions) -> None:
@@ -343,7 +343,7 @@ def test_a_generator_handler_runs_to_its_end_for_every_record() -> None:
 
 @pytest.mark.parametrize("mode", ["each", "batch"])
 @pytest.mark.parametrize("what", ["yielded", "returned"])
-def test_a_handler_that_gives_back_what_it_should_emit_is_told_so(what: str, mode: str) -> None:
+def test_a_handler_that_gives_back_what_it_should_emit_is_refused(what: str, mode: str) -> None:
     """It would be lost silently."""
     port = InputPort()
 
@@ -360,7 +360,7 @@ def test_a_handler_that_gives_back_what_it_should_emit_is_told_so(what: str, mod
 
 
 @pytest.mark.parametrize("mode", ["each", "batch"])
-def test_a_generator_handler_that_returns_a_value_is_told_so(mode: str) -> None:
+def test_a_generator_handler_that_returns_a_value_is_refused(mode: str) -> None:
     """Behind its last pause, as a plain handler; one of an operator without output may return anything."""
     port = InputPort()
 

@@ -46,14 +46,14 @@ class WatchedChain:
         self.chain.clock = OperatorClock(operators, lambda: self.now)
         self.progress = Progress()
         self.watch = ChainWatch(self.chain, self.progress.mark, 60.0, lambda: self.now)
-        self.told: list[tuple[str | None, bool, float, int]] = []
+        self.reported: list[tuple[str | None, bool, float, int]] = []
 
     def passes(self, seconds: float) -> None:
         """Let time pass, and look."""
         self.now += seconds
         for found in self.watch.look():
             operator = None if found.call is None else found.call.operator
-            self.told.append((operator, found.stall.is_over, found.stall.seconds, found.emitted))
+            self.reported.append((operator, found.stall.is_over, found.stall.seconds, found.emitted))
 
     def feed(self, *records: bytes) -> None:
         """Give one batch to `up`."""
@@ -81,7 +81,7 @@ def test_a_call_that_emits_for_ever_stands_still(place: str) -> None:
     watching.feed(b"one record")
     watching.chain.end_window()
     watching.passes(0)
-    began, ended = watching.told
+    began, ended = watching.reported
     assert began[:3] == ("up", False, 60)
     assert began[3] in (118, 120)  # of a batch of one record, one emitted record counts as its input
     assert ended[:2] == ("up", True)
@@ -98,7 +98,7 @@ def test_a_generator_that_pauses_stands_still_too() -> None:
 
     watching = WatchedChain(CallsFunctions(take=emit))
     watching.feed(b"one record")
-    assert [told[:2] for told in watching.told] == [("up", False), ("up", True)]
+    assert [reported[:2] for reported in watching.reported] == [("up", False), ("up", True)]
 
 
 def test_a_slow_operator_downstream_is_no_stall() -> None:
@@ -116,7 +116,7 @@ def test_a_slow_operator_downstream_is_no_stall() -> None:
 
     watching.feed(b"one record")
     assert watching.now > 20 * 60
-    assert watching.told == []
+    assert watching.reported == []
 
 
 def test_records_that_are_taken_are_progress() -> None:
@@ -129,10 +129,10 @@ def test_records_that_are_taken_are_progress() -> None:
 
     watching, passes = WatchedChain(CallsForEachRecord(emit)), 5
     watching.feed(*[b"record"] * 20)
-    assert watching.told == []
+    assert watching.reported == []
     passes = 8
     watching.feed(b"record")
-    assert [told[:2] for told in watching.told] == [("up", False), ("up", True)]
+    assert [reported[:2] for reported in watching.reported] == [("up", False), ("up", True)]
 
 
 def test_a_batch_that_gives_a_record_for_each_goes_on() -> None:
@@ -145,7 +145,7 @@ def test_a_batch_that_gives_a_record_for_each_goes_on() -> None:
 
     watching = WatchedChain(CallsFunctions(take=emit))
     watching.feed(*[b"record"] * 31)  # the batch itself is passed on as well
-    assert watching.told == []
+    assert watching.reported == []
 
 
 def test_an_operator_that_counts_goes_on() -> None:
@@ -161,19 +161,19 @@ def test_an_operator_that_counts_goes_on() -> None:
     context = OperatorContext(app="app", operator="up", counters=watching.counters["up"])
     watching.chain.call("up", watching.chain.operators["up"].setup, context)
     watching.feed(b"one record")
-    assert watching.told == []
+    assert watching.reported == []
 
 
-@pytest.mark.parametrize("tell", [lambda progress: progress.add(1), Progress.step], ids=["bytes", "step"])
+@pytest.mark.parametrize("advance", [lambda progress: progress.add(1), Progress.step], ids=["bytes", "step"])
 @pytest.mark.parametrize("place", ["take", "end_window"])
-def test_a_call_that_tells_its_progress_goes_on(tell: Callable[[Progress], None], place: str) -> None:
+def test_a_call_that_reports_its_progress_goes_on(advance: Callable[[Progress], None], place: str) -> None:
     """By bytes that it has read, or by a step without any, as in a wait for its rate, as long as it does."""
 
     def wait(operator: CallsFunctions) -> None:
         for _ in range(10):
             watching.passes(50)
-            tell(watching.progress)
-        assert watching.told == []
+            advance(watching.progress)
+        assert watching.reported == []
         for _ in range(3):
             watching.passes(50)
 
@@ -181,7 +181,7 @@ def test_a_call_that_tells_its_progress_goes_on(tell: Callable[[Progress], None]
     watching.feed(b"one record")
     watching.chain.end_window()
     watching.passes(0)
-    assert [told[:3] for told in watching.told] == [("up", False, 100), ("up", True, 100)]
+    assert [reported[:3] for reported in watching.reported] == [("up", False, 100), ("up", True, 100)]
 
 
 def test_a_chain_that_waits_outside_of_calls_stands_still() -> None:
@@ -190,4 +190,4 @@ def test_a_chain_that_waits_outside_of_calls_stands_still() -> None:
     for _ in range(4):
         watching.passes(30)
     watching.feed(b"a record")
-    assert [told[:2] for told in watching.told] == [(None, False), (None, True)]
+    assert [reported[:2] for reported in watching.reported] == [(None, False), (None, True)]

@@ -131,7 +131,7 @@ def test_kinds_that_differ_between_pieces_are_refused(kind: str) -> None:
 
 @pytest.mark.parametrize("at", [0, 7, PIECE_RECORDS + 1, 2 * PIECE_RECORDS])
 @pytest.mark.parametrize("made", [None, "text", 5, bytearray(b"x"), {"n": 1}], ids=str)
-def test_what_is_no_record_is_told_with_its_port_and_its_record(at: int, made: Any) -> None:
+def test_what_is_no_record_is_reported_with_its_port_and_its_record(at: int, made: Any) -> None:
     """The line that emitted it is not known; the first such record is named, also in a later piece."""
 
     class Makes(Operator):
@@ -156,7 +156,7 @@ def test_what_is_no_record_is_told_with_its_port_and_its_record(at: int, made: A
     assert raised.value.record == repr(NUMBERS[at])
 
 
-def test_values_that_make_no_column_are_told_with_their_record() -> None:
+def test_values_that_make_no_column_are_reported_with_their_record() -> None:
     """As records that a method itself refuses."""
 
     class Values(Operator):
@@ -175,7 +175,7 @@ def test_values_that_make_no_column_are_told_with_their_record() -> None:
     assert raised.value.record == "b'9'"
 
 
-def test_what_is_no_record_of_a_batch_is_told_with_its_port() -> None:
+def test_what_is_no_record_of_a_batch_is_reported_with_its_port() -> None:
     """A method that takes whole batches has no single record at hand."""
 
     class Whole(Operator):

@@ -75,7 +75,7 @@ def test_what_threads_return_may_be_emitted() -> None:
 
 
 @pytest.mark.parametrize("is_joined", [True, False])
-def test_a_thread_that_emits_is_told_where_the_operator_works(is_joined: bool) -> None:
+def test_a_thread_that_emits_is_reported_where_the_operator_works(is_joined: bool) -> None:
     """Also where the thread keeps its error to itself."""
 
     def emit_in_thread(operator: CallsFunctions) -> None:

@@ -37,7 +37,7 @@ def test_an_operator_comes_out_as_it_went_in() -> None:
 
 
 @pytest.mark.parametrize(("value", "reason"), [(threading.Lock(), "cannot pickle"), (lambda: None, "Can't")])
-def test_an_operator_that_cannot_be_pickled_is_told_with_its_attribute(
+def test_an_operator_that_cannot_be_pickled_is_named_with_its_attribute(
     tmp_path: Path, value: object, reason: str
 ) -> None:
     """Before anything runs, and with the place where it should be made."""
@@ -48,7 +48,7 @@ def test_an_operator_that_cannot_be_pickled_is_told_with_its_attribute(
         run(app_of(tmp_path, [b"a"], middle=middle), runtime=InlineRuntime)
 
 
-def test_an_operator_of_a_class_that_nobody_can_find_is_told() -> None:
+def test_an_operator_of_a_class_that_cannot_be_found_is_reported() -> None:
     """No attribute is to blame."""
 
     class Hidden(DropPrefixed):
@@ -58,7 +58,7 @@ def test_an_operator_of_a_class_that_nobody_can_find_is_told() -> None:
         pickled_operator("hidden", Hidden())
 
 
-def test_a_snapshot_that_cannot_be_pickled_is_told_of_its_operator(tmp_path: Path) -> None:
+def test_the_error_of_an_unpicklable_snapshot_names_its_operator(tmp_path: Path) -> None:
     """And not of the stage's first one."""
     with pytest.raises(OperatorError, match=r"'middle' partition 0: snapshot\(\) gave lock, which cannot be pickled"):
         run(app_of(tmp_path, [b"a"], middle=TakesStateBack(snapshot=lock)), runtime=InlineRuntime)

@@ -176,7 +176,7 @@ LAST = 253_402_300_799
     ],
 )
 @pytest.mark.parametrize("routing", ["by_key"])
-def test_a_key_that_cannot_be_had_is_told_of_the_receiver(
+def test_the_error_of_a_key_that_cannot_be_had_names_the_receiver(
     codec: StreamCodec, payload: Any, expected: str, routing: Routing
 ) -> None:
     """The error names the operator that is partitioned so, and what its input has instead."""

@@ -11,19 +11,19 @@ from dagflow.execution.stalls import MAX_STACK, Stall, StallDetector, stack_mark
 
 
 @given(st.lists(st.tuples(st.floats(0.1, 40), st.integers(0, 2))))
-def test_each_stall_is_told_once_and_its_end_once(looks: list[tuple[float, int]]) -> None:
+def test_each_stall_is_reported_once_and_its_end_once(looks: list[tuple[float, int]]) -> None:
     """Whatever is done and whenever it is looked at: the end follows the beginning, and both have their true length."""
-    now, told, since, mark = 0.0, False, 0.0, -1
+    now, is_reported, since, mark = 0.0, False, 0.0, -1
     detector = StallDetector(60.0, lambda: now)
     for passed_s, seen in looks:
         now += passed_s
         found = detector.look(seen)
         if seen != mark:
-            assert found == (Stall(now - since, is_over=True) if told else None)
-            mark, since, told = seen, now, False
-        elif now - since >= 60 and not told:
+            assert found == (Stall(now - since, is_over=True) if is_reported else None)
+            mark, since, is_reported = seen, now, False
+        elif now - since >= 60 and not is_reported:
             assert found == Stall(now - since, is_over=False)
-            told = True
+            is_reported = True
         else:
             assert found is None
 

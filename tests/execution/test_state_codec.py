@@ -110,7 +110,7 @@ operators:
   counts: {class: RecordWriter, properties: {path: out/counts}}
   completion: {class: FileCompletion}
   found: {class: MetadataWriter, properties: {path: out/found}}
-  told: {class: MetadataWriter, properties: {path: out/told}}
+  notes: {class: MetadataWriter, properties: {path: out/notes}}
   cleaner: {class: SourceCleaner, properties: {action: remove}}
 streams:
   blocks: {from: splitter.blocks_metadata_output, to: [reader.blocks_metadata_input, lines.blocks_metadata_input]}
@@ -120,7 +120,7 @@ streams:
   counted: {from: count.output, to: counts.input}
   files: {from: splitter.files_metadata_output, to: [completion.files_metadata_input, found.input]}
   read: {from: lines.blocks_metadata_output, to: [completion.blocks_metadata_input, cleaner.input]}
-  done: {from: completion.output, to: told.input}
+  done: {from: completion.output, to: notes.input}
 """
 
 

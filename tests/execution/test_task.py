@@ -89,8 +89,8 @@ def test_a_count_that_is_no_whole_number_is_refused_where_it_is_counted(
     tmp_path: Path, how: Callable[[Any, CallsFunctions], None], value: Any, shown: str
 ) -> None:
     """With the counter, its operator, and the method that counted."""
-    told = rf"'middle' .*end_window\(\) raised TypeError\(the counter 'items' takes .*{re.escape(shown)}"
-    with pytest.raises(OperatorError, match=told) as caught:
+    message = rf"'middle' .*end_window\(\) raised TypeError\(the counter 'items' takes .*{re.escape(shown)}"
+    with pytest.raises(OperatorError, match=message) as caught:
         run(app_of(tmp_path, [b"a"], middle=CallsFunctions(end_window=partial(how, value))), runtime=InlineRuntime)
     assert f"in {how.__name__}" in caught.value.trace
 
@@ -120,8 +120,8 @@ def test_a_name_that_is_no_text_is_refused_where_it_is_counted(
     tmp_path: Path, how: Callable[[Any, CallsFunctions], None], name: Any
 ) -> None:
     """The journal has names of text alone; the window fails before it is published."""
-    told = rf"'middle' .*end_window\(\) raised TypeError\(a counter's name is text; got {re.escape(repr(name))} \("
-    with pytest.raises(OperatorError, match=told) as caught:
+    message = rf"'middle' .*end_window\(\) raised TypeError\(a counter's name is text; got {re.escape(repr(name))} \("
+    with pytest.raises(OperatorError, match=message) as caught:
         run(app_of(tmp_path, [b"a"], middle=CallsFunctions(end_window=partial(how, name))), runtime=InlineRuntime)
     assert f"in {how.__name__}" in caught.value.trace
     assert published(tmp_path) == []

@@ -70,7 +70,7 @@ def test_files_are_reported_in_the_order_in_which_they_were_ended(tmp_path: Path
     assert outputs.take_finished() == ()
 
 
-def test_a_file_that_does_not_arrive_is_told_before_the_task_reports() -> None:
+def test_a_file_that_does_not_arrive_is_reported_before_the_task_reports() -> None:
     """Nothing is reported that the store has refused."""
     outputs = TaskOutputs(StorageContext.default(), "tag", "process")
     outputs.end(SlowWriter("lost", 1, set(), is_refused=True), 1)
@@ -78,7 +78,7 @@ def test_a_file_that_does_not_arrive_is_told_before_the_task_reports() -> None:
         outputs.take_finished()
 
 
-def test_a_file_that_is_not_closed_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_closed_is_reported(tmp_path: Path) -> None:
     """What was written to it would be lost silently; a task that fails abandons it."""
     outputs = TaskOutputs(StorageContext.default(), "tag", "process")
     outputs.open(str(tmp_path / "lost")).write(b"x")

@@ -67,12 +67,12 @@ class StillAfterTheEnd(ChainWatch):
 def test_a_task_that_is_over_is_not_ended() -> None:
     """Its thread works for another task by then, or its id is that of a new thread."""
     chain = StillAfterTheEnd()
-    told: list[TaskMessage] = []
+    reported: list[TaskMessage] = []
 
     def work(call: ActiveCall | None) -> TaskActivity:
         return TaskActivity(1, 0, 0)
 
-    with TaskWatch(StallLimits(0.01, 0.01), SHARED_HOST, work, chain, lambda: None, told.append):
+    with TaskWatch(StallLimits(0.01, 0.01), SHARED_HOST, work, chain, lambda: None, reported.append):
         assert chain.is_looking.wait(30)
     try:
         chain.is_over.set()
@@ -81,7 +81,7 @@ def test_a_task_that_is_over_is_not_ended() -> None:
         reached = sum(range(1000))
     except TaskTimeoutError:
         reached = 0
-    assert (reached, told) == (499500, [])
+    assert (reached, reported) == (499500, [])
 
 
 class StillAtItsEnd(ChainWatch):
@@ -99,23 +99,23 @@ class StillAtItsEnd(ChainWatch):
         return None
 
 
-def test_a_task_that_ends_while_a_stall_is_told_says_that_it_has_gone_on() -> None:
+def test_a_task_that_ends_while_a_stall_is_reported_says_it_has_gone_on() -> None:
     """Otherwise the log would have a warning without its end."""
-    is_telling, is_over = threading.Event(), threading.Event()
-    told: list[TaskMessage] = []
+    is_reporting, is_over = threading.Event(), threading.Event()
+    reported: list[TaskMessage] = []
 
     def send(message: TaskMessage) -> None:
-        is_telling.set()
+        is_reporting.set()
         is_over.wait(0.05)
-        told.append(message)
+        reported.append(message)
 
     def work(call: ActiveCall | None) -> TaskActivity:
         return TaskActivity(1, 0, 0)
 
     with TaskWatch(StallLimits(0.01, 0), SHARED_HOST, work, StillAtItsEnd(), lambda: None, send):
-        assert is_telling.wait(PATIENCE_S)
+        assert is_reporting.wait(PATIENCE_S)
     is_over.set()
-    assert [isinstance(each, StallReport) and each.is_over for each in told] == [False, True]
+    assert [isinstance(each, StallReport) and each.is_over for each in reported] == [False, True]
 
 
 def test_native_code_that_never_lets_go_is_ended() -> None:

@@ -34,7 +34,7 @@ def all_readers(store: ObjectStore, lost: int) -> list[Callable[[], object]]:
 
 
 @pytest.mark.parametrize(("which", "windows"), [(0, "1 to 4"), (1, "5 to 8"), (-1, "17 to 20")])
-def test_a_missing_archive_is_told(quick_path: Path, which: int, windows: str) -> None:
+def test_a_missing_archive_is_reported(quick_path: Path, which: int, windows: str) -> None:
     """Nothing is answered from what is left of a journal, and windows that are there are still found."""
     store = StorageContext.default().objects(str(quick_path))
     run_windows(store, 1, 22, JournalRetention(finished_windows=4)).close()
@@ -52,7 +52,7 @@ def test_a_missing_archive_is_told(quick_path: Path, which: int, windows: str) -
 
 @pytest.mark.parametrize("kept", [0.0, 0.5, 0.9])
 @pytest.mark.parametrize("zeros", [False, True])
-def test_a_torn_archive_that_the_journal_relies_on_is_told(quick_path: Path, kept: float, zeros: bool) -> None:
+def test_a_torn_archive_that_the_journal_relies_on_is_reported(quick_path: Path, kept: float, zeros: bool) -> None:
     """It was whole when the records that said the same were removed: a copy of it is needed."""
     store = StorageContext.default().objects(str(quick_path))
     run_windows(store, 1, 22, JournalRetention(finished_windows=4)).close()
@@ -128,7 +128,7 @@ def test_an_archive_that_a_listing_passed_over_is_in_the_next_one(quick_path: Pa
     assert [each.plan.window_id for each in newest_windows(store, read_state(inner))] == list(range(20, 0, -1))
 
 
-def test_a_torn_object_of_a_replay_is_told(quick_path: Path) -> None:
+def test_a_torn_object_of_a_replay_is_reported(quick_path: Path) -> None:
     """The record that ends the replay was written after it: what the window did at first is not true any more."""
     store = StorageContext.default().objects(str(quick_path))
     journal = run_windows(store, 1, 8, JournalRetention(finished_windows=4))

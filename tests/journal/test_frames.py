@@ -92,8 +92,8 @@ def test_foreign_bytes_are_no_journal(data: bytes) -> None:
 def test_an_unknown_version_is_refused_with_a_way_out(version: int, way_out: str) -> None:
     """Neither a later format is guessed at, nor an earlier one."""
     frame = encode([1]).replace(b"dagflow-journal %d " % FORMAT_VERSION, b"dagflow-journal %d " % version, 1)
-    told = f"version {version} is unknown here, version {FORMAT_VERSION} is known\n *run the version of dagflow that"
-    with pytest.raises(JournalError, match=f"{told} wrote it, or {way_out}"):
+    message = f"version {version} is unknown here, version {FORMAT_VERSION} is known\n *run the version of dagflow that"
+    with pytest.raises(JournalError, match=f"{message} wrote it, or {way_out}"):
         decode(frame, "log/1")
 
 

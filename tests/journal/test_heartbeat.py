@@ -85,7 +85,7 @@ def test_the_newest_heartbeat_is_the_one_with_the_highest_number(tmp_path: Path)
 
 
 @pytest.mark.parametrize("content", [b"", b"dagflow-jou", b"\0" * 100, b"something else"])
-def test_a_damaged_heartbeat_tells_nothing_and_keeps_its_number(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_heartbeat_says_nothing_and_keeps_its_number(tmp_path: Path, content: bytes) -> None:
     """A power loss may leave anything; the next run must not fail for it."""
     store = LocalObjectStore(str(tmp_path))
     store.create(heartbeat_name(3), content)

@@ -142,7 +142,7 @@ def test_a_lost_reply_makes_no_second_record(quick_path: Path) -> None:
     pytest.fail("the run never came through")
 
 
-def test_the_loser_is_told_who_won(store: ObjectStore) -> None:
+def test_the_error_of_the_loser_names_the_winner(store: ObjectStore) -> None:
     """By host and process id."""
     first = Journal.open(store, app="toy")
     Journal.open(store, app="toy")

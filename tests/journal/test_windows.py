@@ -142,9 +142,9 @@ def test_a_journal_of_version_1_is_refused_and_left_as_it_was(quick_path: Path) 
     for path in objects:
         path.write_bytes(path.read_bytes().replace(b"dagflow-journal 2 ", b"dagflow-journal 1 "))
     before = [path.read_bytes() for path in objects]
-    told = rf"format version 1 is unknown here, version 2 is known\n *run the version .*, or {ANOTHER_CHECKPOINT}"
+    message = rf"format version 1 is unknown here, version 2 is known\n *run the version .*, or {ANOTHER_CHECKPOINT}"
     for opened in (read_state, lambda store: Journal.open(store, app="fixture")):
-        with pytest.raises(JournalError, match=told):
+        with pytest.raises(JournalError, match=message):
             opened(store)
     assert [path.read_bytes() for path in objects] == before
 

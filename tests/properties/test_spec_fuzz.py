@@ -68,18 +68,18 @@ GARBAGE: tuple[Any, ...] = (
 """Values that replace a key or a value."""
 
 
-def places(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def paths_of(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Return every path into a tree of dicts and lists."""
     found = [path]
     steps = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
     for step, value in steps:
-        found += places(value, (*path, step))
+        found += paths_of(value, (*path, step))
     return found
 
 
 def mutated(tree: Any, choose: random.Random) -> Any:
     """Return the tree with one item dropped, renamed, retyped, repeated or copied from elsewhere."""
-    ways = places(tree)[1:]
+    ways = paths_of(tree)[1:]
     if not ways:
         return tree
     *above, step = choose.choice(ways)

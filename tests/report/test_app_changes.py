@@ -12,13 +12,13 @@ from dagflow.plan.load import load_app
 from dagflow.report.app_changes import AppChange, app_changes
 
 APP = """\
-name: told
+name: changing
 attributes: {checkpoint: journal, window_millis: 5}
 operators:
   splitter: {class: FileSplitterInput, properties: {files: [in]}}
   reader: {class: BlockReader, properties: {max_readers: 3}}
   filter: {class: RecordFilter, properties: {drop: {prefix: "${PREFIX}"}}, partition: parallel}
-  own: {class: told_ops.Own, partition: parallel}
+  own: {class: own_ops.Own, partition: parallel}
   writer: {class: RecordWriter, properties: {path: out}, partition: parallel}
 streams:
   blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
@@ -50,14 +50,14 @@ def changes(folder: Path, old: str, new: str, code: str = MODULE, prefix: str = 
     facts = []
     for text, module, value in ((APP, MODULE, "hushhush"), (APP.replace(old, new), code, prefix)):
         (folder / "app.yaml").write_text(text)
-        (folder / "told_ops.py").write_text(module)
+        (folder / "own_ops.py").write_text(module)
         loaded = load_app(folder / "app.yaml", environ={"PREFIX": value}, search_path=[str(folder)])
         facts.append(describe(loaded))
     return app_changes(*facts)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "message"),
     [
         ("path: out", "path: out, format: csv", "writer.format: the default -> csv"),
         ("path: out", "path: other", "writer.path: out -> other"),
@@ -70,31 +70,31 @@ def changes(folder: Path, old: str, new: str, code: str = MODULE, prefix: str = 
         ("path: out", f"path: {'x' * 200}", f"writer.path: out -> {'x' * 60}..."),
         ("max_readers: 3", "max_readers: 4", None),
         ("window_millis: 5", "window_millis: 7, master: 'local[3]', durability: power", None),
-        ("name: told", "name: told\n# a comment", None),
+        ("name: changing", "name: changing\n# a comment", None),
     ],
 )
-def test_a_changed_property_is_told_if_output_depends_on_it(
-    tmp_path: Path, old: str, new: str, told: str | None
+def test_a_changed_property_is_reported_if_output_depends_on_it(
+    tmp_path: Path, old: str, new: str, message: str | None
 ) -> None:
     """Old and new value, by the name that people know; nothing of what only decides about speed."""
-    assert changes(tmp_path, old, new) == ([] if told is None else [AppChange(told)])
+    assert changes(tmp_path, old, new) == ([] if message is None else [AppChange(message)])
 
 
 def test_other_input_is_no_other_output(tmp_path: Path) -> None:
     """What a splitter selects does not concern what was published."""
-    told = 'splitter.files: ["in"] -> ["in", "more"]'
-    assert changes(tmp_path, "files: [in]", "files: [in, more]") == [AppChange(told, concerns_output=False)]
+    message = 'splitter.files: ["in"] -> ["in", "more"]'
+    assert changes(tmp_path, "files: [in]", "files: [in, more]") == [AppChange(message, concerns_output=False)]
 
 
-def test_a_variable_is_told_to_have_another_value_and_not_which(tmp_path: Path) -> None:
+def test_a_variable_is_said_to_have_another_value_and_not_which(tmp_path: Path) -> None:
     """The value may be a secret."""
-    told = changes(tmp_path, "name", "name", prefix="mumsmums")
-    assert told == [AppChange('filter.drop: {"prefix": "${PREFIX}"} has another value')]
+    found = changes(tmp_path, "name", "name", prefix="mumsmums")
+    assert found == [AppChange('filter.drop: {"prefix": "${PREFIX}"} has another value')]
 
 
-def test_changed_code_is_told(tmp_path: Path) -> None:
+def test_changed_code_is_reported(tmp_path: Path) -> None:
     """By the name of its file."""
-    assert changes(tmp_path, "name", "name", code=MODULE + "\n# mended\n") == [AppChange("the code of told_ops.py")]
+    assert changes(tmp_path, "name", "name", code=MODULE + "\n# mended\n") == [AppChange("the code of own_ops.py")]
 
 
 @pytest.mark.parametrize(
@@ -110,10 +110,10 @@ def test_changed_code_is_told(tmp_path: Path) -> None:
 )
 def test_a_secret_in_the_file_is_not_remembered(tmp_path: Path, old: str, new: str, change: str) -> None:
     """Its checksum shows that it has changed."""
-    app = APP.replace("told_ops.Own", f"told_ops.Own, properties: {SECRETS}")
+    app = APP.replace("own_ops.Own", f"own_ops.Own, properties: {SECRETS}")
     module = MODULE.replace("    input =", "    password: str\n    uri: str\n    options: dict[str, str]\n    input =")
     module = module.replace("    input =", "    headers: dict[str, str]\n    command: list[str]\n    input =")
-    (tmp_path / "told_ops.py").write_text(module)
+    (tmp_path / "own_ops.py").write_text(module)
     facts = []
     for text in (app, app.replace(old, new)):
         (tmp_path / "app.yaml").write_text(text)
@@ -124,13 +124,13 @@ def test_a_secret_in_the_file_is_not_remembered(tmp_path: Path, old: str, new: s
     assert "hush" not in str(facts)
 
 
-def test_operators_and_streams_that_come_and_go_are_told(tmp_path: Path) -> None:
+def test_operators_and_streams_that_come_and_go_are_reported(tmp_path: Path) -> None:
     """An operator with its streams is one change."""
     line = next(line for line in APP.splitlines(keepends=True) if line.startswith("  own"))
     stream = next(line for line in APP.splitlines(keepends=True) if line.startswith("  end"))
     shorter = APP.replace(line, "").replace(stream, "").replace("own.input", "writer.input")
     assert changes(tmp_path, APP, shorter) == [AppChange("operator 'own' is gone")]
-    (tmp_path / "told_ops.py").write_text(MODULE)
+    (tmp_path / "own_ops.py").write_text(MODULE)
     (tmp_path / "app.yaml").write_text(APP)
     now = describe(load_app(tmp_path / "app.yaml", environ={"PREFIX": "x"}, search_path=[str(tmp_path)]))
     less = {name: each for name, each in now.operators.items() if name != "own"}

@@ -35,7 +35,7 @@ def test_the_state_of_all_runs_is_that_of_the_newest_driver(state: Standing, fin
     assert state_of_all(driver, is_unfinished=True) == unfinished
 
 
-def test_without_a_heartbeat_the_journal_tells_the_state() -> None:
+def test_without_a_heartbeat_the_journal_has_the_state() -> None:
     """As for a checkpoint of an older program."""
     assert state_of_all(None, is_unfinished=False) == "completed"
     assert state_of_all(None, is_unfinished=True) == "stopped"

@@ -69,8 +69,8 @@ def test_a_windows_manifest_says_which_bytes_became_which_file(folder: Path) -> 
         )
         # The records of a partition begin in the ranges that the manifest gives for its file.
         whole = (folder / "in" / "a.log").read_bytes()
-        places = [whole.index(line) for line in content.splitlines() if line]
-        assert all(any(s.start <= place < s.end for s in manifest.sources_of(output)) for place in places)
+        offsets = [whole.index(line) for line in content.splitlines() if line]
+        assert all(any(s.start <= place < s.end for s in manifest.sources_of(output)) for place in offsets)
     with pytest.raises(MissingError, match="window 9 is unknown, windows 1 to 2 are known"):
         window_manifest("journal", 9, StorageContext.default())
 
@@ -141,7 +141,7 @@ def test_a_pattern_that_is_advised_finds_a_file(folder: Path, pattern: str) -> N
         assert unmatched(journal, advised[0], storage) == ""
 
 
-def test_a_file_that_waits_and_one_that_was_left_out_are_told_apart(folder: Path) -> None:
+def test_a_file_that_waits_and_one_that_was_left_out_are_distinguished(folder: Path) -> None:
     """Planned is not read, and left out is neither."""
     with pytest.raises(DagflowError, match="the lights went out"):
         run(load_app("app.yaml"), RunOptions(), runtime=crashing(2))

@@ -34,7 +34,7 @@ def test_refused_records_are_found_beside_tuples_that_have_no_id() -> None:
     assert (found.operator, found.port, found.blocks) == ("behind", "taker1.input", {7: BLOCK})
 
 
-def test_a_block_that_no_tuple_is_is_told() -> None:
+def test_a_block_that_no_tuple_is_is_reported() -> None:
     """Its class cannot be imported here."""
     with pytest.raises(JournalError, match="refused records of operator 'behind' in blocks of a class that cannot"):
         list(rejects_of(window(FILE, BLOCK, block_id=8)))

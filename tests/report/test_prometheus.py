@@ -46,7 +46,7 @@ def of_names(text: str) -> dict[str, float]:
     }
 
 
-def test_a_finished_run_is_told_by_its_journal(tmp_path: Path) -> None:
+def test_a_finished_run_is_known_by_its_journal(tmp_path: Path) -> None:
     """Windows, records and input of all runs together; nothing waits."""
     run(app_of(tmp_path, [b"one two", b"three", b"four"]), runtime=InlineRuntime)
     found = of_names(metrics_text([read_checkpoint(str(tmp_path / "journal"), StorageContext.default())]))
@@ -76,7 +76,7 @@ def test_a_run_that_died_shows_what_waits(tmp_path: Path) -> None:
     assert read_checkpoint(url, StorageContext.default()).oldest_unpublished_s == 0
 
 
-def test_a_live_run_tells_the_same_from_memory_as_its_journal(tmp_path: Path) -> None:
+def test_a_live_run_reports_the_same_from_memory_as_its_journal(tmp_path: Path) -> None:
     """Also of the windows of earlier runs: a restart resets no counter."""
     with pytest.raises(DagflowError, match="the lights went out"):
         run(app_of(tmp_path, [b"one", b"two", b"three"]), runtime=crashing(2))
@@ -85,8 +85,8 @@ def test_a_live_run_tells_the_same_from_memory_as_its_journal(tmp_path: Path) ->
 
     def look(snapshot: RunSnapshot) -> None:
         live.progress(snapshot)
-        told = live().snapshot
-        assert told is not None and told.progress == snapshot.progress
+        live_snapshot = live().snapshot
+        assert live_snapshot is not None and live_snapshot.progress == snapshot.progress
         seen.append((of_names(metrics_text([live()])), of_names(metrics_text([read_checkpoint(url, storage)]))))
 
     run(app_of(tmp_path, [b"one", b"two", b"three"]), RunOptions(), RecordingObserver(look), runtime=InlineRuntime)
@@ -98,7 +98,7 @@ def test_a_live_run_tells_the_same_from_memory_as_its_journal(tmp_path: Path) ->
     assert seen[-1][0]["dagflow_records_total lines records"] == 3
 
 
-def test_a_checkpoint_without_a_journal_is_told_as_unreadable(tmp_path: Path) -> None:
+def test_a_checkpoint_without_a_journal_is_reported_as_unreadable(tmp_path: Path) -> None:
     """The metrics of the others are shown all the same."""
     run(app_of(tmp_path, [b"one"]), runtime=InlineRuntime)
     storage = StorageContext.default()

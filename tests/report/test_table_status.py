@@ -55,13 +55,13 @@ def test_after_a_replay_the_version_is_that_of_the_table(tmp_path: Path, replaye
     assert (shown.version, shown.window_id) == (f"version {DeltaTable(str(tmp_path / 'db')).version()}", 3)
 
 
-def test_the_command_line_tells_it(tmp_path: Path) -> None:
+def test_the_command_line_shows_it(tmp_path: Path) -> None:
     """As text and as JSON; a checkpoint without tables says so."""
     run(app(tmp_path, ROWS, commit={"every_millis": 0}), runtime=InlineRuntime)
     place = ["status", str(tmp_path / "journal"), "--tables"]
-    told = CliRunner().invoke(command_line, place).stdout
-    assert told.startswith("all tables show the windows up to 3\n\ntarget table: version 2, with window 3\n    ")
-    assert "    window 3: version 2\n    window 2: version 1\n    window 1: version 0\n" in told
+    text = CliRunner().invoke(command_line, place).stdout
+    assert text.startswith("all tables show the windows up to 3\n\ntarget table: version 2, with window 3\n    ")
+    assert "    window 3: version 2\n    window 2: version 1\n    window 1: version 0\n" in text
     assert json.loads(CliRunner().invoke(command_line, [*place, "--json"]).stdout)["watermark"] == 3
 
 
@@ -75,8 +75,8 @@ def test_records_in_a_dataset_of_parquet_are_not_denied(tmp_path: Path) -> None:
     }
     streams = ["source.out lines.samples", "lines.records rows.input", "rows.output table.input"]
     run(dag(tmp_path, operators, streams), runtime=InlineRuntime)
-    told = CliRunner().invoke(command_line, ["status", str(tmp_path / "journal"), "--tables"]).stdout
-    assert told == "nothing was added to a table of Delta Lake or Iceberg\n"
+    text = CliRunner().invoke(command_line, ["status", str(tmp_path / "journal"), "--tables"]).stdout
+    assert text == "nothing was added to a table of Delta Lake or Iceberg\n"
 
 
 @pytest.mark.parametrize("other", [["--files", "x"], ["--window", "1"]])

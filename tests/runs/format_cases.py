@@ -284,8 +284,8 @@ def text_cases() -> list[FormatCase]:
     stanzas = re.findall(rb"(?m)(?:^(?:[^\S\n]*\S.*)\n?)+", STANZAS)
     bare = [stanza.removesuffix(b"\n").removesuffix(b"\r") for stanza in stanzas]
     regex = {"type": "regex", "pattern": r"\d{4}-"}
-    places = [LOG.index(entry) if index < 3 else 0 for index, entry in enumerate(entries)]
-    assert places[0] == 0
+    offsets = [LOG.index(entry) if index < 3 else 0 for index, entry in enumerate(entries)]
+    assert offsets[0] == 0
     return [
         FormatCase(regex, LOG, LOG),
         FormatCase({**regex, "keep_delimiter": True}, LOG, LOG),

@@ -74,7 +74,9 @@ def test_bad_files_are_left_out_where_the_app_says_so(tmp_path: Path, cut: dict[
 def test_a_bad_head_fails_a_run_and_each_remedy_works(tmp_path: Path, cut: dict[str, Any]) -> None:
     """The same checkpoint completes with what the error names, and nothing is missing."""
     twice = {"a.csv": GOOD["a.csv"], "doubled.csv": BAD["doubled.csv"]}
-    told = r"(?s)doubled\.csv offset 0 \(14 bytes\): the header in line 1 cannot be used: column 'id' is there twice; "
+    message = (
+        r"(?s)doubled\.csv offset 0 \(14 bytes\): the header in line 1 cannot be used: column 'id' is there twice; "
+    )
     named = "format: {type: csv, columns: [id, name], skip_header: 1, header: false}"
     remedies = {
         "skip": (f"{FORMAT}, on_error: skip", False, ["1", "2"]),
@@ -84,7 +86,7 @@ def test_a_bad_head_fails_a_run_and_each_remedy_works(tmp_path: Path, cut: dict[
     for remedy, (reader, takes_rejects, ids) in remedies.items():
         work = tmp_path / remedy
         work.mkdir()
-        with pytest.raises(DagflowError, match=told + "got id, id.*on_error: skip.*skip_header: 1"):
+        with pytest.raises(DagflowError, match=message + "got id, id.*on_error: skip.*skip_header: 1"):
             run_app(work, FORMAT, twice, takes_rejects=False, **cut)
         assert published(work / "out") == b""
         run_app(work, reader, takes_rejects=takes_rejects, **cut)

@@ -63,8 +63,8 @@ def test_a_refused_record_fails_a_run_that_takes_no_rejects(case: FormatCase, tm
         if takes_rejects:
             run_app(tmp_path / name, reader(case.format), {NAME: case.content})
             continue
-        told = map(json.loads, published(tmp_path / "heard" / "rejects").splitlines())
-        (first,) = (each for each in told if each["offset"] == offset)
+        rejects = map(json.loads, published(tmp_path / "heard" / "rejects").splitlines())
+        (first,) = (each for each in rejects if each["offset"] == offset)
         place = f"{NAME} offset {offset} ({first['length']} bytes): {first['reason']}"
         with pytest.raises(DagflowError, match=re.escape(place)):
             run_app(tmp_path / name, reader(case.format), {NAME: case.content}, takes_rejects=False)
@@ -82,7 +82,7 @@ def test_what_an_option_forbids_fails_the_run_with_the_place(case: FormatCase, t
 
 
 @pytest.mark.parametrize(("format", "message"), MISUSES, ids=str)
-def test_a_wrong_option_is_told_before_anything_runs(format: dict[str, Any], message: str, tmp_path: Path) -> None:
+def test_a_wrong_option_is_reported_before_anything_runs(format: dict[str, Any], message: str, tmp_path: Path) -> None:
     """With the place in the app, the option, and what it takes."""
     with pytest.raises(AppError, match=rf"app\.yaml:\d+:\d+: .*{message}"):
         run_app(tmp_path, reader(format), {NAME: b""})

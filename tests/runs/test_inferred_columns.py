@@ -39,8 +39,8 @@ CUTS: list[dict[str, Any]] = [
 def outcome(work: Path) -> tuple[list[bytes], list[Any]]:
     """What was published and what was refused, in any order."""
     rejects = [json.loads(line) for line in published(work / "rejects").splitlines()]
-    told = [(Path(each["url"]).name, each["offset"], each["reason"]) for each in rejects]
-    return sorted(published(work / "out").splitlines()), sorted(told)
+    origins = [(Path(each["url"]).name, each["offset"], each["reason"]) for each in rejects]
+    return sorted(published(work / "out").splitlines()), sorted(origins)
 
 
 def test_the_first_file_with_records_decides_for_all(tmp_path: Path) -> None:
@@ -59,8 +59,8 @@ def test_the_first_file_with_records_decides_for_all(tmp_path: Path) -> None:
     assert all(each == found[0] for each in found)
     records, rejects = found[0]
     assert [json.loads(each)["n"] for each in records] == [1, 7, 8, 9, 9007199254740993]
-    places = [("0", 1), ("0", 10), ("b", 0), ("b", 10), ("b", 35), ("b", 49), ("b", 61), ("c.gz", 8)]
-    assert [each[:2] for each in rejects] == places
+    positions = [("0", 1), ("0", 10), ("b", 0), ("b", 10), ("b", 35), ("b", 49), ("b", 61), ("c.gz", 8)]
+    assert [each[:2] for each in rejects] == positions
 
 
 def test_a_restart_and_a_replay_read_by_what_was_decided(tmp_path: Path) -> None:

@@ -67,11 +67,11 @@ def refuse_and_overtake(root: Path, table: str = DELTA) -> None:
 def test_refused_records_do_not_replace_newer_ones(tmp_path: Path, kind: str, table: str) -> None:
     """They stay refused, and the table stays as it is."""
     refuse_and_overtake(tmp_path, table)
-    told = refusal(
+    message = refusal(
         lambda: work(tmp_path, MENDED, table, rejects=RejectChoice()),
         "operator 'table' writes to table .*: with upsert_by, a record that comes back would take the place of newer",
     )
-    assert "put those that no newer record has replaced, corrected, into a new file of the input; or" in told
+    assert "put those that no newer record has replaced, corrected, into a new file of the input; or" in message
     assert sequence(tmp_path, kind) == {"a": 2, "b": 1}
     left = grouped(open_rejects(str(tmp_path / "journal"), StorageContext.default()), RejectChoice())
     assert sum(group.records for group in left) == 2

@@ -40,9 +40,9 @@ streams:
 """
 
 
-def app_at(tmp_path: Path, **places: str) -> LogicalPlan:
+def app_at(tmp_path: Path, **folders: str) -> LogicalPlan:
     """The app with its journal, input and output in these places below a directory."""
-    (tmp_path / "app.yaml").write_text(APP.format(**{name: tmp_path / place for name, place in places.items()}))
+    (tmp_path / "app.yaml").write_text(APP.format(**{name: tmp_path / place for name, place in folders.items()}))
     return load_app(str(tmp_path / "app.yaml"))
 
 

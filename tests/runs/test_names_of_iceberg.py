@@ -70,9 +70,11 @@ def test_a_column_called_as_a_member_is_left_out_or_renamed(tmp_path: Path, reme
         put(tmp_path, a='{"id": 0, "a": {"b": 0}}\n')
         before = work(tmp_path)
     put(tmp_path, b=FIRST.replace("}}", '}, "a.b": 2}'))
-    told = refusal(lambda: work(tmp_path), "cannot have two fields called 'a.b', one of which is a member, in columns")
-    assert f"the first record with 'a.b' is at {tmp_path}/in/b:0\n" in told
-    assert "columns of a JSON reader name those that are wanted, or a Select before the table drop or rename" in told
+    message = refusal(
+        lambda: work(tmp_path), "cannot have two fields called 'a.b', one of which is a member, in columns"
+    )
+    assert f"the first record with 'a.b' is at {tmp_path}/in/b:0\n" in message
+    assert "columns of a JSON reader name those that are wanted, or a Select before the table drop or rename" in message
     assert decided(tmp_path) == 2 * len(before)  # one window more puts what it has into the table
     format, select, more = REMEDIES[remedy]
     assert work(tmp_path, format, select) == [*({**row, **dict.fromkeys(more)} for row in before), {**KEPT, **more}]
@@ -91,8 +93,10 @@ def test_a_later_column_called_as_a_member_is_rescued(tmp_path: Path) -> None:
 def test_members_of_one_column_with_one_name_are_named_in_the_app(tmp_path: Path) -> None:
     """As those that differ in case only."""
     put(tmp_path, a='{"id": 1, "o": {"a": {"b": 1}, "a.b": 2}}\n')
-    told = refusal(lambda: work(tmp_path), "two fields called 'o.a.b', one of which is a member, in column 'o'; the f")
-    assert "give 'o' as a struct<...> of the members that are wanted, or a Select before the table drop" in told
+    message = refusal(
+        lambda: work(tmp_path), "two fields called 'o.a.b', one of which is a member, in column 'o'; the f"
+    )
+    assert "give 'o' as a struct<...> of the members that are wanted, or a Select before the table drop" in message
     assert decided(tmp_path) == 0
     columns = "{type: json_lines, columns: {id: int64, o: 'struct<a: struct<b: int64>>'}}"
     assert work(tmp_path, columns) == [{"id": 1, "o": {"a": {"b": 1}}}]
@@ -115,8 +119,8 @@ def test_a_column_called_as_a_partition_gets_another_name(
         before = work(tmp_path, partition=partition)
     put(tmp_path, b='{"id": 1, "n": 3, "n_trunc_4": 0}\n')
     reason = r"cannot have a column 'n_trunc_4' and be partitioned by truncate\(4, n\), which it calls 'n_trunc_4', too"
-    told = refusal(lambda: work(tmp_path, partition=partition), reason)
-    assert f"the first record with 'n_trunc_4' is at {tmp_path}/in/b:0\n    leave the column out, or give it" in told
+    message = refusal(lambda: work(tmp_path, partition=partition), reason)
+    assert f"the first record with 'n_trunc_4' is at {tmp_path}/in/b:0\n    leave the column out, or give it" in message
     assert decided(tmp_path) == 2 * len(before)  # one window more puts what it has into the table
     typed = "{type: json_lines, columns: {id: int64, n: int64, n_trunc_4: int64}}"
     if not is_later:
@@ -133,8 +137,8 @@ def test_a_record_below_all_multiples_is_dropped_upstream(tmp_path: Path, kind: 
     put(tmp_path, a=f'{{"id": 1, "n": {least}}}\n{{"id": 2, "n": {least + 8}}}\n')
     typed = f"{{type: json_lines, columns: {{id: int64, n: {kind}}}}}"
     reason = rf"partition_by: truncate\(10, n\) has no value for {least}, which 'n' of {kind} holds: it would be less"
-    told = refusal(lambda: work(tmp_path, typed, partition=partition), reason)
-    assert "partition by another column or transform, or drop such records upstream" in told
+    message = refusal(lambda: work(tmp_path, typed, partition=partition), reason)
+    assert "partition by another column or transform, or drop such records upstream" in message
     assert decided(tmp_path) == 0
     select = f"{{where: 'n > {least}'}}"
     assert work(tmp_path, typed, select, partition) == [{"id": 2, "n": least + 8}]

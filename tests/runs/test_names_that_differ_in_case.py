@@ -68,9 +68,9 @@ REMEDIES = {
 def test_columns_of_json_that_differ_in_case_are_named_in_the_app(tmp_path: Path, remedy: str) -> None:
     """The error names the record that has brought the second one, and each of its remedies is taken."""
     put(tmp_path, a='{"id": 3}\n', b=ROW_OF_BOTH)
-    told = refusal(lambda: work(tmp_path), "cannot have both columns 'id' and 'ID': case does not count")
-    assert f"the first record with 'ID' is at {tmp_path}/in/b:0\n" in told
-    assert "columns of a JSON reader name those that are wanted, or a Select before the table drop or rename" in told
+    message = refusal(lambda: work(tmp_path), "cannot have both columns 'id' and 'ID': case does not count")
+    assert f"the first record with 'ID' is at {tmp_path}/in/b:0\n" in message
+    assert "columns of a JSON reader name those that are wanted, or a Select before the table drop or rename" in message
     format, select, rows = REMEDIES[remedy]
     assert work(tmp_path, format, select) == rows
 
@@ -114,9 +114,9 @@ def test_members_that_differ_in_case_are_refused_before_they_are_decided(tmp_pat
     """Delta takes them in no transaction; with one of them named, or without the column, the window goes on."""
     text, kind, value = MEMBERS[nested]
     put(tmp_path, a='{"id": 0}\n', b=f"{text}\n")
-    told = refusal(lambda: work(tmp_path), "cannot have both members 'b' and 'B' in column 'o': case does not count")
-    assert f"the first record with 'o' is at {tmp_path}/in/b:0\n" in told
-    assert "give 'o' as a struct<...> of the members that are wanted, or a Select before the table drop" in told
+    message = refusal(lambda: work(tmp_path), "cannot have both members 'b' and 'B' in column 'o': case does not count")
+    assert f"the first record with 'o' is at {tmp_path}/in/b:0\n" in message
+    assert "give 'o' as a struct<...> of the members that are wanted, or a Select before the table drop" in message
     assert decided(tmp_path) == 1
     columns = f"{{type: json_lines, columns: {{id: int64, o: '{kind}'}}}}"
     assert work(tmp_path, columns) == [{"id": 0, "o": None}, {"id": 1, "o": value}]

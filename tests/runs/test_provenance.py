@@ -76,10 +76,10 @@ def origins_of(output: PublishedFile) -> list[tuple[str, int]]:
     return found
 
 
-def require_exact(told: list[WindowManifest]) -> list[PublishedFile]:
+def require_exact(windows: list[WindowManifest]) -> list[PublishedFile]:
     """Require that each output names the ranges of its records, no block without one of them, and no byte twice."""
     outputs = []
-    for manifest in told:
+    for manifest in windows:
         for output in manifest.outputs:
             outputs.append(output)
             assert manifest.provenance_of(output) == "exact"
@@ -106,9 +106,9 @@ def test_each_part_names_the_ranges_of_its_records(folder: Path, writer: str, ba
 @pytest.mark.parametrize("writer", ["", ", format: json_lines", ", format: {type: csv, compression: zstd}"])
 def test_a_file_of_a_block_names_that_block(folder: Path, writer: str) -> None:
     """One input each, also where no record of the block was kept."""
-    told = finish(WRITER="file_name: block" + writer)
+    windows = finish(WRITER="file_name: block" + writer)
     ranges = []
-    for manifest in told:
+    for manifest in windows:
         for output in manifest.outputs:
             [source] = manifest.sources_of(output)
             assert (source.blocks, manifest.provenance_of(output)) == (1, "exact")
@@ -123,8 +123,8 @@ def test_a_file_of_a_block_names_that_block(folder: Path, writer: str) -> None:
 
 def test_records_that_went_through_an_exchange_keep_their_ranges(folder: Path) -> None:
     """They know their blocks; two files may have records of one block."""
-    told = finish(PARTITION="3")
-    for manifest in told:
+    windows = finish(PARTITION="3")
+    for manifest in windows:
         for output in manifest.outputs:
             assert manifest.provenance_of(output) == "exact"
             ranges = [(each.url, each.start, each.end) for each in manifest.sources_of(output)]
@@ -137,8 +137,8 @@ def test_records_that_went_through_an_exchange_keep_their_ranges(folder: Path) -
 def test_files_of_rejects_name_where_they_were(folder: Path) -> None:
     """The blocks of the rejects, and no others."""
     Path("in/c").write_bytes(Path("in/c").read_bytes()[:100] + b"\n" + b"y" * 50 + b"\n" + b"c-99\n" * 20)
-    told = finish(FORMAT="{type: lines, max_record: 40, on_long: reject}")
-    found = [(m, o) for m in told for o in m.outputs if "/errors/" in o.url]
+    windows = finish(FORMAT="{type: lines, max_record: 40, on_long: reject}")
+    found = [(m, o) for m in windows for o in m.outputs if "/errors/" in o.url]
     [(manifest, output)] = found
     [reject] = map(json.loads, Path(output.url).read_text().splitlines())
     [source] = manifest.sources_of(output)
@@ -147,7 +147,7 @@ def test_files_of_rejects_name_where_they_were(folder: Path) -> None:
     assert source.blocks == 1
 
 
-def test_of_what_an_operator_makes_anew_is_told_what_can_be_known(folder: Path) -> None:
+def test_of_what_an_operator_makes_anew_all_that_is_known_is_recorded(folder: Path) -> None:
     """All that the window read, and why."""
     counted = APP.replace(
         'RecordFilter, properties: {drop: {prefix: "#"}}, partition: parallel',

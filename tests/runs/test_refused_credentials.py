@@ -71,8 +71,8 @@ def test_refused_records_are_tried_again_with_good_credentials(s3_server: str, s
     with faulty_store(s3_server) as store:
 
         def again(format: str, rejects: RejectChoice | None = None) -> None:
-            places = {"folder": tmp_path, "endpoint": store.url, "root": s3_root, "splitter": "batch_bytes: 0"}
-            (tmp_path / "app.yaml").write_text(APP.format(**places, reader=f", format: {format}", **parts))
+            values = {"folder": tmp_path, "endpoint": store.url, "root": s3_root, "splitter": "batch_bytes: 0"}
+            (tmp_path / "app.yaml").write_text(APP.format(**values, reader=f", format: {format}", **parts))
             run(load_app(str(tmp_path / "app.yaml")), RunOptions(rejects=rejects), runtime=InlineRuntime)
 
         again("{type: json_lines, columns: {n: int64}}")

@@ -32,20 +32,20 @@ class KeepsMoreThanKeys(Deduplicator):
 
 
 @pytest.mark.parametrize(
-    ("before", "now", "told"),
+    ("before", "now", "message"),
     [
         (Total, KeyCounter, r"left state that is not by key, and is a KeyedOperator now\n    let its class be what it"),
         (KeepsMoreThanKeys, Deduplicator, r"left state that is not by key, and is a KeyedOperator now"),
     ],
 )
 def test_state_of_another_kind_is_refused_until_the_class_is_what_it_was(
-    tmp_path: Path, before: type[Operator], now: type[Operator], told: str
+    tmp_path: Path, before: type[Operator], now: type[Operator], message: str
 ) -> None:
     """Before a window is planned, and not by the first record; with the class as it was, the run goes on."""
     with pytest.raises(DagflowError, match="the lights went out"):
         run(keyed_app(tmp_path, before(), 1), runtime=until(3))
     for _ in range(2):
-        with pytest.raises(JournalError, match=f"operator 'keyed' has {told}"):
+        with pytest.raises(JournalError, match=f"operator 'keyed' has {message}"):
             run(keyed_app(tmp_path, now(), 1), runtime=InlineRuntime)
     run(keyed_app(tmp_path, before(), 1), runtime=InlineRuntime)
     assert published(tmp_path)[-1] == (b"60" if before is Total else max(WORDS))

@@ -38,7 +38,7 @@ def app(root: Path, *, files: str = "in", rules: str = "", output: str = "out", 
 
 
 @pytest.mark.parametrize(
-    ("places", "complaint"),
+    ("locations", "complaint"),
     [
         ({"output": "in"}, "in: operator 'splitter' reads all that is below .*/in, and operator 'writer' publishes"),
         ({"output": "in/deep/out"}, "in/deep/out: operator 'splitter' reads all that is below .*/in, and operator"),
@@ -48,16 +48,16 @@ def app(root: Path, *, files: str = "in", rules: str = "", output: str = "out", 
     ],
 )
 def test_an_app_that_would_read_what_it_writes_is_refused(
-    tmp_path: Path, places: dict[str, str], complaint: str
+    tmp_path: Path, locations: dict[str, str], complaint: str
 ) -> None:
     """Each run would publish what the run before it has published, and never be done; nothing is read or written."""
     with pytest.raises(StorageError, match=complaint):
-        run(load_app(app(tmp_path, **places)), runtime=InlineRuntime)
+        run(load_app(app(tmp_path, **locations)), runtime=InlineRuntime)
     assert not list(tmp_path.rglob("part-*"))
 
 
 @pytest.mark.parametrize(
-    ("files", "places"),
+    ("files", "locations"),
     [
         ("in/*", {"output": "in/out"}),
         ("in/*", {"output": "in"}),
@@ -73,18 +73,18 @@ def test_an_app_that_would_read_what_it_writes_is_refused(
 )
 @pytest.mark.parametrize("exists", [False, True], ids=["new", "there"])
 def test_a_glob_that_takes_in_what_the_app_writes_is_refused(
-    tmp_path: Path, files: str, places: dict[str, str], exists: bool
+    tmp_path: Path, files: str, locations: dict[str, str], exists: bool
 ) -> None:
     """Whether the directory, or one above it, is there already or comes with the first run."""
     if exists:
-        (tmp_path / next(iter(places.values()))).mkdir(parents=True, exist_ok=True)
+        (tmp_path / next(iter(locations.values()))).mkdir(parents=True, exist_ok=True)
     with pytest.raises(StorageError, match=r"operator 'splitter' reads all that matches .*, and .* here\n"):
-        run(load_app(app(tmp_path, files=files, **places)), runtime=InlineRuntime)
+        run(load_app(app(tmp_path, files=files, **locations)), runtime=InlineRuntime)
     assert not list(tmp_path.rglob("part-*"))
 
 
 @pytest.mark.parametrize(
-    "places",
+    "locations",
     [
         {"output": "link/out"},
         {"output": "link"},
@@ -96,9 +96,9 @@ def test_a_glob_that_takes_in_what_the_app_writes_is_refused(
         {"files": "link", "output": "in/far/deep/out"},
     ],
 )
-def test_an_app_that_reads_its_output_through_a_link_is_refused(tmp_path: Path, places: dict[str, str]) -> None:
+def test_an_app_that_reads_its_output_through_a_link_is_refused(tmp_path: Path, locations: dict[str, str]) -> None:
     """Under whatever name the directory is given; a link in the input may lead out of it."""
-    path = app(tmp_path, **places)
+    path = app(tmp_path, **locations)
     (tmp_path / "link").symlink_to("in")
     (tmp_path / "far").mkdir()
     (tmp_path / "in" / "far").symlink_to("../far")
@@ -108,7 +108,7 @@ def test_an_app_that_reads_its_output_through_a_link_is_refused(tmp_path: Path, 
 
 
 @pytest.mark.parametrize(
-    ("link", "places"),
+    ("link", "locations"),
     [
         ("..", {}),
         ("..", {"files": "in/*"}),
@@ -122,17 +122,17 @@ def test_an_app_that_reads_its_output_through_a_link_is_refused(tmp_path: Path, 
     ],
 )
 def test_a_link_in_the_input_does_not_lead_to_what_the_app_writes(
-    tmp_path: Path, link: str, places: dict[str, str]
+    tmp_path: Path, link: str, locations: dict[str, str]
 ) -> None:
     """What it leads to is not known before the run; a second run, and a third, find nothing new all the same."""
-    path = app(tmp_path, **places)
+    path = app(tmp_path, **locations)
     (tmp_path / "far" / "out").mkdir(parents=True)
     (tmp_path / "link").symlink_to("in")
     (tmp_path / "in" / "to").symlink_to(link)
     (tmp_path / "in" / "deep").mkdir()
     (tmp_path / "in" / "deep" / "part-b").write_bytes(b"three\n")
     assert [run(load_app(path), runtime=InlineRuntime).windows for _ in range(3)] == [1, 0, 0]
-    output = b"".join(part.read_bytes() for part in (tmp_path / places.get("output", "out")).glob("part-*"))
+    output = b"".join(part.read_bytes() for part in (tmp_path / locations.get("output", "out")).glob("part-*"))
     assert b"three" in output
     assert len(output.split()) == len(set(output.split()))
 
@@ -152,7 +152,7 @@ streams:
 
 
 @pytest.mark.parametrize(
-    ("places", "complaint"),
+    ("locations", "complaint"),
     [
         ({"output": "s3a:IN/out"}, r"s3a:IN/out: .*'splitter' reads all that is below s3:IN, .* publishes here\n"),
         ({"files": "s3a:IN/*", "output": "s3:IN/out"}, r"s3:IN/out: .*'splitter' reads all that matches .* here\n"),
@@ -162,13 +162,13 @@ streams:
     ],
 )
 def test_a_bucket_is_one_place_by_all_its_schemes(
-    tmp_path: Path, s3_root: str, places: dict[str, str], complaint: str
+    tmp_path: Path, s3_root: str, locations: dict[str, str], complaint: str
 ) -> None:
     """What is written by one scheme is read by the other."""
     put(f"{s3_root}/in/a.txt", b"one\ntwo\n")
     usual = {"files": "s3:IN", "checkpoint": f"{tmp_path}/journal", "output": f"{tmp_path}/a", "other": f"{tmp_path}/b"}
     bucket = s3_root.removeprefix("s3:")
-    text = TWO_WRITERS.format(**usual | places).replace(":IN", f":{bucket}/in").replace(":OUT", f":{bucket}/out")
+    text = TWO_WRITERS.format(**usual | locations).replace(":IN", f":{bucket}/in").replace(":OUT", f":{bucket}/out")
     (tmp_path / "app.yaml").write_text(text)
     complaint = complaint.replace(":IN", f":{bucket}/in").replace(":OUT", f":{bucket}/out")
     with pytest.raises(StorageError, match=complaint):
@@ -185,23 +185,23 @@ def test_what_would_be_read_once_the_app_has_made_it_is_refused(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    "places",
+    "locations",
     [
         {"output": "in/out", "files": "in/*"},
         {"output": "in/out", "files": "in/*", "rules": ", ignore_pattern: out"},
         {"output": "link/out", "rules": ", ignore_pattern: .*out"},
     ],
 )
-def test_validate_warns_of_an_app_that_reads_its_own_output(tmp_path: Path, places: dict[str, str]) -> None:
+def test_validate_warns_of_an_app_that_reads_its_own_output(tmp_path: Path, locations: dict[str, str]) -> None:
     """As far as the paths show, and without a look at data; the app is valid where they are others."""
-    path = app(tmp_path, **places)
+    path = app(tmp_path, **locations)
     (tmp_path / "link").symlink_to("in")
     code, _, shown = invoke("validate", str(path))
-    assert (code, "operator 'splitter' reads all that" in shown) == (0, "rules" not in places)
+    assert (code, "operator 'splitter' reads all that" in shown) == (0, "rules" not in locations)
 
 
 @pytest.mark.parametrize(
-    "places",
+    "locations",
     [
         {"output": "in/out", "files": "in/*", "rules": ", ignore_pattern: out"},
         {"output": "in/out", "files": "in/?.txt"},
@@ -219,12 +219,12 @@ def test_validate_warns_of_an_app_that_reads_its_own_output(tmp_path: Path, plac
         {"checkpoint": "in/.journal"},
     ],
 )
-def test_what_the_splitter_passes_over_may_be_written(tmp_path: Path, places: dict[str, str]) -> None:
+def test_what_the_splitter_passes_over_may_be_written(tmp_path: Path, locations: dict[str, str]) -> None:
     """Where it does not look, or takes other names; and a second run finds nothing new."""
-    path = app(tmp_path, **places)
+    path = app(tmp_path, **locations)
     assert run(load_app(path), runtime=InlineRuntime).windows == 1
     assert run(load_app(path), runtime=InlineRuntime).windows == 0
-    parts = (tmp_path / places.get("output", "out")).glob("part-*")
+    parts = (tmp_path / locations.get("output", "out")).glob("part-*")
     assert sorted(b"".join(part.read_bytes() for part in parts).split()) == [b"one", b"two"]
 
 

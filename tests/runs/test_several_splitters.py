@@ -41,8 +41,8 @@ def test_two_splitters_may_feed_one_reader_and_two_writers(tmp_path: Path) -> No
     words = sorted(b"one two three four five six seven eight nine".split())
     assert lines(tmp_path / "blocks") == lines(tmp_path / "parts") == words
     assert len(files(tmp_path / "blocks")) == summary.blocks == 3 + 2 + 3
-    told = [Path(json.loads(line)["url"]).relative_to(tmp_path) for line in lines(tmp_path / "done")]
-    assert sorted(map(str, told)) == ["a/x", "b/x", "b/y"]
+    completed = [Path(json.loads(line)["url"]).relative_to(tmp_path) for line in lines(tmp_path / "done")]
+    assert sorted(map(str, completed)) == ["a/x", "b/x", "b/y"]
     assert summary.windows == 1 and run(load_app(tmp_path / "app.yaml"), runtime=InlineRuntime).windows == 0
 
 

@@ -21,12 +21,12 @@ from tests.engine.test_operator_state import COUNTS, WORDS, by_record, keyed_app
 
 
 class CountsDeliveries(KeyedOperator):
-    """Counts for each key of its records how often the broadcast input `told` had it."""
+    """Counts for each key of its records how often the input `broadcast` had it."""
 
     is_careful: bool = True
 
     input = InputPort()
-    told = InputPort()
+    broadcast = InputPort()
     output = OutputPort()
 
     def begin_window(self, window_id: int) -> None:
@@ -38,7 +38,7 @@ class CountsDeliveries(KeyedOperator):
         """Let it be counted."""
         self.state[record] = self.state.get(record, 0)
 
-    @told.each
+    @broadcast.each
     def note(self, record: bytes) -> None:
         """Note it."""
         self.noted.append(record)
@@ -59,7 +59,7 @@ class PassesBroadcasts(Operator):
     is_careful: bool = True
 
     input = InputPort()
-    told = InputPort()
+    broadcast = InputPort()
     output = OutputPort()
 
     @input.each
@@ -67,22 +67,22 @@ class PassesBroadcasts(Operator):
         """Pass it on."""
         self.output.emit(record)
 
-    @told.each
+    @broadcast.each
     def note(self, record: bytes) -> None:
         """Perhaps pass it on."""
         if not self.is_careful:
             self.output.emit(record)
 
 
-def told_app(root: Path, operator: Operator, count: int, behind: Operator | None = None) -> LogicalPlan:
+def broadcast_app(root: Path, operator: Operator, count: int, behind: Operator | None = None) -> LogicalPlan:
     """Each word goes to one partition of an operator by its key, and to each of its partitions by broadcast."""
     app = keyed_app(root, operator, by_record(count))
-    told = replace(edge("lines.records", "keyed.told"), is_broadcast=True)
+    broadcast = replace(edge("lines.records", "keyed.broadcast"), is_broadcast=True)
     if behind is None:
-        return replace(app, edges=(*app.edges, told))
+        return replace(app, edges=(*app.edges, broadcast))
     writer = app.operators["writer"]
     operators = {**app.operators, "behind": OperatorNode("behind", behind, "parallel"), "writer": writer}
-    edges = (*app.edges[:-1], edge("keyed.output", "behind.input"), edge("behind.output", "writer.input"), told)
+    edges = (*app.edges[:-1], edge("keyed.output", "behind.input"), edge("behind.output", "writer.input"), broadcast)
     return replace(app, operators=operators, edges=edges)
 
 
@@ -91,7 +91,7 @@ def told_app(root: Path, operator: Operator, count: int, behind: Operator | None
 def test_state_by_key_may_be_beside_a_broadcast(counts: list[int]) -> None:
     """Each partition counts the broadcasts of its own keys, whatever the number of partitions."""
     with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
-        run_through(Path(folder), CountsDeliveries, counts, told_app)
+        run_through(Path(folder), CountsDeliveries, counts, broadcast_app)
         pairs = [text.split(b"=") for text in published(Path(folder))]
         assert {word: max(int(n) for other, n in pairs if other == word) for word, _ in pairs} == Counter(WORDS)
 
@@ -102,7 +102,7 @@ def test_state_by_key_may_be_behind_an_operator_with_a_broadcast(counts: list[in
     """It gets the records that went by key, in the same partition."""
 
     def app(root: Path, operator: Operator, count: int) -> LogicalPlan:
-        return told_app(root, operator, count, Deduplicator())
+        return broadcast_app(root, operator, count, Deduplicator())
 
     with TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
         run_through(Path(folder), PassesBroadcasts, counts, app)
@@ -120,23 +120,23 @@ def test_a_broadcast_sets_no_state_of_the_keys_of_other_partitions(
     tmp_path: Path, operator: Operator, behind: Operator | None, name: str
 ) -> None:
     """No window is committed in which it does, also where it was passed on; in one partition it may."""
-    told = rf"operator '{name}' .*belongs to partition .*of records that are not broadcast, or partition: 1"
-    with pytest.raises(OperatorError, match=told):
-        run(told_app(tmp_path, operator, 2, behind), runtime=InlineRuntime)
+    message = rf"operator '{name}' .*belongs to partition .*of records that are not broadcast, or partition: 1"
+    with pytest.raises(OperatorError, match=message):
+        run(broadcast_app(tmp_path, operator, 2, behind), runtime=InlineRuntime)
     assert not published(tmp_path)
-    run(told_app(tmp_path, operator, 1, behind), runtime=InlineRuntime)
+    run(broadcast_app(tmp_path, operator, 1, behind), runtime=InlineRuntime)
     assert {text.split(b"=")[0] for text in published(tmp_path)} == set(WORDS)
 
 
 def test_state_by_key_needs_more_than_a_broadcast(tmp_path: Path) -> None:
     """Each partition would remember all keys; one partition may."""
 
-    def told(count: int) -> LogicalPlan:
+    def app_of(count: int) -> LogicalPlan:
         app = keyed_app(tmp_path, Deduplicator(), by_record(count))
         broadcast = replace(edge("lines.records", "keyed.input"), is_broadcast=True)
         return replace(app, edges=(app.edges[0], broadcast, app.edges[2]))
 
     with pytest.raises(PlanError, match=r"of one key reach several partitions\n.* and records that are not broadcast"):
-        run(told(2), runtime=InlineRuntime)
-    run(told(1), runtime=InlineRuntime)
+        run(app_of(2), runtime=InlineRuntime)
+    run(app_of(1), runtime=InlineRuntime)
     assert published(tmp_path) == sorted(set(WORDS))

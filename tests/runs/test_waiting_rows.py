@@ -99,7 +99,7 @@ def rename_to_capital(path: Path) -> None:
     write_deltalake(str(path), rows.rename_columns(names), mode="overwrite", schema_mode="overwrite")
 
 
-def test_waiting_rows_that_were_cut_off_are_told_with_what_is_gone(tmp_path: Path) -> None:
+def test_waiting_rows_that_were_cut_off_are_reported_with_what_is_gone(tmp_path: Path) -> None:
     """Also where they are of another partition than the file that cannot be made."""
     table = f'table: "delta:{tmp_path / "table"}", partition_by: v'
     (tmp_path / "in").mkdir()

@@ -134,7 +134,7 @@ def published(results: list[TaskResult], root: Path) -> dict[str, bytes]:
 TEXTS = [b"a #b c", b"d", b"#e", b"f g h i", b"", b"j " * 50]
 
 
-def require_failure_is_told(start: Start, tmp_path: Path, how: str, message: str) -> None:
+def require_failure_is_reported(start: Start, tmp_path: Path, how: str, message: str) -> None:
     """Let an operator fail, and look at what the runtime says of it."""
     operators = {**operators_of(tmp_path), "lines": Misbehaving(how=how)}
     runtime = start(Program.of("app", exchanging_plan(), operators))
@@ -241,7 +241,7 @@ class RuntimeContract:
         assert seen and seen[0].tasks_done <= 6
         runtime.close()
 
-    def test_a_task_that_stands_still_is_told(
+    def test_a_task_that_stands_still_is_reported(
         self, start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
         """Once with operator, input and stack, in the log and in the display; and once when it has gone on."""
@@ -260,17 +260,17 @@ class RuntimeContract:
             r"window 7, operator 'lines' partition 0: no progress for \d s in read\(\) of s0 \[0, 1\)", stall
         )
         wait_for(lambda: len([text for text in caplog.messages if "'lines'" in text]) >= 2)
-        told, over = [text for text in caplog.messages if "'lines'" in text]
-        assert told.startswith(stall)
-        assert "task_timeout_millis" in told
-        assert told.endswith('in read\n    os.close(os.open(f"{self.folder}/seen", os.O_RDONLY))'), told
+        reported, over = [text for text in caplog.messages if "'lines'" in text]
+        assert reported.startswith(stall)
+        assert "task_timeout_millis" in reported
+        assert reported.endswith('in read\n    os.close(os.open(f"{self.folder}/seen", os.O_RDONLY))'), reported
         assert over.startswith("window 7, operator 'lines' partition 0: went on after ")
         runtime.close()
 
     @pytest.mark.parametrize("how", FAILING)
     def test_a_failure_of_any_kind_names_operator_and_file(self, start: Start, tmp_path: Path, how: str) -> None:
         """Whatever an author's code raises, it arrives as one short error, and no file waits to be published."""
-        require_failure_is_told(start, tmp_path, how, FAILING[how][1])
+        require_failure_is_reported(start, tmp_path, how, FAILING[how][1])
 
     def test_what_operators_print_and_log_arrives_with_their_names(
         self, start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]

@@ -54,13 +54,13 @@ def broadcast_from(port: int) -> bytes:
         return rest if kind == CHUNK_SUCCESS else b""
 
 
-def main(user: int, places: list[str]) -> None:
+def main(user: int, addresses: list[str]) -> None:
     """Try everything, and print what was got: data of a broadcast, or the path of a socket that answers."""
     if user != os.getuid():
         os.setgroups([])
         os.setgid(user)
         os.setuid(user)
-    for place in places:
+    for place in addresses:
         # Nothing, the end of the connection, and a refusal are all the same to a stranger.
         with contextlib.suppress(OSError, EOFError):
             if place.isdecimal():

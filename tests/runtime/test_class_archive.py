@@ -34,7 +34,7 @@ done
 """
 
 
-def test_what_java_made_is_what_java_is_told_of(tmp_path: Path) -> None:
+def test_what_java_made_is_what_java_is_given(tmp_path: Path) -> None:
     """The classes that a run had loaded are read again from its own class path."""
     environ = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     home = str(make_java(tmp_path / "java", "17", script=DUMPS))
@@ -47,9 +47,9 @@ def test_what_java_made_is_what_java_is_told_of(tmp_path: Path) -> None:
     assert archive_options(home, environ) == ()
     archive = make_archive(home, run, environ)
     listed = options[0].removeprefix("-XX:DumpLoadedClassList=")
-    told = archive.read_text().split()
-    assert f"-XX:SharedClassListFile={listed}" in told
-    assert told[-2:] == ["-cp", CLASS_PATH]
+    contents = archive.read_text().split()
+    assert f"-XX:SharedClassListFile={listed}" in contents
+    assert contents[-2:] == ["-cp", CLASS_PATH]
     assert f"-XX:SharedArchiveFile={archive}" in archive_options(home, environ)
     assert list(archive.parent.iterdir()) == [archive]
 

@@ -35,13 +35,15 @@ class TestInlineRuntime(RuntimeContract):
         return InlineRuntime
 
 
-def test_an_operator_that_emits_for_ever_is_told_and_ended(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_operator_that_emits_for_ever_is_reported_and_ended(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Operator, file and the number of records are reported, and the time limit ends it."""
     operators = {**operators_of(tmp_path), "lines": EmitsForever()}
     program = Program.of("app", exchanging_plan(), operators, stall_limits=StallLimits(warning_s=0.1, timeout_s=0.3))
     results = InlineRuntime(program).submit(window([b"a"])).result()
     (error,) = {str(result.error) for result in results if result.error is not None}
     assert "no progress for as long as task_timeout_millis allows" in error
-    told, ended = [text for text in caplog.messages if "it takes no input, and has emitted" in text]
-    assert told.startswith("window 7, operator 'lines' partition 0: no progress for 0 s in read() of s0 [0, 1)")
+    reported, ended = [text for text in caplog.messages if "it takes no input, and has emitted" in text]
+    assert reported.startswith("window 7, operator 'lines' partition 0: no progress for 0 s in read() of s0 [0, 1)")
     assert "the task is ended" in ended

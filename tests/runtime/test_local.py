@@ -24,7 +24,7 @@ from tests.runtime.runtime_contract import (
     Start,
     exchanging_plan,
     operators_of,
-    require_failure_is_told,
+    require_failure_is_reported,
     window,
 )
 from tests.small_disk import disk
@@ -57,7 +57,7 @@ class TestLocalRuntime(RuntimeContract):
         self, start: Start, tmp_path: Path, how: str
     ) -> None:
         """No signal interrupts the process of a task."""
-        require_failure_is_told(start, tmp_path, how, INTERRUPTING[how][1])
+        require_failure_is_reported(start, tmp_path, how, INTERRUPTING[how][1])
 
 
 @pytest.mark.parametrize("how", DYING)
@@ -86,15 +86,15 @@ def test_odd_but_harmless_operators_do_their_work(start: Start, tmp_path: Path, 
     assert [result.error for result in results] == [None] * 6
 
 
-def test_native_code_that_holds_the_first_task_is_told(
+def test_native_code_that_holds_the_first_task_is_reported(
     start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It keeps the watch beside the task from saying anything, so the task has said before what it begins with."""
     operators = {**operators_of(tmp_path), "lines": Misbehaving(how="native")}
     program = Program.of("app", exchanging_plan(), operators, stall_limits=StallLimits(warning_s=1.0))
     assert [result.error for result in start(program).submit(window([b"a b"])).result()] == [None] * 6
-    told = " ".join(caplog.messages)
-    assert re.search(r"window 7, operator 'lines' .*: its process has not answered for \d s, last in read\(\)", told)
+    text = " ".join(caplog.messages)
+    assert re.search(r"window 7, operator 'lines' .*: its process has not answered for \d s, last in read\(\)", text)
 
 
 def test_a_place_for_temporary_files_that_is_gone_is_named(start: Start, tmp_path: Path) -> None:

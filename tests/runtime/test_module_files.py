@@ -71,7 +71,7 @@ def test_a_file_that_vanishes_while_sources_are_zipped_is_left_out(tmp_path: Pat
     assert zipfile.ZipFile(package_zip(paths(), tmp_path)).namelist() == ["linked_package/a.py", "other.py"]
 
 
-def test_a_large_package_is_told_with_its_largest_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_large_package_is_reported_with_its_largest_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Each executor gets it, which takes its time."""
     package = package_in(tmp_path, "a.py", "data/large.bin")
     package_zip([package], tmp_path)
@@ -79,5 +79,5 @@ def test_a_large_package_is_told_with_its_largest_file(tmp_path: Path, caplog: p
     with (package / "data" / "large.bin").open("wb") as large:
         large.truncate(LARGE_BYTES)
     package_zip([package], tmp_path)
-    (told,) = caplog.messages
-    assert f"{package}/data/large.bin has 67 MB of them" in told
+    (message,) = caplog.messages
+    assert f"{package}/data/large.bin has 67 MB of them" in message

@@ -37,10 +37,10 @@ def asked(path: Path, **environ: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(autouse=True)
 def module_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """The module search path of a process that begins: a Spark in this process may have left archives on its own."""
-    told = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", "import sys; print(*sys.path, sep='\\n')"], capture_output=True, text=True
     )
-    monkeypatch.setattr(sys, "path", told.stdout.removesuffix("\n").split("\n"))
+    monkeypatch.setattr(sys, "path", done.stdout.removesuffix("\n").split("\n"))
 
 
 @pytest.fixture

@@ -48,8 +48,8 @@ def test_the_needed_packages_are_those_of_dagflow_but_for_the_drivers_own() -> N
 def test_a_host_like_the_drivers_fits_and_the_probe_leaves_nothing_behind(tmp_path: Path) -> None:
     """What it writes is seen, and removed."""
     (tmp_path / "in").mkdir()
-    places = RunLocations((str(tmp_path / "out"),), (str(tmp_path / "in"),), "tag-00000001")
-    (found,) = examiner(places, StorageContext.default(), program)([])
+    locations = RunLocations((str(tmp_path / "out"),), (str(tmp_path / "in"),), "tag-00000001")
+    (found,) = examiner(locations, StorageContext.default(), program)([])
     assert list((tmp_path / "out" / PENDING_DIRECTORY / "tag-00000001").iterdir())
     assert check_compatibility([found], StorageContext.default()) == 1
     assert list((tmp_path / "out").iterdir()) == []
@@ -77,10 +77,10 @@ def test_an_executor_without_credentials_is_refused(s3_server: str, s3_root: str
     with faulty_store(s3_server) as store:
         storage = StorageContext({"s3": {"endpoint_url": store.url, "key": "testing", "secret": "testing"}})
         own = Program("app", PhysicalPlan((), (), ()), {}, storage)
-        places = RunLocations((), (f"{s3_root}/gone", s3_root + name))
+        locations = RunLocations((), (f"{s3_root}/gone", s3_root + name))
         for code, is_fit in (("AccessDenied", True), ("InvalidAccessKeyId", False)):
             store.faults = [Fault(".*", "/", 403, code)]
-            (found,) = examiner(places, storage, lambda: own)([])
+            (found,) = examiner(locations, storage, lambda: own)([])
             problem = ExecutorReport(**found).problem(storage)
             assert (problem is None) is is_fit
         assert re.search(r"executor on .*: CredentialsError: .*InvalidAccessKeyId.*\n *give valid", str(problem))
@@ -99,7 +99,7 @@ def test_packages_that_do_not_fit_are_named(versions: dict[str, str | None], com
         check_compatibility([{**FITTING, "versions": {**NEEDED, **versions}}], StorageContext.default())
 
 
-def test_an_operator_that_an_executor_cannot_load_is_told_with_the_reason() -> None:
+def test_an_operator_that_an_executor_cannot_load_is_named_with_a_reason() -> None:
     """A user's module may import what only the driver has."""
     broken = Program("app", PhysicalPlan((), (), ()), {"mine": b"cno_such_module\nMine\n."})
     with pytest.raises(DagflowError, match="ModuleNotFoundError: No module named 'no_such_module'"):
@@ -109,7 +109,7 @@ def test_an_operator_that_an_executor_cannot_load_is_told_with_the_reason() -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (
             "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.9 than that in driver: 3.11, PySpark",
@@ -118,11 +118,11 @@ def test_an_operator_that_an_executor_cannot_load_is_told_with_the_reason() -> N
         ('java.io.IOException: Cannot run program "/no/python": error=2', "the executors have no Python at /no/python"),
     ],
 )
-def test_interpreters_that_do_not_fit_are_named(text: str, told: str) -> None:
+def test_interpreters_that_do_not_fit_are_named(text: str, message: str) -> None:
     """Spark's own complaint becomes one that says what to do."""
     error = incompatibility_of(text)
     assert error is not None
-    assert told in str(error)
+    assert message in str(error)
     assert "PYSPARK_PYTHON" in error.hint
 
 

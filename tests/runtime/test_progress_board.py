@@ -104,7 +104,7 @@ def test_a_driver_that_cannot_listen_runs_all_the_same(host: str) -> None:
 WORK = TaskActivity(1, 0, 2, "slow", "take() of a.txt [0, 9)", attempt=5)
 
 
-def test_a_stall_is_told_with_its_stack_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stall_is_reported_with_its_stack_and_its_end(caplog: pytest.LogCaptureFixture) -> None:
     """Operator, partition, file and stack once; while it lasts the display has it as well."""
     now = [0.0]
     board = ProgressBoard(now=lambda: now[0])
@@ -117,13 +117,13 @@ def test_a_stall_is_told_with_its_stack_and_its_end(caplog: pytest.LogCaptureFix
     assert board.progress(1).stalls == board.stalls() == (line.replace("61", "81"),)
     board.record(StallReport(WORK, 84.0, is_over=True))
     assert board.progress(1).stalls == ()
-    told, over = caplog.messages
-    assert told.startswith(f"{line}\n    the run waits for it; attributes: {{task_timeout_millis: N}}")
-    assert told.endswith("line 3, in take")
+    reported, over = caplog.messages
+    assert reported.startswith(f"{line}\n    the run waits for it; attributes: {{task_timeout_millis: N}}")
+    assert reported.endswith("line 3, in take")
     assert over == "window 1, operator 'slow' partition 2: went on after 84 s"
 
 
-def test_the_end_of_a_stall_is_told_when_its_window_is_complete(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_end_of_a_stall_is_reported_when_its_window_is_complete(caplog: pytest.LogCaptureFixture) -> None:
     """What a task says at its end may come later than its result."""
     board = ProgressBoard()
     board.open(1)
@@ -142,7 +142,7 @@ def test_the_next_attempt_of_a_task_does_not_stand_still() -> None:
     assert board.progress(1).stalls == ()
 
 
-def test_a_process_that_does_not_answer_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_process_that_does_not_answer_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     """Native code may keep Python from running, and then no thread of the worker can say so."""
     now = [0.0]
     board = ProgressBoard(StallLimits(60.0), lambda: now[0])
@@ -171,7 +171,7 @@ def test_a_process_that_was_silent_before_its_end_was_ended_because_of_it(silent
     assert board.last_of(6) == LastReport(TaskActivity(1, 0, 2, "slow", "take()", attempt=6), is_timed_out)
 
 
-def test_windows_of_which_no_task_begins_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_windows_of_which_no_task_begins_are_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     """As long as other windows' tasks report, a window only waits for its turn."""
     now = [0.0]
     board = ProgressBoard(StallLimits(60.0), lambda: now[0])

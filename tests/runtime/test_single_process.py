@@ -19,7 +19,7 @@ from tests.runtime.runtime_contract import (
     Start,
     exchanging_plan,
     operators_of,
-    require_failure_is_told,
+    require_failure_is_reported,
     window,
 )
 
@@ -51,7 +51,7 @@ class TestSingleProcessRuntime(RuntimeContract):
         self, start: Start, tmp_path: Path, how: str
     ) -> None:
         """A signal interrupts the driver's thread, and not the one of the tasks."""
-        require_failure_is_told(start, tmp_path, how, INTERRUPTING[how][1])
+        require_failure_is_reported(start, tmp_path, how, INTERRUPTING[how][1])
 
 
 def test_a_task_whose_store_fails_once_is_run_again(tmp_path: Path) -> None:

@@ -109,9 +109,9 @@ def test_a_task_that_stands_still_too_long_is_ended_and_runs_again(
     results = runtime.submit(window([b"a b"])).result()
     assert [result.error for result in results if result.error is not None] == []
     assert sum(result.counters.of("lines").records.get("records", 0) for result in results) == 2
-    (told,) = caplog.messages
+    (message,) = caplog.messages
     place = r"window 7, operator 'lines' partition 0: no progress for \d s in read\(\) of s0 \[0, 3\)"
-    assert re.fullmatch(rf"{place}; the task is ended, and counts as a failed attempt \(task_timeout_millis\)", told)
+    assert re.fullmatch(rf"{place}; the task is ended, and counts as a failed attempt \(task_timeout_millis\)", message)
     runtime.close()
 
 
@@ -145,7 +145,7 @@ def test_a_window_whose_tasks_never_fit_fails_and_leaves_no_files(tmp_path: Path
 
 
 @pytest.mark.parametrize("how", DYING)
-def test_a_process_that_dies_is_told_with_operator_and_file(tmp_path: Path, spark_context: Any, how: str) -> None:
+def test_a_process_that_dies_is_reported_with_operator_and_file(tmp_path: Path, spark_context: Any, how: str) -> None:
     """Spark would only say that a worker has gone; the last attempt reports what it has at hand before it begins."""
     operators = {**operators_of(tmp_path), "lines": Misbehaving(how=how)}
     runtime = SparkRuntime(Program.of("app", exchanging_plan(), operators), spark_context)

@@ -74,7 +74,7 @@ def end_java():
         pass
     context._jvm.java.lang.System.exit(0)
 
-def told(task):
+def report(task):
     try:
         runtime._begin("window 3", lambda: context.parallelize([1] * 4, 4).map(task).collect(), lambda _: None).result()
     except DagflowError as error:
@@ -82,28 +82,28 @@ def told(task):
 
 if sys.argv[2] == "orderly":
     threading.Thread(target=end_java, daemon=True).start()
-    told(orderly)
+    report(orderly)
 else:
-    told(end)
+    report(end)
 sys.stdout.flush()
 os._exit(0)
 """
 
 
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("how", "message"),
     [
         pytest.param("orderly", "its exit code is 0", marks=pytest.mark.nightly),
         ("out of memory", "it ran out of memory"),
     ],
 )
-def test_a_jvm_that_ends_itself_under_a_job_is_named_as_the_reason(tmp_path: Path, how: str, told: str) -> None:
+def test_a_jvm_that_ends_itself_under_a_job_is_named_as_the_reason(tmp_path: Path, how: str, message: str) -> None:
     """It may still say that the job was cancelled, but not why; one without memory ends at once."""
     command = [sys.executable, "-c", ENDING, str(tmp_path), how]
     folder = Path(__file__).parents[2]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     first, hint = done.stdout.splitlines()
-    assert first == f"window 3: Spark's Java process has ended: {told}", (tmp_path / "spark.log").read_text()
+    assert first == f"window 3: Spark's Java process has ended: {message}", (tmp_path / "spark.log").read_text()
     assert "spark.driver.memory" in hint
     assert list(folder.glob("*.hprof")) == []
 

@@ -69,14 +69,14 @@ class BroadcastingProcess:
                     found.append((address, int(port, 16)))
         return found
 
-    def as_told_to_a_stranger(self) -> str:
+    def answers_to_a_stranger(self) -> str:
         """What another user of the machine gets from its ports and sockets; the same user where no other may be had."""
         user = NOBODY if os.getuid() == 0 else os.getuid()
-        places = [str(port) for _, port in self.listening()]
+        addresses = [str(port) for _, port in self.listening()]
         if user == NOBODY:
-            places += [str(path) for path in self.sockets.glob(".*.sock")]
-            assert len(places) > 4, "three ports, and the sockets of the daemon and of the accumulators"
-        command = [sys.executable, "-I", str(Path(__file__).with_name("stranger.py")), str(user), *places]
+            addresses += [str(path) for path in self.sockets.glob(".*.sock")]
+            assert len(addresses) > 4, "three ports, and the sockets of the daemon and of the accumulators"
+        command = [sys.executable, "-I", str(Path(__file__).with_name("stranger.py")), str(user), *addresses]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE_S).stdout
 
 
@@ -110,7 +110,7 @@ def test_a_stranger_gets_nothing_and_a_killed_run_is_cleaned_up(tmp_path: Path) 
     """Another user gets nothing from ports, sockets or command lines; the next run removes what was left."""
     with started(tmp_path) as run:
         assert {address for address, _ in run.listening()} <= {"0100007F", "0000000000000000FFFF00000100007F"}
-        assert run.as_told_to_a_stranger() == ""
+        assert run.answers_to_a_stranger() == ""
         for pid in filter(str.isdecimal, os.listdir("/proc")):
             with contextlib.suppress(OSError):
                 if os.getsid(int(pid)) == run.process.pid:
@@ -125,7 +125,7 @@ def test_a_stranger_gets_nothing_and_a_killed_run_is_cleaned_up(tmp_path: Path) 
 def test_the_stranger_would_get_a_secret_that_is_not_protected(tmp_path: Path) -> None:
     """The test above could fail. A process that ends in order leaves nothing behind."""
     with started(tmp_path, "spark.authenticate") as run:
-        assert SECRET in run.as_told_to_a_stranger()
+        assert SECRET in run.answers_to_a_stranger()
         assert run.process.stdin is not None
         run.process.stdin.close()
         assert run.process.wait(PATIENCE_S) == 0

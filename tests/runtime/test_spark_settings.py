@@ -69,7 +69,7 @@ def test_a_name_for_displays_of_spark_is_taken() -> None:
     assert process_settings("a", "local[2]", {"spark.app.name": "nightly"})["spark.app.name"] == "nightly"
 
 
-def test_what_one_run_tells_spark_is_not_told_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_one_run_sets_for_spark_does_not_reach_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """A cluster whose driver is said to be on localhost cannot reach it, and a Python is chosen for one run."""
     for name in ("SPARK_LOCAL_IP", "PYSPARK_PYTHON"):
         monkeypatch.delenv(name, raising=False)

@@ -71,7 +71,7 @@ def test_a_directory_that_is_gone_is_named(tmp_path: Path) -> None:
         list(read_spooled(spool.spooled))
 
 
-def test_the_first_error_is_the_one_that_is_told(disk: Callable[[str], Path]) -> None:
+def test_the_first_error_is_the_one_that_is_raised(disk: Callable[[str], Path]) -> None:
     """What a task had stored does not fit either, and does not matter any more."""
     with pytest.raises(ValueError, match="an operator's"), SpoolWriter(str(full(disk("size=64k")))) as spool:
         spool.write(item_of(100))

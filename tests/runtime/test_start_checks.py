@@ -22,7 +22,7 @@ from tests.cli.processes import PATIENCE_S
 from tests.engine.sample_app import app_of
 
 
-def test_too_few_open_files_are_told_before_java_starts() -> None:
+def test_too_few_open_files_are_reported_before_java_starts() -> None:
     """Java would end with a stack trace in a log; the message has both numbers and the command that raises one."""
     code = "from dagflow.runtime.start_checks import require_open_files as check\ncheck()"
     done = subprocess.run(
@@ -37,7 +37,7 @@ def test_too_few_open_files_are_told_before_java_starts() -> None:
 
 
 @pytest.mark.spark
-def test_a_process_that_has_a_spark_context_is_told_to_stop_it(tmp_path: Path, spark_context: Any) -> None:
+def test_a_process_that_has_a_spark_context_is_advised_to_stop_it(tmp_path: Path, spark_context: Any) -> None:
     """Before a run plans anything; without Spark it does what it would have done."""
     app = app_of(tmp_path, [b"a b"])
     with pytest.raises(DagflowError, match=r"has a SparkContext already, 'dagflow tests'(.|\n)*spark\.stop\(\)"):
@@ -49,14 +49,16 @@ def test_a_process_that_has_a_spark_context_is_told_to_stop_it(tmp_path: Path, s
 
 
 @pytest.mark.spark
-def test_a_context_that_came_meanwhile_is_told_as_one_before(tmp_path: Path, spark_context: Any) -> None:
+def test_a_context_that_came_meanwhile_is_reported_as_one_before(tmp_path: Path, spark_context: Any) -> None:
     """Another thread may start one while this one waits for Java."""
     with pytest.raises(DagflowError, match=r"has a SparkContext already(.|\n)*spark\.stop\(\)"):
         start_context("late", "local[1]", {}, tmp_path / "spark.log")
     assert spark_context.parallelize([1], 1).collect() == [1]
 
 
-def test_a_script_of_spark_submit_is_told_to_start_without_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_script_of_spark_submit_is_advised_to_start_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All work would run on the submitting host; without Spark the script does what it would have done."""
     app = app_of(tmp_path, [b"a b"])
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
@@ -66,7 +68,7 @@ def test_a_script_of_spark_submit_is_told_to_start_without_it(tmp_path: Path, mo
     assert run(app, RunOptions(workers=1)).state == "completed"
 
 
-def test_a_full_disk_of_temporary_files_is_told_before_java_starts(disk: Callable[[str], Path]) -> None:
+def test_a_full_disk_of_temporary_files_is_reported_before_java_starts(disk: Callable[[str], Path]) -> None:
     """Java would wait for ever. With space nothing is reported, and the probe leaves nothing behind."""
     root = disk("size=256k")
     (root / "run").mkdir()

@@ -16,7 +16,7 @@ from dagflow.spec.class_lookup import UnknownClassError
 from tests.plan import sample_operators
 
 
-def test_a_class_tells_its_ports_and_properties() -> None:
+def test_a_class_shows_its_ports_and_properties() -> None:
     """Type, default and meaning of each, the nested names included."""
     info = describe(sample_operators.PieceInput)
     assert (info.kind, info.summary) == ("input", "Makes pieces.")
@@ -37,7 +37,7 @@ def test_what_is_said_of_a_single_port_is_said_once() -> None:
     assert info.details.startswith("Emits a file's metadata") and "Guarantee: each file once" in info.details
 
 
-def test_names_within_a_property_are_told_as_well() -> None:
+def test_names_within_a_property_are_shown_as_well() -> None:
     """A mapping of known names lists them; a required property has no default."""
     match, ratios = describe(sample_operators.Step).properties
     assert [choice.name for choice in match.choices] == ["prefix", "suffix"]
@@ -63,7 +63,7 @@ def test_an_unknown_name_is_refused_with_the_nearest() -> None:
         describe_named("RecordWritr")
 
 
-def test_a_partitioner_tells_its_properties() -> None:
+def test_a_partitioner_shows_its_properties() -> None:
     """A built-in one, and any class that an app may name."""
     info = describe_named("DeadlinePartitioner")
     assert (info.kind, info.inputs, info.outputs) == ("partitioner", (), ())
@@ -84,7 +84,7 @@ class PolicyWithoutBase:
         return self.count
 
 
-def test_options_of_each_format_are_told_under_its_name() -> None:
+def test_options_of_each_format_are_shown_under_its_name() -> None:
     """What {type: name, ...} takes is known from the command line, names that pydantic keeps for itself included."""
     reading = next(item for item in describe_named("BlockReader").properties if item.name == "format")
     options = {option.name: option for option in reading.choices}

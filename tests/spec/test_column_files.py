@@ -47,13 +47,13 @@ def test_columns_of_a_file_are_as_if_they_stood_in_the_app(tmp_path: Path) -> No
         (None, r"app.yaml:4:74: operator 'reader': there is no file 'schema.yaml' with columns in /"),
     ],
 )
-def test_mistakes_are_told_at_their_place(columns: str | None, reason: str, tmp_path: Path) -> None:
+def test_mistakes_are_reported_at_their_place(columns: str | None, reason: str, tmp_path: Path) -> None:
     """In the file of columns, or in the app that names it."""
     with pytest.raises(AppError, match=reason):
         load_app(app(tmp_path, columns))
 
 
-def test_a_type_in_the_app_is_told_at_its_place(tmp_path: Path) -> None:
+def test_a_type_in_the_app_is_reported_at_its_place(tmp_path: Path) -> None:
     """And not at that of the format."""
     with pytest.raises(AppError, match=r"app.yaml:4:88: .*column 'b': there is no type 'integr'"):
         load_app(app(tmp_path, None, "{a: int64, b: integr}"))

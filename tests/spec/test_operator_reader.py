@@ -73,7 +73,7 @@ def test_a_policy_takes_the_operators_place(tmp_path: Path) -> None:
     assert isinstance(one, DeadlinePartitioner) and one.max_partitions == 4 and one is not two
 
 
-def test_a_run_asks_the_policy_and_its_journal_tells(tmp_path: Path) -> None:
+def test_a_run_asks_the_policy_and_its_journal_has_the_count(tmp_path: Path) -> None:
     """The count is the policy's, and status says so."""
     old = "DeadlinePartitioner, properties: {target_millis: 5000, max_partitions: 4}"
     text = APP.replace(old, f"{HERE}.Nightly, properties: {{size: 5}}").replace("ROOT", str(tmp_path))

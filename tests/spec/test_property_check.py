@@ -159,7 +159,7 @@ def problems_of_own(folder: Path, given: str, module: str = OWN) -> list[str]:
     return [str(problem) for problem in check(folder / "app.yaml", environ={})]
 
 
-def test_a_default_that_is_refused_is_told_where_it_stands(tmp_path: Path) -> None:
+def test_a_default_that_is_refused_is_reported_where_it_stands(tmp_path: Path) -> None:
     """In the code, also that of a base class, with what was expected and what the default is."""
     refused, file = "operator 'mine' (Mine), property '{}': its default is refused: ", tmp_path / f"{tmp_path.name}.py"
     assert problems_of_own(tmp_path, "{}") == [
@@ -183,7 +183,7 @@ def test_a_default_that_is_refused_is_told_where_it_stands(tmp_path: Path) -> No
         ("given_properties", "\n    Mine takes: count"),
     ],
 )
-def test_an_attribute_without_an_annotation_is_told_of(tmp_path: Path, name: str, expected: str) -> None:
+def test_an_attribute_without_an_annotation_is_reported(tmp_path: Path, name: str, expected: str) -> None:
     """It looks like a property; ports, methods and what dagflow declares do not."""
     module = OWN.replace("count = None", "count = 2").replace("= 3\n", "= 30\n").replace("= []", "= ''")
     (problem, *_) = problems_of_own(tmp_path, f"{{{name}: b}}", module)

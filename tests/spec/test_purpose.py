@@ -26,13 +26,13 @@ from dagflow.spec.purpose import for_purpose
         ("Frobnicate", ""),
     ],
 )
-def test_the_nearest_by_purpose_is_told(name: str, nearest: str) -> None:
+def test_the_nearest_by_purpose_is_named(name: str, nearest: str) -> None:
     """A guessed name has a word of the operator that is meant, or one that stands for the same."""
     found = list(for_purpose(name, built_in(OPERATOR)))
     assert nearest in found if nearest else found == []
 
 
-def test_an_unknown_name_is_told_the_nearest_by_purpose() -> None:
+def test_for_an_unknown_name_the_nearest_by_purpose_is_shown() -> None:
     """With what it does; where nothing fits, all names are shown."""
     with pytest.raises(UnknownClassError, match=r"'SumBy'; the nearest by what they do: Aggregate \(groups records"):
         find_class("SumBy", (), OPERATOR)

@@ -107,7 +107,7 @@ def test_comments_are_hidden_where_they_may_hold_a_secret(text: str, shown: str)
     assert shown_yaml(text) == shown
 
 
-def test_names_of_operators_and_streams_tell_nothing() -> None:
+def test_names_of_operators_and_streams_reveal_nothing() -> None:
     """Their author chose them, and what they hold is shown."""
     text = "operators:\n  token_reader: {class: X, properties: {path: a}}\nstreams:\n  auth: {from: a, to: b}\n"
     assert shown_yaml(text) == text

@@ -31,7 +31,7 @@ def spec_of(tmp_path: Path, attributes: str, **environ: str) -> AppSpec:
     return spec
 
 
-def test_alerts_say_their_limits_and_who_is_told(tmp_path: Path) -> None:
+def test_alerts_show_their_limits_and_receivers(tmp_path: Path) -> None:
     """A webhook with its headers, a command with its arguments, or only limits for `dagflow check`."""
     limits = "freshness_millis: 600000, rejects: 1%, backlog: 10GiB"
     webhook = spec_of(tmp_path, f"{{alerts: {{{limits}, on: webhook, url: 'https://x/y', headers: {{A: b}}}}}}")

@@ -31,7 +31,7 @@ CORES = os.cpu_count() or 1
         ("yarn", None, CORES),
     ],
 )
-def test_a_master_tells_how_many_tasks_run_at_once(url: str, local_tasks: int | None, parallelism: int | None) -> None:
+def test_a_master_says_how_many_tasks_run_at_once(url: str, local_tasks: int | None, parallelism: int | None) -> None:
     """As Spark reads it; what looks local and is not known to Spark is refused."""
     assert is_master(url) is (parallelism is not None)
     if parallelism is None:

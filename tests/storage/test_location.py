@@ -44,7 +44,7 @@ def test_a_remote_location_loses_only_slashes_at_its_end() -> None:
     assert absolute("memory://") == "memory://"
 
 
-def test_a_relative_path_is_told_for_another_working_directory() -> None:
+def test_a_relative_path_is_moved_to_another_working_directory() -> None:
     """A location that was given relative to the working directory lies elsewhere in another one."""
     assert moved_with("/now/out/a", "/was", "/now") == "/was/out/a"
     assert moved_with("s3://b/out", "/was", "/now") == "s3://b/out"

@@ -24,10 +24,10 @@ def test_what_is_shortened_is_expanded_to_where_its_root_is(url: str) -> None:
     assert Roots.of(AFTER).expand(text) == (AFTER[name] + url.removeprefix(BEFORE[name]) if name else url)
 
 
-PLACES = st.sampled_from(["/", "/srv/x"])
+LOCATIONS = st.sampled_from(["/", "/srv/x"])
 
 
-@given(st.from_regex(r"(/[a-z]{1,3}){0,3}", fullmatch=True), PLACES, PLACES)
+@given(st.from_regex(r"(/[a-z]{1,3}){0,3}", fullmatch=True), LOCATIONS, LOCATIONS)
 def test_the_root_of_the_disk_is_a_root_like_others(rest: str, before: str, after: str) -> None:
     """What lies in it moves to another root, and from another one to it."""
     short = Roots.of({"all": before}).shorten(before.rstrip("/") + rest or before)

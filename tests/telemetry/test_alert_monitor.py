@@ -39,12 +39,12 @@ class SimulatedCheckpoint:
         return CheckpointReading("/journal", figures)
 
 
-def told(server: HttpReceiver) -> list[tuple[str, str]]:
+def sent_alerts(server: HttpReceiver) -> list[tuple[str, str]]:
     """The causes that a webhook got, each with what happened to it."""
     return [(body["cause"], body["state"]) for body in server.bodies]
 
 
-def test_a_cause_is_told_once_and_once_when_it_is_over(tmp_path: Path) -> None:
+def test_a_cause_is_sent_once_and_once_when_it_is_over(tmp_path: Path) -> None:
     """However often it is seen, and whichever run sees it; later it may come back."""
     with receiving() as server:
         checkpoint = SimulatedCheckpoint(tmp_path, server.url)
@@ -53,7 +53,7 @@ def test_a_cause_is_told_once_and_once_when_it_is_over(tmp_path: Path) -> None:
         checkpoint.backlog_bytes = 101
         first.look()
         first.look()
-        assert told(server) == [("backlog", "raised")]
+        assert sent_alerts(server) == [("backlog", "raised")]
         after_restart = checkpoint.monitor()
         after_restart.look()
         checkpoint.backlog_bytes = 5
@@ -61,13 +61,13 @@ def test_a_cause_is_told_once_and_once_when_it_is_over(tmp_path: Path) -> None:
         checkpoint.monitor().look()
         checkpoint.backlog_bytes = 200
         checkpoint.monitor().look()
-    assert told(server) == [("backlog", "raised"), ("backlog", "over"), ("backlog", "raised")]
+    assert sent_alerts(server) == [("backlog", "raised"), ("backlog", "over"), ("backlog", "raised")]
     assert [(body["value"], body["limit"]) for body in server.bodies] == [(101, 100), (5, 100), (200, 100)]
     assert server.bodies[0]["text"] == "app: 101 bytes of input are not committed, 100 are allowed"
     assert (server.bodies[0]["value"], server.bodies[0]["limit"]) == (101, 100)
 
 
-def test_an_alert_that_was_not_told_is_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_alert_that_was_not_sent_is_tried_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """With the next look; meanwhile one warning says why."""
     checkpoint = SimulatedCheckpoint(tmp_path, closed_address())
     checkpoint.backlog_bytes = 101
@@ -79,27 +79,27 @@ def test_an_alert_that_was_not_told_is_tried_again(tmp_path: Path, caplog: pytes
     with receiving() as server:
         checkpoint.settings = AlertSettings(backlog_bytes=100, webhook=HttpTarget(server.url))
         checkpoint.monitor().look()
-    assert told(server) == [("backlog", "raised")]
+    assert sent_alerts(server) == [("backlog", "raised")]
 
 
-def test_a_failed_run_is_told_and_over_when_a_run_works_again(tmp_path: Path) -> None:
+def test_a_failed_run_is_reported_and_over_when_a_run_works_again(tmp_path: Path) -> None:
     """The end of a run waits until that is sent; a new run that has done nothing yet is no news."""
     with receiving() as server:
         checkpoint = SimulatedCheckpoint(tmp_path, server.url)
         failed = checkpoint.monitor()
         failed.start()
         failed.close("the disk is full\n    make room")
-        assert told(server) == [("failure", "raised")]
+        assert sent_alerts(server) == [("failure", "raised")]
         assert server.bodies[0]["text"] == "app: the run failed: the disk is full"
         again = checkpoint.monitor()
         again.look()
         assert len(server.bodies) == 1
         again.committed(Counters(), WindowPlan(1))
         again.look()
-    assert told(server) == [("failure", "raised"), ("failure", "over")]
+    assert sent_alerts(server) == [("failure", "raised"), ("failure", "over")]
 
 
-def test_a_run_without_figures_tells_only_that_it_failed(tmp_path: Path) -> None:
+def test_a_run_without_figures_reports_only_that_it_failed(tmp_path: Path) -> None:
     """Whatever was sent before it, it does not show that this is over: also where it was stopped."""
     with receiving() as server:
         checkpoint = SimulatedCheckpoint(tmp_path, server.url)
@@ -110,7 +110,7 @@ def test_a_run_without_figures_tells_only_that_it_failed(tmp_path: Path) -> None
             ended = checkpoint.monitor()
             ended.start()
             ended.close(error)
-    assert told(server) == [("backlog", "raised"), ("failure", "raised")]
+    assert sent_alerts(server) == [("backlog", "raised"), ("failure", "raised")]
     assert server.bodies[1]["app"] == "app"
 
 
@@ -141,7 +141,7 @@ def test_a_command_gets_the_alert_in_its_environment(tmp_path: Path) -> None:
         (("/nowhere/tell",), "/nowhere/tell: No such file or directory"),
     ],
 )
-def test_a_command_that_fails_is_told(
+def test_a_command_that_fails_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, command: tuple[str, ...], reason: str
 ) -> None:
     """With what it said; the run goes on."""

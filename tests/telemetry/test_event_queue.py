@@ -67,7 +67,7 @@ def test_a_queue_whose_time_is_over_does_not_wait(caplog: pytest.LogCaptureFixtu
 
 
 @pytest.mark.parametrize("is_raised", [False, True])
-def test_what_is_refused_is_told_once(caplog: pytest.LogCaptureFixture, is_raised: bool) -> None:
+def test_what_is_refused_is_reported_once(caplog: pytest.LogCaptureFixture, is_raised: bool) -> None:
     """Also where the delivery itself breaks; the next events are tried all the same."""
     tried: list[int] = []
 

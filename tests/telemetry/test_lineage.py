@@ -76,7 +76,7 @@ def test_a_run_is_a_start_and_an_end(folder: Path) -> None:
     assert (statistics["rowCount"], statistics["fileCount"]) == (12, 1)
 
 
-def test_a_failed_run_tells_why(folder: Path) -> None:
+def test_a_failed_run_reports_why(folder: Path) -> None:
     """And one that goes on with its work is a run of its own."""
     with receiving() as server:
         plan = f"lineage: {{url: '{server.url}'}}"

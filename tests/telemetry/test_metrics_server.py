@@ -58,7 +58,7 @@ def test_a_checkpoint_that_cannot_be_read_is_not_ready() -> None:
         assert asked(server.port, "/readyz")[::2] == (503, "/c: not readable: the disk is gone\n")
 
 
-def test_a_port_that_is_taken_is_told_before_anything_runs(tmp_path: Path) -> None:
+def test_a_port_that_is_taken_is_reported_before_anything_runs(tmp_path: Path) -> None:
     """With what to do about it."""
     with MetricsServer(lambda: CheckpointReading("/c", None), "127.0.0.1", 0) as server:
         options = RunOptions(metrics=MetricsAddress("127.0.0.1", server.port))
@@ -69,11 +69,11 @@ def test_a_port_that_is_taken_is_told_before_anything_runs(tmp_path: Path) -> No
 
 def test_a_run_serves_its_metrics_until_its_end(tmp_path: Path) -> None:
     """A scrape while a window runs, and one after it was committed; then the port is free again."""
-    told = PortObserver()
+    observer = PortObserver()
     seen: list[float] = []
 
     def scrape(_: object) -> None:
-        status, _, text = asked(told.port, "/metrics")
+        status, _, text = asked(observer.port, "/metrics")
         assert status == 200
         for family in text_string_to_metric_families(text):
             seen.extend(each.value for each in family.samples if each.name == "dagflow_windows_committed_total")
@@ -81,10 +81,10 @@ def test_a_run_serves_its_metrics_until_its_end(tmp_path: Path) -> None:
     run(
         app_of(tmp_path, [b"one"] * 12),
         RunOptions(metrics=MetricsAddress("127.0.0.1", 0)),
-        told,
+        observer,
         runtime=lambda program: InlineRuntime(program, before=scrape),
     )
     assert seen == sorted(seen)
     assert seen[-1] >= 1
     with pytest.raises(ConnectionRefusedError, match="refused"):
-        asked(told.port, "/healthz")
+        asked(observer.port, "/healthz")

@@ -50,7 +50,7 @@ def test_a_run_does_not_wait_for_receivers_that_are_silent(folder: Path) -> None
     assert time.monotonic() - began < 25
 
 
-def test_a_failed_run_tells_its_webhook(folder: Path) -> None:
+def test_a_failed_run_notifies_its_webhook(folder: Path) -> None:
     """Before it ends; the next run that works sends that it is over."""
     with receiving() as server:
         attributes = f"alerts: {{on: webhook, url: '{server.url}'}}"
@@ -66,7 +66,7 @@ def test_a_failed_run_tells_its_webhook(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("reason", "runtime"), [("no such file or directory", InlineRuntime), ("the lights went out", crashing(1))]
 )
-def test_a_run_that_fails_at_once_tells_its_webhook(folder: Path, reason: str, runtime: RuntimeFactory) -> None:
+def test_a_run_that_fails_at_once_notifies_its_webhook(folder: Path, reason: str, runtime: RuntimeFactory) -> None:
     """Before it has figures: as its input is missing, or in its first window. A streak of them is sent once."""
     with receiving() as server:
         attributes = f"alerts: {{on: webhook, url: '{server.url}', backlog: 1GiB}}"
@@ -85,7 +85,7 @@ def test_a_run_that_fails_at_once_tells_its_webhook(folder: Path, reason: str, r
     assert [(body["cause"], body["state"]) for body in server.bodies] == [("failure", "raised"), ("failure", "over")]
 
 
-def test_tests_and_tries_of_an_app_tell_nothing(folder: Path) -> None:
+def test_tests_and_tries_of_an_app_send_nothing(folder: Path) -> None:
     """No other system may take them for runs."""
     with receiving() as server:
         plan = orders(folder, signals_to(server.url))

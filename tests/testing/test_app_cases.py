@@ -36,9 +36,9 @@ def test_the_cases_of_the_page_hold(tmp_path: Path, app: str) -> None:
     assert len(read_cases(str(own))) == cases.count("    files:")
 
 
-def test_each_difference_is_told_at_its_line(tmp_path: Path) -> None:
+def test_each_difference_is_shown_at_its_line(tmp_path: Path) -> None:
     """Output as a diff, counts with both figures, and a port that counts nothing."""
-    told = failures(
+    found = failures(
         tmp_path,
         "  all wrong:\n"
         '    files: {data/logs/a.log: "one\\n.two\\n"}\n'
@@ -48,14 +48,14 @@ def test_each_difference_is_told_at_its_line(tmp_path: Path) -> None:
         "      filter.input: 1\n"
         "    rejected: 4\n",
     )
-    assert told[0].startswith("5: test 'all wrong': out/records is different\n    --- expected\n")
-    assert told[0].endswith("\n     one\n    -three")
-    assert told[1] == "7: test 'all wrong': 1 records left filter.output, not 2"
-    assert told[2].startswith("8: test 'all wrong': no records are counted at 'filter.input'; there are counts of: ")
-    assert told[3] == "9: test 'all wrong': 0 records were rejected, not 4"
+    assert found[0].startswith("5: test 'all wrong': out/records is different\n    --- expected\n")
+    assert found[0].endswith("\n     one\n    -three")
+    assert found[1] == "7: test 'all wrong': 1 records left filter.output, not 2"
+    assert found[2].startswith("8: test 'all wrong': no records are counted at 'filter.input'; there are counts of: ")
+    assert found[3] == "9: test 'all wrong': 0 records were rejected, not 4"
 
 
-def test_a_place_or_a_port_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_place_or_a_port_that_is_not_there_is_reported(tmp_path: Path) -> None:
     """With what there is; --update leaves it as it is."""
     cases = """\
   a:
@@ -65,13 +65,13 @@ def test_a_place_or_a_port_that_is_not_there_is_told(tmp_path: Path) -> None:
     schema: {reader.mesages: {record: binary}}
   b: {files: {data/lgs/a.log: "one\\n"}, rejected: 0}
 """
-    told = failures(tmp_path, cases)
-    assert told[0] == "5: test 'a': nothing was published in out/recrds; there is output in: out/records"
-    assert told[1] == "6: test 'a': nothing was published in out/rows; there is output in: out/records"
-    assert told[2].startswith(
+    found = failures(tmp_path, cases)
+    assert found[0] == "5: test 'a': nothing was published in out/recrds; there is output in: out/records"
+    assert found[1] == "6: test 'a': nothing was published in out/rows; there is output in: out/records"
+    assert found[2].startswith(
         "7: test 'a': operator 'reader' has no port 'mesages'; did you mean 'messages'?\n    records"
     )
-    assert "data/logs: no such file or directory" in told[3] and "/dev/shm" not in told[3]
+    assert "data/logs: no such file or directory" in found[3] and "/dev/shm" not in found[3]
     assert all(
         failure.actual is None for case in read_cases(str(tmp_path / "test_app.yaml")) for failure in failures_of(case)
     )
@@ -198,7 +198,7 @@ def test_files_are_copied_and_generated(tmp_path: Path) -> None:
     assert impossible == "9: test 'c': embedded null byte"
 
 
-def test_a_cut_that_changes_records_is_told(tmp_path: Path) -> None:
+def test_a_cut_that_changes_records_is_reported(tmp_path: Path) -> None:
     """A regular expression that looks behind the end of a record, so that it depends on where a block begins."""
     (tmp_path / "my_ops.py").write_text(
         "from dagflow import InputPort, Operator, OutputPort\n\n\n"
@@ -233,7 +233,7 @@ def test_a_cut_may_change_how_many_parts_a_result_is_made_of(tmp_path: Path) -> 
     assert failures_of(case_read) == []
 
 
-def test_a_death_that_changes_output_is_told(tmp_path: Path) -> None:
+def test_a_death_that_changes_output_is_reported(tmp_path: Path) -> None:
     """An operator that remembers outside of its state which records it has seen."""
     (tmp_path / "seen_ops.py").write_text(
         "import pathlib\n\nfrom dagflow import InputPort, Operator, OutputPort\n\n\n"
@@ -253,7 +253,7 @@ def test_a_death_that_changes_output_is_told(tmp_path: Path) -> None:
     assert re.search(r"after a crash before change \d+ of the disk, and another run, other files", failure.message)
 
 
-def test_mistakes_in_a_file_are_told_together(tmp_path: Path) -> None:
+def test_mistakes_in_a_file_are_reported_together(tmp_path: Path) -> None:
     """Unknown keys, wrong types, and tests that state nothing."""
     with pytest.raises(SpecError, match="has no 'outputs'; did you mean 'output'") as caught:
         failures(tmp_path, "  a: {outputs: x, rejected: no}\n  b: 3\n  c: {files: {a: 1}}\n")

@@ -35,7 +35,7 @@ class MissesPortMethod(Operator):
 
 
 @pytest.mark.parametrize(
-    ("operator", "port", "told"),
+    ("operator", "port", "message"),
     [
         (
             EmitsImpossibleTime(),
@@ -50,7 +50,7 @@ class MissesPortMethod(Operator):
         ),
     ],
 )
-def test_a_port_that_takes_nothing_in_is_named(operator: Operator, port: str, told: str) -> None:
+def test_a_port_that_takes_nothing_in_is_named(operator: Operator, port: str, message: str) -> None:
     """By the error that an app has as well."""
-    with pytest.raises(ValueError, match=f"^{re.escape(told)}"):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
         run_operator(operator, [b"1"], port=port)

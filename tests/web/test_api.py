@@ -132,7 +132,7 @@ def test_pages_of_files_cover_each_range_once(folder: Path) -> None:
         ask("files", after="1,2")
 
 
-def test_why_a_file_was_not_taken_is_told_by_the_splitter(folder: Path) -> None:
+def test_why_a_file_was_not_taken_is_said_by_the_splitter(folder: Path) -> None:
     """What the journal knows comes first, and then the rule that skips the file."""
     assert ask("why", url=str(folder / "in" / "a.csv"))["taken"]
     found = ask("why", url=str(folder / "in" / "b.txt"))

@@ -126,7 +126,7 @@ def test_a_port_that_is_taken_is_an_error_with_advice(address: Address) -> None:
         assert other.port != address.port
 
 
-def test_a_commit_is_told_to_pages(address: Address, folder: Path) -> None:
+def test_a_commit_is_sent_to_pages(address: Address, folder: Path) -> None:
     """The stream has an event of the checkpoint after a run has committed another window."""
     with ask(address, "/api/v1/events") as stream:
         assert events_until(stream, "beat")["type"] == "beat"

@@ -12,6 +12,6 @@ def test_a_report_has_the_style_sheets_of_the_served_page_in_their_order() -> No
     page = single_page({})
     style = page[page.index("<style>") : page.index("</style>")]
     hrefs = re.findall(r'rel="stylesheet" href="([^"]+)"', (STATIC / "index.html").read_text(encoding="utf-8"))
-    places = [style.find((STATIC / href).read_text(encoding="utf-8")) for href in hrefs]
-    assert len(places) > 1 and -1 not in places
-    assert places == sorted(places)
+    positions = [style.find((STATIC / href).read_text(encoding="utf-8")) for href in hrefs]
+    assert len(positions) > 1 and -1 not in positions
+    assert positions == sorted(positions)

@@ -39,7 +39,7 @@ def test_an_app_that_can_run_is_well_and_nothing_is_touched(folder: Path) -> Non
     assert tree(folder) == before
 
 
-def test_a_file_of_any_name_is_told_on_the_line_of_its_check(folder: Path) -> None:
+def test_a_file_of_any_name_is_shown_on_the_line_of_its_check(folder: Path) -> None:
     """One with a line end in it must not look like another line."""
     (folder / "in" / "a.txt").rename(folder / "in" / "a\nb.txt")
     code, out, _ = invoke("doctor", "app.yaml", "--no-spark")
@@ -47,7 +47,7 @@ def test_a_file_of_any_name_is_told_on_the_line_of_its_check(folder: Path) -> No
     assert (code, line in out.splitlines()) == (0, True)
 
 
-def test_each_thing_that_is_wrong_is_told_with_what_to_do(folder: Path) -> None:
+def test_each_thing_that_is_wrong_is_reported_with_what_to_do(folder: Path) -> None:
     """Exit code 1; what comes after it is looked at all the same."""
     (folder / "in" / "a.txt").unlink()
     (folder / "in").rmdir()
@@ -84,7 +84,7 @@ def test_input_that_a_run_waits_for_need_not_be_there(folder: Path) -> None:
     assert (code, "no such file or directory; the run waits for it" in out) == (0, True)
 
 
-def test_a_master_that_does_not_answer_is_told_at_once(folder: Path) -> None:
+def test_a_master_that_does_not_answer_is_reported_at_once(folder: Path) -> None:
     """Spark would try for a minute, and not say why."""
     (folder / "app.yaml").write_text(APP.replace("local[3]", "spark://127.0.0.1:1"))
     code, out, _ = invoke("doctor", "app.yaml")

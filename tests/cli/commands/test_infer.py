@@ -113,7 +113,7 @@ def test_a_member_without_a_type_is_left_out_with_the_reason(value: str) -> None
     assert "".join(path.read_text() for path in Path("out").glob("*")).count("\n") == 3
 
 
-def test_values_beside_those_of_the_type_are_told_with_their_place() -> None:
+def test_values_beside_those_of_the_type_are_shown_with_their_place() -> None:
     """One value of no type, or a member of an object, does not leave out the column."""
     rows = ['{"z":1.5,"s":{"a":1,"b":{}}}', '{"z":1,"s":{}}', '{"z":1e999}']
     Path("lines.jsonl").write_text("\n".join(rows))
@@ -140,7 +140,7 @@ def test_columns_none_of_which_has_a_type_are_an_error() -> None:
     assert code == 1 and "no column has a type: z: objects without members" in err and not out
 
 
-def test_a_sample_is_told_as_one() -> None:
+def test_a_sample_is_named_as_one() -> None:
     """Rows behind it are not looked at."""
     code, out, _ = invoke("infer", "in", "--rows", "8")
     assert code == 0 and out.startswith("# Columns by dagflow infer: from the first 8 records of 1 file\n")
@@ -221,7 +221,7 @@ def test_columns_that_the_app_declares_stay() -> None:
 
 
 @pytest.mark.parametrize("mark", ["\n", "\udcff"], ids=ascii)
-def test_a_record_that_is_refused_is_told_in_one_comment(mark: str) -> None:
+def test_a_record_that_is_refused_is_shown_in_one_comment(mark: str) -> None:
     """The name of its file may have a line end in it, or bytes that are no UTF-8."""
     Path(f"in/b{mark}c.csv").write_text("id,n,d,x,f\n1\n")
     code, out, err = invoke("infer", "in")

@@ -157,7 +157,7 @@ def test_quotes_behind_backslashes_come_out_as_they_were_meant(folder: Path) -> 
     assert [row["name"] for row in rows_of(folder / "x")] == ["x", "y", 'a "q" b', 'x, "y"']
 
 
-def test_the_line_that_tells_excel_the_delimiter_is_no_row(folder: Path) -> None:
+def test_the_line_that_gives_excel_the_delimiter_is_no_row(folder: Path) -> None:
     """Also behind a byte order mark; columns have their types."""
     (folder / "a.csv").write_text("\ufeffsep=;\r\nid;name\r\n1;x\r\n2;y\r\n")
     assert invoke("init", "x", "--from", "a.csv")[0] == 0
@@ -165,7 +165,7 @@ def test_the_line_that_tells_excel_the_delimiter_is_no_row(folder: Path) -> None
 
 
 @pytest.mark.parametrize("before", ["sep=;\n", "# by\n# me\n"])
-def test_files_with_other_lines_before_their_rows_are_told_of(folder: Path, before: str) -> None:
+def test_files_with_other_lines_before_their_rows_are_reported(folder: Path, before: str) -> None:
     """What one of them has, and the others have not, would be skipped as a row of theirs."""
     (folder / "d1.csv").write_text(f"{before}1;x\n2;y\n")
     (folder / "d2.csv").write_text("5;x\n6;y\n7;z\n")
@@ -290,7 +290,7 @@ def test_what_comes_next_can_be_pasted_into_a_shell(folder: Path) -> None:
     assert "next: cd 'my app' && dagflow preview" in invoke("init", "my app")[2]
 
 
-def test_files_of_several_kinds_are_told_apart(folder: Path) -> None:
+def test_files_of_several_kinds_are_distinguished(folder: Path) -> None:
     """The app is for those that are most; files that cannot be read, or are not there, are named."""
     (folder / "in").mkdir()
     for name, text in {"a.csv": "n,m\n1,2\n", "b.csv": "n,m\n3,4\n", "c.txt": "one\n"}.items():

@@ -37,7 +37,7 @@ def test_a_file_of_metrics_is_replaced_as_a_whole(journal: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o644
 
 
-def test_a_checkpoint_that_is_gone_is_told_as_unreadable(journal: Path) -> None:
+def test_a_checkpoint_that_is_gone_is_reported_as_unreadable(journal: Path) -> None:
     """In the file too, so that an alert fires; the command ends with 1."""
     file = journal.parent / "sample.prom"
     code, out, err = invoke("metrics", "gone", "-o", str(file))

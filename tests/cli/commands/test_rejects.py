@@ -69,7 +69,7 @@ def test_what_to_do_may_stand_before_or_behind_the_app() -> None:
     assert (done.exit_code, "there is no action 'replya'; did you mean 'replay'?" in done.stderr) == (2, True)
 
 
-def test_a_run_that_has_refused_records_names_the_command_that_tells_why(folder: Path) -> None:
+def test_a_run_that_has_refused_records_names_the_command_that_shows_why(folder: Path) -> None:
     """Where it has refused none, it names the command that shows what it has done."""
     again = ["run", "app.yaml", "--local", "--workers", "1"]
     assert "    next: dagflow rejects app.yaml\n" in CliRunner().invoke(command_line, [*again, "--fresh"]).stderr
@@ -89,7 +89,7 @@ def test_rejects_are_shown_as_text_where_they_are_text(folder: Path) -> None:
     assert [each["base64"] for each in found] == ["/ywz"]
 
 
-def test_a_replay_tells_what_came_back() -> None:
+def test_a_replay_reports_what_came_back() -> None:
     """And does nothing where the app is as it was."""
     assert "the app is as it was when it refused 3 records; change it" in invoke("app.yaml", "replay").stderr
     write_app(CASE, CASE.new)
@@ -102,7 +102,7 @@ def test_a_replay_tells_what_came_back() -> None:
     assert len(rows()) == 3
 
 
-def test_records_of_a_changed_file_are_told() -> None:
+def test_records_of_a_changed_file_are_reported() -> None:
     """They stay refused, and the command says how many."""
     write_app(CASE, CASE.new)
     Path("in/a").write_bytes(b"other")
@@ -110,7 +110,7 @@ def test_records_of_a_changed_file_are_told() -> None:
     assert "1 record could not be read again: the file has changed, or is gone, since" in done.stderr
 
 
-def test_what_nothing_matches_is_told() -> None:
+def test_what_nothing_matches_is_reported() -> None:
     """A choice that matches nothing is no error."""
     done = invoke("app.yaml", "replay", "--reason", "nothing like this")
     assert (done.exit_code, done.stderr) == (0, "nothing is refused that was asked for\n")
@@ -144,14 +144,14 @@ def unique(condition: str) -> str:
     return f'Check, properties: {{expect: ["{condition}", unique(n)]}}'
 
 
-def test_an_app_with_state_is_told_to_start_over() -> None:
+def test_an_app_with_state_is_advised_to_start_over() -> None:
     """It cannot process a window again; what the command says instead is tried."""
     two_steps(unique("n <> 'x'"))
     run(load_app("two.yaml"), runtime=InlineRuntime)
     two_steps(unique("n <> 'y'"))
-    told = " ".join(invoke("two.yaml", "replay").stderr.split())
-    assert "cannot process a window again: operator 'step/unique' has state" in told
-    assert "fix the app, and start over with --fresh" in told
+    text = " ".join(invoke("two.yaml", "replay").stderr.split())
+    assert "cannot process a window again: operator 'step/unique' has state" in text
+    assert "fix the app, and start over with --fresh" in text
     run(load_app("two.yaml"), RunOptions(fresh=True), runtime=InlineRuntime)
     (kept,) = Path("kept").iterdir()
     assert kept.read_text("utf-8") == "n,m\n1,é\nx,é\n"
@@ -176,8 +176,8 @@ def test_two_kinds_in_a_window_come_back_together() -> None:
     two_steps(select("try_cast(m as int)"), files="in2")
     done = invoke("two.yaml", "replay", "--local", "--workers", "1")
     advised = "dagflow replay two --window 1"
-    told = " ".join(done.stderr.split())
-    assert done.exit_code == 1 and "such as window 1" in told and advised in told
+    text = " ".join(done.stderr.split())
+    assert done.exit_code == 1 and "such as window 1" in text and advised in text
     replayed = CliRunner().invoke(command_line, [*advised.split()[1:], "--local", "--workers", "1"])
     assert replayed.exit_code == 0, replayed.stderr
     (kept,) = Path("kept").iterdir()
@@ -185,7 +185,7 @@ def test_two_kinds_in_a_window_come_back_together() -> None:
     assert invoke("two").stdout.startswith("0 records refused")
 
 
-def test_bytes_are_told_of_the_records_of_which_they_are_known() -> None:
+def test_bytes_are_shown_of_records_whose_bytes_are_known() -> None:
     """What an operator refuses has columns, and the number of bytes that these were read from is not known."""
     refuse_both_kinds()
     assert invoke("two").stdout.startswith("2 records refused, 3 bytes of 1 of them\n")
@@ -203,13 +203,13 @@ def test_readers_records_come_back_alone_where_they_are_chosen() -> None:
     assert "1 record accepted" in done.stderr, done.stderr
 
 
-def test_what_is_refused_behind_a_replay_is_told_as_well() -> None:
+def test_what_is_refused_behind_a_replay_is_reported_as_well() -> None:
     """Also where nothing behind the reader had refused anything before, and the app cannot process windows again."""
     two_steps("Check, properties: {expect: [unique(m)]}", n="int64")
     run(load_app("two.yaml"), runtime=InlineRuntime)
     two_steps("Check, properties: {expect: [unique(m)]}")
-    told = " ".join(invoke("two.yaml", "replay", "--local", "--workers", "1").stderr.split())
-    assert "cannot process a window again: operator 'step/unique' has state" in told
+    text = " ".join(invoke("two.yaml", "replay", "--local", "--workers", "1").stderr.split())
+    assert "cannot process a window again: operator 'step/unique' has state" in text
 
 
 def test_windows_that_a_replay_finishes_are_no_part_of_its_count() -> None:

@@ -26,15 +26,15 @@ def invoke(*args: str) -> tuple[int, str]:
 @pytest.mark.parametrize("args", [[], ["--window", "1", "--files", "x"]], ids=str)
 def test_it_must_be_said_what_to_replay(tmp_path: Path, args: list[str]) -> None:
     """One way, and only one."""
-    code, told = invoke(str(tmp_path), *args)
-    assert (code, "give either --window, once or more, or --files" in told) == (2, True)
+    code, text = invoke(str(tmp_path), *args)
+    assert (code, "give either --window, once or more, or --files" in text) == (2, True)
 
 
 @pytest.mark.parametrize("window", ["0", "x", "3-2", "1-", "1-2-3", "\N{ARABIC-INDIC DIGIT ONE}"])
 def test_what_names_no_window_is_refused(tmp_path: Path, window: str) -> None:
     """Windows count from 1, and a range goes up."""
-    code, told = invoke(str(tmp_path), "--window", window)
-    assert (code, "neither a window nor a range of windows, such as 3 or 3-12" in told) == (2, True)
+    code, text = invoke(str(tmp_path), "--window", window)
+    assert (code, "neither a window nor a range of windows, such as 3 or 3-12" in text) == (2, True)
 
 
 FAR = "999999999999999999"
@@ -57,8 +57,8 @@ def test_a_range_beyond_all_windows_is_refused_at_once(tmp_path: Path, others: l
 
 def test_a_checkpoint_without_journal_is_a_mistake_on_the_command_line(tmp_path: Path) -> None:
     """Exit code 2, as for status."""
-    code, told = invoke(str(tmp_path / "nothing"), "--window", "1")
-    assert (code, "there is no journal at" in told) == (2, True)
+    code, text = invoke(str(tmp_path / "nothing"), "--window", "1")
+    assert (code, "there is no journal at" in text) == (2, True)
 
 
 def test_files_that_no_window_has_read_need_no_spark(tmp_path: Path) -> None:
@@ -69,12 +69,12 @@ def test_files_that_no_window_has_read_need_no_spark(tmp_path: Path) -> None:
     run(load_app(str(tmp_path / "app.yaml")), RunOptions(), runtime=InlineRuntime)
     for place in ("journal", "app.yaml"):
         for pattern, compared in (("*.txt", f", such as {tmp_path}/in/first"), ("first", "; '*/first' matches ")):
-            code, told = invoke(str(tmp_path / place), "--files", pattern)
+            code, text = invoke(str(tmp_path / place), "--files", pattern)
             start = "no committed window has read such a file: patterns are compared with whole locations"
-            assert (code, told.startswith(start + compared)) == (0, True)
+            assert (code, text.startswith(start + compared)) == (0, True)
 
 
-def test_only_what_changed_is_told_file_by_file() -> None:
+def test_only_what_changed_is_shown_file_by_file() -> None:
     """With records and bytes before and after."""
     window = ReplayedWindow(
         7, (FileChange("/out/a", "unchanged", 2, 2, 9, 9), FileChange("/out/b", "replaced", 2, 1, 9, 4))

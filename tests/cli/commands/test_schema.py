@@ -82,7 +82,7 @@ streams:
 """
 
 
-def test_the_history_tells_which_record_changed_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_history_shows_which_record_changed_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By window, column, types and the place of the record; nothing where no table has changed."""
     monkeypatch.chdir(tmp_path)
     Path("app.yaml").write_text(TABLE)
@@ -201,6 +201,6 @@ def test_an_editor_completes_names_with_their_meaning(
     assert meaning in editor.completions(EDITED.replace(old, new, 1))[name]
 
 
-def test_an_editor_tells_what_a_property_means(editor: LanguageServer) -> None:
+def test_an_editor_shows_what_a_property_means(editor: LanguageServer) -> None:
     """As its author has said."""
     assert "how a comment begins" in editor.hover(EDITED.replace("prefix", "pre|fix", 1))

@@ -78,7 +78,7 @@ def test_the_status_of_a_checkpoint_is_what_its_journal_says(journal: Path) -> N
     assert rows["windows"] == "1 (last planned 1, committed 1)"
 
 
-def test_a_name_with_a_newline_in_it_is_told_on_one_line(folder: Path) -> None:
+def test_a_name_with_a_newline_in_it_is_shown_on_one_line(folder: Path) -> None:
     """What follows would look like a file of its own."""
     (folder / "in" / "a\nb").write_text("x\n")
     run(load_app("app.yaml"), runtime=InlineRuntime)
@@ -87,7 +87,7 @@ def test_a_name_with_a_newline_in_it_is_told_on_one_line(folder: Path) -> None:
     assert "a\nb" not in out + invoke("status", "journal", "--window", "1")[1]
 
 
-def test_a_counter_with_a_line_break_is_told_on_one_line(folder: Path) -> None:
+def test_a_counter_with_a_line_break_is_shown_on_one_line(folder: Path) -> None:
     """What follows would look like a figure of its own."""
     run(app_of(folder, [b"a"], middle=CallsFunctions(end_window=count_on_two_lines)), runtime=InlineRuntime)
     code, out, err = invoke("status", "journal")
@@ -184,8 +184,10 @@ def test_asking_for_a_status_changes_nothing(journal: Path) -> None:
 def test_a_checkpoint_in_a_file_is_a_mistake_on_the_command_line(folder: Path) -> None:
     """As where a part of a checkpoint is given behind an app."""
     code, _, err = invoke("status", "app.yaml/log")
-    told = "dagflow status: app.yaml/log is no checkpoint: app.yaml is a file; if it is an app, give app.yaml alone\n"
-    assert (code, err.startswith(told)) == (2, True)
+    message = (
+        "dagflow status: app.yaml/log is no checkpoint: app.yaml is a file; if it is an app, give app.yaml alone\n"
+    )
+    assert (code, err.startswith(message)) == (2, True)
 
 
 def test_a_checkpoint_that_is_not_there_is_a_mistake_on_the_command_line(folder: Path) -> None:
@@ -204,11 +206,11 @@ def test_a_window_that_is_unknown_is_no_missing_journal() -> None:
     assert code == 1
 
 
-def test_an_app_that_has_not_run_is_told_from_one_that_ran_elsewhere(folder: Path) -> None:
+def test_an_app_that_has_not_run_is_not_taken_for_one_that_ran_elsewhere(folder: Path) -> None:
     """What begins the journal, or the directory in which there is one."""
     code, _, err = invoke("status", "app.yaml")
-    told = f"dagflow status: there is no journal at '{folder}/journal': app.yaml has not run yet"
-    assert (code, err.startswith(f"{told}, and `dagflow run app.yaml` begins one\n")) == (2, True)
+    message = f"dagflow status: there is no journal at '{folder}/journal': app.yaml has not run yet"
+    assert (code, err.startswith(f"{message}, and `dagflow run app.yaml` begins one\n")) == (2, True)
     (folder / "journal").mkdir()
     (folder / "elsewhere").mkdir()
     with contextlib.chdir(folder / "elsewhere"):
@@ -216,7 +218,7 @@ def test_an_app_that_has_not_run_is_told_from_one_that_ran_elsewhere(folder: Pat
     assert (code, f"; there is one at {folder}/journal: start dagflow in {folder}\n" in err) == (2, True)
 
 
-def test_a_result_that_waits_for_the_end_of_the_run_is_told(folder: Path) -> None:
+def test_a_result_that_waits_for_the_end_of_the_run_is_shown(folder: Path) -> None:
     """It is neither published nor lost, and the run is not complete."""
     text = APP.replace("RecordFilter", "CountBy").replace('{drop: {prefix: "#"}}', "{by: record}")
     (folder / "app.yaml").write_text(text)

@@ -93,10 +93,10 @@ def test_an_app_is_named_in_place_of_what_is_not_there(folder: Path) -> None:
     """For a directory the app in it, for a misspelt file the nearest one, or else where it was looked for."""
     (folder / "sub").mkdir()
     (folder / "sub" / "only.yaml").write_text(APP)
-    for given, told in (("ap.yml", "did you mean 'app.yaml'?"), ("sub", "it holds sub/only.yaml"), ("sub/x/y", "")):
+    for given, hint in (("ap.yml", "did you mean 'app.yaml'?"), ("sub", "it holds sub/only.yaml"), ("sub/x/y", "")):
         code, _, err = invoke("validate", given)
         assert code == 2
-        assert told in err
+        assert hint in err
     (folder / "empty").mkdir()
     assert f"it was looked for in {folder}/empty" in invoke("validate", "empty/app.yaml")[2]
 
@@ -118,7 +118,7 @@ def test_a_result_over_the_run_is_refused_where_the_app_follows(folder: Path) ->
     assert "operator 'filter': its result over the run is published at the end" in err
 
 
-def test_two_writers_into_one_directory_are_told(folder: Path) -> None:
+def test_two_writers_into_one_directory_are_reported(folder: Path) -> None:
     """However the two spell it; a run refuses them."""
     second = "  second: {class: RecordWriter, properties: {path: ./out/}, partition: parallel}\nstreams:"
     text = APP.replace("streams:", second).replace("to: writer.input", "to: [writer.input, second.input]")
@@ -141,7 +141,7 @@ def test_warnings_show_no_value_of_the_environment(folder: Path, monkeypatch: py
     assert (code, err.count("${A_SECRET}") >= 2, "hush" in out + err) == (0, True, False)
 
 
-def test_output_in_the_checkpoint_is_told_and_a_run_refuses_it(folder: Path) -> None:
+def test_output_in_the_checkpoint_is_reported_and_a_run_refuses_it(folder: Path) -> None:
     """Only its owner may enter a checkpoint, so that readers would not reach the output."""
     (folder / "app.yaml").write_text(APP.replace("checkpoint: journal", "checkpoint: out"))
     code, _, err = invoke("validate", "app.yaml")

@@ -99,7 +99,7 @@ LIKE_VALUES = st.one_of(
 @given(st.lists(LIKE_VALUES, min_size=1, max_size=3))
 @example(["2024-01-01T10:00:00+00:60"])
 @example(["31.12.2024  10:00"])
-def test_the_reader_takes_every_value_of_which_a_type_was_told(values: list[str]) -> None:
+def test_the_reader_takes_every_value_that_a_type_was_proposed_for(values: list[str]) -> None:
     """A proposed type refuses no value of the sample."""
     kind = ColumnType.of(guess_column("x", values).type)
     assert values_of(pa.array(values), kind).null_count == 0

@@ -36,7 +36,7 @@ LOG = "2024-03-04 10:01:05,170 INFO started\n2024-03-04 10:01:06,170 ERROR faile
         ("x", "lines", {}),
     ],
 )
-def test_a_format_is_told_by_the_first_bytes(text: str, name: str, options: dict[str, object]) -> None:
+def test_a_format_is_recognised_by_the_first_bytes(text: str, name: str, options: dict[str, object]) -> None:
     """Also where these are not all of the file, so that the last record is cut."""
     for head, is_whole in ((text, True), (text + text[-4:-1] * 2 if name == "lines" else text, name != "lines")):
         found = guess_format(head.encode(), is_whole=is_whole)

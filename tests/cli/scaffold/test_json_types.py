@@ -23,7 +23,7 @@ VALUES = st.recursive(
 
 
 @given(st.lists(VALUES, min_size=1, max_size=3) | st.lists(st.lists(VALUES, max_size=2), max_size=3))
-def test_the_reader_takes_every_value_of_which_a_type_was_told(values: list[Any]) -> None:
+def test_the_reader_takes_every_value_that_a_type_was_proposed_for(values: list[Any]) -> None:
     """A type refuses none of the values; members that it lacks are left out, with a reason."""
     found = json_type(values)
     assert found.name or found.untyped
@@ -53,7 +53,7 @@ def test_the_reader_takes_every_value_of_which_a_type_was_told(values: list[Any]
         ([1 - 10**38], "decimal(38, 0)", ()),
     ],
 )
-def test_what_has_no_type_is_told(values: list[Any], name: str, untyped: tuple[str, ...]) -> None:
+def test_what_has_no_type_is_reported(values: list[Any], name: str, untyped: tuple[str, ...]) -> None:
     """It is never called text: the reader would refuse it."""
     found = json_type(values)
     assert (found.name, found.untyped) == (name, untyped)

@@ -40,26 +40,26 @@ def files_of(counts: Sequence[int]) -> tuple[list[FileMetadata], list[BlockMetad
 
 
 @given(st.lists(st.integers(0, 4), max_size=8), st.randoms(use_true_random=False), st.integers(1, 5))
-def test_each_file_is_told_once_with_its_last_block(counts: list[int], random: object, per_window: int) -> None:
+def test_each_file_is_emitted_once_with_its_last_block(counts: list[int], random: object, per_window: int) -> None:
     """In whatever order the blocks come, with a restart after every window."""
     files, blocks = files_of(counts)
     random.shuffle(blocks)  # type: ignore[attr-defined]  # hypothesis gives a Random
     harness = OperatorHarness(FileCompletion())
-    told: list[str] = []
+    emitted: list[str] = []
     harness.window({"files_metadata_input": files})
     remaining = Counter(block.url for block in blocks)
     for start in range(0, len(blocks) + per_window, per_window):
-        told += [file.url for file in harness.emitted["output"]]
-        assert set(told) == {file.url for file in files if not remaining[file.url]}
+        emitted += [file.url for file in harness.emitted["output"]]
+        assert set(emitted) == {file.url for file in files if not remaining[file.url]}
         harness = harness.restart()
         window = blocks[start : start + per_window]
         harness.window({"blocks_metadata_input": window})
         remaining.subtract(block.url for block in window)
-    assert sorted(told) == sorted(file.url for file in files)
+    assert sorted(emitted) == sorted(file.url for file in files)
     assert harness.operator.snapshot() == FileCompletionState([])
 
 
-def test_directories_are_not_told_and_empty_files_are_at_once() -> None:
+def test_directories_are_not_emitted_and_empty_files_are_at_once() -> None:
     """Neither has a block to wait for."""
     harness = OperatorHarness(FileCompletion())
     version = FileVersion(0)
@@ -77,7 +77,7 @@ def test_a_block_of_no_file_is_refused() -> None:
 
 
 @pytest.mark.parametrize("after", [1, 2, 3, 9])
-def test_in_a_run_each_file_is_told_once_also_after_a_crash(tmp_path: Path, after: int) -> None:
+def test_in_a_run_each_file_is_emitted_once_also_after_a_crash(tmp_path: Path, after: int) -> None:
     """Together with its last records, whichever window the driver dies in."""
     data = tmp_path / "data"
     data.mkdir()
@@ -110,6 +110,6 @@ def test_in_a_run_each_file_is_told_once_also_after_a_crash(tmp_path: Path, afte
         assert {sizes[name] for name in done} <= written | {0}
     run(app(), runtime=InlineRuntime)
     for where in ("done", "found"):
-        told = sorted(Path(json.loads(line)["url"]).name for line in lines(tmp_path / where))
-        assert [name for name in told if name in sizes] == sorted(sizes)
+        emitted = sorted(Path(json.loads(line)["url"]).name for line in lines(tmp_path / where))
+        assert [name for name in emitted if name in sizes] == sorted(sizes)
     assert sorted(len(line) + 1 for line in lines(tmp_path / "out")) == [30, 99, 250]

@@ -47,7 +47,7 @@ BEFORE = {
 
 
 @pytest.mark.parametrize(("name", "before"), BEFORE.items())
-def test_a_rotated_name_tells_the_name_before(name: str, before: str) -> None:
+def test_a_rotated_name_gives_the_name_before(name: str, before: str) -> None:
     """Names that logrotate, Python, log4j and logback give."""
     path, other = (f"/var/log/{each}".encode() for each in (name, before))
     assert other in earlier_paths(path)
@@ -56,7 +56,7 @@ def test_a_rotated_name_tells_the_name_before(name: str, before: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["app.log", "app.txt", "b", "app.logs", ".1", "app"])
-def test_other_names_tell_nothing(name: str) -> None:
+def test_other_names_give_nothing(name: str) -> None:
     """They are recognised by their inodes alone."""
     assert earlier_paths(f"/var/log/{name}".encode()) == []
 

@@ -58,7 +58,7 @@ def test_rows_are_found_as_by_a_dictionary(case: tuple[list[Any], list[list[Any]
         assert rows == expected.get(tuple(map(key_of, row)), [])
 
 
-def test_texts_of_one_hash_are_told_apart() -> None:
+def test_texts_of_one_hash_are_distinguished() -> None:
     """Where a hash function gives two keys of the table one hash, another one is taken."""
     many = pa.array([f"{number:x}" for number in range(50_000)])
     found = KeyIndex([many]).find([many])

@@ -59,7 +59,7 @@ def test_a_column_has_the_type_that_takes_the_values_of_all_files(
 
 
 @pytest.mark.parametrize("first", [pa.array([1]), pa.array([0.5]), pa.array([True]), pa.array([Decimal("0.5")])])
-def test_types_of_which_none_takes_all_values_are_told_with_their_files(tmp_path: Path, first: pa.Array) -> None:
+def test_types_of_which_none_takes_all_values_are_named_with_their_files(tmp_path: Path, first: pa.Array) -> None:
     """As soon as the column is read; written anew, the table is joined."""
     second = pa.array([0.25]) if pa.types.is_decimal(first.type) else pa.array(["a"])
     source = parquet(tmp_path, pa.table({"k": [1], "w": [1], "v": first}), pa.table({"k": [1], "w": [2], "v": second}))

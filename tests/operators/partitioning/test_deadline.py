@@ -152,7 +152,7 @@ def test_each_decision_says_why() -> None:
     assert not held.repartition and held.reason.endswith("4 wanted, but the last change is 500 ms old")
 
 
-def test_what_it_is_told_is_checked() -> None:
+def test_its_arguments_are_checked() -> None:
     """Ranges are not empty, shares are shares."""
     with pytest.raises(ValueError, match="min_partitions, 5, is above max_partitions, 4"):
         DeadlinePartitioner(min_partitions=5, max_partitions=4)

@@ -119,13 +119,13 @@ def test_the_suite_finds_a_format_that_needs_an_earlier_block() -> None:
         ("operators.reader.scanning.delimited.Delimited", "does not define find, table"),
     ],
 )
-def test_mistakes_are_told_in_the_words_of_the_app(value: object, message: str) -> None:
+def test_mistakes_are_reported_in_the_words_of_the_app(value: object, message: str) -> None:
     """The error says what was given, and the nearest valid name."""
     with pytest.raises(ValueError, match=message):
         RECORD_FORMATS.make(value)
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     """An unknown option does not hide a missing one."""
     with pytest.raises(ValueError, match=r"no option 'size'.*needs option 'length'"):
         RECORD_FORMATS.make({"type": "fixed", "size": 8})

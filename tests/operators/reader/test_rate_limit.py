@@ -124,40 +124,40 @@ def test_a_rate_limited_file_gives_the_bytes_of_the_file(
     assert watch.now_s == pytest.approx(count / rate)
 
 
-def test_what_is_waited_for_a_rate_is_told_slice_by_slice() -> None:
+def test_what_is_waited_for_a_rate_is_reported_slice_by_slice() -> None:
     """However long a wait is, the task's watch gets to know often enough that it goes on."""
-    watch, slices, told = ClockMovedByWaits(), list[float](), list[float]()
+    watch, slices, reported = ClockMovedByWaits(), list[float](), list[float]()
 
     def wait(seconds: float) -> None:
         slices.append(seconds)
         watch.wait(seconds)
 
-    limiter = RateLimiter(100, watch.now, wait, lambda: told.append(watch.now_s))
+    limiter = RateLimiter(100, watch.now, wait, lambda: reported.append(watch.now_s))
     limiter.begin()
     limiter.count(1000)
     limiter.begin()
     assert watch.now_s == pytest.approx(10)
     assert max(slices) <= PIECE_S
-    assert max(later - earlier for earlier, later in pairwise([*told, watch.now_s])) <= PIECE_S + 1e-9
+    assert max(later - earlier for earlier, later in pairwise([*reported, watch.now_s])) <= PIECE_S + 1e-9
 
 
-def test_each_piece_that_is_read_is_told_and_no_empty_one(tmp_path: Path) -> None:
+def test_each_piece_that_is_read_is_reported_and_no_empty_one(tmp_path: Path) -> None:
     """Also where there is nothing to wait for: a block may be read long before it gives records."""
     (tmp_path / "a").write_bytes(b"x" * 95)
-    watch, told = ClockMovedByWaits(), list[float]()
-    limiter = RateLimiter(100, watch.now, watch.wait, lambda: told.append(watch.now_s))
+    watch, reported = ClockMovedByWaits(), list[float]()
+    limiter = RateLimiter(100, watch.now, watch.wait, lambda: reported.append(watch.now_s))
     with RateLimitedFile(StorageContext.default().open_file(str(tmp_path / "a")), limiter) as file:
         for offset in range(0, 100, 10):
             watch.wait(60)
-            before = len(told)
+            before = len(reported)
             file.read_into(offset, memoryview(bytearray(10)))
-            assert len(told) == before + 1
+            assert len(reported) == before + 1
         watch.wait(60)
         assert file.read_into(95, memoryview(bytearray(10))) == 0
-    assert len(told) == 10
+    assert len(reported) == 10
 
 
-def test_a_reader_under_a_rate_tells_its_task_that_it_goes_on(tmp_path: Path) -> None:
+def test_a_reader_under_a_rate_reports_to_its_task_that_it_goes_on(tmp_path: Path) -> None:
     """For single blocks and for many small files; without a rate only the bytes are counted."""
     path = tmp_path / "a"
     path.write_bytes(b"one\ntwo\n")

@@ -36,7 +36,7 @@ def test_the_format_is_what_yaml_takes(tmp_path: Path) -> None:
     ]
 
 
-def test_mistakes_are_told_before_anything_is_read(tmp_path: Path) -> None:
+def test_mistakes_are_reported_before_anything_is_read(tmp_path: Path) -> None:
     """Format and range are checked by the call, the file when records are asked for."""
     with pytest.raises(ValueError, match="did you mean 'lines'"):
         read_block("x", 0, 1, "line")

@@ -160,13 +160,13 @@ def test_a_bad_file_does_not_fail_its_batch(format: Any, tmp_path: Path) -> None
         (3, b"two"),
         (7, b"six"),
     ]
-    told = {Path(skipped.url).name: skipped for skipped in context.skipped}
-    assert sorted(told) == ["001", "003", "004", "005"]
+    recorded = {Path(skipped.url).name: skipped for skipped in context.skipped}
+    assert sorted(recorded) == ["001", "003", "004", "005"]
     assert [(s.start, s.end) for s in context.skipped] == [(0, 4), (0, 6), (0, 5), (0, 5)]
-    assert "missing" in told["001"].reason
-    assert "it had 6 bytes, now it has 19" in told["003"].reason
-    assert "modified" in told["004"].reason
-    assert "no longer a file" in told["005"].reason
+    assert "missing" in recorded["001"].reason
+    assert "it had 6 bytes, now it has 19" in recorded["003"].reason
+    assert "modified" in recorded["004"].reason
+    assert "no longer a file" in recorded["005"].reason
     assert (context.counters["blocks"], context.counters["vanished"]) == (3, 4)
 
 
@@ -302,8 +302,8 @@ def test_files_of_several_stores_may_be_in_one_batch(s3_root: str, tmp_path: Pat
     assert [block.url for block in done] == [url for url in urls if not url.endswith("001")]
     assert context.skipped == []
     # Of the files that may be appended to, and of no other.
-    (told,) = (event for event in events if isinstance(event, FileFingerprints))
-    assert (told.base, told.names) == (f"{tmp_path}/", b"000\x00001\x00002")
+    (recorded,) = (event for event in events if isinstance(event, FileFingerprints))
+    assert (recorded.base, recorded.names) == (f"{tmp_path}/", b"000\x00001\x00002")
 
 
 def test_what_is_gone_from_one_of_several_stores_is_left_out_alone(s3_root: str, tmp_path: Path) -> None:

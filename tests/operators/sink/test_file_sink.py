@@ -80,11 +80,11 @@ FIRST = "part-00000001-00000-0000.json"
     ],
     ids=["moved", "in another directory", "of another writer", "has files here", "has published nothing"],
 )
-def test_a_file_is_told_as_a_moved_one_only_where_all_was_moved(published: list[str], before: str) -> None:
+def test_a_file_is_named_as_a_moved_one_only_where_all_was_moved(published: list[str], before: str) -> None:
     """The files of all writers have the same names: one of another writer's is none that was moved here."""
     run = Preparation(f"{directory}{FIRST}" for directory in published)
     with pytest.raises(StorageError, match="did not publish and whose names it may need") as caught:
         require_own(run, "/new/out", [f"/new/out/{FIRST}"], numbered_names("part"))
-    told = f"such as {FIRST}; its own {FIRST} is in {before}" if before else f"such as {FIRST}"
-    assert caught.value.message.endswith(told)
+    message = f"such as {FIRST}; its own {FIRST} is in {before}" if before else f"such as {FIRST}"
+    assert caught.value.message.endswith(message)
     assert ("put it back" in caught.value.hint) == bool(before)

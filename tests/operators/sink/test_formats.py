@@ -182,7 +182,7 @@ class HeadedWithText(LogfmtSink):
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
-def test_a_heading_that_is_not_bytes_is_told(compression: str) -> None:
+def test_a_heading_that_is_not_bytes_is_refused(compression: str) -> None:
     """By the name of the method."""
     sink = FileSink(OperatorContext(outputs=MemoryOutputs()), "out")
     sink.begin_window(1)

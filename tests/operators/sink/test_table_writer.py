@@ -414,7 +414,7 @@ def test_a_column_that_cannot_be_added_stops_the_run(tmp_path: Path, batch: pa.R
         ({"table": "delta:out", "metadata_columns": "path"}, "'file', 'offset' or 'window'"),
     ],
 )
-def test_mistakes_in_properties_are_told(properties: dict[str, Any], reason: str) -> None:
+def test_mistakes_in_properties_are_reported(properties: dict[str, Any], reason: str) -> None:
     """They are errors of `validate`, with what would be right."""
     with pytest.raises(ValueError, match=reason):
         TableWriter(**properties)

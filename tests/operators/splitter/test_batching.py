@@ -209,7 +209,7 @@ def test_batches_are_the_same_in_columns_as_one_by_one(
         ("packs: whole", "batches"),
     ],
 )
-def test_an_app_with_an_old_name_is_told_the_new_one(tmp_path: Path, old: str, new: str) -> None:
+def test_an_app_with_an_old_name_is_refused_with_the_new_one(tmp_path: Path, old: str, new: str) -> None:
     """An app of before does not run with a default in the place of what it says."""
     path = tmp_path / "app.yaml"
     splitter = f"  splitter: {{class: FileSplitterInput, properties: {{files: in, {old}}}}}"

@@ -51,8 +51,8 @@ def test_an_explanation_is_what_the_scan_does(
             (Path(folder) / name).write_bytes(b"x")
         properties: dict[str, Any] = {"file_pattern": keeps, "ignore_pattern": ignores, "recursive": recursive}
         splitter = FileSplitterInput(files=f"{folder}/{root}", follow=True, **properties)
-        told = {name for name in names if splitter.explain_input(f"{folder}/{name}", STORAGE)[0]}
-        assert told == {os.path.relpath(url, folder) for url in taken(f"{folder}/{root}", properties)}
+        explained = {name for name in names if splitter.explain_input(f"{folder}/{name}", STORAGE)[0]}
+        assert explained == {os.path.relpath(url, folder) for url in taken(f"{folder}/{root}", properties)}
 
 
 def taken(files: str, properties: Mapping[str, Any]) -> set[str]:
@@ -93,10 +93,10 @@ def test_the_rule_that_decides_is_named(tmp_path: Path, properties: dict[str, An
         (tmp_path / path).parent.mkdir(exist_ok=True)
         (tmp_path / path).write_bytes(b"x")
     splitter = FileSplitterInput(files=str(tmp_path), **properties)
-    is_taken, told = splitter.explain_input(str(tmp_path / name), STORAGE)
+    is_taken, explanation = splitter.explain_input(str(tmp_path / name), STORAGE)
     assert not is_taken
-    assert sentence in told
-    assert told.startswith("It is not taken: ") and told.endswith(".")
+    assert sentence in explanation
+    assert explanation.startswith("It is not taken: ") and explanation.endswith(".")
 
 
 def test_an_object_and_what_lies_below_its_name_are_taken(s3_root: str) -> None:

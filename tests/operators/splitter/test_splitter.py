@@ -173,8 +173,8 @@ def test_overlapping_locations_give_each_file_once(tmp_path: Path) -> None:
     """A directory, a directory in it, a file in that and globs over them are read as their union."""
     twelve_files(tmp_path)
     inner = write(tmp_path / "sub" / "file.txt")
-    places = [tmp_path, tmp_path / "sub", inner, tmp_path / "*.txt", tmp_path / "**" / "file*"]
-    window = split(*places).window()
+    inputs = [tmp_path, tmp_path / "sub", inner, tmp_path / "*.txt", tmp_path / "**" / "file*"]
+    window = split(*inputs).window()
     files = [file for file in window.files if not file.is_directory]
     assert len(files) == len({file.url for file in files}) == 13
 
@@ -408,7 +408,7 @@ def test_a_file_whose_name_says_that_it_is_compressed_is_one_block(tmp_path: Pat
     assert SplitterDriver(splitter).everything().ranges == [(0, 25), (0, 10), (10, 20), (20, 25), (0, 25)]
 
 
-def test_what_is_known_to_come_is_told(tmp_path: Path) -> None:
+def test_what_is_known_to_come_is_counted(tmp_path: Path) -> None:
     """The rest of the file that is cut, and the files behind it, less with each window."""
     for name in "abc":
         (tmp_path / name).write_bytes(b"x" * 10)

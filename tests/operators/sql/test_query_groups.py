@@ -62,7 +62,7 @@ def in_duckdb(query: str) -> list[tuple[Any, ...]] | RefusedQuery:
 ENTRIES = ["a", "b", "a + 1", "a + b", "2"]
 RESULTS = ["count(*)", "sum(a)", "sum(b)", "max(b) + b", "a + sum(b)"]
 KEYS = ["a", "b", "a + 1", "b + 1"]
-PLACES = ["c", "1", "2"]
+POSITIONS = ["c", "1", "2"]
 CONDITIONS = ["a > 1", "b > 1", "c > 1", "sum(b) > 2", "max(a) > 1", "a + 1 > 2", "count(*) > 1 and b > 0"]
 ORDER = ["a", "b", "c", "sum(b)", "max(a) desc", "2 desc"]
 
@@ -73,7 +73,7 @@ def queries(draw: st.DrawFn) -> str:
     names = draw(st.lists(st.sampled_from("abc"), min_size=1, max_size=3, unique=True))
     keys = draw(st.lists(st.sampled_from(KEYS), min_size=1, max_size=2, unique=True))
     # Not a number and a name: DuckDB passes over `having c > 1` behind `group by 1, c`.
-    keys = draw(st.permutations([*keys, *draw(st.lists(st.sampled_from(PLACES), max_size=1))]))
+    keys = draw(st.permutations([*keys, *draw(st.lists(st.sampled_from(POSITIONS), max_size=1))]))
     # Most entries are keys, as most queries are wrong otherwise.
     known = [key for key in keys if key in KEYS]
     entries = [f"{draw(st.sampled_from([*known, *known, *known, *ENTRIES, *RESULTS]))} as {name}" for name in names]
@@ -82,8 +82,8 @@ def queries(draw: st.DrawFn) -> str:
     query = f"select {', '.join(entries)} from input group by {', '.join(keys)}"
     query += f" having {condition}" if condition else ""
     # The other entries put the rows of equal values in order.
-    places = [str(number) for number in range(1, len(names) + 1)]
-    return f"{query} order by {', '.join([order, *places])}" if order else query
+    positions = [str(number) for number in range(1, len(names) + 1)]
+    return f"{query} order by {', '.join([order, *positions])}" if order else query
 
 
 @given(queries())
@@ -160,7 +160,7 @@ def write_app(query: str, tables: str = "") -> None:
     Path("app.yaml").write_text(APP.replace("QUERY", query).replace("TABLES", tables))
 
 
-def test_a_column_with_the_name_of_an_entry_is_told_before_a_run(
+def test_a_column_with_the_name_of_an_entry_is_reported_before_a_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The columns of the reader are known then; also a joined table may have it."""

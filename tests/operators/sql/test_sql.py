@@ -174,7 +174,7 @@ def test_the_plan_shows_what_a_query_is_made_of(folder: Path, tmp_path: Path) ->
         ("select id from input order by id limit 1000 offset 1", "1", "offset is not available"),
     ],
 )
-def test_a_mistake_is_told_at_its_place_in_the_app(
+def test_a_mistake_is_reported_at_its_place_in_the_app(
     folder: Path, tmp_path: Path, query: str, at: str, reason: str
 ) -> None:
     """Before anything runs, also of a table that is joined, and behind groups."""

@@ -16,7 +16,7 @@ WINDOWS = st.lists(st.lists(st.sampled_from([b"a", b"b", b"c", b""]), max_size=8
 
 
 @given(WINDOWS, st.booleans())
-def test_each_window_tells_the_counts_that_it_changed(windows: list[list[bytes]], restarting: bool) -> None:
+def test_each_window_emits_the_counts_that_it_changed(windows: list[list[bytes]], restarting: bool) -> None:
     """The count of all windows so far, for each key of the window once, in the order of arrival."""
     harness = OperatorHarness(KeyCounter(separator="="))
     counts: Counter[bytes] = Counter()

@@ -201,7 +201,7 @@ def test_records_are_taken_aside_when_the_port_is_connected(tmp_path: Path, monk
         ("now()", "10:15", "'now' gives something else each time"),
     ],
 )
-def test_a_mistake_is_told_at_its_place_in_the_app(tmp_path: Path, written: str, place: str, message: str) -> None:
+def test_a_mistake_is_reported_at_its_place_in_the_app(tmp_path: Path, written: str, place: str, message: str) -> None:
     """Line and column are those of the character, however the text is written in YAML."""
     (tmp_path / "app.yaml").write_text(APP.format(where="true", more=written))
     with pytest.raises(SpecError, match=re.escape(message)) as caught:

@@ -142,7 +142,7 @@ def test_what_is_not_unique_is_counted_or_ends_the_run(tmp_path: Path, rows: lis
         run(app(tmp_path / "limit", properties=", on_fail: warn, max_failed: 30%"), runtime=InlineRuntime)
 
 
-def test_values_of_a_column_are_told_from_those_of_another(tmp_path: Path) -> None:
+def test_values_of_a_column_are_distinguished_from_those_of_another(tmp_path: Path) -> None:
     """Where the first of two expectations is taken out, the second one does not go on with its values."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "0.csv").write_text("id,qty\n1,100\n")

@@ -67,14 +67,16 @@ def test_a_server_that_compresses_all_it_sends_is_not_read(server: WebServer) ->
 
 
 @pytest.mark.parametrize(
-    ("sent", "told"),
+    ("sent", "message"),
     [((1, 4), "bytes 1-3 for 2-4"), ((3, 5), "bytes 3-4 for 2-4"), ((2, 6), "bytes 2-5 for 2-4")],
 )
-def test_another_range_than_was_asked_for_is_not_believed(server: WebServer, sent: tuple[int, int], told: str) -> None:
+def test_another_range_than_was_asked_for_is_not_believed(
+    server: WebServer, sent: tuple[int, int], message: str
+) -> None:
     """Its bytes would be taken for those of the range."""
     with opened(f"{server.url}/a") as file:
         server.range_of = lambda start, end: sent
-        with pytest.raises(StorageError, match=told) as raised:
+        with pytest.raises(StorageError, match=message) as raised:
             file.read_into(2, memoryview(bytearray(3)))
         assert not isinstance(raised.value, SourceChangedError | TransientStorageError)
 
@@ -97,10 +99,10 @@ def test_a_part_of_a_range_is_followed_by_the_rest(server: WebServer) -> None:
     ]
 
 
-@pytest.mark.parametrize("tells_length", [True, False])
-def test_of_a_range_that_breaks_off_the_rest_is_requested(server: WebServer, tells_length: bool) -> None:
+@pytest.mark.parametrize("sends_length", [True, False])
+def test_of_a_range_that_breaks_off_the_rest_is_requested(server: WebServer, sends_length: bool) -> None:
     """Whether the answer says how long it is, or ends with its connection; no byte is asked for twice."""
-    server.breaks_after, server.tells_length = 4, tells_length
+    server.breaks_after, server.sends_length = 4, sends_length
     assert read(f"{server.url}/a") == DATA
     assert [asked for method, _, asked, _ in server.requests if method == "GET"] == [
         "bytes=0-9",
@@ -119,10 +121,10 @@ def test_an_answer_that_breaks_off_is_no_other_version(server: WebServer, has_ra
     assert read(f"{server.url}/a") == DATA
 
 
-@pytest.mark.parametrize("tells_length", [True, False])
-def test_a_whole_file_that_breaks_off_is_read_from_its_beginning(server: WebServer, tells_length: bool) -> None:
+@pytest.mark.parametrize("sends_length", [True, False])
+def test_a_whole_file_that_breaks_off_is_read_from_its_beginning(server: WebServer, sends_length: bool) -> None:
     """A server without ranges sends it so; what came before is not put in front of it."""
-    server.has_ranges, server.breaks_after, server.tells_length = False, 4, tells_length
+    server.has_ranges, server.breaks_after, server.sends_length = False, 4, sends_length
 
     def act(method: str, path: str) -> None:
         if [each[0] for each in server.requests].count("GET") == 3:
@@ -183,7 +185,7 @@ def test_a_file_of_unknown_length_is_copied_and_not_empty(server: WebServer, tmp
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "told"),
+    ("before", "after", "message"),
     [
         ({"ETag": '"1"'}, {"ETag": '"2"'}, "its etag was 1, now it is 2"),
         ({"Last-Modified": MONDAY}, {"Last-Modified": LATER}, "it was modified at 1795428000000000000 ns, now at"),
@@ -192,14 +194,14 @@ def test_a_file_of_unknown_length_is_copied_and_not_empty(server: WebServer, tmp
     ids=["tag", "time", "size"],
 )
 def test_an_answer_of_another_version_is_refused(
-    server: WebServer, before: dict[str, str], after: dict[str, str], told: str
+    server: WebServer, before: dict[str, str], after: dict[str, str], message: str
 ) -> None:
     """Each answer says what it is of, so that two versions are not mixed."""
     server.headers = before
     with opened(f"{server.url}/a") as file:
         file.read_into(0, memoryview(bytearray(3)))
         server.headers, server.files["/a"] = after, b"abcdefghij" if after else b"abcdefghijk"
-        with pytest.raises(SourceChangedError, match=told):
+        with pytest.raises(SourceChangedError, match=message):
             file.read_into(3, memoryview(bytearray(3)))
 
 

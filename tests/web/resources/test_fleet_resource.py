@@ -32,7 +32,7 @@ def test_the_backlog_of_a_failed_run_is_that_of_its_planned_windows(folder: Path
     assert ask("apps")["apps"][0]["backlog"] == {"blocks": 0, "bytes": 0, "seconds": None}
 
 
-def test_the_rate_of_a_run_in_another_process_is_what_it_tells(folder: Path) -> None:
+def test_the_rate_of_a_run_in_another_process_is_what_it_reports(folder: Path) -> None:
     """Also within a long window, before anything is committed; without that, by the newest windows."""
     beat_at_work("out/sample.journal", RunProgress(rates=RunRates(2048.0, 16.0)))
     row = ask("apps")["apps"][0]
@@ -41,7 +41,7 @@ def test_the_rate_of_a_run_in_another_process_is_what_it_tells(folder: Path) -> 
     assert ask("apps")["apps"][0]["rates"]["bytes_per_second"] not in (0.0, 2048.0)
 
 
-def test_a_page_is_told_that_a_running_window_has_read_more(folder: Path) -> None:
+def test_a_page_is_notified_that_a_running_window_has_read_more(folder: Path) -> None:
     """Although nothing was committed."""
     (checkpoint,) = api_of().checkpoints.values()
     marks = []

@@ -64,7 +64,7 @@ def test_a_whole_number_that_is_rounded_out_of_its_type_is_refused() -> None:
 
 
 @pytest.mark.parametrize("text", ["half + long", "long - half", "half * long", "long / half"])
-def test_decimals_with_too_many_digits_are_told_before_a_run(text: str) -> None:
+def test_decimals_with_too_many_digits_are_reported_before_a_run(text: str) -> None:
     """A sum can have 77 digits, and Arrow's decimals have 76."""
     with pytest.raises(ExpressionError, match="has too many digits; cast one to a decimal with fewer"):
         Expression.of(text).bind(ONE.schema)

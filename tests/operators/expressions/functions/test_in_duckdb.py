@@ -102,6 +102,6 @@ from dagflow.plan.load import check
 print(*check(sys.argv[1]), sep="\\n")
 """
     given = [sys.executable, "-c", program, str(tmp_path / "app.yaml")]
-    told = subprocess.run(given, check=True, capture_output=True, text=True).stdout
-    assert "app.yaml:9:32: " in told
-    assert "md5() is computed by DuckDB, which is missing; install it with: pip install 'dagflow[sql]'" in told
+    printed = subprocess.run(given, check=True, capture_output=True, text=True).stdout
+    assert "app.yaml:9:32: " in printed
+    assert "md5() is computed by DuckDB, which is missing; install it with: pip install 'dagflow[sql]'" in printed

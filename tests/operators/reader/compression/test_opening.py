@@ -108,7 +108,7 @@ def test_streams_that_follow_one_another_are_one(tmp_path: Path, compression: st
 
 
 @pytest.mark.parametrize("compression", sorted(COMPRESS))
-def test_the_content_tells_where_the_name_says_nothing(tmp_path: Path, compression: str) -> None:
+def test_the_content_decides_where_the_name_says_nothing(tmp_path: Path, compression: str) -> None:
     """A compressed file under a plain name is read as what it is, unless the app says otherwise."""
     compressed = COMPRESS[compression](b"a\nb\n" * 100)
     path = write(tmp_path / "data", compressed)

@@ -214,7 +214,7 @@ def test_a_file_that_was_cut_short_is_an_error_at_every_length(kind: str) -> Non
             read_cut(compression, compressed[:length], 7, "lines")
 
 
-def test_a_header_that_tells_a_wrong_length_is_an_error() -> None:
+def test_a_header_that_states_a_wrong_length_is_an_error() -> None:
     """A pre-scan goes by the headers of BGZF, and reading checks them."""
     member = bgzf(b"one\ntwo\n")
     lying = member[:-4] + (3).to_bytes(4, "little")
@@ -252,12 +252,16 @@ def test_a_run_reads_a_cut_file_as_what_is_compressed_in_it(
 
 @pytest.mark.parametrize("compression", ["gzip", "bzip2", "zstd"])
 @pytest.mark.parametrize("unterminated", ["keep", "wait"])
-def test_a_growing_file_is_not_cut_if_only_the_app_tells_compression(
+def test_a_growing_file_is_not_cut_if_only_the_app_names_compression(
     tmp_path: Path, compression: str, unterminated: Any
 ) -> None:
     """The splitter cuts it because its name promises no compression; a pre-scan would give each block the file."""
-    packs: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "bzip2": bz2.compress, "zstd": zstd.compress}
-    members = [packs[compression](b"%d of a member\n" % number * 20) for number in range(8)]
+    compressors: dict[str, Callable[[bytes], bytes]] = {
+        "gzip": gzip.compress,
+        "bzip2": bz2.compress,
+        "zstd": zstd.compress,
+    }
+    members = [compressors[compression](b"%d of a member\n" % number * 20) for number in range(8)]
     lines = [b"%d of a member" % number for number in range(8) for _ in range(20)]
     path = tmp_path / "x.log"
     half = b"".join(members[:4]) + (members[4][:9] if unterminated == "wait" else b"")

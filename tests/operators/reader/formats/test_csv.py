@@ -157,7 +157,7 @@ class CountedSource(MemorySource):
         (b'1,"one,"\n', "fail", 2.5),
     ],
 )
-def test_the_state_in_the_middle_is_told_by_the_nearest_quotes(row: bytes, on_long: str, share: float) -> None:
+def test_the_state_in_the_middle_is_known_by_the_nearest_quotes(row: bytes, on_long: str, share: float) -> None:
     """What lies further back is read only where nothing nearer decides; the state is that of a whole pre-scan."""
     made = RECORD_FORMATS.make({"type": "csv", "columns": ["a", "b"], "max_record": 400_000, "on_long": on_long})
     content = b"a,b\n" + row * (4_000_000 // len(row))
@@ -220,8 +220,8 @@ def test_a_file_with_a_bad_head_is_one_reject(
     line = 1 + before.count(b"\n")
     for block in (block_of(whole, 0, len(whole)), block_of(whole, len(whole) - 1, len(whole))):
         accounting = BlockAccounting(URL, Counter(), None)
-        told = rf"memory\.bin offset {start} .* the header in line {line} cannot be used: {message}"
-        with pytest.raises(HeaderError, match=told):
+        complaint = rf"memory\.bin offset {start} .* the header in line {line} cannot be used: {message}"
+        with pytest.raises(HeaderError, match=complaint):
             list(made.read(MemorySource(whole), block, accounting))
 
 
@@ -339,10 +339,10 @@ def test_decimals_keep_their_digits_and_rows_with_too_many_are_refused() -> None
     """A column of decimals has so many digits, and so many of them behind the point."""
     made = RECORD_FORMATS.make({"type": "csv", "header": False, "columns": {"price": "decimal(9, 2)"}})
     content = b"1234567.89\n0.1\n1.234\n"
-    told: list[bytes] = []
-    accounting = BlockAccounting(URL, Counter(), told.append)
+    rejected: list[bytes] = []
+    accounting = BlockAccounting(URL, Counter(), rejected.append)
     rows: list[Any] = []
     for batch in made.read(MemorySource(content), block_of(content, 0, len(content)), accounting):
         rows += accounting.parse(made, batch).batch.to_arrow().column("price").to_pylist()
     assert [str(price) for price in rows] == ["1234567.89", "0.10"]
-    assert len(told) == 1
+    assert len(rejected) == 1

@@ -97,10 +97,10 @@ def test_columns_have_the_types_that_are_asked_for() -> None:
 def test_lines_that_do_not_fit_are_refused_one_by_one() -> None:
     """Each by itself, with its reason; the lines around it stay."""
     made = RECORD_FORMATS.make({"type": "json_lines", "columns": {"n": "int64"}})
-    told: list[bytes] = []
+    rejected: list[bytes] = []
     content = b'{"n":1}\n{"n":"x"}\n[1]\n{"n":\n2}\n{"n":2} {"n":3}\n{"n":4,"n":5}\n{"n":"\xff"}\n{"n":6}\n'
-    assert columns_of(made, content, told) == [{"n": 1}, {"n": 6}]
-    reasons = {facts["offset"]: facts["reason"] for facts in map(json.loads, told)}
+    assert columns_of(made, content, rejected) == [{"n": 1}, {"n": 6}]
+    reasons = {facts["offset"]: facts["reason"] for facts in map(json.loads, rejected)}
     assert sorted(reasons) == [8, 18, 22, 28, 31, 47, 61]
     assert "not valid utf-8" in reasons[61]
     assert "not JSON: " in reasons[22]
@@ -125,11 +125,11 @@ def test_types_that_no_line_can_have_are_refused(columns: dict[str, str], messag
 def test_columns_can_be_inferred() -> None:
     """By the objects at the beginning; what contradicts them is refused, also a member that was not there."""
     made = RECORD_FORMATS.make({"type": "json_lines", "columns": "infer", "null_values": ["NA"]})
-    told: list[bytes] = []
+    rejected: list[bytes] = []
     content = b'{"a":1}\n{"b":["x"]}\n{"a":"x"}\n{"a":"NA","b":[]}\n'
-    assert columns_of(made, content, told) == [{"a": 1, "b": None}, {"a": None, "b": ["x"]}, {"a": None, "b": []}]
-    assert columns_of(made, b'{"a":2}\n{"c":1}\n{"a":1.5}\n{"b":[1]}\n', told) == [{"a": 2, "b": None}]
-    assert [json.loads(each)["reason"].partition(", in: ")[0] for each in told] == [
+    assert columns_of(made, content, rejected) == [{"a": 1, "b": None}, {"a": None, "b": ["x"]}, {"a": None, "b": []}]
+    assert columns_of(made, b'{"a":2}\n{"c":1}\n{"a":1.5}\n{"b":[1]}\n', rejected) == [{"a": 2, "b": None}]
+    assert [json.loads(each)["reason"].partition(", in: ")[0] for each in rejected] == [
         "column 'a' (int64, as inferred): 'x' is no number",
         "member 'c' is in none of the columns that were inferred",
         "column 'a' (int64, as inferred): 1.5 is no whole number",

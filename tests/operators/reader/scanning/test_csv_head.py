@@ -17,6 +17,6 @@ from operators.reader.scanning.csv_head import problem_of
         (["id", "amount"], ""),
     ],
 )
-def test_another_delimiter_is_told_where_a_header_is_one_name(names: list[str], problem: str) -> None:
+def test_another_delimiter_is_reported_where_a_header_is_one_name(names: list[str], problem: str) -> None:
     """A wrong delimiter makes one column of all; a name that is not there says nothing of it."""
     assert problem_of(names, ["id"], None) == problem

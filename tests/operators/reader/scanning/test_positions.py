@@ -29,7 +29,7 @@ def test_positions_in_long_stretches(density: float, size: int) -> None:
 
 
 @given(st.binary(max_size=50), st.integers(0, 255), st.sampled_from(["u1", "<u2", ">u2"]), st.integers(1, 3))
-def test_contains_is_what_a_comparison_tells(data: bytes, value: int, dtype: str, step: int) -> None:
+def test_contains_is_what_a_comparison_finds(data: bytes, value: int, dtype: str, step: int) -> None:
     """Bytes and wider units, side by side or not, and none at all."""
     units = np.frombuffer(data[: len(data) // 2 * 2], dtype)[::step]
     assert contains(units, value) == (value in units.tolist())

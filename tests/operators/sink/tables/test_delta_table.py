@@ -93,7 +93,7 @@ class TestUpsertingDeltaTarget(TestDeltaTarget):
     """Each window is added by its keys, and is under the same laws."""
 
     def files(self, root: Path, window_id: int) -> Sequence[PendingFile]:
-        """One file whose rows are told apart by their numbers."""
+        """One file whose rows are distinguished by their numbers."""
         file = data_file(root / "table", window_id)
         assert file.facts is not None
         return [replace(file, facts=replace(file.facts, keys=["n"]))]
@@ -282,7 +282,7 @@ def test_the_log_is_not_read_again_from_its_beginning(tmp_path: Path) -> None:
     assert (state.marker, state.decision()) == (5, "5")
 
 
-def test_deltalake_is_told_credentials_as_they_are_now(s3_server: str) -> None:
+def test_deltalake_is_given_credentials_as_they_are_now(s3_server: str) -> None:
     """Credentials of a role are others an hour later, and a run may take longer."""
     session = AioSession()
     log = DeltaLog(DeltaTable("s3://bucket/table", ()), StorageContext({"s3": {"session": session}}))

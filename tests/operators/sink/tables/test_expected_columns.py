@@ -79,7 +79,7 @@ def test_columns_are_refused_where_a_record_would_be(tmp_path: Path, kind: str, 
     for value, type in VALUES:
         rows = pa.RecordBatch.from_arrays([pa.array([value], type), pa.array(["x"])], ["c", "other"])
         is_refused = refuses((LookupError, ValueError), require_takes, table, shape, rows.schema)
-        # Arrow has no kernel by which rows are told apart by nested values.
+        # Arrow has no kernel by which rows are distinguished by nested values.
         assert is_refused == refuses((LookupError, ValueError, NotImplementedError), write, table, rows), type
 
 

@@ -129,7 +129,7 @@ class TestUpsertingIcebergTarget(TestIcebergTarget):
     """Each window is added by its keys, and is under the same laws."""
 
     def files(self, root: Path, window_id: int) -> Sequence[PendingFile]:
-        """One file whose rows are told apart by their numbers."""
+        """One file whose rows are distinguished by their numbers."""
         file = data_file(root, window_id)
         assert file.facts is not None
         return [dataclasses.replace(file, facts=dataclasses.replace(file.facts, keys=["n"]))]
@@ -347,7 +347,7 @@ def test_a_transform_that_dagflow_does_not_know_is_refused(tmp_path: Path) -> No
         ),
     ],
 )
-def test_mistakes_in_a_catalog_are_told(catalog: dict[str, str], reason: str) -> None:
+def test_mistakes_in_a_catalog_are_reported(catalog: dict[str, str], reason: str) -> None:
     """`validate` reports them as errors."""
     with pytest.raises(ValueError, match=reason):
         IcebergTable(NAME, (), catalog=catalog)
@@ -361,7 +361,7 @@ def test_a_table_has_a_namespace_and_a_name(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["week(placed)", "bucket(n)", "bucket(n, 4)", "day()"])
-def test_a_transform_that_iceberg_lacks_is_told(tmp_path: Path, text: str) -> None:
+def test_a_transform_that_iceberg_lacks_is_refused(tmp_path: Path, text: str) -> None:
     """It would be taken for a column otherwise, which no record has."""
     with pytest.raises(ValueError, match=rf"there is no transform '\w+' as in '{re.escape(text)}'; iceberg has year"):
         table(tmp_path, [text])

@@ -71,8 +71,8 @@ def test_any_sequence_of_windows_leaves_the_newest_rows(tmp_path: Path, partitio
     ICEBERG.write(tmp_path, *batches, upsert_by=["k", "at"], partition_by=partition_by)
     found = ICEBERG.rows(tmp_path)
     assert found is not None
-    places = zip(found["k"].to_pylist(), found["at"].cast(pa.int64()).to_pylist(), strict=True)
-    assert dict(zip(places, found["n"].to_pylist(), strict=True)) == wanted and len(found) == len(wanted)
+    row_keys = zip(found["k"].to_pylist(), found["at"].cast(pa.int64()).to_pylist(), strict=True)
+    assert dict(zip(row_keys, found["n"].to_pylist(), strict=True)) == wanted and len(found) == len(wanted)
 
 
 def test_manifests_of_what_was_replaced_are_not_kept(tmp_path: Path) -> None:

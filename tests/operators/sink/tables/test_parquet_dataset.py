@@ -167,7 +167,7 @@ def test_a_column_that_shall_not_be_added_stops_the_run(tmp_path: Path) -> None:
         ({"catalog": {"type": "sql"}}, "parquet has none; it is for iceberg:NAMESPACE.NAME"),
     ],
 )
-def test_what_a_dataset_cannot_have_is_told(properties: dict[str, Any], reason: str) -> None:
+def test_what_a_dataset_cannot_have_is_refused(properties: dict[str, Any], reason: str) -> None:
     """With what would do."""
     with pytest.raises(ValueError, match=reason):
         TableWriter(table="parquet:out", **properties)

@@ -68,7 +68,7 @@ def test_a_field_is_what_the_app_has_written(text: str) -> None:
         ("bucket(2, c)", pa.array([1.5]), r"bucket\(2, c\) takes text, bytes, .*, and 'c' is of double"),
     ],
 )
-def test_what_a_transform_does_not_take_is_told(text: str, array: pa.Array, reason: str) -> None:
+def test_what_a_transform_does_not_take_is_refused(text: str, array: pa.Array, reason: str) -> None:
     """With the transform and the type of the column."""
     with pytest.raises(ValueError, match=reason):
         PartitionField.parse(text).values(array)

@@ -53,7 +53,7 @@ def test_a_partition_becomes_as_few_files_of_equal_length_as_possible() -> None:
     assert {(job.operator, job.location, job.partition_by) for job in jobs} == {("table", "/out", ("day",))}
 
 
-def test_a_job_tells_the_checksums_of_its_pieces() -> None:
+def test_a_job_reports_the_checksums_of_its_pieces() -> None:
     """Fragments that were written before pieces had any, and plans that were made before, go on without."""
     new, old = held(1, ("a", 1), ("b", 2)), held(2, ("a", 1))
     assert new.file.facts is not None
@@ -65,7 +65,7 @@ def test_a_job_tells_the_checksums_of_its_pieces() -> None:
     assert list(replace(two, checksums=()).parts()) == [("/out/.pending/1", [Piece((), 1, 3)])]
 
 
-def test_hundreds_of_lost_fragments_are_told_with_a_command_that_is_whole(tmp_path: Path) -> None:
+def test_hundreds_of_lost_fragments_are_named_with_a_whole_command(tmp_path: Path) -> None:
     """An error has no room for as many options."""
     files = [held(window_id, ("a", 1)) for window_id in range(1, 901) if window_id != 500]
     gone = [replace(each, file=replace(each.file, pending_url=str(tmp_path / str(each.window_id)))) for each in files]

@@ -249,7 +249,7 @@ def test_keys_of_all_types_find_their_rows(tmp_path: Path, kind: UpsertedTable, 
         ),
     ],
 )
-def test_what_cannot_be_upserted_is_told_before_a_run(properties: dict[str, Any], reason: str) -> None:
+def test_what_cannot_be_upserted_is_reported_before_a_run(properties: dict[str, Any], reason: str) -> None:
     """It is an error of `validate`, with what would be right."""
     with pytest.raises(ValueError, match=reason):
         TableWriter(**properties)
@@ -300,7 +300,7 @@ def test_rescued_values_of_other_columns_are_upserted(tmp_path: Path, kind: Upse
     assert found == [(1, 1, None), (2, None, rescued % "x"), (None, None, rescued % "y")]
 
 
-def test_keys_that_a_table_lacks_are_told_before_a_run(tmp_path: Path, kind: UpsertedTable) -> None:
+def test_keys_that_a_table_lacks_are_reported_before_a_run(tmp_path: Path, kind: UpsertedTable) -> None:
     """With the columns that it has."""
     kind.make(tmp_path, pa.table({"k": ["a"], "day": ["x"]}))
     with pytest.raises(DagflowError, match="has no column 'other' for upsert_by; it has k, day"):

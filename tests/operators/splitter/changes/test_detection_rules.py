@@ -80,8 +80,8 @@ def test_a_change_is_named_counted_and_treated_as_the_policy_says(
             assert read(follower.next_scan()) == {"tail": tail, "reread": anew, "ignore": []}[action]
             assert follower.next_scan().files == []
             assert follower.counters[f"files_{kind}"] == 1
-        told = " +2 B" if action == "tail" else f"change={kind} action={action}"
-        assert told in caplog.text
+        logged = " +2 B" if action == "tail" else f"change={kind} action={action}"
+        assert logged in caplog.text
 
 
 def test_the_safe_choices_are_the_defaults(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def test_ordinary_growth_is_a_line_with_some_names_and_the_sum(caplog: pytest.Lo
     assert {record.levelname for record in caplog.records} == {"INFO"}
 
 
-def test_growth_of_unknown_size_is_told_without_one(caplog: pytest.LogCaptureFixture) -> None:
+def test_growth_of_unknown_size_is_reported_without_one(caplog: pytest.LogCaptureFixture) -> None:
     """What was added to a log before it was compressed is known when it is read."""
     clock = ManualClock()
     notes = GrowthNotes(clock)

@@ -102,8 +102,8 @@ def test_a_merge_keeps_the_newest_of_each_path(
 def test_tables_are_merged_by_path_and_the_first_counts(drawn: list[tuple[dict[bytes, int], bool]]) -> None:
     """Also where two have the same paths, as when a file's fingerprint is reported after it was taken."""
     tables: list[dict[bytes, int]] = []
-    for values, is_told_again in drawn:
-        tables += [{path: value + 10 for path, value in values.items()}, values] if is_told_again else [values]
+    for values, is_repeated in drawn:
+        tables += [{path: value + 10 for path, value in values.items()}, values] if is_repeated else [values]
     expected: dict[bytes, int] = {}
     for values in reversed(tables):
         expected.update(values)

@@ -40,7 +40,7 @@ def test_an_object_does_not_hide_what_lies_below_its_name(s3_root: str) -> None:
     assert scanned(f"{s3_root}/b/in-g.log") == [""]
 
 
-def test_content_under_a_key_that_ends_in_a_slash_is_told(s3_root: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_content_under_a_key_that_ends_in_a_slash_is_reported(s3_root: str, caplog: pytest.LogCaptureFixture) -> None:
     """It cannot be read: it is counted, and said once a run. An empty one says nothing."""
     for key, data in (("in/", b"x\n"), ("in/b/", b"x\n"), ("in/c/", b""), ("in/c/f.log", b"x\n")):
         s3_client().location(f"{s3_root}/{key}").call("put_object", "put", Key=key, Body=data)

@@ -77,7 +77,7 @@ def test_a_modified_file_is_emitted_once_more(tmp_path: Path) -> None:
         assert follower.counters["files_appended"] == 1
 
 
-def test_what_a_scan_has_found_is_told_until_it_is_emitted(tmp_path: Path) -> None:
+def test_what_a_scan_has_found_is_counted_until_it_is_emitted(tmp_path: Path) -> None:
     """Also the tail of a file that has grown."""
     with FollowingDriver(files=str(tmp_path), block_size=8, blocks_threshold=1) as follower:
         follower.scanned()

@@ -80,7 +80,7 @@ def test_files_that_are_examined_together_are_few_objects_at_a_time(tmp_path: Pa
     assert in_own_process(examining_bytes, os.fsencode(tmp_path), names) < 100 * len(names)
 
 
-def test_what_is_no_file_is_left_out_and_told_of_once(tree: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_is_no_file_is_left_out_and_reported_once(tree: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A helper leaves such a directory to the scan, which knows what to say."""
     caplog.set_level(logging.WARNING)
     assert len(scanned(tree, WorkerProcesses(after_files=0, count=3))) == 3000

@@ -33,9 +33,9 @@ def read(
 ) -> list[str]:
     """The files below root that two scans find, the same ones each time."""
     selection = Selection(True, **{name: re.compile(pattern) for name, pattern in patterns.items()})
-    places = [str(root / place) for place in written]
+    paths = [str(root / place) for place in written]
     names = [str(root / location) for location in locations]
-    scanner = Scanner(names, selection, counters, workers=workers, written=places)
+    scanner = Scanner(names, selection, counters, workers=workers, written=paths)
     scans = [[one.url(0) for one in each(scanner.scan()) if not one.is_directory(0)] for _ in range(2)]
     assert scans[0] == scans[1]
     return [os.path.relpath(url, root) for url in scans[0]]

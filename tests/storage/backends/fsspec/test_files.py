@@ -12,7 +12,7 @@ from dagflow.storage.backends.fsspec.files import stat_of
 from tests.storage.shared import STORAGE
 
 
-def test_a_directory_that_cannot_be_listed_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_directory_that_cannot_be_listed_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     """Fsspec has no path for one without a name: what else there is is listed, and a warning says what is not."""
     place = uuid.uuid4().hex
     for name in ("a", "/b", "c/d", "c//e"):
@@ -20,11 +20,11 @@ def test_a_directory_that_cannot_be_listed_is_told_once(caplog: pytest.LogCaptur
     for _ in range(2):
         names = [each.url.rpartition("/")[2] for each in STORAGE.list_directory(f"memory://{place}")]
         assert names == ["a", "c"]
-    (told,) = [record.getMessage() for record in caplog.records]
-    assert told.endswith(f"url=memory://{place}//")
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert message.endswith(f"url=memory://{place}//")
 
 
-def test_content_under_the_name_of_a_directory_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_content_under_the_name_of_a_directory_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     """An object whose key ends in a slash is shown without a name; an empty one only says that a directory is there."""
     place = uuid.uuid4().hex
     memory = fsspec.filesystem("memory")

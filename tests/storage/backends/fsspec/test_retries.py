@@ -20,9 +20,9 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retries, "FIRST_PAUSE_S", 0.5)
 
 
-def refused(told: str = "") -> TransientStorageError:
+def refused(retry_after: str = "") -> TransientStorageError:
     """What is made of a server's 503, which may say how long to wait."""
-    headers = CIMultiDictProxy(CIMultiDict({"retry-after": told} if told else {}))
+    headers = CIMultiDictProxy(CIMultiDict({"retry-after": retry_after} if retry_after else {}))
     url = URL("http://host/a")
     error = TransientStorageError("busy", url=str(url))
     error.__cause__ = FileNotFoundError(url)
@@ -55,7 +55,7 @@ def test_pauses_grow_until_the_store_answers() -> None:
         asked(*[refused()] * (TRIES - 1), TransientStorageError("last", url="a"), waits=[])
 
 
-def test_other_errors_are_told_at_once() -> None:
+def test_other_errors_are_reported_at_once() -> None:
     """A file that is missing stays so."""
     waits: list[float] = []
     with pytest.raises(MissingError, match="none"):
@@ -64,12 +64,12 @@ def test_other_errors_are_told_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "pause_s"), [("7", 7.0), ("0", 0.5), ("3600", MOST_PAUSE_S), ("Mon, 23 Nov 2026 10:00:00 GMT", 0.5)]
+    ("retry_after", "pause_s"), [("7", 7.0), ("0", 0.5), ("3600", MOST_PAUSE_S), ("Mon, 23 Nov 2026 10:00:00 GMT", 0.5)]
 )
-def test_a_server_says_how_long_to_wait(told: str, pause_s: float) -> None:
+def test_a_server_says_how_long_to_wait(retry_after: str, pause_s: float) -> None:
     """Not for less than the pause, nor for longer than a run waits; a date is passed over."""
     waits: list[float] = []
-    assert asked(refused(told), waits=waits) == "answer"
+    assert asked(refused(retry_after), waits=waits) == "answer"
     assert waits == [pause_s]
 
 
@@ -81,10 +81,10 @@ def test_a_store_that_takes_long_to_fail_is_not_asked_again() -> None:
     assert waits == [0.5]
 
 
-@pytest.mark.parametrize(("told", "pauses"), [("", [0.5]), ("7", [])])
-def test_a_look_at_a_file_is_short(told: str, pauses: list[float]) -> None:
+@pytest.mark.parametrize(("retry_after", "pauses"), [("", [0.5]), ("7", [])])
+def test_a_look_at_a_file_is_short(retry_after: str, pauses: list[float]) -> None:
     """A following run can stop, and a user gets an answer, while a server fails."""
     waits: list[float] = []
     with pytest.raises(TransientStorageError, match="busy"):
-        asked(*[refused(told)] * TRIES, waits=waits, clock=iter([0.0, 0.1, 0.7]), patience_s=LOOK_PATIENCE_S)
+        asked(*[refused(retry_after)] * TRIES, waits=waits, clock=iter([0.0, 0.1, 0.7]), patience_s=LOOK_PATIENCE_S)
     assert waits == pauses

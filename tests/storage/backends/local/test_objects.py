@@ -103,7 +103,7 @@ def test_an_older_store_is_closed_and_what_else_lies_there_is_not(tmp_path: Path
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can give a directory away")
-def test_a_store_of_another_user_is_told(tmp_path: Path) -> None:
+def test_a_store_of_another_user_is_reported(tmp_path: Path) -> None:
     """Its owner can change it."""
     (tmp_path / "log").mkdir()
     os.chown(tmp_path / "log", 65534, 65534)

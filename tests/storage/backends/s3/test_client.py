@@ -110,19 +110,19 @@ def profiles(tmp_path: Path, s3_server: str, monkeypatch: pytest.MonkeyPatch) ->
         ({"anon": True}, [None, None, None]),
     ],
 )
-def test_deltalake_is_told_the_credentials_that_options_lead_to(
+def test_deltalake_is_given_the_credentials_that_options_lead_to(
     options: dict[str, Any], access: list[str | None], profiles: None
 ) -> None:
     """By whatever option; those of the environment it finds by itself."""
     assert access_in(handed_on(options)) == access
 
 
-def test_deltalake_is_told_the_credentials_of_a_session(profiles: None) -> None:
+def test_deltalake_is_given_the_credentials_of_a_session(profiles: None) -> None:
     """An app in Python may bring its own."""
     assert access_in(handed_on({"session": AioSession(profile="work")})) == ["AK", "SK", "TK"]
 
 
-def test_a_profile_without_credentials_is_told_as_such(profiles: None, tmp_path: Path) -> None:
+def test_a_profile_without_credentials_is_reported_as_such(profiles: None, tmp_path: Path) -> None:
     """And not taken for a store that does not answer."""
     with pytest.raises(CredentialsError, match=r"profile .*absent"):
         handed_on({"profile": "absent"})
@@ -131,19 +131,19 @@ def test_a_profile_without_credentials_is_told_as_such(profiles: None, tmp_path:
         handed_on({"session": AioSession(profile="empty")})
 
 
-def test_deltalake_is_told_who_pays_and_how_objects_are_encrypted(s3_server: str) -> None:
+def test_deltalake_is_given_who_pays_and_how_objects_are_encrypted(s3_server: str) -> None:
     """An option that it has no name for is refused: it would write otherwise than dagflow does."""
     encryption = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": "k1", "BucketKeyEnabled": True}
     found = handed_on({"requester_pays": True, "s3_additional_kwargs": encryption, "client_kwargs": {"verify": False}})
-    told = {
+    given = {
         "aws_request_payer": "true",
         "aws_server_side_encryption": "aws:kms",
         "aws_sse_kms_key_id": "k1",
         "aws_sse_bucket_key_enabled": "true",
         "allow_invalid_certificates": "true",
     }
-    assert {name: found.get(name) for name in told} == told
-    assert not told.keys() & handed_on({}).keys()
+    assert {name: found.get(name) for name in given} == given
+    assert not given.keys() & handed_on({}).keys()
     for options in (
         {"s3_additional_kwargs": {"ACL": "private"}},
         {"client_kwargs": {"api_version": "2006-03-01"}},
@@ -155,14 +155,14 @@ def test_deltalake_is_told_who_pays_and_how_objects_are_encrypted(s3_server: str
 
 def test_a_store_without_conditional_writes_says_so(s3_server: str, s3_root: str) -> None:
     """Where a journal begins, and where output is published; other requests that it does not know stay as they are."""
-    told = "told by the store: the store does not know conditional writes.*\n *put the checkpoint on"
+    message = "told by the store: the store does not know conditional writes.*\n *put the checkpoint on"
     with faulty_store(s3_server) as store:
         storage = StorageContext({"s3": {"endpoint_url": store.url, "key": "testing", "secret": "testing"}})
         store.faults = [Fault("PUT", "/heartbeat/1$|/out$", 501, "NotImplemented")]
-        with pytest.raises(StorageError, match=f"cannot create heartbeat/1: .*{told}"):
+        with pytest.raises(StorageError, match=f"cannot create heartbeat/1: .*{message}"):
             storage.objects(s3_root).create("heartbeat/1", b"1")
         empty = write(f"{s3_root}/out", b"")
-        with pytest.raises(StorageError, match=f"cannot publish: .*{told}"):
+        with pytest.raises(StorageError, match=f"cannot publish: .*{message}"):
             storage.backend(s3_root).pending.publish(empty)
         with pytest.raises(StorageError, match=r"cannot replace out: .*told by the store$"):
             storage.objects(s3_root).replace("out", b"1")

@@ -120,8 +120,8 @@ def test_credentials_that_change_are_asked_for_again(s3_server: str) -> None:
     """Credentials of a role are valid for some time only, and s3fs gets new ones before."""
     filesystem, _ = filesystem_of("s3://bucket")
     sync(filesystem.loop, filesystem.set_session)
-    told = fast_objects._Credentials(filesystem)()
-    assert (told["access_key_id"], told["expires_at"]) == ("testing", None)
+    credentials = fast_objects._Credentials(filesystem)()
+    assert (credentials["access_key_id"], credentials["expires_at"]) == ("testing", None)
     count = iter(range(9))
 
     async def refreshed() -> dict[str, str]:
@@ -166,9 +166,9 @@ def test_a_store_that_it_does_not_get_on_with_is_left_to_s3fs(caplog: pytest.Log
         objects = FastObjects(store, {})
         caplog.set_level(logging.WARNING)
         assert {objects.read("a", "etag") for _ in range(20)} == {None}
-    (told,) = caplog.records
-    assert "read by s3fs" in told.getMessage()
-    assert endpoint in told.getMessage()
+    (credentials,) = caplog.records
+    assert "read by s3fs" in credentials.getMessage()
+    assert endpoint in credentials.getMessage()
 
 
 class AnswersRequestsTogether(ThreadingHTTPServer):

@@ -46,7 +46,7 @@ def behind(store: FaultInjectingProxy) -> StorageContext:
         (403, "AccessDenied", StorageError),
     ],
 )
-def test_a_refusal_of_s3_is_told_by_code_and_status(
+def test_a_refusal_of_s3_is_reported_by_code_and_status(
     s3_root: str, store: FaultInjectingProxy, status: int, code: str, kind: type[StorageError]
 ) -> None:
     """Also by a look at an object, which has no code, and by reads of small objects together."""
@@ -105,7 +105,7 @@ def test_a_listing_of_s3_goes_over_pages(s3_root: str) -> None:
     assert [[entry["Key"] for entry in page["Contents"]] for page in pages] == [names[1:4], names[4:7], names[7:]]
 
 
-def test_a_listing_tells_directories_without_a_name(s3_root: str) -> None:
+def test_a_listing_shows_directories_without_a_name(s3_root: str) -> None:
     """A slash at the end of a location is part of its name, also directly in the bucket."""
     for key in ("/d/a", "/d//b", "//c", "///e"):
         put(s3_root + key, b"12")
