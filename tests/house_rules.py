@@ -26,13 +26,10 @@ OLD_WORDS = frozenset(
         *("tally", "ordinal", "ordinals", "outlet", "outlets", "heard", "awaited", "paced", "upcoming", "originals"),
         *("drain", "draining", "bundle", "bundles", "unbundled", "parcel", "parcels", "redo", "redos", "redone"),
         *("replaying", "replacing", "ledger", "misfit", "folding", "sealed", "unsealed", "joint", "untold"),
-        *("settled", "unsettled", "allowance", "drained", "places", "account"),
+        *("settled", "unsettled", "allowance", "drained", "places", "account", "told", "tell", "tells"),
     ]
 )
 """Words that standard terms have replaced, as they occur within names; see docs/glossary.md."""
-
-OLD_WORDS_OF_PRODUCT = frozenset(["told", "tell", "tells"])
-"""Old words that names of tests may have: a test says what is told, as a sentence."""
 
 WHOLE_NAMES = frozenset(["tell", "places"])
 """Names that are no old words by themselves: the method of files, and the places of a decimal number."""
@@ -271,12 +268,12 @@ def _has_comment(path: Path, line: int) -> bool:
 
 def class_names(paths: Sequence[Path]) -> Iterator[Violation]:
     """A public class name of a module means one class; looks at all files."""
-    places: dict[str, list[tuple[Path, int]]] = defaultdict(list)
+    definitions: dict[str, list[tuple[Path, int]]] = defaultdict(list)
     for path in everything():
         for node in tree_of(path).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append((path, node.lineno))
-    for name, found in sorted(places.items()):
+                definitions[node.name].append((path, node.lineno))
+    for name, found in sorted(definitions.items()):
         for path, line in found if len(found) > 1 else ():
             if path in paths:
                 others = ", ".join(other.relative_to(ROOT).as_posix() for other, _ in found if other != path)
@@ -303,21 +300,19 @@ def _words_of(name: str) -> list[str]:
 
 def old_words(paths: Sequence[Path]) -> Iterator[Violation]:
     """Names use standard terms."""
-    product = set(_product(paths))
     for path in paths:
-        words = OLD_WORDS | OLD_WORDS_OF_PRODUCT if path in product else OLD_WORDS
         text = "\n".join([path.stem, *lines_of(path)]).lower()
         # A file that has no such word at all need not be taken apart, which takes long.
-        if path == Path(__file__) or not any(word.lower() in text for word in words | OLD_NAMES):
+        if path == Path(__file__) or not any(word.lower() in text for word in OLD_WORDS | OLD_NAMES):
             continue
         for token in tokenize.generate_tokens(io.StringIO("\n".join(lines_of(path)) + "\n").readline):
             # asyncio's own name for waiting until a buffer is sent.
             is_name = token.type == tokenize.NAME and token.string.lower() not in WHOLE_NAMES
             if is_name and "writer.drain()" not in token.line:
-                used = words.intersection(_words_of(token.string)) or OLD_NAMES & {token.string}
+                used = OLD_WORDS.intersection(_words_of(token.string)) or OLD_NAMES & {token.string}
                 if used:
                     yield _at(path, token.start[0], f"the name {token.string} has the old word {min(used)!r}")
-        if used := words.intersection(_words_of(path.stem)):
+        if used := OLD_WORDS.intersection(_words_of(path.stem)):
             yield _at(path, 1, f"the module's name has the old word {min(used)!r}")
 
 

@@ -14,7 +14,7 @@ from tests.visitors.slowest_operator import SlowestOperator
 ROOT = Path(__file__).parent.parent.parent
 
 
-def test_a_run_tells_its_slowest_operator(tmp_path: Path) -> None:
+def test_a_run_shows_its_slowest_operator(tmp_path: Path) -> None:
     """An observer needs nothing but the snapshot."""
     shutil.copytree(ROOT / "data" / "logs", tmp_path / "data" / "logs")
     shutil.copy(ROOT / "apps" / "block_reader.yaml", tmp_path)
