@@ -47,7 +47,7 @@ WITHOUT_NOUN = re.compile(r"^(Those|So many)\b")
 # capability and the operator's.
 SAME_NAME = frozenset(
     [
-        *("__init__", "base", "prescan", "context", "csv", "json_lines", "run", "status", "preview"),
+        *("__init__", "__main__", "base", "prescan", "context", "csv", "json_lines", "run", "status", "preview"),
         *("operators", "check", "rate_limit"),
     ]
 )

@@ -131,8 +131,8 @@ PartOfPath = Annotated[str, AfterValidator(_refuse_nul)]
 OutputPath = Annotated[PartOfPath, AfterValidator(placeholders()), AfterValidator(_undoubled)]
 """A path that is written to, or empty: {{ and }} stand for braces, and a word in single ones is refused."""
 
-OutputLocation = Annotated[Location, AfterValidator(placeholders()), AfterValidator(_undoubled)]
-"""A path or URL that is written to; braces as in OutputPath."""
+OutputName = Annotated[Location, AfterValidator(placeholders()), AfterValidator(_undoubled)]
+"""A path or URL that is written to, or a name that has one in it; braces as in OutputPath."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +140,8 @@ class Published:
     """Marks a property whose value is a location that the operator publishes files in."""
 
 
-OutputDirectory = Annotated[OutputLocation, Published()]
-"""The directory that an operator publishes in; two operators of an app should not have the same."""
+OutputLocation = Annotated[OutputName, Published()]
+"""A path or URL that an operator publishes in; `validate` warns where two operators of an app have the same."""
 
 OneOrMany = BeforeValidator(_one_or_many)
 """Marks a list or tuple whose only item YAML may give alone: a text, or true or false."""

@@ -51,7 +51,7 @@ class LocalFlag(click.Option):
     ) -> tuple[Any, list[str]]:
         """The flag, and the arguments that no parameter has taken."""
         number = next((each for each in args if each.isdecimal()), None)
-        if self.name in opts and number is not None and not ctx.resilient_parsing:
+        if self.name in opts and "workers" not in opts and number is not None and not ctx.resilient_parsing:
             meant = f"--local --workers {number}"
             raise click.UsageError(f"option '--local' does not take a value; did you mean '{meant}'?", ctx)
         return super().handle_parse_result(ctx, opts, args)

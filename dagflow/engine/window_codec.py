@@ -144,7 +144,8 @@ class WindowCodec:
                 operator=self._emitter_of(target),
                 window_id=window_id,
                 hint="a class of tuples is a frozen dataclass whose fields are text, numbers, flags, None, or lists, "
-                "mappings and dataclasses of these, and have the values that their types say",
+                "mappings and dataclasses of these, and have the values that their types say; other tuples are text, "
+                "numbers, flags, or lists and mappings of these, with text as keys",
             ) from error
 
     def _emitter_of(self, target: PortRef) -> str:

@@ -42,7 +42,7 @@ class LineageReporter:
     Args:
         settings: Where events go.
         app: The app.
-        places: The locations that its operators read and publish.
+        locations: The locations that its operators read and publish.
         run_id: A UUID.
         version: The version of dagflow.
         follows: Whether the run goes on watching for input.

@@ -51,7 +51,7 @@ class Server:
     """Serves checkpoints from a thread of its own.
 
     Args:
-        places: The checkpoints that are shown.
+        locations: The checkpoints that are shown.
         host: Where to listen; any address but a loopback one needs the token that is made for it.
         port: The port; 0 for any that is free.
 

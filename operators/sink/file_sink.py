@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.records import RecordBatch
 from dagflow.api.sources import WHOLE
@@ -264,9 +265,11 @@ def _format_for(batch: RecordBatch, format: SinkFormat) -> SinkFormat:
     Raises:
         ValueError: Two columns have one name: files would hold one of them, or readers would keep one.
     """
+    format = format.for_batch(batch)
     if not batch.is_raw and len(set(names := batch.to_arrow().schema.names)) < len(names):
-        raise ValueError(f"two columns have one name, and a file would lose one of them: {', '.join(names)}")
-    return format.for_batch(batch)
+        format.check_columns(StreamColumns(batch.to_arrow().schema))
+        raise ValueError(f"two columns have one name: {', '.join(names)}")
+    return format
 
 
 def _require_all(format: SinkFormat, count: int, batch: RecordBatch) -> None:

@@ -13,7 +13,7 @@ from pydantic import Field
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.operator import Operator, Relocatable
 from dagflow.api.ports import InputPort
-from dagflow.api.properties import Count, OutputDirectory, Size
+from dagflow.api.properties import Count, OutputLocation, Size
 from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.storage.location import absolute, join, relocated
 from operators.files.metadata import BlockMetadata
@@ -35,7 +35,7 @@ class FileMerger(Operator, Relocatable):
     max_bytes, makes windows that fill the files. A window that is run again writes the same names and bytes.
     """
 
-    path: Annotated[OutputDirectory, Field(description="directory that the merged files are published in")]
+    path: Annotated[OutputLocation, Field(description="directory that the merged files are published in")]
     output: Annotated[
         Literal["concat", "lines", "json", "parquet"],
         Field(

@@ -12,7 +12,7 @@ from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.control import ControlOperator
 from dagflow.api.operator import Relocatable
 from dagflow.api.ports import InputPort
-from dagflow.api.properties import OutputDirectory
+from dagflow.api.properties import OutputLocation
 from dagflow.api.records import RecordBatch
 from dagflow.storage.location import absolute, relocated
 from operators.sink.file_sink import FileSink, claim_directory, window_name, window_names
@@ -33,7 +33,7 @@ class MetadataWriter(ControlOperator, Relocatable):
 
     runs_at_commit: ClassVar[bool] = True
 
-    path: Annotated[OutputDirectory, Field(description="directory that the files are published in")]
+    path: Annotated[OutputLocation, Field(description="directory that the files are published in")]
 
     input = InputPort(object)
 

@@ -11,7 +11,7 @@ from dagflow.api.columns.column_typing import ColumnChecked, StreamColumns
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.operator import Operator, Relocatable
 from dagflow.api.ports import InputPort
-from dagflow.api.properties import OutputDirectory, Size
+from dagflow.api.properties import OutputLocation, Size
 from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.storage.location import absolute, relocated
 from operators.sink.file_sink import BLOCK_NAMES, FileSink, block_name, claim_directory, numbered_names
@@ -33,7 +33,7 @@ class RecordWriter(Operator, Relocatable, ColumnChecked):
     is run again writes the same names and bytes. Files that others put into the directory are never touched.
     """
 
-    path: Annotated[OutputDirectory, Field(description="directory that the files are published in")]
+    path: Annotated[OutputLocation, Field(description="directory that the files are published in")]
     file_name: Annotated[
         Literal["part", "block"],
         Field(

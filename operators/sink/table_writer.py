@@ -16,7 +16,7 @@ from dagflow.api.columns.column_typing import ColumnChecked, StreamColumns
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.operator import Operator, Relocatable
 from dagflow.api.ports import InputPort
-from dagflow.api.properties import ClientOptions, OneOrMany, OutputLocation, Size, Tuning
+from dagflow.api.properties import ClientOptions, OneOrMany, OutputName, Size, Tuning
 from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.api.transactions import Target, TargetDecision, TransactionalSink
 from dagflow.errors import DagflowError
@@ -64,7 +64,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
     """
 
     table: Annotated[
-        OutputLocation, Field(description="kind and location: delta:PATH, iceberg:NAMESPACE.NAME or parquet:PATH")
+        OutputName, Field(description="kind and location: delta:PATH, iceberg:NAMESPACE.NAME or parquet:PATH")
     ]
     catalog: Annotated[
         ClientOptions,

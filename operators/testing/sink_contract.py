@@ -114,8 +114,9 @@ class SinkContract(ABC):
         other_batches = self.other_batches()
         if other_batches is None:
             for spec in self.formats:
-                layout, other = (SINK_FORMATS.make(spec).layout_of(batch) for batch in self._differing_columns())
-                assert layout == other, f"{spec} has a layout_of: define other_batches, so that it is tried"
+                assert type(SINK_FORMATS.make(spec)).layout_of is SinkFormat.layout_of, (
+                    f"{spec} has a layout_of: define other_batches, so that it is tried"
+                )
             return
         pairs = st.lists(st.tuples(self.batches().filter(len), other_batches.filter(len)), min_size=1, max_size=3)
 
@@ -141,8 +142,8 @@ class SinkContract(ABC):
             first, other = self._differing_columns()
             try:
                 headings = format.heading(first), format.heading(other)
-            except ValueError:
-                continue  # the format refuses one of them, and then the run does
+            except Exception:  # a heading may need columns of its own names: then a file never holds the others
+                continue
             assert headings[0] == headings[1] or not format.fits(other, format.layout_of(first)), (
                 f"{spec}: files of records with other columns begin with another heading, and may hold both: define "
                 "layout_of, for example as the names of the columns"

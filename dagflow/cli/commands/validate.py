@@ -68,7 +68,8 @@ def warnings_of(logical: LogicalPlan, app: str) -> Iterator[str]:
     owners: dict[str, str] = {}
     for name, operator in logical.instances.items():
         # Nothing but the paths is looked at: what operators do before a run may touch the world.
-        paths = [getattr(operator, each) for each in marked(property_model(type(operator)), Published)]
+        published = marked(property_model(type(operator)), Published)
+        paths = [path for each in published if (path := getattr(operator, each))]
         try:
             for each in paths:
                 if (owner := owners.setdefault(absolute(each), name)) != name:

@@ -21,7 +21,7 @@ RATE_WINDOWS = 30
 """How many of the newest windows the rate of a run in another process is taken from."""
 
 RATE_SPAN_MS = 60_000
-"""Seconds: a rate is that of the windows that were published within them."""
+"""Milliseconds: a rate is that of the windows that were published within them."""
 
 
 def fleet(checkpoints: Iterable[Checkpoint]) -> dict[str, Any]:
