@@ -174,6 +174,16 @@ def test_two_columns_of_one_name_are_refused(format: str, is_named: bool) -> Non
             sink.write(batch, SINK_FORMATS.make(format))
 
 
+def test_raw_files_refuse_columns_before_their_names() -> None:
+    """Else a writer whose columns got names of their own would be refused again."""
+    column = pa.array([1])
+    batch = RecordBatch(pa.RecordBatch.from_arrays([column, column], ["a", "a"]))
+    sink = FileSink(OperatorContext(outputs=MemoryOutputs()), "out")
+    sink.begin_window(1)
+    with pytest.raises(ValueError, match=r"raw writes raw records, not columns \(a, a\); say format: json_lines"):
+        sink.write(batch, SINK_FORMATS.make("raw"))
+
+
 class HeadedWithText(LogfmtSink):
     """A format that gets it wrong: its heading is text."""
 
