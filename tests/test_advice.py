@@ -54,14 +54,14 @@ FOLLOWED = {
     "chmod 600": KEYS,
     "give each app a checkpoint of its own": f"{CHECKPOINTS}test_an_app_replaces_another_one_whose_file_was_moved_away",
     "give … a `checkpoint` of its own": f"{CHECKPOINTS}test_two_apps_on_one_checkpoint_run_when_one_has_its_own",
-    "if '…' is what '…' was": "engine/test_operator_state.py::"
+    "if '…' is the renamed '…'": "engine/test_operator_state.py::"
     "test_an_operator_does_not_begin_without_its_state_under_a_new_name",
     "if no other user could write to the checkpoint": KEYS,
     "keep '…' in module '…' as another name": "runs/test_renamed_classes.py::"
     "test_pickled_state_goes_on_when_its_class_keeps_its_name",
     "let attributes: {roots: …} be as before": "runs/test_moved_checkpoints.py::"
     "test_roots_do_not_change_over_what_was_read",
-    "let its class be what it was": "runs/test_replaced_operators.py::"
+    "restore its class": "runs/test_replaced_operators.py::"
     "test_state_of_another_kind_is_refused_until_the_class_is_what_it_was",
     "let its class be a KeyedOperator again": "runs/test_replaced_operators.py::"
     "test_state_by_key_is_taken_by_a_keyed_operator_or_one_that_reads_it",
@@ -175,7 +175,7 @@ FOLLOWED = {
     "to accept or refuse such records, set on_bad_bytes: replace or reject": f"{REMEDIES}"
     "test_bytes_that_are_no_text_are_replaced_or_taken_aside",
     "to take such records aside, connect …": REJECTS,
-    "what was refused in windows before this one": REJECTS,
+    "the writer at port errors publishes": REJECTS,
     # operators that refuse what arrives, or how they are called
     "add a column of … to the records": AGAIN,
     "connect the splitter's files_metadata_output": AGAIN,
@@ -254,7 +254,7 @@ FOLLOWED = {
     "test_members_that_differ_in_case_are_refused_before_they_are_decided",
     "put those that no newer record has replaced": "runs/test_late_records.py::"
     "test_a_corrected_record_comes_with_a_new_file",
-    "let the column be … in the table": f"{TABLES}test_a_table_that_came_meanwhile_is_given_the_type_of_the_window",
+    "change the column in the table to …": f"{TABLES}test_a_table_that_came_meanwhile_is_given_the_type_of_the_window",
     "put it back, or read its input again": "runs/test_groups.py::test_a_fragment_that_is_gone_ends_the_run",
     "put it back, or start anew": "runs/test_groups.py::test_a_fragment_with_keys_that_is_gone_is_not_replayed",
     "rows that wait are refused: change": "runs/test_waiting_rows.py::test_waiting_rows_with_keys_are_not_replayed",
@@ -380,7 +380,7 @@ FOLLOWED = {
     "see whether a run with --follow is at work": CAUSE,
     "the system kills a process that takes more memory": CAUSE,
     "Spark's log in .dagflow may say more": CAUSE,
-    "what the command did is done": CAUSE,
+    "the command succeeded; only its output": CAUSE,
     "… may say why": CAUSE,
 }
 """By how an advice begins: the test that follows it, or why there is none."""

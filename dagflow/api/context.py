@@ -141,7 +141,7 @@ class ControlServices(Protocol):
         """
 
     def watched(self, what: str) -> AbstractContextManager[None]:
-        """Log a warning if the calling thread stands still within the block, for example on an unreachable store.
+        """Log a warning if the calling thread stalls within the block, for example on an unreachable store.
 
         The driver watches the operator's own methods by itself: this is for the operator's threads.
 

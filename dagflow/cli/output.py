@@ -33,7 +33,7 @@ def result(text: str) -> None:
         _detach(sys.stdout)
         raise DagflowError(
             f"cannot write the result to standard output: {error.strerror or error}",
-            hint="what the command did is done; only what it prints is missing",
+            hint="the command succeeded; only its output could not be written",
         ) from error
 
 

@@ -18,7 +18,7 @@ from dagflow.errors import trace_of
 
 DIRECTORY: Final = Path(".dagflow") / "logs"
 MOST_BYTES: Final = 8 << 20
-"""A log that grows beyond this goes on in a new file; the last one is kept as `.1`, older ones are removed."""
+"""A log that grows beyond this continues in a new file; the last one is kept as `.1`, older ones are removed."""
 
 KEPT_RUNS: Final = 20
 """Number of logs of an app that are kept, this one included."""

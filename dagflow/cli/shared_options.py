@@ -244,7 +244,7 @@ def log_format_option(function: F) -> F:
         type=click.Choice(["text", "json"]),
         default="text",
         show_default=True,
-        help="How stderr says what happens: for people, or as one JSON object a line.",
+        help="Format of messages on stderr: text or one JSON object a line.",
     )(function)
 
 

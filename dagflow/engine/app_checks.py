@@ -181,7 +181,7 @@ def _require_reachable(master: str) -> None:
     """Refuse a master of Spark's own that cannot be reached, for which Spark would wait a minute and more.
 
     Raises:
-        DagflowError: None of its addresses answers.
+        DagflowError: No address in the master's URL accepts a connection.
     """
     failures = []
     for address in master.removeprefix("spark://").split(",") if master.startswith("spark://") else ():

@@ -60,7 +60,7 @@ class RunControls:
         scan_requests: Asks a run that follows to scan at once.
         signals: Notifies other systems of the run's progress.
         follow_millis: Length of a window while following; None to end when all input is processed.
-        watch: Reports where the driver stands still.
+        watch: Reports where the driver stalls.
         reads_all: Whether a run that completes has read all input, so that its byte accounting adds up.
         record_limit: Ends the reading early; None for all input.
         output_locations: Where operators publish, and the checkpoint.

@@ -38,14 +38,14 @@ class _Emitting:
 
 @dataclass(slots=True)
 class DriverWatch:
-    """Watches work of any thread of the driver; it stands still while the thread stays at one place in the code.
+    """Watches work of any thread of the driver; it stalls while the thread stays at one place in the code.
 
-    An operator in a watched chain also counts as standing still while it emits without end and takes no input.
+    An operator in a watched chain also counts as stalled while it emits without end and takes no input.
 
     Use it as a context manager; the watching thread ends with the block.
 
     Attributes:
-        stall_limits: How long work may stand still.
+        stall_limits: How long work may stall.
     """
 
     stall_limits: StallLimits = DEFAULT_LIMITS
@@ -77,7 +77,7 @@ class DriverWatch:
         self._chains.append(_Emitting(EmissionWatch(chain, self.stall_limits.warning_s), threading.get_ident()))
 
     def stalls(self) -> list[str]:
-        """The reported work that stands still: its description and for how long, in words; any thread may call."""
+        """The reported work that is stalled: its description and for how long, in words; any thread may call."""
         work = [each for each in list(self._work.values()) if each.reported]
         emitting = [found for chain in self._chains for found in list(chain.reported.values())]
         return [
@@ -128,12 +128,12 @@ class DriverWatch:
 
     def _report_chain_end(self, chain: _Emitting, call: ActiveCall | None) -> None:
         if (reported := chain.reported.pop(call, None)) is not None:
-            logger.warning("%s: went on", _place(reported))
+            logger.warning("%s: resumed", _place(reported))
 
     def _report_end(self, work: _Work) -> None:
         reported, work.reported = work.reported, ""
         if reported:
-            logger.warning("%s: went on", reported)
+            logger.warning("%s: resumed", reported)
 
 
 def _place(found: StallNotice) -> str:

@@ -61,7 +61,7 @@ def require_owners(
             f"operator '{begin[0]}' is new and would begin from nothing, and operator '{gone[0]}', "
             "which has left state, is no longer in the app",
             url="journal",
-            hint=f"if '{begin[0]}' is what '{gone[0]}' was, name it so again; otherwise {START_OVER}",
+            hint=f"if '{begin[0]}' is the renamed '{gone[0]}', restore its name; otherwise {START_OVER}",
         )
 
 
@@ -104,7 +104,7 @@ def _require_same_kind(name: str, states: Sequence[SavedState | None], operator:
         raise JournalError(
             f"operator '{name}' has left state that is not by key, and is a KeyedOperator now",
             url="journal",
-            hint=f"let its class be what it was; or {START_OVER}",
+            hint=f"restore its class; or {START_OVER}",
         )
 
 

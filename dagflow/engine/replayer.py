@@ -133,7 +133,7 @@ class Replayer:
         stop: Asks to end early.
         parallelism: Tasks that run at the same time.
         side_inputs: Returns the side inputs, as they are now.
-        watch: Reports where the driver stands still.
+        watch: Reports where the driver stalls.
 
     Raises:
         JournalError: The app cannot replay windows, because what it publishes depends on more than a window's blocks.

@@ -182,7 +182,7 @@ def _bytes_of(path: str) -> bytes:
 
 def _described(newest: Heartbeat) -> str:
     what = f"`dagflow {newest.command} {newest.app_file}`" if newest.app_file else f"the app '{newest.app}'"
-    return f"{newest.who()}, {what}, last heard of {_ago(newest)}"
+    return f"{newest.who()}, {what}, last heartbeat {_ago(newest)}"
 
 
 def _ago(newest: Heartbeat) -> str:

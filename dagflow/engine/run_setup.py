@@ -105,7 +105,7 @@ class OpenRun:
         gate: Has admitted the run to its checkpoint.
         live: The run's heartbeat, by which other processes see what it does.
         journal: Open, with its epoch claimed.
-        watch: Reports where the driver stands still.
+        watch: Reports where the driver stalls.
     """
 
     app: LogicalPlan
@@ -201,7 +201,7 @@ def open_journal(app: LogicalPlan, store: ObjectStore, source: str = "", text: s
 
 
 def stall_limits_of(attributes: Attributes) -> StallLimits:
-    """How long work may stand still, by the attributes of an app."""
+    """How long work may stall, by the attributes of an app."""
     return StallLimits(attributes.stall_warning_millis / 1000, (attributes.task_timeout_millis or 0) / 1000)
 
 

@@ -99,7 +99,8 @@ def read_trace(path: str, bytes_per_second: float = 0.0) -> list[TraceSample]:
         bytes_per_second: The speed where the trace has none.
 
     Raises:
-        AppError: The trace cannot be read, or is empty; the error names the line.
+        AppError: A row is wrong, or its time lies before that of the row above; the error names its line, and line 1
+            for all rows of a JSON list. Or the whole trace is unreadable, empty or longer than MAX_TRACE_BYTES: line 0.
     """
     try:
         with open(path, "rb") as file:
@@ -147,5 +148,5 @@ def _sample(path: str, line: int, row: Any, bytes_per_second: float) -> TraceSam
     if not math.isfinite(rate):
         raise AppError([Problem(path, line, 1, f"{_RATE} is not a finite number: {row}")])
     if min(millis, backlog, size_bytes, rate) < 0:
-        raise AppError([Problem(path, line, 1, f"nothing of this can be below zero: {row}")])
+        raise AppError([Problem(path, line, 1, f"expected no negative numbers; got {row}")])
     return TraceSample(millis, backlog, size_bytes, rate)

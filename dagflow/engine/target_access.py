@@ -118,7 +118,7 @@ def why_not_in_targets(state: JournalState, targets: Mapping[str, Target], first
     Args:
         state: The state of the journal.
         targets: The targets of the app, by operator.
-        first: The first of the windows, which go on to the newest one.
+        first: The first of the windows, which reach to the newest one.
     """
     for name, receipt in state.receipts.items():
         is_same = name in targets and receipt.target in ("", targets[name].name)

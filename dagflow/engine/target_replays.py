@@ -108,7 +108,7 @@ class TargetReplays:
                 raise StorageError(
                     f"replay {replay.number} is in the target of operator '{min(receipts)}', and {error.message}",
                     url=error.url,
-                    hint="restore the table as it was before the other program changed it; the next run goes on",
+                    hint="restore the table as it was before the other program changed it; the next run continues",
                 ) from error
         return receipts
 

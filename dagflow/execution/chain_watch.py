@@ -61,7 +61,7 @@ class StallNotice:
 class ChainWatch:
     """Compares the input that calls of operators have taken; used by one thread, beside the one that runs the chain.
 
-    Time counts against the operator that works: a call that emits does not stand still because an operator downstream
+    Time counts against the operator that works: a call that emits does not stall because an operator downstream
     is slow.
 
     Args:

@@ -82,7 +82,7 @@ class EmittedMappings:
 
         Raises:
             ColumnValuesError: The values of a column have no common type.
-            ValueError: There is no column.
+            ValueError: The gathered mappings have no keys.
         """
         require_columns(self._parts)
         passed = [name for name, parts in self._parts.items() if all(part is None for part in parts)]

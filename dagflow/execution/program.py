@@ -30,7 +30,7 @@ class Program:
         durability: Which failures the files that tasks write survive.
         has_source_listener: Whether a control operator listens to source events.
         progress: Where tasks report their progress; None where it is not shown.
-        stall_limits: How long tasks may stand still.
+        stall_limits: How long tasks may stall.
         record_limit: How many records are read; None for all.
         output_bounds: The only location where files may be published; None for any.
     """

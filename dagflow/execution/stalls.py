@@ -1,4 +1,4 @@
-"""Detects work that stands still, and shows what its threads are doing."""
+"""Detects stalled work, and shows what its threads are doing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_STACK = 6000
 
 @dataclass(frozen=True, slots=True)
 class StallLimits:
-    """How long work may stand still.
+    """How long work may stall.
 
     Attributes:
         warning_s: Seconds after which a stall is reported.
@@ -50,7 +50,7 @@ class Stall:
     """A stall of some work, or its end.
 
     Attributes:
-        seconds: How long it has stood still.
+        seconds: For how long the work has made no progress.
         is_over: Whether the work makes progress again.
     """
 

@@ -68,11 +68,11 @@ class TaskReport(msgspec.Struct, frozen=True, array_like=True, tag="progress"):
 
 
 class StallReport(msgspec.Struct, frozen=True, array_like=True, tag="stall"):
-    """A task that stands still, or that makes progress again.
+    """A task that is stalled, or that makes progress again.
 
     Attributes:
         work: The task, and its current work.
-        seconds: How long it has stood still.
+        seconds: For how long the task has made no progress.
         stack: The stacks of its threads, as Python prints them.
         is_over: Whether it makes progress again.
         is_ended: Whether it is ended now because of it.
@@ -97,7 +97,7 @@ class StallReport(msgspec.Struct, frozen=True, array_like=True, tag="stall"):
 
     def __str__(self) -> str:
         if self.is_over:
-            return f"{self.work}: went on after {self.seconds:.0f} s"
+            return f"{self.work}: resumed after {self.seconds:.0f} s"
         text = self.line
         if self.is_ended:
             return f"{text}; the task is ended, and counts as a failed attempt (task_timeout_millis)"

@@ -1,4 +1,4 @@
-"""Watches a task from a thread beside it: reports its current work, and when it stands still."""
+"""Watches a task from a thread beside it: reports its current work, and when it stalls."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GRACE_S = 5.0
 
 
 class TaskTimeoutError(Exception):
-    """A task stood still for longer than the app allows."""
+    """A task was stalled for longer than the app allows."""
 
     def __str__(self) -> str:
         return "no progress for as long as task_timeout_millis allows"
@@ -58,7 +58,7 @@ class TaskWatch:
     """Watches the task of the thread that enters this context manager.
 
     Args:
-        stall_limits: How long the task may stand still.
+        stall_limits: How long the task may stall.
         host: Where it runs.
         work: Returns the current work of the task in a call, None for none; called by the watching thread.
         chain: Finds calls without progress; used by the watching thread.

@@ -47,7 +47,7 @@ class Heartbeat:
         state: What the driver does, or how it ended; "waiting" for new files.
         beat_ms: When this was written, by the same clock.
         uptime_ms: When this was written, by a clock that all processes of the driver's machine share and that
-            cannot be set; it stands still while the machine sleeps.
+            cannot be set; it stops while the machine sleeps.
         epoch: The driver's epoch; 0 before it has one.
         outputs: Locations that the run publishes into, once it has looked at them.
         error: Why it failed, or "".

@@ -170,7 +170,7 @@ def class_named(name: str, taker: str) -> type:
         taker: The operator that its tuples were planned for, for the message.
 
     Raises:
-        JournalError: It is not there any more.
+        JournalError: The class no longer exists under that name.
     """
     kind = _imported(name)
     if kind is None:

@@ -1,4 +1,4 @@
-"""What a run has in hand and how fast it reads: the part of its snapshot that its heartbeat tells other processes."""
+"""A run's windows in progress and its rates: the part of its snapshot that its heartbeat carries to other processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class RunningWindow:
         bytes: Bytes that it holds.
         tasks_done: Tasks that have ended.
         tasks: All its tasks.
-        stalls: Its tasks that stand still: which, for how long and in what, in words; not in a heartbeat, which has the
+        stalls: Its stalled tasks: which, for how long and in what, in words; not in a heartbeat, which has the
             stalls of the whole run.
         operators: What its operators have done by now, by name.
         records_read: Records that its sources have emitted by now.

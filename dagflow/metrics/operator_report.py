@@ -19,7 +19,7 @@ class OperatorReport(msgspec.Struct, frozen=True):
     records: dict[str, int] = {}
 
     def __add__(self, other: OperatorReport) -> OperatorReport:
-        """Both together."""
+        """The sum of both reports: seconds, and records by port."""
         ports = (*self.records, *(port for port in other.records if port not in self.records))
         records = {port: self.records.get(port, 0) + other.records.get(port, 0) for port in ports}
         return OperatorReport(self.busy_s + other.busy_s, records)

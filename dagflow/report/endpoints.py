@@ -71,7 +71,7 @@ def reason_against(reading: CheckpointReading) -> str:
     if snapshot.state in ("stalled", "failed"):
         return snapshot.state
     if driver is not None and driver.is_at_work and driver.stalls:
-        return f"stands still: {_first_line(driver.stalls[0])}"
+        return f"stalled: {_first_line(driver.stalls[0])}"
     return ""
 
 

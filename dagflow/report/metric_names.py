@@ -46,7 +46,7 @@ STATE = Metric(
 )
 STARTED = Metric("dagflow_run_started_timestamp_seconds", "gauge", "When the newest run began, by its clock.")
 LAST_BEAT = Metric("dagflow_run_last_beat_timestamp_seconds", "gauge", "When the newest run last wrote its heartbeat.")
-STALLS = Metric("dagflow_run_stalls", "gauge", "Tasks, and work of the driver, that stand still.")
+STALLS = Metric("dagflow_run_stalls", "gauge", "Stalled tasks, and stalled work of the driver.")
 PLANNED = Metric("dagflow_windows_planned_total", "counter", "Windows that were planned.")
 COMMITTED = Metric("dagflow_windows_committed_total", "counter", "Windows that were committed.")
 PUBLISHED = Metric("dagflow_windows_published_total", "counter", "Windows that were published.")
@@ -70,11 +70,11 @@ OLDEST = Metric(
 FILES = Metric("dagflow_input_files_total", "counter", "Files that committed windows began.")
 IN_PROGRESS = Metric("dagflow_input_files_in_progress", "gauge", "Files that were begun and are not cut to their end.")
 BLOCKS = Metric("dagflow_input_blocks_total", "counter", "Blocks that committed windows read.")
-BYTES = Metric("dagflow_input_bytes_total", "counter", "Bytes of these blocks, as they lie in their files.")
+BYTES = Metric("dagflow_input_bytes_total", "counter", "Bytes of these blocks, as stored, compressed.")
 CONTENT = Metric(
     "dagflow_content_bytes_total",
     "counter",
-    "Bytes that must be accounted for, decompressed: as many as dagflow_accounted_bytes_total has in all.",
+    "Bytes that must be accounted for, decompressed: equals the sum of dagflow_accounted_bytes_total.",
 )
 ACCOUNTED = Metric(
     "dagflow_accounted_bytes_total",
@@ -100,7 +100,10 @@ TABLE_LAG_WINDOWS = Metric(
     "dagflow_table_lag_windows", "gauge", "Committed windows whose records a table does not show yet.", ("operator",)
 )
 TABLE_LAG = Metric(
-    "dagflow_table_lag_seconds", "gauge", "For how long the oldest of these windows is committed, or 0.", ("operator",)
+    "dagflow_table_lag_seconds",
+    "gauge",
+    "Seconds since the oldest of these windows was committed, or 0.",
+    ("operator",),
 )
 
 METRICS: tuple[Metric, ...] = (

@@ -86,7 +86,7 @@ class LiveSource:
     """Reads the checkpoint of a run in this process from the run's own memory; observes the run.
 
     The journal is not read again, however often this is asked: only the heartbeat is, which other processes see as
-    well, so that a run whose driver stands still is not called healthy.
+    well, so that a run whose driver is stalled is not called healthy.
 
     Args:
         checkpoint: URL of the run's checkpoint.

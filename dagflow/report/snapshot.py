@@ -115,7 +115,7 @@ class RunSnapshot:
         state: "running", "completed", "stopped" or "failed"; "stalled" only of a journal.
         windows: Windows that were committed.
         files: Files that those windows began: whose first block, or only one, was in them.
-        files_in_progress: Files that all runs together have begun and not cut to their end: the next windows go on
+        files_in_progress: Files that all runs together have begun and not cut to their end: the next windows continue
             with them.
         blocks: Blocks that the windows read.
         bytes: Bytes of those blocks.
@@ -230,7 +230,7 @@ class RunSnapshot:
 
     @property
     def stalls(self) -> tuple[str, ...]:
-        """The tasks of running windows that stand still, in words."""
+        """The stalled tasks of running windows, in words."""
         return tuple(stall for window in self.running for stall in window.stalls)
 
     @property

@@ -55,7 +55,7 @@ class Runtime(ABC):
         return self._board.progress(window_id)
 
     def stalls(self) -> tuple[str, ...]:
-        """The tasks of all running windows that stand still: which, for how long and in what; any thread may call."""
+        """The stalled tasks of all running windows: which, for how long and in what; any thread may call."""
         return self._board.stalls()
 
     @abstractmethod

@@ -39,7 +39,7 @@ class WindowProgress:
     Attributes:
         bytes_read: Bytes that its tasks have read.
         tasks_done: Tasks that have ended.
-        stalls: The tasks that stand still: which, since when and in what, in words.
+        stalls: The stalled tasks: which, since when and in what, in words.
         operators: What its operators have done in these tasks, by name.
     """
 
@@ -51,7 +51,7 @@ class WindowProgress:
 
 @dataclass(frozen=True, slots=True)
 class LastReport:
-    """The last report of a task's attempt: what it worked on, and whether it was ended because it stood still."""
+    """The last report of a task's attempt: what it worked on, and whether it was ended because it was stalled."""
 
     work: TaskActivity
     is_timed_out: bool = False
@@ -64,10 +64,10 @@ class _Task:
     Attributes:
         report: Its newest report.
         reported_s: When the report arrived.
-        stall: Its report of standing still; None while it makes progress.
+        stall: Its report of a stall; None while it makes progress.
         stalled_s: When that report arrived.
         is_silent: Whether its silence has been reported.
-        timed_out: The attempt that was ended because it stood still; -1 for none.
+        timed_out: The attempt that was ended because it was stalled; -1 for none.
     """
 
     report: TaskReport
@@ -84,12 +84,12 @@ class _Task:
 
 
 class ProgressBoard:
-    """Holds the newest report of each task of running windows, and warns of tasks that stand still.
+    """Holds the newest report of each task of running windows, and warns of stalled tasks.
 
     May be used by several threads.
 
     Args:
-        stall_limits: How long tasks may stand still.
+        stall_limits: How long tasks may stall.
         now: A clock, in seconds.
         log: Where the complete output of operators is, as the end of a sentence.
     """
@@ -183,7 +183,7 @@ class ProgressBoard:
         )
 
     def stalls(self) -> tuple[str, ...]:
-        """The tasks of all windows that stand still: which, for how long so far, and in what."""
+        """The stalled tasks of all windows: which, for how long so far, and in what."""
         with self._lock:
             tasks = [task for window in self._windows.values() for task in window.values()]
         return self._stalls_of(tasks)

@@ -20,7 +20,7 @@ def death_of(last: LastReport, times: int, stack_is: str, fatal: str = "", trace
     how = f"was killed {times} times, or called os._exit()"
     hint = "the system kills a process that takes more memory than there is, and `dmesg` says so"
     if last.is_timed_out:
-        how, hint = f"was ended {times} times because it stood still", "task_timeout_millis says after how long"
+        how, hint = f"was ended {times} times because it was stalled", "task_timeout_millis says after how long"
     elif fatal:
         how, hint = f"died {times} times: {fatal}", f"native code did this; {stack_is}"
     return OperatorError(

@@ -20,7 +20,7 @@ from dagflow.storage.options import StorageOptions
 from dagflow.storage.pending import Durability
 
 STALL_WARNING_MILLIS = 60_000
-"""How long work may stand still before a warning says so, where the app does not say it."""
+"""How long work may stall before a warning reports it, where the app sets no time."""
 
 RETAINED_WINDOWS = 1_000_000
 """Nearly two years at a window a minute; a gigabyte or two where windows are small."""
@@ -59,8 +59,8 @@ class Attributes:
         roots: Locations by name; a location below one is stored as the name and the rest.
         retain_windows: For how many finished windows the journal keeps its records, so that they can be replayed; None
             for all.
-        stall_warning_millis: How long work may stand still before a warning says so.
-        task_timeout_millis: How long a task may stand still before it is ended; None for no limit.
+        stall_warning_millis: How long work may stall before a warning reports it.
+        task_timeout_millis: How long a task may stall before it is ended; None for no limit.
         alerts: When a run raises an alert, and where it is sent; None for never.
         lineage: Where OpenLineage events go; None for nowhere.
         traces: Where traces of OpenTelemetry go; None for nowhere.

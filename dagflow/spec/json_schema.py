@@ -141,12 +141,12 @@ def _attributes_schema() -> dict[str, Any]:
         "window_millis": {**millis, "description": "window length while following"},
         "stall_warning_millis": {
             **millis,
-            "description": "how long work may stand still before a warning says where",
+            "description": "how long work may stall before a warning says where",
             "default": STALL_WARNING_MILLIS,
         },
         "task_timeout_millis": {
             **millis,
-            "description": "how long a task may stand still before it is ended and run again; no limit by default",
+            "description": "how long a task may stall before it is ended and run again; no limit by default",
         },
         "master": {"type": "string", "description": "Spark master; default local[*]"},
         "durability": {

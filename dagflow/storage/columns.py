@@ -64,7 +64,12 @@ def flags_of(column: pa.BooleanArray | pa.ChunkedArray) -> npt.NDArray[np.bool_]
 def positions_in(
     wanted: pa.Array | pa.ChunkedArray, column: pa.Array | pa.ChunkedArray
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int32]]:
-    """The wanted values that a column has, and for each of them the position of its first occurrence."""
+    """Look up values in a column.
+
+    Returns:
+        A mask over the wanted values, true for those that the column has; and for each of these, in order, the position
+        of its first occurrence in the column.
+    """
     found = pc.index_in(wanted, value_set=column)
     if isinstance(found, pa.ChunkedArray):
         found = _in_one_piece(found)

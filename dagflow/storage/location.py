@@ -15,7 +15,7 @@ _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*(::|://)")
 # In Azure's URLs a container takes the place of the user.
 _USER_INFO = re.compile(r"(\b(?:abfss?|wasbs?)://[^/:@]*@)|://[^/]*@")
 _PASSWORD = re.compile(r"([\w+.-]*)://[^/@]*:[^/@]*@")
-# For any link of a chain such as `zip://a::https://b?c`; the query goes on to the end, as it may contain `::` itself.
+# For any link of a chain such as `zip://a::https://b?c`; the query reaches to the end, as it may contain `::` itself.
 _QUERY = re.compile(r"(?:^|(?<=::))([\w+.-]*https?)(://[^?]*)(\?.*)$", re.DOTALL | re.IGNORECASE)
 # In a text that contains a URL, the password of a login may contain characters that end a login elsewhere.
 _LOGIN = re.compile(r"://[^/\s@]*:[\s\S]*@|(?<!abfs)(?<!abfss)(?<!wasb)(?<!wasbs)://[^/\s]*@")

@@ -69,7 +69,7 @@ class EventQueue(Generic[Event]):
         except queue.Full:
             pass
         if (dropped := self.added - self.taken) and (dropped > 1 or not self._has_warned):
-            logger.warning("%s: %d of %d were not taken by %s", self._what, dropped, self.added, self._receiver)
+            logger.warning("%s: %d of %d were not delivered to %s", self._what, dropped, self.added, self._receiver)
 
     def _run(self) -> None:
         is_over = False
@@ -97,6 +97,6 @@ class EventQueue(Generic[Event]):
             has_warned, self._has_warned = self._has_warned, True
         if not has_warned:
             logger.warning(
-                "%s are not taken by %s: %s; the run goes on, and such events are dropped",
+                "cannot deliver %s to %s: %s; the run continues and drops such events",
                 *(self._what, self._receiver, reason),
             )

@@ -45,7 +45,7 @@ class LineageReporter:
         locations: The locations that its operators read and publish.
         run_id: A UUID.
         version: The version of dagflow.
-        follows: Whether the run goes on watching for input.
+        follows: Whether the run keeps watching for input.
         redact: Makes a text fit to be sent.
         now: A clock, in seconds.
     """

@@ -53,7 +53,7 @@ class RunSignals:
         checkpoint: Its checkpoint.
         storage: Reaches it.
         state: The journal at the start of the run.
-        follows: Whether the run goes on watching for input.
+        follows: Whether the run keeps watching for input.
         address: Where metrics are served; None for nowhere.
         locations: Gives what each operator reads and publishes; asked only where lineage is reported.
         notice: Takes a message for people.

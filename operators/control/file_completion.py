@@ -107,7 +107,7 @@ class FileCompletion(ControlOperator):
         )
 
     def restore(self, state: FileCompletionState) -> None:
-        """Go on waiting for the blocks of the files in a snapshot."""
+        """Continue to wait for the blocks of the files in a snapshot."""
         self._files = {each.file.first_block_id: each.file for each in state.files}
         self._remaining = {each.file.first_block_id: each.blocks_left for each in state.files}
         self._first_ids = sorted(self._files)

@@ -68,7 +68,7 @@ _SNAPPY_MAGIC = MARKS_BY_NAME["snappy"].magic
 
 
 class _Framed:
-    """Snappy's framing format; its chunks go on to the end of the file.
+    """Snappy's framing format; its chunks reach to the end of the file.
 
     Attributes:
         held_bytes: How many of the bytes given so far are of a chunk that is not complete; the others are

@@ -13,7 +13,7 @@ from operators.files.file_columns import Column
 
 @dataclass(frozen=True, slots=True)
 class ReadPart:
-    """How far a task has read a version of a file that goes on behind its blocks.
+    """How far a task has read a version of a file that is longer than its blocks.
 
     Attributes:
         url: The file.

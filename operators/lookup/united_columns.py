@@ -51,7 +51,7 @@ class UnitedColumns:
         """Refuse columns without a type for the values of all files.
 
         Raises:
-            DagflowError: One of the columns has no such type.
+            DagflowError: Two files have types of a column that no common type unites.
         """
         for name in names:
             if name in self._clashes:

@@ -43,7 +43,7 @@ class BlockAccounting:
         is_left_out: Whether the file's content is in no output.
         read_until: Offset in the file's content up to which it was read.
         complete_until: The same, without a record at the end that waits.
-        has_grown: Whether a record at the file's planned end was found to go on.
+        has_grown: Whether a record was found to continue beyond the file's planned end.
         is_begun: Whether the file still begins with all bytes that were read of it before, under another name.
         is_decompressed: Whether offsets are those in the decompressed content.
     """

@@ -105,7 +105,7 @@ def resumed_block(format: RecordFormat, source: ByteSource, block: BlockMetadata
     if start is None:
         if not format.has_complete_end:
             raise RecordError(
-                f"the file was appended to, and {type(format).__name__} has no complete_end() that says where to go on",
+                f"the file was appended to, and {type(format).__name__} has no complete_end() to say where to continue",
                 url=block.url,
                 offset=block.start,
                 length=block.size_bytes,

@@ -53,6 +53,6 @@ class RejectLimited(Operator, LimitChecker):
         if is_over(most, rejected, records):
             raise DagflowError(
                 f"{rejected} of {records} records were refused, and max_rejects is {most}",
-                hint="what was refused in windows before this one is published by the writer at port errors; to see "
-                "the rest there, and go on, raise max_rejects or set it to null; else see whether the format is right",
+                hint="the writer at port errors publishes the records that were refused in earlier windows; "
+                "to continue and publish the rest, raise max_rejects or set it to null; otherwise check the format",
             )

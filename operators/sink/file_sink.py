@@ -69,7 +69,7 @@ def require_own(run: RunPreparation, root: str, files: Iterable[str], names: re.
         names: The names that the writer gives to files.
 
     Raises:
-        StorageError: Such a file exists.
+        StorageError: A file that this checkpoint did not publish has one of the names.
     """
     urls = {url for url in files if names.fullmatch(name_of(url))}
     if urls:

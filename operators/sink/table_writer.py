@@ -113,7 +113,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
     on_type_change: Annotated[
         OnTypeChange,
         Field(
-            description="what a value does that has no place in its column of the table: widen the column where its "
+            description="what happens to a value that does not fit its column: widen the column where its "
             "type takes all values of the other one, and rescue the value otherwise; rescue it into the column "
             "_rescued, as JSON of name and value with file and offset; or end the run before its window is committed"
         ),

@@ -286,7 +286,7 @@ class BlockCutter:
                 continue
             count = self._quota.take_small_files(sizes[done : done + room])
             if count < room and not self._batcher.may_end_window(count):
-                # The window goes on to the end of the batch; files that fit by themselves count as if added one by one.
+                # The window reaches to the end of the batch; files that fit by themselves count as if added one by one.
                 for size_bytes in sizes[done + count : done + room].tolist():
                     self._quota.take_small_file(size_bytes)
                 count = room

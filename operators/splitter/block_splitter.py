@@ -42,7 +42,7 @@ class BlockSplitter(ControlOperator, PreviewSource, BlockSource):
     ] = "divided"
     cut_compressed: Annotated[
         tuple[UnitSuffix, ...],
-        Field(description="how names of compressed files end that are cut where they consist of several units"),
+        Field(description="suffixes of compressed files that may be cut between units"),
     ] = CUT_SUFFIXES
 
     renamed_properties: ClassVar[Mapping[str, str]] = {

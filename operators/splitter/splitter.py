@@ -131,7 +131,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         Count | None, Tuning(), Field(ge=1, description="files per window; null: no limit")
     ] = None
     max_bytes_per_window: Annotated[
-        Size | None, Tuning(), Field(ge=1, description="bytes per window, but one block always; null: no limit")
+        Size | None, Tuning(), Field(ge=1, description="maximum bytes of a window; at least one block; null: no limit")
     ] = None
     latest_first: Annotated[bool, Field(description="newest files first; otherwise in order of path")] = False
     on_change: Annotated[OnChange, Field(description="what to do with files that change after they were taken")] = (

@@ -30,11 +30,11 @@ class UniqueCheck(ExpectingOperator[None], RememberedKeys):
         self.expectation = expectation
 
     def keyed_by(self) -> dict[str, str]:
-        """The expected column."""
+        """The column whose values must be unique."""
         return {"column": self.expectation.column.name}
 
     def key_column(self) -> str:
-        """The expected column."""
+        """The column whose values must be unique."""
         return self.expectation.column.name
 
     def setup(self, context: OperatorContext) -> None:

@@ -51,7 +51,7 @@ def wait_until(is_so: Callable[[], bool], what: str, most_s: float = START_S) ->
     """Wait until a condition holds.
 
     Raises:
-        TimeoutError: It did not hold in time.
+        TimeoutError: The condition did not hold within most_s seconds.
     """
     deadline = time.monotonic() + most_s
     while not is_so():

@@ -1,4 +1,4 @@
-"""Work of the driver that stands still."""
+"""Stalled work of the driver."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_work_that_waits_is_reported_with_its_stack_and_its_end(caplog: pytest.L
     reported, over = caplog.messages
     assert re.match(r"operator 'splitter' in a scan: no progress for \d+ s\n", reported)
     assert "threading.Event().wait(0.01)" in reported
-    assert over == "operator 'splitter' in a scan: went on"
+    assert over == "operator 'splitter' in a scan: resumed"
 
 
 def test_work_that_is_over_is_not_watched(caplog: pytest.LogCaptureFixture) -> None:
@@ -138,7 +138,7 @@ def test_an_operator_of_the_driver_that_emits_on_and_on_is_reported(
     )
     assert re.search(r"no progress for \d+ s; it takes no input, and has emitted ", reported)
     assert "in emit_until_reported" in reported
-    assert over == f"operator '{operator}' in {place}(): went on"
+    assert over == f"operator '{operator}' in {place}(): resumed"
     assert published(tmp_path) == [b"word"]
 
 
@@ -182,7 +182,7 @@ def test_an_operator_that_works_on_and_emits_nothing_is_reported_late(
     (reported,) = (each for each in caplog.messages if "it takes no input, and has emitted 0 tuples meanwhile" in each)
     assert reported.startswith("operator 'source' in emit_tuples(): no progress for ")
     assert "in loop_until_reported" in reported
-    assert caplog.messages[-1] == "operator 'source' in emit_tuples(): went on"
+    assert caplog.messages[-1] == "operator 'source' in emit_tuples(): resumed"
     assert published(tmp_path) == [b"word"]
 
 

@@ -42,7 +42,7 @@ def test_traces_are_csv_or_json(tmp_path: Path, text: str) -> None:
         ("millis,backlog\n1,2\n", "trace:2:1: expected numbers for millis, backlog, bytes"),
         ("millis,backlog,bytes\n1,2,x\n", "trace:2:1: expected numbers"),
         ("millis,backlog,bytes\n1,2,3\n\n0,2,3\n", "trace:4:1: time goes back, from 1 to 0"),
-        ("millis,backlog,bytes\n1,-2,3\n", "trace:2:1: nothing of this can be below zero"),
+        ("millis,backlog,bytes\n1,-2,3\n", "trace:2:1: expected no negative numbers"),
         ("[3]", "trace:1:1: expected numbers"),
         ('[{"millis": 1, "backlog": 2, "bytes": 1e999}]', "trace:1:1: expected numbers"),
         ("millis,backlog,bytes,bytes_per_second\n1,2,3,nan\n", "trace:2:1: bytes_per_second is not a finite number"),

@@ -1,4 +1,4 @@
-"""Work that stands still, by its marks."""
+"""Stalled work, by its marks."""
 
 from __future__ import annotations
 

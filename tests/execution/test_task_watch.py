@@ -46,7 +46,7 @@ except AttributeError:
 
 
 class StillAfterTheEnd(ChainWatch):
-    """Finds, when the task is over, that it has stood still for too long."""
+    """Finds, when the task is over, that it has stalled for too long."""
 
     def __init__(self) -> None:
         self.is_looking, self.is_over = threading.Event(), threading.Event()
@@ -85,7 +85,7 @@ def test_a_task_that_is_over_is_not_ended() -> None:
 
 
 class StillAtItsEnd(ChainWatch):
-    """Finds once that the task stands still."""
+    """Finds once that the task is stalled."""
 
     def __init__(self) -> None:
         self._found = [StallNotice(Watched(None, StallDetector(1.0), 0, 0), Stall(1.0, is_over=False))]

@@ -42,12 +42,12 @@ def test_a_finished_run_is_ready_and_a_failed_one_says_why(tmp_path: Path) -> No
     [
         ("running", (), ""),
         ("waiting", (), ""),
-        ("running", ("task 3: no progress for 61 s",), "stands still: task 3: no progress for 61 s"),
+        ("running", ("task 3: no progress for 61 s",), "stalled: task 3: no progress for 61 s"),
         ("stalled", (), "stalled"),
         ("killed", (), "killed"),
     ],
 )
 def test_a_run_that_makes_no_progress_is_not_ready(state: Standing, stalls: tuple[str, ...], reason: str) -> None:
-    """Whether its process is gone, paused, or only stands still in its work."""
+    """Whether its process is gone, paused, or only stalled in its work."""
     driver = DriverReport(state, "run", "host", "me", 1, 0, 0, 0.0, True, stalls=stalls)
     assert reason_against(CheckpointReading("/c", RunSnapshot("app", driver=driver))) == reason

@@ -125,7 +125,7 @@ def test_a_table_that_came_meanwhile_is_given_the_type_of_the_window(tmp_path: P
 
     refusal(
         lambda: write(tmp_path, table, ONE, TWO, runtime=lambda program: InlineRuntime(program, before=make)),
-        r"column 'n' is int64: it is int32 there\n    let the column be int64 in the table; the next run goes on",
+        r"column 'n' is int64: it is int32 there\n    change the column in the table to int64; the next run continues",
     )
     assert numbers(table) == []
     rows = pa.table({"n": pa.array([], pa.int64())})

@@ -72,7 +72,7 @@ def wait_for(has_arrived: Callable[[], bool]) -> None:
     """Wait until what a task has sent has arrived; it may be on its way when the task is over.
 
     Raises:
-        TimeoutError: It never came.
+        TimeoutError: The messages have not arrived within PATIENCE_S seconds.
     """
     deadline = time.monotonic() + PATIENCE_S
     while not has_arrived():
@@ -264,7 +264,7 @@ class RuntimeContract:
         assert reported.startswith(stall)
         assert "task_timeout_millis" in reported
         assert reported.endswith('in read\n    os.close(os.open(f"{self.folder}/seen", os.O_RDONLY))'), reported
-        assert over.startswith("window 7, operator 'lines' partition 0: went on after ")
+        assert over.startswith("window 7, operator 'lines' partition 0: resumed after ")
         runtime.close()
 
     @pytest.mark.parametrize("how", FAILING)

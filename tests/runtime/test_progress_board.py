@@ -120,7 +120,7 @@ def test_a_stall_is_reported_with_its_stack_and_its_end(caplog: pytest.LogCaptur
     reported, over = caplog.messages
     assert reported.startswith(f"{line}\n    the run waits for it; attributes: {{task_timeout_millis: N}}")
     assert reported.endswith("line 3, in take")
-    assert over == "window 1, operator 'slow' partition 2: went on after 84 s"
+    assert over == "window 1, operator 'slow' partition 2: resumed after 84 s"
 
 
 def test_the_end_of_a_stall_is_reported_when_its_window_is_complete(caplog: pytest.LogCaptureFixture) -> None:
@@ -130,7 +130,7 @@ def test_the_end_of_a_stall_is_reported_when_its_window_is_complete(caplog: pyte
     board.record(StallReport(WORK, 61.0))
     board.close(1)
     board.record(StallReport(WORK, 62.0, is_over=True))
-    assert caplog.messages[1:] == ["window 1, operator 'slow' partition 2: went on after 62 s"]
+    assert caplog.messages[1:] == ["window 1, operator 'slow' partition 2: resumed after 62 s"]
 
 
 def test_the_next_attempt_of_a_task_does_not_stand_still() -> None:

@@ -85,7 +85,7 @@ def test_a_python_that_cannot_be_started_is_named(
 
 
 class FirstTaskHangs(SampleWords):
-    """The first task that reads stands still for ever, and each later one works."""
+    """The first task that reads stalls for ever, and each later one works."""
 
     folder: str
 

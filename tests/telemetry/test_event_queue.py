@@ -47,8 +47,8 @@ def test_a_receiver_that_hangs_is_not_waited_for(caplog: pytest.LogCaptureFixtur
     assert time.monotonic() - began < CLOSE_S + 5
     is_over.set()
     first, last = (record.getMessage() for record in caplog.records)
-    assert first.startswith(f"events are not taken by there: {MOST_WAITING} of them wait already; the run goes on")
-    assert last == f"events: {MOST_WAITING + 500} of {MOST_WAITING + 500} were not taken by there"
+    assert first.startswith(f"cannot deliver events to there: {MOST_WAITING} of them wait already; the run continues")
+    assert last == f"events: {MOST_WAITING + 500} of {MOST_WAITING + 500} were not delivered to there"
 
 
 def test_a_queue_whose_time_is_over_does_not_wait(caplog: pytest.LogCaptureFixture) -> None:
@@ -62,7 +62,7 @@ def test_a_queue_whose_time_is_over_does_not_wait(caplog: pytest.LogCaptureFixtu
     queue = EventQueue("events", "there", hang)
     queue.add(1)
     queue.close(time.monotonic())
-    assert [record.getMessage() for record in caplog.records] == ["events: 1 of 1 were not taken by there"]
+    assert [record.getMessage() for record in caplog.records] == ["events: 1 of 1 were not delivered to there"]
     is_over.set()
 
 
@@ -84,8 +84,8 @@ def test_what_is_refused_is_reported_once(caplog: pytest.LogCaptureFixture, is_r
         queue.close(time.monotonic() + CLOSE_S)
     assert tried == [0, 1, 2]
     assert [record.getMessage().partition(";")[0] for record in caplog.records] == [
-        f"events are not taken by there: {'RuntimeError: ' if is_raised else ''}no",
-        "events: 3 of 3 were not taken by there",
+        f"cannot deliver events to there: {'RuntimeError: ' if is_raised else ''}no",
+        "events: 3 of 3 were not delivered to there",
     ]
 
 

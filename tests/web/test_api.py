@@ -374,7 +374,7 @@ def test_a_window_of_records_that_came_back_says_so(folder: Path) -> None:
     assert (newest["records"], newest["rejected"], sum(each["rejected"] for each in others)) == (1, 0, 1)
     texts = [mark["text"] for mark in newest["marks"]]
     (refusing,) = (each["window"] for each in others if each["rejected"])
-    assert f"reads again what was refused in windows {refusing}: 1 record came back" in texts
+    assert f"reads the refused records of windows {refusing} again: 1 record came back" in texts
     assert not any("refused" in text for text in texts if not text.startswith("reads again"))
     assert "1 records were refused" in [mark["text"] for each in others for mark in each["marks"]]
 

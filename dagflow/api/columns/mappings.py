@@ -91,7 +91,7 @@ def require_columns(names: Mapping[str, Any]) -> None:
     """Refuse records without any column.
 
     Raises:
-        ValueError: There is no column.
+        ValueError: No names are given.
     """
     if not names:
         raise ValueError("records have at least one column; got mappings without any")

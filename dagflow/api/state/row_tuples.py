@@ -104,7 +104,7 @@ def require_version(kind: type, version: int, known: int) -> None:
     """Refuse tuples of a version that this program does not know.
 
     Raises:
-        JournalError: They are of such a version.
+        JournalError: The tuples have another version than the known one.
     """
     if version != known:
         raise unknown_tuples(f"{kind.__name__} of version {version}, and this program knows version {known}")

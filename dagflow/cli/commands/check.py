@@ -57,10 +57,10 @@ def command(
     max_backlog: int | None,
     app: str | None,
 ) -> int:
-    """Say in one line whether the journal at CHECKPOINT, or that of the app file APP, is well.
+    """Print one line about the health of CHECKPOINT, or of the checkpoint of the app file APP.
 
-    Ends with 0 where it is, and with 1 where it is not: the journal cannot be read, the newest run failed, was killed,
-    or stands still, or a limit is exceeded. Limits that are not given are those of the app's `alerts`, where an app is
+    Ends with 0 if it is healthy, and with 1 if not: the journal cannot be read, the newest run failed, was killed,
+    or is stalled, or a limit is exceeded. Limits that are not given are those of the app's `alerts`, where an app is
     given. Behind the bar are figures, as Nagios reads them.
     """
     location, storage, limits = _subject(settings, checkpoint, app)

@@ -45,15 +45,17 @@ _IGNORED = "/journal/\n/rejects/\n/.dagflow/\n__pycache__/\n"
     help="Directory for the records, relative to DIR; parquet:out/table and delta:out/table write tables.",
 )
 @click.option(
-    "--operator", metavar="NAME", help=f"Add an operator of your own, as the class NAME in {MODULE_FILE}: it passes on."
+    "--operator",
+    metavar="NAME",
+    help=f"Add an operator of your own, the class NAME in {MODULE_FILE}: it passes records on unchanged.",
 )
 @verbose_option
 @click.pass_obj
 def command(settings: Settings, directory: str, location: str | None, to: str, operator: str | None) -> int:
     """Write an app into DIR that reads files: it looks at them to find out their format, columns and types.
 
-    Reads the beginnings of a few files, decompressed; changes none. What speaks for each decision is a comment in the
-    app.
+    Reads the beginnings of a few files, decompressed; changes none. Comments in the app give the reason for each
+    decision.
     """
     folder = Path(directory)
     target_of(to)  # before anything is read or written

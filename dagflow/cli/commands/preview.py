@@ -30,9 +30,7 @@ _MOST_BYTES = 72
 @click.command("preview")
 @click.argument("app", metavar="APP")
 @set_option
-@click.option(
-    "--at", metavar="OPERATOR.PORT", help="Where to look; by default where the records go that the app writes."
-)
+@click.option("--at", metavar="OPERATOR.PORT", help="Port to look at; default: the input of the app's first writer.")
 @click.option(
     "-n",
     "records",

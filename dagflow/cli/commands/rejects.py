@@ -81,7 +81,7 @@ def command(
     take_over: bool,
     as_json: bool,
 ) -> int:
-    """Say what readers have refused, why, and read it again.
+    """List refused records with reasons, or read them again.
 
     list groups the records that are refused by reason and file. show prints some of each, with column, value and text.
     replay reads the same bytes again with the app as it is today: what is accepted now is published, once, by windows

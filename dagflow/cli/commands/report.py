@@ -33,7 +33,7 @@ from dagflow.web.single_page import single_page
 def command(settings: Settings, checkpoint: str, file: Path, app: str | None) -> int:
     """Write the pages of `dagflow ui` about CHECKPOINT, or that of the app file APP, into one FILE.
 
-    It holds the state of this moment, opens in any browser without a server, and asks nothing of any network.
+    It holds the state of this moment, opens in any browser without a server, and needs no network.
     """
     location, storage = locate(checkpoint, app, settings)
     require_journal(location, storage, checkpoint)

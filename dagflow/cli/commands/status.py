@@ -148,7 +148,7 @@ def _describe_files(files: Sequence[TrackedFile]) -> str:
 def _describe_window(manifest: WindowManifest) -> str:
     """The input and output of a window: each output with its sources."""
     retried = ", ".join(map(str, manifest.retries))
-    about = f"; it reads again what was refused in windows {retried}" if retried else ""
+    about = f"; it reads the refused records of windows {retried} again" if retried else ""
     lines = [f"window {manifest.window_id}, {manifest.state}{about}"]
     for source in manifest.inputs if not manifest.outputs else ():
         lines.append(_range(source))
@@ -235,6 +235,6 @@ def _describe(summary: RunSnapshot) -> str:
     ]
     # Locations are not wrapped, so that they can be copied.
     failure = [f"error: {summary.driver.error}"] if summary.driver is not None and summary.driver.error else []
-    stalls = [f"stands still: {each}" for each in summary.driver.stalls] if summary.driver is not None else []
+    stalls = [f"stalled: {each}" for each in summary.driver.stalls] if summary.driver is not None else []
     urls = [f"output: {on_one_line(url)}" for url in summary.outputs]
     return "\n".join([definitions(rows), *left_out_lines(summary), *urls, *stalls, *failure])

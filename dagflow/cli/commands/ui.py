@@ -35,8 +35,8 @@ from dagflow.web.server import Server
 def command(settings: Settings, checkpoints: tuple[str, ...], host: str, port: int, app: str | None) -> int:
     """Show pages about the journals at each CHECKPOINT, or of each app file APP, until Ctrl-C.
 
-    Runs may be at work, over, killed, or yet to begin. Reads only: no run is disturbed. Other machines are listened to
-    only where --host says so, and then a token is needed, which is printed with the address.
+    Runs may be at work, over, killed, or yet to begin. Reads only: no run is disturbed. Accepts other machines only
+    with --host; they need a token, which is printed with the address.
     """
     require_packages()
     locations = []

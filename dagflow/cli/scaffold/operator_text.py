@@ -26,7 +26,7 @@ class {name}(Operator):
 
     @input.batch
     def process(self, batch: RecordBatch) -> None:
-        """Take some records; what is emitted goes on."""
+        """Take some records; emitted records go to the next operator."""
         columns = batch.to_arrow()  # a pyarrow.RecordBatch, such as for columns.append_column("name", values)
         self.output.emit(batch.with_columns(columns))
 '''
@@ -45,7 +45,7 @@ class {name}(Operator):
 
     @input.each
     def process(self, record: bytes) -> None:
-        """Take a record; what is emitted goes on, and what is not is dropped."""
+        """Take a record; a record that is not emitted is dropped."""
         self.output.emit(record)
 '''
 

@@ -13,7 +13,7 @@ from dagflow.storage.location import redacted
 from dagflow.storage.objects import ObjectStore
 
 LOOK_S = 1.0
-"""About how many seconds one request reads the journal; the next page goes on where it ended."""
+"""About how many seconds one request reads the journal; the next page continues where it ended."""
 
 _NEAR = 8
 """How many windows, from the one of that moment on, are searched for the first reader of the file."""

@@ -157,7 +157,7 @@ def _look(
 ) -> int:
     """Add what the windows below an id have recorded of a file, the newest first; returns the last window looked at.
 
-    If the file was found, but no version from its first byte on is known, the search goes on for longer.
+    If the file was found, but no version from its first byte on is known, the search continues for longer.
     """
     begun, looked_at = time.monotonic(), before or state.last_planned + 1
     for window in newest_windows(store, state, before):

@@ -136,7 +136,8 @@ def _mark_texts(
     rejected, came_back = _rejected(counters_of(window))
     if plan.retries:
         outcome = "1 record came back" if came_back == 1 else f"{came_back:,} records came back"
-        yield "reprocessed", f"reads again what was refused in windows {', '.join(map(str, plan.retries))}: {outcome}"
+        windows = ", ".join(map(str, plan.retries))
+        yield "reprocessed", f"reads the refused records of windows {windows} again: {outcome}"
     if plan.window_id in state.repaired:
         yield "reprocessed", "its commit was taken back, and it is planned again"
     for decision in plan.decisions:

@@ -144,7 +144,7 @@ def _beginnings(moments: Any, unit: str) -> Any:
     begun = pc.floor_temporal(clock, unit=unit)
     # If a clock time occurs twice, the one with the offset of the moment is meant.
     unchanged = pc.subtract(moments, pc.subtract(clock, begun))
-    # Where clocks changed since, that offset may not fit; a skipped time begins when the clocks went on.
+    # Where clocks changed since, that offset may not fit; a skipped time begins when the clocks were set forward.
     changed = pc.assume_timezone(begun, timezone=zone, ambiguous="earliest", nonexistent="latest")
     return in_calendar(pc.if_else(pc.equal(pc.local_timestamp(unchanged), begun), unchanged, changed))
 

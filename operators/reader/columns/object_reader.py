@@ -32,7 +32,7 @@ class ObjectReader:
         self._left_bytes = pays_bytes
 
     def __call__(self, batch: RecordBatch, schema: pa.Schema, *, takes_others: bool) -> FlatObjects | None:
-        """As ReadObjects says."""
+        """Read lines; see ReadObjects."""
         if self._left_bytes > 0:
             self._left_bytes -= joined(batch).size
             if self._left_bytes <= 0:

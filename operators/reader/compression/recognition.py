@@ -68,7 +68,7 @@ def recognised_compression(source: ByteSource, block: BlockMetadata, setting: Co
         return expected
     said = f"its name ends in {expected.suffixes[0]}" if setting == "auto" else f"the app says {setting}"
     raise CorruptArchiveError(
-        f"{said}, and what it holds is {f'{found.name}' if found else f'not {expected.name}'}",
+        f"{said}, but its content is {f'{found.name}' if found else f'not {expected.name}'}",
         url=redacted(block.url),
         offset=0,
         length=source.size_bytes,

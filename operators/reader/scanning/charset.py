@@ -92,7 +92,7 @@ class Charset:
         except UnicodeEncodeError:
             raise ValueError(f"{text!r} cannot be written in {self.name}") from None
         if self._has_trail_bytes and any(byte >= 0x30 for byte in encoded):
-            raise ValueError(f"{text!r} cannot be told from the second byte of another character in {self.name}")
+            raise ValueError(f"{text!r} cannot be distinguished from the second byte of a character in {self.name}")
         return encoded
 
     @property

@@ -14,7 +14,7 @@ Bytes = npt.NDArray[np.uint8]
 class FileView:
     """The bytes of a file from one position to another.
 
-    Every move gives a new buffer, because record batches go on using the old one.
+    Every move gives a new buffer, because record batches still use the old one.
 
     Attributes:
         start: Offset in the file of the first byte held.

@@ -58,7 +58,7 @@ def merged_columns(
                 raise DagflowError(
                     f"{table.name} cannot take a file whose column '{field.name}' is {field.type}: it is "
                     f"{there.type} there",
-                    hint=f"let the column be {field.type} in the table; the next run goes on",
+                    hint=f"change the column in the table to {field.type}; the next run continues",
                 )
     require_columns_apart(table, list(fields), {**causes_of(files), **causes})
     return pa.schema(list(fields.values()))

@@ -118,7 +118,7 @@ class Lister(ABC):
         """The identities of all directories above the one that a name leads to, links followed.
 
         Raises:
-            MissingError: One of them no longer exists.
+            MissingError: A directory above no longer exists.
         """
         return []
 

@@ -222,7 +222,7 @@ def _require_handed_on(filesystem: Any, url: str) -> None:
     """Refuse options without a name in Rust's object_store, whose clients would behave differently.
 
     Raises:
-        StorageError: There is such an option.
+        StorageError: An option of the filesystem has no name in object_store.
     """
     unknown = [
         *(filesystem.s3_additional_kwargs.keys() - _OBJECT_STORE_NAMES.keys()),

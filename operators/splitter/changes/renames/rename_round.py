@@ -114,7 +114,7 @@ class RenameRound:
             if self._evidence.fingerprint(suspect.prefix(entry.size_bytes)) != entry.fingerprint:
                 return None
         elif not is_same:
-            # Without a fingerprint a new file cannot be told from one that has got the inode of a deleted one.
+            # Without a fingerprint a new file cannot be distinguished from one that has got the inode of a deleted one.
             return Verdict(suspect, "later") if self._is_pending(source) else None
         if source.taken_name in self._in_flight:
             return Verdict(suspect, "later")

@@ -131,7 +131,7 @@ def test_frames_without_data_at_the_beginning_are_passed_over(tmp_path: Path, co
         with pytest.raises(CorruptArchiveError, match="cannot be read as"):
             outcome(write(tmp_path / "a.log", compressed[:length]), "lines")
     assert outcome(write(tmp_path / "a.log", skipped), "lines")[0] == []
-    with pytest.raises(CorruptArchiveError, match=f"its name ends in .gz, and what it holds is {compression}"):
+    with pytest.raises(CorruptArchiveError, match=f"its name ends in .gz, but its content is {compression}"):
         outcome(write(tmp_path / "a.gz", compressed), "lines")
 
 
@@ -148,11 +148,11 @@ def test_what_only_begins_like_a_frame_without_data_is_read_as_it_is(tmp_path: P
 
 def test_a_name_that_promises_what_the_file_does_not_hold_is_an_error(tmp_path: Path) -> None:
     """A wrong suffix is an error: the file gives neither wrong records nor none."""
-    with pytest.raises(CorruptArchiveError, match=r"its name ends in \.gz, and what it holds is not gzip"):
+    with pytest.raises(CorruptArchiveError, match=r"its name ends in \.gz, but its content is not gzip"):
         outcome(write(tmp_path / "x.gz", b"plain text\n"), "lines")
-    with pytest.raises(CorruptArchiveError, match=r"its name ends in \.gz, and what it holds is bzip2"):
+    with pytest.raises(CorruptArchiveError, match=r"its name ends in \.gz, but its content is bzip2"):
         outcome(write(tmp_path / "y.gz", bz2.compress(b"a")), "lines")
-    with pytest.raises(CorruptArchiveError, match="the app says xz, and what it holds is not xz"):
+    with pytest.raises(CorruptArchiveError, match="the app says xz, but its content is not xz"):
         outcome(write(tmp_path / "z", b"plain text\n"), "lines", "xz")
     assert outcome(write(tmp_path / "x.gz", b"plain\n"), "lines", "none")[0] == [(0, b"plain")]
     assert outcome(write(tmp_path / "empty.gz", b""), "lines")[0] == []

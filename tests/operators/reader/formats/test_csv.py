@@ -274,7 +274,7 @@ class TestHeaders(FormatContract):
         ({"encoding": "utf-16"}, "encoding 'utf-16': rows cannot be cut in it.*convert the files to UTF-8"),
         ({"encoding": "cp037"}, "encoding 'cp037': rows cannot be cut in it"),
         ({"encoding": "latin-99"}, "encoding 'latin-99' is not one that Python knows"),
-        ({"encoding": "shift_jis", "delimiter": "|"}, "cannot be told from the second byte of another character"),
+        ({"encoding": "shift_jis", "delimiter": "|"}, "cannot be distinguished from the second byte of a character"),
         ({"columns": ["a", "b", "a"], "header": False}, "columns: 'a' is there twice"),
         ({"delimiter": "||"}, "option 'delimiter'"),
     ],

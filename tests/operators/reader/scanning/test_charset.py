@@ -94,7 +94,7 @@ def test_utf_8_is_checked_record_by_record() -> None:
         ({"encoding": "rot13"}, "is not one of text"),
         ({"encoding": "iso2022_jp"}, "cannot be cut"),
         ({"encoding": "latin-1", "delimiter": "€"}, "'€' cannot be written in iso8859-1"),
-        ({"encoding": "shift_jis", "delimiter": "|"}, "cannot be told from the second byte"),
+        ({"encoding": "shift_jis", "delimiter": "|"}, "cannot be distinguished from the second byte"),
     ],
 )
 def test_encodings_that_cannot_be_cut_are_refused(options: dict[str, str], message: str) -> None:
