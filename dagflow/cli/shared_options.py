@@ -109,7 +109,7 @@ def set_option(function: F) -> F:
 def take_over_option(function: F) -> F:
     """Add `--take-over`, for commands that refuse to begin while a run is at work."""
     return click.option(
-        "--take-over", is_flag=True, help="Replace a run that is at work on the checkpoint; it ends with an error."
+        "--take-over", is_flag=True, help="Replace the active run on the checkpoint; it ends with an error."
     )(function)
 
 
@@ -119,7 +119,7 @@ def store_option(function: F) -> F:
         "--app",
         "app",
         metavar="APP",
-        help="An app whose attribute `storage` says how to reach the checkpoint; without it the environment does.",
+        help="An app whose attribute `storage` says how to reach the checkpoint; default: the environment.",
     )(function)
 
 
@@ -177,8 +177,8 @@ def local_options(function: F) -> F:
         type=click.IntRange(1, MAX_WORKERS),
         metavar="N",
         callback=counted,
-        help="With --local: how many processes; 1 runs the tasks in this one, so that breakpoint() works. Default: one "
-        "for each core.",
+        help="With --local: number of processes; 1 runs the tasks in this one, so that breakpoint() works. Default: "
+        "one per core.",
     )
     # Eager options are read first, in the order of the command.
     local = click.option(
@@ -207,8 +207,8 @@ def metrics_option(function: F) -> F:
         "--metrics",
         metavar="[HOST:]PORT",
         callback=parsed,
-        help="Serve /metrics for Prometheus, /healthz and /readyz while the run works; to this machine alone unless "
-        "HOST says otherwise, such as 0.0.0.0. 0 takes a free port.",
+        help="Serve /metrics for Prometheus, /healthz and /readyz during the run; only to this machine unless HOST is "
+        "given, such as 0.0.0.0. Port 0 takes a free one.",
     )(function)
 
 
@@ -232,8 +232,7 @@ def ui_option(function: F) -> F:
         is_flag=False,
         flag_value=str(UI_PORT),
         callback=parsed,
-        help=f"Serve pages about the run to this machine while it works, at port {UI_PORT} if none is given; 0 takes a "
-        "free one.",
+        help=f"Serve pages about the run to this machine during the run; default port: {UI_PORT}; 0 takes a free one.",
     )(function)
 
 

@@ -68,7 +68,7 @@ class _Grouped(AggregateBase):
     """Combines the parts of groups."""
 
     by: Annotated[
-        Keys, Field(description="columns, or {name: expression}, whose equal values make a group; all records if none")
+        Keys, Field(description="columns to group by, or {name: expression}; without them all records are one group")
     ] = {}  # noqa: RUF012  # a default, which pydantic copies
     columns: Annotated[
         dict[
@@ -77,7 +77,9 @@ class _Grouped(AggregateBase):
                 Aggregation, PlainValidator(Aggregation.of), WithJsonSchema({"type": ["string", "number", "boolean"]})
             ],
         ],
-        Field(min_length=1, description="an expression for each result, as {n: count(*), total: sum(price * qty)}"),
+        Field(
+            min_length=1, description="an expression for each result, such as {n: count(*), total: sum(price * qty)}"
+        ),
     ]
 
     def check_properties(self) -> None:

@@ -31,8 +31,8 @@ class AggregateBase(Operator, Accumulator):
     over: Annotated[
         Over | None,
         Field(
-            description="what one result is of: window; run, published when all input of a run is processed; or "
-            "{millis: n}, published every n milliseconds; by default run, and while following window"
+            description="what one result covers: window; run, published when all input of a run is processed; or "
+            "{millis: n}, published every n milliseconds; default: run, and window while following"
         ),
     ] = None
 

@@ -32,11 +32,11 @@ class TopN(AggregateBase, Unified, ColumnTraced):
     by: Annotated[
         Annotated[str, Field(min_length=1)] | Annotated[dict[str, Order], Field(min_length=1)],
         Field(
-            description="the column that is compared, record for raw records; or several, the first one first, as "
+            description="the column to sort by, record for raw records; or several, the first one first, such as "
             "{total: descending, name: ascending}"
         ),
     ]
-    n: Annotated[Count, Field(ge=1, description="how many records at most")] = 10
+    n: Annotated[Count, Field(ge=1, description="maximum number of records")] = 10
     largest: Annotated[
         bool, Field(description="whether large values of the column come first; otherwise small ones")
     ] = True

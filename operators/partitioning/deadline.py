@@ -52,8 +52,8 @@ class DeadlinePartitioner(PartitionPolicy):
     renamed_properties: ClassVar[Mapping[str, str]] = {"target_drain_millis": "target_millis"}
 
     target_millis: Annotated[Millis, Field(ge=1, description="time in which the backlog must be processed")] = 60_000
-    min_partitions: Annotated[Count, Field(ge=1, description="fewest partitions")] = 1
-    max_partitions: Annotated[Count, Field(ge=1, description="most partitions")] = 16
+    min_partitions: Annotated[Count, Field(ge=1, description="minimum number of partitions")] = 1
+    max_partitions: Annotated[Count, Field(ge=1, description="maximum number of partitions")] = 16
     cool_down_millis: Annotated[Millis, Field(description="shortest time between two changes")] = 2_000
     max_step: Annotated[
         Count, Field(ge=2, description="largest factor by which one change grows or shrinks the count")

@@ -34,8 +34,8 @@ def readers_for(backlog: int, min_readers: int, max_readers: int) -> int:
 class BacklogScaled(Operator, Partitioner, StatsListener):
     """An operator that decides itself how many partitions it has, by the number of blocks that wait."""
 
-    min_readers: Annotated[Count, Tuning(), Field(ge=1, description="partitions at least")] = 1
-    max_readers: Annotated[Count, Tuning(), Field(ge=1, description="partitions at most")] = 16
+    min_readers: Annotated[Count, Tuning(), Field(ge=1, description="minimum number of partitions")] = 1
+    max_readers: Annotated[Count, Tuning(), Field(ge=1, description="maximum number of partitions")] = 16
     collect_stats: Annotated[
         bool, Tuning(), Field(description="whether the number of partitions follows the backlog")
     ] = True
@@ -44,7 +44,7 @@ class BacklogScaled(Operator, Partitioner, StatsListener):
     ] = 500
 
     shrink_after_millis: Annotated[
-        Millis, Tuning(), Field(description="partitions are removed when none of the backlogs for so long needs them")
+        Millis, Tuning(), Field(description="how long the backlog must not need partitions before they are removed")
     ] = 10_000
 
     _changed_at_millis: int | None = None

@@ -27,12 +27,13 @@ from operators.reader.seeking import blocks_from
 class BlockPlanning(Operator, PreScanner, Seekable, RejectRetrier, ColumnTyped):
     """A reader of blocks as the driver sees it: what its records are, and which blocks have to be read for some."""
 
-    format: Annotated[
-        RecordFormatSpec, Field(description="what a record is: a format's name, or {type: name, ...}")
-    ] = "lines"  # type: ignore[assignment]  # given as in YAML, and made a format by the validator
+    format: Annotated[RecordFormatSpec, Field(description="record format: its name, or {type: name, ...}")] = "lines"  # type: ignore[assignment]  # given as in YAML, and made a format by the validator
     compression: Annotated[
         CompressionSetting,
-        Field(description="auto: by what a file holds, which its name must not contradict; none: bytes as they are"),
+        Field(
+            description="auto: detected from the content, which the file's name must not contradict; none: bytes as "
+            "they are"
+        ),
     ] = "auto"
     on_error: Annotated[
         OnError,

@@ -27,8 +27,8 @@ NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 PathSetting = Annotated[
     Literal["hive"] | ColumnTypes | None,
     Field(
-        description="columns from directories of the path as dt=2026-01-01: hive takes all of them, with the types "
-        "that fit the first files; or a type for each that is taken, as {dt: date, country: string}"
+        description="columns from directories of the path, such as dt=2026-01-01: hive takes all of them, with the "
+        "types that fit the first files; or the columns to take with their types, such as {dt: date, country: string}"
     ),
 ]
 

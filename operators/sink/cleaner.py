@@ -99,7 +99,7 @@ class SourceCleaner(ControlOperator, CommitListener):
         OutputPath, Field(description="directory that files are moved to, with their paths below `below`")
     ] = ""
     below: Annotated[
-        PartOfPath, Field(description="directory that archived paths are relative to; all of the path if not given")
+        PartOfPath, Field(description="directory that archived paths are relative to; default: the whole path is kept")
     ] = ""
 
     input = InputPort(BlockMetadata, tuple_batches=True)

@@ -39,20 +39,25 @@ class FileMerger(Operator, Relocatable):
     output: Annotated[
         Literal["concat", "lines", "json", "parquet"],
         Field(
-            description="concat: one behind the other, with an index for dagflow extract; lines: the same, each ended "
-            "by a newline; json: a line with path and content for each; parquet: a row with path and content for each"
+            description="concat: one file after another, with an index for dagflow extract; lines: the same, each "
+            "ended by a newline; json: a line with path and content for each; parquet: a row with path and content "
+            "for each"
         ),
     ] = "concat"
-    max_bytes: Annotated[Size, Field(ge=1, description="bytes of source files in a merged file at most")] = 128 << 20
-    below: Annotated[str, Field(description="directory that paths are relative to; all of the path if not given")] = ""
+    max_bytes: Annotated[Size, Field(ge=1, description="maximum bytes of source files in a merged file")] = 128 << 20
+    below: Annotated[
+        str, Field(description="directory that paths are relative to; default: the whole path is kept")
+    ] = ""
     group_by: Annotated[
         str,
         Field(
-            description="keeps files apart by their paths: directory, or a regular expression; named groups become "
+            description="groups files by their paths: directory, or a regular expression; named groups become "
             "name=value directories"
         ),
     ] = ""
-    max_open: Annotated[Count, Field(ge=1, description="merged files that a partition writes at the same time")] = 64
+    max_open: Annotated[
+        Count, Field(ge=1, description="maximum number of merged files that a partition writes at the same time")
+    ] = 64
 
     input = InputPort()
 

@@ -69,8 +69,8 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
     catalog: Annotated[
         ClientOptions,
         Field(
-            description="catalog of an iceberg table, with the options that pyiceberg takes, as in {type: sql, uri: "
-            "'sqlite:///out/catalog.db', warehouse: out/warehouse}; name: the catalog's name, default if left out"
+            description="catalog of an iceberg table, with the options that pyiceberg takes, such as {type: sql, uri: "
+            "'sqlite:///out/catalog.db', warehouse: out/warehouse}; name: the catalog's name, `default` if left out"
         ),
     ] = {}  # noqa: RUF012  # a property, which is copied for each operator
     partition_by: Annotated[
@@ -93,20 +93,21 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
         tuple[str, ...],
         OneOrMany,
         Field(
-            description="columns by whose values a record takes the place of an earlier one in the table, as results "
-            "of an aggregate do; the last one counts; for delta and iceberg"
+            description="key columns: a record replaces the record with the same key in the table, as for results of "
+            "an aggregate; the last one counts; for delta and iceberg"
         ),
     ] = ()
     target_file_bytes: Annotated[
-        Size, Field(ge=1, description="size on disk at which a data file ends, about; a window ends its files, too")
+        Size,
+        Field(ge=1, description="approximate size on disk at which a data file ends; a window ends its files, too"),
     ] = 128 << 20
 
     on_new_column: Annotated[
         OnNewColumn,
         Field(
-            description="what a column does that the table lacks: add it to the table, with the type that the records "
-            "have; rescue its values into the column _rescued; ignore them; or fail: end the run before its window is "
-            "committed"
+            description="what happens to a column that the table lacks: add it to the table, with the type that the "
+            "records have; rescue its values into the column _rescued; ignore them; or fail: end the run before its "
+            "window is committed"
         ),
     ] = "add"
 

@@ -26,13 +26,13 @@ class BlockSplitter(ControlOperator, PreviewSource, BlockSource):
 
     block_size: Annotated[Size, Field(ge=1, description="cut interval; blocks begin at its multiples")] = 64 << 20
     blocks_threshold: Annotated[
-        Count | None, Tuning(), Field(ge=1, description="blocks per window at most; null: the engine's choice")
+        Count | None, Tuning(), Field(ge=1, description="maximum blocks of a window; null: the engine's choice")
     ] = None
     batch_bytes: Annotated[
         Size,
-        Field(ge=0, description="small files, those of up to a sixteenth of this, are read in batches of this size"),
+        Field(ge=0, description="size of batches of small files, which have at most a sixteenth of it"),
     ] = 16 << 20
-    batch_files: Annotated[Count, Field(ge=1, description="files in a batch at most")] = 4096
+    batch_files: Annotated[Count, Field(ge=1, description="maximum files in a batch")] = 4096
     batches: Annotated[
         Literal["divided", "whole"],
         Field(

@@ -92,7 +92,8 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         re.Pattern[str] | None, Field(description="regular expression for the whole name of files to read; null: any")
     ] = None
     ignore_pattern: Annotated[
-        re.Pattern[str] | None, Field(description="regular expression for the whole name of what is skipped")
+        re.Pattern[str] | None,
+        Field(description="regular expression for the whole name of files and directories to skip"),
     ] = None
     listing: Annotated[
         Literal["driver", "sharded"],
@@ -112,23 +113,23 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
     follow: Annotated[bool, Field(description="whether to keep watching for new files")] = False
     existing: Annotated[
         Literal["process", "ignore"],
-        Field(description="while following: what to do with files that are there at first"),
+        Field(description="while following: what to do with files that are there at the first scan"),
     ] = "process"
     settle_millis: Annotated[Millis, Field(description="how long a file must not have been modified")] = 0
     done_marker: Annotated[
         PartOfPath,
         AfterValidator(placeholders("name")),
-        Field(description="name of the file that marks another one as complete, whose name is {name}"),
+        Field(description="name of the marker file that shows that the file {name} is complete"),
     ] = ""
     unterminated: Annotated[
         Literal["keep", "wait"] | None,
         Field(
-            description="a last record without delimiter: keep it as it is, or wait for its end; null: wait where "
-            "files are followed and tailed, and neither settle_millis nor done_marker says when one is complete"
+            description="a last record without delimiter: keep it as it is, or wait for its end; null: wait if files "
+            "are followed and tailed, and neither settle_millis nor done_marker shows when a file is complete"
         ),
     ] = None
     max_files_per_window: Annotated[
-        Count | None, Tuning(), Field(ge=1, description="files per window; null: no limit")
+        Count | None, Tuning(), Field(ge=1, description="maximum files of a window; null: no limit")
     ] = None
     max_bytes_per_window: Annotated[
         Size | None, Tuning(), Field(ge=1, description="maximum bytes of a window; at least one block; null: no limit")

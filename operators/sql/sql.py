@@ -27,10 +27,10 @@ class Sql(Operator, Composite):
         str, Field(min_length=1, description="select … from input [join table using (column)] [where …] [group by …] …")
     ]
     tables: Annotated[
-        dict[str, SqlTable], Field(description="tables to join with, by name, as {rates: {table: csv:rates.csv}}")
+        dict[str, SqlTable], Field(description="tables to join with, by name, such as {rates: {table: csv:rates.csv}}")
     ] = {}  # noqa: RUF012  # a default, which pydantic copies
     over: Annotated[
-        Over | None, Field(description="what a result of group by is of: window, run or {millis: n}, as for Aggregate")
+        Over | None, Field(description="what a result of group by covers: window, run or {millis: n}, as for Aggregate")
     ] = None
 
     max_rejects: MaxRejects = None

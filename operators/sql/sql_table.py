@@ -21,6 +21,4 @@ class SqlTable(BaseModel):
     ] = "fail"
     csv: Annotated[dict[str, Any], Field(description="options of the format csv")] = {}  # copied
     catalog: Annotated[dict[str, Any], Field(description="catalog of an iceberg table")] = {}
-    max_size: Annotated[Size, Limit(), Field(ge=1, description="the most that the columns may take in memory")] = (
-        256 << 20
-    )
+    max_size: Annotated[Size, Limit(), Field(ge=1, description="maximum memory of the columns")] = 256 << 20

@@ -24,7 +24,10 @@ class RememberedKeys(KeyedOperator):
 
     max_keys: Annotated[
         Count,
-        Field(ge=1, description="keys that each partition remembers, every one in about 120 bytes and its own"),
+        Field(
+            ge=1,
+            description="maximum keys that each partition remembers; each takes about 120 bytes and its own length",
+        ),
     ] = 1_000_000
 
     value_type = int

@@ -37,12 +37,17 @@ class Check(ExpectingOperator[tuple[Bound, ...]], Composite):
     expect: Annotated[
         list[Expectation],
         OneOrMany,
-        Field(min_length=1, description="conditions that are true for each record, as qty > 0, or unique(order_id)"),
+        Field(
+            min_length=1,
+            description="conditions that must be true for each record, such as qty > 0 or unique(order_id)",
+        ),
     ]
     max_keys: Annotated[
         Count,
         Field(
-            ge=1, description="values that each partition of a unique(…) remembers, in about 120 bytes and their own"
+            ge=1,
+            description="maximum values that each partition of a unique(…) remembers; each takes about 120 bytes "
+            "and its own length",
         ),
     ] = 1_000_000
 

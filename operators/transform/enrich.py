@@ -92,19 +92,19 @@ class Enrich(ColumnOperator[_Join], SideInput):
     duplicates: Annotated[
         Literal["fail", "reject", "all"],
         Field(
-            description="a key that several rows of the table have: the table is refused, or each record with the key "
-            "is, or the record leaves once with each row"
+            description="a key that several rows of the table have: refuse the table, refuse each record with the "
+            "key, or emit the record once for each row"
         ),
     ] = "fail"
     csv: Annotated[
         dict[str, Any],
-        Field(description="options of the format csv, as {delimiter: ';', columns: {rate: 'decimal(9, 4)'}}"),
+        Field(description="options of the format csv, such as {delimiter: ';', columns: {rate: 'decimal(9, 4)'}}"),
     ] = {}  # noqa: RUF012  # a default, which pydantic copies
     catalog: Annotated[
         ClientOptions,
         Field(description="catalog of an iceberg table, as that of TableWriter"),
     ] = {}  # noqa: RUF012  # a default, which pydantic copies
-    max_size: Annotated[Size, Field(ge=1, description="the most that the columns may take in memory")] = 256 << 20
+    max_size: Annotated[Size, Field(ge=1, description="maximum memory of the columns")] = 256 << 20
 
     _lookup: LookupTable | None = None
 

@@ -29,7 +29,7 @@ class Split(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    delimiter: Annotated[str, Field(min_length=1, description="what stands between fields")]
+    delimiter: Annotated[str, Field(min_length=1, description="separator of fields")]
     names: Annotated[Columns, Field(description="the name of each field, in order")]
 
 
@@ -39,8 +39,8 @@ class KeyValue(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     keys: Annotated[Columns, Field(description="the keys that become columns")]
-    separator: Annotated[str, Field(min_length=1, max_length=1, description="what stands between pairs")] = " "
-    assignment: Annotated[str, Field(min_length=1, description="what stands between key and value")] = "="
+    separator: Annotated[str, Field(min_length=1, max_length=1, description="separator of pairs")] = " "
+    assignment: Annotated[str, Field(min_length=1, description="separator of key and value")] = "="
 
     @model_validator(mode="after")
     def _check(self) -> KeyValue:
@@ -101,14 +101,17 @@ class Parse(ColumnOperator[None]):
         Field(description="an RE2 expression that matches a whole record, whose named groups become columns"),
     ] = None
     split: Annotated[Split | None, Field(description="fields between delimiters")] = None
-    key_value: Annotated[KeyValue | None, Field(description="pairs of key and value, as a=1 b=2")] = None
+    key_value: Annotated[KeyValue | None, Field(description="pairs of key and value, such as a=1 b=2")] = None
     json: Annotated[bool, Field(description="a JSON object, whose members are those of columns")] = False
     columns: Annotated[
         ColumnTypes,
-        Field(description="a type for each column that is no text, as int64 or {type: timestamp, format: '%d/%b/%Y'}"),
+        Field(
+            description="a type for each column that is not text, such as int64 or {type: timestamp, format: "
+            "'%d/%b/%Y'}"
+        ),
     ] = {}  # noqa: RUF012  # a default, which pydantic copies
     column: Annotated[
-        str | None, Field(description="of records with columns: the text that is parsed; the others stay")
+        str | None, Field(description="for records with columns: the text column to parse; the others stay")
     ] = None
     unmatched: Annotated[
         str, Field(pattern="^(reject|drop)$", description="what happens to records that regex does not match")

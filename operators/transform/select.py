@@ -48,7 +48,7 @@ class Select(ColumnOperator[SelectPlan]):
 
     columns: Annotated[
         dict[Annotated[str, Field(min_length=1)], ExpressionText],
-        Field(description="an expression for each column that is computed, as {total: price * qty}"),
+        Field(description="an expression for each column that is computed, such as {total: price * qty}"),
     ] = {}  # noqa: RUF012  # a default, which pydantic copies
     where: Annotated[OptionalExpression, Field(description="pass on the records for which this is true")] = None
     keep: Annotated[Columns | None, Field(description="pass on these columns, and those that are computed")] = None

@@ -16,7 +16,9 @@ class Interval(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    millis: Annotated[Millis, Field(ge=1, description="milliseconds from the first window of a result to the next")]
+    millis: Annotated[
+        Millis, Field(ge=1, description="milliseconds from the first window of one result to that of the next")
+    ]
 
     def __str__(self) -> str:
         return f"{{millis: {self.millis}}}"

@@ -40,11 +40,11 @@ def _size(context: click.Context, parameter: click.Parameter, value: str | None)
     "--max-age",
     type=Seconds(),
     metavar="SECONDS",
-    help="How far the output may be behind: the oldest unpublished input, and the time since a run looked for input.",
+    help="Maximum age of the oldest unpublished input, and maximum time since a run looked for input.",
 )
-@click.option("--max-rejects", callback=_share, metavar="SHARE", help="Which share of records may be refused: 1%.")
+@click.option("--max-rejects", callback=_share, metavar="SHARE", help="Maximum share of refused records, such as 1%.")
 @click.option(
-    "--max-backlog", callback=_size, metavar="SIZE", help="How much input may be known and not committed: 10GiB."
+    "--max-backlog", callback=_size, metavar="SIZE", help="Maximum size of known input that is not committed, such as 10GiB."
 )
 @store_option
 @verbose_option
@@ -60,8 +60,8 @@ def command(
     """Print one line about the health of CHECKPOINT, or of the checkpoint of the app file APP.
 
     Ends with 0 if it is healthy, and with 1 if not: the journal cannot be read, the newest run failed, was killed,
-    or is stalled, or a limit is exceeded. Limits that are not given are those of the app's `alerts`, where an app is
-    given. Behind the bar are figures, as Nagios reads them.
+    or is stalled, or a limit is exceeded. Limits that are not given are those of the app's `alerts`, if an app is
+    given. The figures after the bar are in the format of Nagios.
     """
     location, storage, limits = _subject(settings, checkpoint, app)
     limits = replace(

@@ -22,9 +22,9 @@ from dagflow.errors import DagflowError
 def command(settings: Settings, app: str | None, overrides: tuple[str, ...], starts_spark: bool) -> int:
     """Check this machine: packages, Java, open files, space; and what APP needs.
 
-    Of APP: the rights to list and read its input, and to create, list, read and delete where it writes, with space and
-    clock of these places; and whether Spark starts, with executors that have what the app needs. No data is touched.
-    Ends with exit code 1 where something is wrong.
+    For APP: the rights to list and read its input, and to create, list, read and delete where it writes, with the space
+    and clock there; and whether Spark starts, with executors that have what the app needs. No data is touched. Ends
+    with exit code 1 if a check fails.
     """
     logical = None if app is None else load(app, settings, overrides)
     failed = 0

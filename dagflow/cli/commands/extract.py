@@ -25,8 +25,10 @@ from dagflow.storage.context import StorageContext
 @click.command("extract")
 @click.argument("directory", metavar="DIRECTORY|APP")
 @click.argument("path", metavar="PATH", required=False)
-@click.option("-o", "--output", "target", metavar="FILE", help="Write to FILE, which must not exist; else to stdout.")
-@click.option("--list", "is_list", is_flag=True, help="List what there is: length, file, offset and path of each.")
+@click.option("-o", "--output", "target", metavar="FILE", help="Write to FILE, which must not exist; default: stdout.")
+@click.option(
+    "--list", "is_list", is_flag=True, help="List the merged source files: length, file, offset and path of each."
+)
 @verbose_option
 @click.pass_obj
 def command(settings: Settings, directory: str, path: str | None, target: str | None, is_list: bool) -> int:

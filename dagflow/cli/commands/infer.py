@@ -45,17 +45,17 @@ _ROWS = 100_000
     default=_ROWS,
     show_default=True,
     metavar="N",
-    help="Look at the first N records; 0 for all. They are held in memory.",
+    help="Number of records to look at, 0 for all; they are held in memory.",
 )
 @verbose_option
 @click.pass_obj
 def command(settings: Settings, files: str, write: bool, rows: int) -> int:
     """Propose the columns of CSV and of lines of JSON: names and types, each with its evidence as a comment.
 
-    FILES is a file, directory, glob or URL, whose format is found out as by dagflow init; of APP the input of its
-    reader is looked at. A comment says in which share of the records the column has which type, and names the first
-    record of another type, as file:offset. With --write, APP names the file of columns from then on; the rest of it
-    stays as it is.
+    FILES is a file, directory, glob or URL; its format is detected as by dagflow init. For APP, the input of its reader
+    is examined. A comment says in which share of the records the column has which type, and names the first record of
+    another type, as file:offset. With --write, APP names the file of columns from then on; the rest of APP stays
+    unchanged.
     """
     app = AppColumns.of(files) if files.endswith((".yaml", ".yml")) else None
     with operators_silenced(is_verbose=settings.is_verbose):

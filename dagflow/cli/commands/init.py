@@ -36,7 +36,7 @@ _IGNORED = "/journal/\n/rejects/\n/.dagflow/\n__pycache__/\n"
 
 @click.command("init")
 @click.argument("directory", metavar="DIR")
-@click.option("--from", "location", metavar="FILES", help="A file, directory, glob or URL; by default a sample.")
+@click.option("--from", "location", metavar="FILES", help="A file, directory, glob or URL to read; default: a sample.")
 @click.option(
     "--to",
     metavar="TARGET",
@@ -52,7 +52,7 @@ _IGNORED = "/journal/\n/rejects/\n/.dagflow/\n__pycache__/\n"
 @verbose_option
 @click.pass_obj
 def command(settings: Settings, directory: str, location: str | None, to: str, operator: str | None) -> int:
-    """Write an app into DIR that reads files: it looks at them to find out their format, columns and types.
+    """Write an app into DIR that reads files; their format, columns and types are detected.
 
     Reads the beginnings of a few files, decompressed; changes none. Comments in the app give the reason for each
     decision.

@@ -30,8 +30,8 @@ from dagflow.report.reading import read_checkpoint
 def command(settings: Settings, checkpoint: str, file: Path | None, app: str | None) -> int:
     """Print the metrics of the journal at CHECKPOINT, or that of the app file APP, in Prometheus' text format.
 
-    Reads only: a run that is under way is not disturbed, and one that is over can still be asked. A journal that cannot
-    be read shows as `dagflow_checkpoint_readable 0`, and ends the command with 1.
+    Only reads: an active run is not disturbed, and a run that is over can be read as well. A journal that cannot be
+    read shows as `dagflow_checkpoint_readable 0`, and ends the command with 1.
     """
     location, storage = locate(checkpoint, app, settings)
     reading = read_checkpoint(location, storage)

@@ -33,12 +33,12 @@ WIDTH = 64
 @click.command("plan")
 @click.argument("app", metavar="APP")
 @set_option
-@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="How to show it.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="Output format.")
 @click.option(
     "--simulate",
     "trace",
     metavar="TRACE",
-    help="Play a backlog through the partitioners: CSV or JSON with millis, backlog, bytes.",
+    help="Simulate the partitioners on a trace of a backlog: CSV or JSON with millis, backlog, bytes.",
 )
 @click.option(
     "--bytes-per-second",
@@ -47,7 +47,7 @@ WIDTH = 64
     default="64MiB",
     show_default=True,
     callback=size_in_bytes,
-    help="With --simulate: the speed of one partition, where the trace does not say.",
+    help="With --simulate: the speed of one partition, if the trace has no speed.",
 )
 @verbose_option
 @click.pass_obj
@@ -56,10 +56,10 @@ def command(
 ) -> int:
     """Show what APP would run: its operators and streams, stages, partitions and exchanges.
 
-    With an estimate of the files, blocks, bytes and windows of all input, as if no run had taken any of it: the
-    checkpoint is not looked at. Runs nothing.
+    With an estimate of the files, blocks, bytes and windows of all input, as if no run had read any of it: the
+    checkpoint is ignored. Runs nothing.
 
-    With --simulate: how many partitions each operator that decides for itself would have over time.
+    With --simulate: the number of partitions over time, for each operator that decides it by itself.
     """
     logical = load(app, settings, overrides)
     physical = place(logical)

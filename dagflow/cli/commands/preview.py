@@ -40,13 +40,13 @@ _MOST_BYTES = 72
     show_default=True,
     help="Records to show.",
 )
-@click.option("--file", metavar="FILE", help="Read this file alone, which need not be among those of the app.")
+@click.option("--file", metavar="FILE", help="Read only this file; it need not be part of the app's input.")
 @click.option(
     "--offset",
     metavar="BYTE",
     type=click.IntRange(0),
     default=0,
-    help="With --file: begin with the first record that begins at this byte, or behind it.",
+    help="With --file: start at the first record that begins at this byte or after it.",
 )
 @click.option(
     "--read",
@@ -55,7 +55,7 @@ _MOST_BYTES = 72
     default=f"{DEFAULT_READ_BYTES >> 20}MiB",
     show_default=True,
     callback=size_in_bytes,
-    help="Read no more than this, where fewer records arrive.",
+    help="Read at most this much, even if fewer records arrive.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @verbose_option
@@ -71,10 +71,10 @@ def command(
     read_bytes: int,
     as_json: bool,
 ) -> int:
-    """Show the first records that reach a port of APP, with their types and places.
+    """Show the first records that reach a port of APP, with their types, files and offsets.
 
     Runs the operators up to there in this process: without Spark and Java, without a checkpoint, and without output.
-    Reads no more than it needs. Ends with exit code 1 where a run would fail on what was read.
+    Reads no more than it needs. Ends with exit code 1 if a run would fail on the same input.
     """
     logical = load(app, settings, overrides)
     # Ranges that are left out are part of the result; the time of a run is irrelevant here.

@@ -51,13 +51,13 @@ STOPPING = "stopping: windows that are not committed publish nothing; a second s
 @click.command("rejects")
 @click.argument("checkpoint", metavar="CHECKPOINT|APP")
 @click.argument("action", metavar="[list|show|replay]", default="list", required=False)
-@click.option("--reason", "reasons", multiple=True, metavar="TEXT", help="Only those whose reason holds TEXT.")
-@click.option("--files", "pattern", default="", metavar="GLOB", help="Only those of files that GLOB names.")
+@click.option("--reason", "reasons", multiple=True, metavar="TEXT", help="Only records whose reason contains TEXT.")
+@click.option("--files", "pattern", default="", metavar="GLOB", help="Only records of files that match GLOB.")
 @click.option(
     "-n", "most", type=click.IntRange(min=0), default=3, show_default=True, metavar="N",
-    help="With show: how many records of each reason and file; 0 for all.",
+    help="With show: number of records for each reason and file; 0 for all.",
 )  # fmt: skip
-@click.option("--app", "app", metavar="APP", help="The app, where it is not the file that the last run was given.")
+@click.option("--app", "app", metavar="APP", help="The app, if it is not the file that the last run used.")
 @set_option
 @local_options
 @master_option
@@ -85,8 +85,8 @@ def command(
 
     list groups the records that are refused by reason and file. show prints some of each, with column, value and text.
     replay reads the same bytes again with the app as it is today: what is accepted now is published, once, by windows
-    of its own; the rest stays refused. Records that this very app has refused are not tried again, so that a second
-    replay does nothing. While a run is at work on the checkpoint, replay is refused.
+    of its own; the rest stays refused. Records that the unchanged app has already refused are not tried again, so that
+    a second replay does nothing. Replay is refused while a run is active on the checkpoint.
     """
     if checkpoint in ACTIONS:  # typed in the other order, which means the same
         checkpoint, action = action, checkpoint

@@ -21,18 +21,20 @@ from dagflow.storage.context import StorageContext
 
 @click.command("repair")
 @click.argument("checkpoint", metavar="CHECKPOINT|APP")
-@click.option("--window", "window_id", type=click.IntRange(1), required=True, metavar="N", help="The window.")
+@click.option(
+    "--window", "window_id", type=click.IntRange(1), required=True, metavar="N", help="The window to plan again."
+)
 @store_option
-@click.option("--json", "as_json", is_flag=True, help="Print what was found as one JSON object on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON object on stdout.")
 @verbose_option
 @click.pass_obj
 def command(settings: Settings, checkpoint: str, window_id: int, app: str | None, as_json: bool) -> int:
     """Let the next run plan window N of CHECKPOINT, or of APP, again.
 
     For a window that is committed and cannot be published, because a file that waited is gone or damaged:
-    its commit is taken back. The next run reads the same blocks again with the app as it is then, and puts the new
-    files in the places of those that the window had published. Nothing is lost, and nothing is there twice.
-    A window that is planned and not committed is planned anew. Windows that need no repair are refused.
+    its commit is taken back. The next run reads the same blocks again with the app as it is then, and replaces the
+    files that the window has published with the new ones. Nothing is lost, and nothing is there twice.
+    A window that is planned and not committed is planned again. Windows that need no repair are refused.
     """
     require_no_file_above(checkpoint)
     storage = storage_of(app, settings)

@@ -52,14 +52,14 @@ def _window_ranges(context: click.Context, parameter: click.Parameter, values: t
     metavar="N[-M]",
     help="Replay window N, or windows N to M. May be repeated.",
 )
-@click.option("--files", "pattern", metavar="GLOB", help="Replay every window that read a file that GLOB names.")
-@click.option("--app", "app", metavar="APP", help="The app, where it is not the file that the last run was given.")
+@click.option("--files", "pattern", metavar="GLOB", help="Replay every window that read a file that matches GLOB.")
+@click.option("--app", "app", metavar="APP", help="The app, if it is not the file that the last run used.")
 @set_option
 @local_options
 @master_option
 @conf_option
 @take_over_option
-@click.option("--json", "as_json", is_flag=True, help="Print what changed as one JSON object on stdout.")
+@click.option("--json", "as_json", is_flag=True, help="Print the changes as one JSON object on stdout.")
 @verbose_option
 @click.pass_obj
 def command(
@@ -77,8 +77,8 @@ def command(
 ) -> int:
     """Run windows of CHECKPOINT, or of the app file APP, again, on the same blocks, with the app as it is today.
 
-    The files that these windows had published are replaced, those of all of them or none; no other file is
-    touched. While a run is at work on the checkpoint it is refused. The input must still be what was read.
+    The files that these windows have published are replaced, all of them or none; no other file is touched. The replay
+    is refused while a run is active on the checkpoint. The input must be unchanged.
     SIGINT (Ctrl-C) or SIGTERM stops the replay, and nothing is replaced; a second one stops at once.
     """
     if bool(windows) == (pattern is not None):

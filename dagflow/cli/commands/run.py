@@ -31,19 +31,19 @@ def _not_empty(context: click.Context, parameter: click.Parameter, value: str | 
 @click.argument("app", metavar="APP")
 @set_option
 @click.option(
-    "--checkpoint", metavar="URL", callback=_not_empty, help="Keep the journal here instead of where the app says."
+    "--checkpoint", metavar="URL", callback=_not_empty, help="Location of the journal; overrides the app's own."
 )
 @local_options
 @click.option(
     "--limit",
     type=click.IntRange(1),
     metavar="N",
-    help="With --local: a try-out that reads N records, and publishes below .dagflow/NAME.limit alone.",
+    help="With --local: try the app on N records; publishes only below .dagflow/NAME.limit.",
 )
 @master_option
 @conf_option
 @click.option("--follow", is_flag=True, help="Keep watching for new input until stopped.")
-@click.option("--fresh", is_flag=True, help="Start over: set the old journal aside, remove what it published.")
+@click.option("--fresh", is_flag=True, help="Start over: set the old journal aside, and remove its published output.")
 @take_over_option
 @ui_option
 @metrics_option
@@ -74,7 +74,7 @@ def command(
 
     Started again, it continues: processed files are not read again, and a window that was planned but
     not committed is run again. The first SIGINT (Ctrl-C), SIGTERM or SIGHUP stops it cleanly, a second one
-    at once. While another run is at work on the checkpoint it is refused; one that was killed does not block it.
+    at once. A run is refused while another one is active on the checkpoint; a killed run does not block it.
     """
     if limit is not None and (workers is None or checkpoint is not None or follow or fresh):
         raise click.UsageError("--limit goes with --local, and takes neither --checkpoint, --follow nor --fresh")

@@ -30,10 +30,10 @@ _LOOK_S = 0.2
 @verbose_option
 @click.pass_obj
 def command(settings: Settings, checkpoint: str, wait_s: float, app: str | None) -> int:
-    """Ask the run that follows at CHECKPOINT, or of the app file APP, to scan now, not after its interval.
+    """Ask the following run on CHECKPOINT, or that of the app file APP, to scan now, not after its interval.
 
     The run looks for requests once a second. With --wait the command ends when a run has taken the
-    request, and fails when none has in that time. Without a run the next one takes it.
+    request, and fails when none has in that time. If no run is active, the next one takes it.
     """
     location, storage = locate(checkpoint, app, settings)
     with journal_required(checkpoint):

@@ -20,9 +20,9 @@ from dagflow.storage.location import absolute
 @verbose_option
 @click.pass_obj
 def command(settings: Settings, checkpoint: str, app: str | None) -> int:
-    """Sign the pickles of CHECKPOINT, or of that of the app file APP, with your key, so that your runs take them.
+    """Sign the pickles of CHECKPOINT, or of that of the app file APP, with your key, so that your runs accept them.
 
-    Custom operators without a state_type leave pickles, and unpickling runs code: a run takes only those that its
+    Custom operators without a state_type leave pickles, and unpickling runs code: a run accepts only those that its
     user has signed. Sign a checkpoint of another user or machine, or one whose key is lost, if you know that no
     other user could write to it. No run may be active on it.
     """

@@ -28,12 +28,15 @@ from dagflow.storage.location import redacted
 
 @click.command("status")
 @click.argument("checkpoint", metavar="CHECKPOINT|APP")
-@click.option("--files", "pattern", metavar="GLOB", help="Show what became of the files that GLOB names.")
+@click.option("--files", "pattern", metavar="GLOB", help="Show the state of the files that match GLOB.")
 @click.option(
     "--window", "window_id", type=click.IntRange(min=1), metavar="N", help="Show what window N read and wrote."
 )
 @click.option(
-    "--tables", "of_tables", is_flag=True, help="Show what was added to tables, and the window that all of them show."
+    "--tables",
+    "of_tables",
+    is_flag=True,
+    help="Show what windows added to tables, and the newest window that all tables show.",
 )
 @store_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -50,9 +53,9 @@ def command(
 ) -> int:
     """Print what the journal at CHECKPOINT, or that of the app file APP, says about all runs so far.
 
-    The first line says whether a run is at work, and how the last one ended. Reads only: a run that is
-    under way is not disturbed. With --files: the version, state, windows and
-    outputs of each file. With --window: which bytes of which file version became which output file. With --tables: the
+    The first line says whether a run is active, and how the last one ended. Only reads: an active run is not
+    disturbed. With --files: the version, state, windows and outputs of each file.
+    With --window: which bytes of which file version became which output file. With --tables: the
     versions of tables by window, their files, and the newest window that all of them show.
     """
     if sum((pattern is not None, window_id is not None, of_tables)) > 1:

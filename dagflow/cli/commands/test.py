@@ -25,14 +25,14 @@ _OF_APPS_WITH_TESTS = re.compile(rb"^operators:", re.MULTILINE), re.compile(rb"^
 
 @click.command("test")
 @click.argument("files", metavar="[FILE…]", nargs=-1)
-@click.option("--update", is_flag=True, help="Write what was published into the tests, where they state otherwise.")
+@click.option("--update", is_flag=True, help="Write the published output into the tests that expect other output.")
 @verbose_option
 def command(files: tuple[str, ...], update: bool) -> int:
-    """Run the tests in FILE, or all of and below the working directory: in files test_*.yaml, and in apps.
+    """Run the tests in FILE, or all tests in and below the working directory: in files test_*.yaml, and in apps.
 
-    Where FILE is an app, its tests are those in it, and in the files beside it that name it. Each test runs the app on
-    files of its own in an empty directory. Nothing else is read, and nothing is published. Ends with exit code 1 where
-    a test fails.
+    If FILE is an app, its tests are those in it, and in the files beside it that name it. Each test runs the app on
+    files of its own in an empty directory. Nothing else is read, and nothing is published. Ends with exit code 1 if a
+    test fails.
     """
     began_s = time.monotonic()
     cases = [case for file in _test_files(files) for case in read_cases(file) if _is_asked_for(case, files)]

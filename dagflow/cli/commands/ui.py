@@ -20,14 +20,14 @@ from dagflow.web.server import Server
 
 @click.command("ui")
 @click.argument("checkpoints", metavar="CHECKPOINT|APP…", nargs=-1, required=True)
-@click.option("--host", default="127.0.0.1", show_default=True, metavar="HOST", help="Where to listen.")
+@click.option("--host", default="127.0.0.1", show_default=True, metavar="HOST", help="Address to listen on.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=UI_PORT,
     show_default=True,
     metavar="PORT",
-    help="0 for any free one.",
+    help="Port to listen on; 0 for any free one.",
 )
 @store_option
 @verbose_option
@@ -35,7 +35,7 @@ from dagflow.web.server import Server
 def command(settings: Settings, checkpoints: tuple[str, ...], host: str, port: int, app: str | None) -> int:
     """Show pages about the journals at each CHECKPOINT, or of each app file APP, until Ctrl-C.
 
-    Runs may be at work, over, killed, or yet to begin. Reads only: no run is disturbed. Accepts other machines only
+    Runs may be active, over, killed, or not yet started. Only reads: no run is disturbed. Accepts other machines only
     with --host; they need a token, which is printed with the address.
     """
     require_packages()

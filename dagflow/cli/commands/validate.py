@@ -41,9 +41,9 @@ T = TypeVar("T")
 @verbose_option
 @click.pass_obj
 def command(settings: Settings, app: str, overrides: tuple[str, ...]) -> int:
-    """Check APP whole, and report every mistake at once; against tables that it writes to and headers of input, too.
+    """Check the whole app, also against its output tables and the headers of its input; report all mistakes at once.
 
-    Runs nothing and starts no Spark. Ends with exit code 2 where there is a mistake.
+    Runs nothing and starts no Spark. Ends with exit code 2 if there is a mistake.
     """
     logical = load(app, settings, overrides)
     if problems := [*target_problems(logical), *(in_time(lambda: header_problems(logical), _ANSWER_S) or ())]:

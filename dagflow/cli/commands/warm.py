@@ -13,9 +13,9 @@ from dagflow.cli.shared_options import verbose_option
 @click.command("warm")
 @verbose_option
 def command() -> int:
-    """Make local runs start faster: keep Spark's classes as Java has them in memory.
+    """Make local runs on Spark start faster: store Spark's Java classes as a memory image.
 
-    It takes half a minute and 105 MB, and is worth repeating after another Java or another PySpark was installed.
+    It takes half a minute and 105 MB. Repeat it after you have installed another Java or another PySpark.
     """
     # Here, because no other command imports Spark before it needs it.
     from dagflow.runtime.spark_context import keep_classes

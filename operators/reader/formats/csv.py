@@ -47,26 +47,26 @@ class Csv(Delimited):
     # Each part costs dozens of calls of Arrow: larger ones take a fifth less time.
     chunk_bytes = 4 << 20
 
-    delimiter: Annotated[Character, Field(description="what stands between fields")] = ","
-    quote: Annotated[Character, Field(description="what stands around fields")] = '"'
-    escape: Annotated[Character | None, Field(description="what makes the next character literal")] = None
+    delimiter: Annotated[Character, Field(description="separator of fields")] = ","
+    quote: Annotated[Character, Field(description="character around quoted fields")] = '"'
+    escape: Annotated[Character | None, Field(description="character that makes the next one literal")] = None
     header: Annotated[bool, Field(description="whether the first row names the columns")] = True
     encoding: Annotated[
         str | None,
-        Field(description="what the text is in, by a name that Python knows; records become UTF-8. UTF-8 if not given"),
+        Field(description="encoding of the text, by a name that Python knows; records become UTF-8; default: UTF-8"),
     ] = None
     null_values: Annotated[
         list[str] | None,
         Field(
-            description="words that stand for no value, as ['', 'NULL', NA], where they are not in quotes; the empty "
-            "one if not given, and only where the type is not text"
+            description="words that mean null unless they are quoted, such as ['', 'NULL', NA]; default: the empty "
+            "word, in columns whose type is not text"
         ),
     ] = None
     columns: Annotated[
         list[str] | ColumnTypes | None,
         Field(
-            description="names of the columns, or a type for each, as int64 or {type: date32, format: '%d.%m.%Y'}; "
-            "with a header, types for some of them"
+            description="names of the columns, or a type for each, such as int64 or {type: date32, format: "
+            "'%d.%m.%Y'}; with a header, types for some of them"
         ),
     ] = None
 

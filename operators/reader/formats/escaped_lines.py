@@ -36,10 +36,10 @@ class EscapedLines(Lines):
 
     name: ClassVar[str] = "escaped_lines"
 
-    escape: Annotated[str, Field(min_length=1, max_length=1, description="what makes the next character literal")] = (
-        "\\"
-    )
-    unescape: Annotated[bool, Field(description="whether the escapes are taken out of the records")] = False
+    escape: Annotated[
+        str, Field(min_length=1, max_length=1, description="character that makes the next one literal")
+    ] = "\\"
+    unescape: Annotated[bool, Field(description="whether the escape characters are removed from the records")] = False
 
     def check_properties(self) -> None:
         """Refuse an escape that is more than one code unit, or part of the delimiter."""

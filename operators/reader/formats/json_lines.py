@@ -47,14 +47,14 @@ class JsonLines(Delimited):
     columns: Annotated[
         ColumnTypes | Literal["infer", "as_found"] | None,
         Field(
-            description="a type for each column, by its name, as int64 or {type: date32, format: '%d.%m.%Y'}; or "
-            "infer, which takes those of the first file that has objects for all files; or as_found, all members, with "
-            "the types that most of their values have, for tables whose columns change"
+            description="a type for each column, by its name, such as int64 or {type: date32, format: '%d.%m.%Y'}; or "
+            "infer: the columns of the first file that has objects, for all files; or as_found: all members, with the "
+            "types that most of their values have, for tables whose columns change"
         ),
     ] = None
     null_values: Annotated[
         list[str],
-        Field(description="strings that stand for no value, as ['NULL', NA]", default_factory=list),
+        Field(description="strings that mean null, such as ['NULL', NA]", default_factory=list),
     ]
 
     def check_properties(self) -> None:

@@ -52,11 +52,11 @@ class LengthPrefixed(RecordFormat):
     name: ClassVar[str] = "length_prefixed"
 
     prefix: Annotated[
-        Literal[1, 2, 4, 8, "varint"], Field(description="bytes that the length takes; or varint, as in protobuf")
+        Literal[1, 2, 4, 8, "varint"], Field(description="size of the length in bytes; or varint, as in protobuf")
     ] = 4
-    byte_order: Annotated[Literal["little", "big"], Field(description="order of the bytes of the length")] = "little"
+    byte_order: Annotated[Literal["little", "big"], Field(description="byte order of the length")] = "little"
     max_record: Annotated[
-        Size, Field(ge=1, le=1 << 30, description="a length above this many bytes cannot be right")
+        Size, Field(ge=1, le=1 << 30, description="maximum bytes of a record; a larger length is invalid")
     ] = 64 << 20
 
     def check_properties(self) -> None:

@@ -44,11 +44,13 @@ class Lines(Delimited):
     }
 
     delimiter: Annotated[
-        str | None, Field(min_length=1, description="what ends a record; LF, CR LF and CR if not given")
+        str | None, Field(min_length=1, description="delimiter that ends a record; default: LF, CR LF and CR")
     ] = None
     encoding: Annotated[
         str | None,
-        Field(description="what the text is in, by a name that Python knows; records become UTF-8. Bytes if not given"),
+        Field(
+            description="encoding of the text, by a name that Python knows; records become UTF-8; default: plain bytes"
+        ),
     ] = None
     on_bad_bytes: Annotated[
         BadBytes, Field(description="what happens to a record that is not valid in the encoding")
@@ -56,8 +58,8 @@ class Lines(Delimited):
     validate: Annotated[
         str | None,
         Field(
-            description="dotted path of a function that is given each record's bytes; where it gives false the record "
-            "is left out"
+            description="dotted path of a function that takes the bytes of a record; records for which it returns "
+            "false are left out"
         ),
     ] = None
 

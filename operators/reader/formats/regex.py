@@ -30,7 +30,10 @@ class Regex(Delimited):
     needs_size = False
 
     pattern: Annotated[
-        str, Field(min_length=1, description=r"RE2 expression that the first line of a record matches, as \d{4}-\d\d")
+        str,
+        Field(
+            min_length=1, description="RE2 expression that the first line of a record matches, such as \\d{4}-\\d\\d"
+        ),
     ]
 
     def check_properties(self) -> None:

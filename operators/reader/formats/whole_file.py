@@ -52,7 +52,7 @@ class WholeFile(RecordFormat):
     name: ClassVar[str] = "whole_file"
 
     columns: Annotated[bool, Field(description="whether a record has the columns path and content")] = False
-    max_record: Annotated[Size, Field(ge=1, le=1 << 30, description="bytes that a file may have")] = 64 << 20
+    max_record: Annotated[Size, Field(ge=1, le=1 << 30, description="maximum bytes of a file")] = 64 << 20
     on_long: Annotated[Literal["fail", "skip", "reject"], Field(description="what happens to a larger file")] = "fail"
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:

@@ -42,9 +42,9 @@ class Xml(RecordFormat):
     name: ClassVar[str] = "xml"
 
     tag: Annotated[
-        str, Field(pattern=r"^[^\s<>/!?=\"'&]+$", description="the name of the elements, with its prefix if it has one")
+        str, Field(pattern=r"^[^\s<>/!?=\"'&]+$", description="name of the elements, with its prefix, if any")
     ]
-    max_record: Annotated[Size, Field(ge=1, le=1 << 30, description="bytes that an element may have")] = 64 << 20
+    max_record: Annotated[Size, Field(ge=1, le=1 << 30, description="maximum bytes of an element")] = 64 << 20
 
     def check_properties(self) -> None:
         """Prepare the search."""

@@ -27,13 +27,13 @@ class Delimited(TerminatedFormat):
 
     keep_delimiter: Annotated[bool, Field(description="whether records keep the delimiter that ends them")] = False
     max_record: Annotated[
-        Size, Field(ge=1, le=1 << 30, description="bytes that a record may have without its delimiter")
+        Size, Field(ge=1, le=1 << 30, description="maximum bytes of a record, without its delimiter")
     ] = 32 << 20
     on_long: Annotated[
         OnLong,
         Field(description="what happens to a longer record; cut keeps its first max_record bytes"),
     ] = "fail"
-    skip_header: Annotated[Count, Field(ge=0, description="records at the head of each file to pass over")] = 0
+    skip_header: Annotated[Count, Field(ge=0, description="records to skip at the head of each file")] = 0
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
         """The records that begin in a block."""

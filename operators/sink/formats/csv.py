@@ -35,11 +35,11 @@ class CsvSink(TextFormat):
 
     delimiter: Annotated[
         str,
-        Field(description="what stands between fields, one character of ASCII"),
+        Field(description="separator of fields, one ASCII character"),
     ] = ","
     header: Annotated[bool, Field(description="whether files begin with the names of the columns")] = True
     line_ending: Annotated[Literal["lf", "crlf"], Field(description="newline that ends a row")] = "lf"
-    null_value: Annotated[str, Field(description="what stands for a missing value, never in quotes")] = ""
+    null_value: Annotated[str, Field(description="text of a missing value, never quoted")] = ""
 
     def check_properties(self) -> None:
         """Refuse a delimiter that values may contain, and a null_value that would need quotes."""

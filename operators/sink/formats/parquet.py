@@ -41,11 +41,11 @@ class ParquetSink(SinkFormat):
     name: ClassVar[str] = "parquet"
 
     compression: Annotated[
-        Literal["zstd", "snappy", "gzip", "none"], Field(description="compresses the pages of columns")
+        Literal["zstd", "snappy", "gzip", "none"], Field(description="compression of the pages of columns")
     ] = "zstd"
-    row_group_bytes: Annotated[
-        Size, Field(ge=1, description="bytes of rows in a row group at most, as they lie in memory")
-    ] = 64 << 20
+    row_group_bytes: Annotated[Size, Field(ge=1, description="maximum bytes of rows in a row group, in memory")] = (
+        64 << 20
+    )
 
     @property
     def extension(self) -> str:

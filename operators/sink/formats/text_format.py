@@ -24,7 +24,7 @@ _FRAME_BYTES = 4 << 20
 """Bytes in a frame of a compressed file. Frames are compressed apart, so that zstd files can be read in parallel."""
 
 TextCompression = Annotated[
-    Literal["none", "gzip", "zstd"], Field(description="compresses files, whose names then end with .gz or .zst")
+    Literal["none", "gzip", "zstd"], Field(description="compression of files, whose names then end with .gz or .zst")
 ]
 
 _EXTENSIONS = {"none": "", "gzip": ".gz", "zstd": ".zst"}

@@ -48,9 +48,9 @@ class GroupLimits(BaseModel):
 
     every_millis: Annotated[
         Millis | None,
-        Field(description="milliseconds after the first window of a group, at most; 0: each window by itself"),
+        Field(description="maximum milliseconds after the first window of a group; 0: each window by itself"),
     ] = None
-    bytes: Annotated[Size | None, Field(ge=1, description="bytes that wait in fragments, at most")] = None
+    bytes: Annotated[Size | None, Field(ge=1, description="maximum bytes that wait in fragments")] = None
 
 
 @dataclass(frozen=True, slots=True)

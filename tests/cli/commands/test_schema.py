@@ -186,7 +186,7 @@ def test_an_operator_that_was_added_since_is_not_marked(editor: LanguageServer) 
 @pytest.mark.parametrize(
     ("old", "new", "name", "meaning"),
     [
-        ("delimiter", "de|", "delimiter", "what stands between fields"),
+        ("delimiter", "de|", "delimiter", "separator of fields"),
         ("type: csv", "type: |", "json_lines", "One JSON value in UTF-8 a line"),
         ('prefix: "#"', "|", "prefix", "how a comment begins"),
         ("editor_ops.DropComments", "|", "editor_ops.DropComments", "Drops the records that begin with a prefix."),
