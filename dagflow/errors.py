@@ -24,13 +24,13 @@ _TAIL = 4
 """A cut text keeps one part in this many from its end."""
 
 
-START_OVER = "start over with --fresh, which removes what was published, and makes it again of the files there are"
+START_OVER = "start over with --fresh, which removes the published output, and makes it again from the existing files"
 """Advice where a checkpoint cannot be continued; --fresh itself refuses where those files are gone."""
 
 ANOTHER_TABLE = "let the app name another table, and start over with --fresh; this one stays as it is"
 """Advice where what windows have added to a table cannot be replaced."""
 
-ANOTHER_CHECKPOINT = "start over with another checkpoint and other outputs; what was published stays"
+ANOTHER_CHECKPOINT = "start over with another checkpoint and other outputs; the published output stays"
 """Advice where a journal cannot be read: what it has published is not known, and --fresh cannot remove it."""
 
 PUT_BACK = f"put the source files back, and {ANOTHER_CHECKPOINT}"

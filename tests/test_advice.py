@@ -68,7 +68,7 @@ FOLLOWED = {
     "let only one run use this checkpoint": "engine/test_run_gate.py::"
     "test_to_take_over_ends_the_first_run_and_names_the_new_one",
     "move the file elsewhere": f"{REMEDIES}test_a_stray_file_in_a_journal_is_moved_elsewhere",
-    "move what is there, and run again": f"{CHECKPOINTS}test_a_name_that_a_start_over_needs_is_made_free",
+    "move the existing one away, and run again": f"{CHECKPOINTS}test_a_name_that_a_start_over_needs_is_made_free",
     "name another file in the environment variable": KEYS,
     "name it again, with the place where it is now": "runs/test_moved_checkpoints.py::"
     "test_what_is_decided_in_a_root_waits_until_the_root_has_its_name",
@@ -181,7 +181,7 @@ FOLLOWED = {
     "connect the splitter's files_metadata_output": AGAIN,
     "emit b'' for an empty record": AGAIN,
     "emit them in several batches": AGAIN,
-    "let the type of each field say what it holds": "execution/test_state_codec.py::"
+    "declare for each field the type of its values": "execution/test_state_codec.py::"
     "test_a_run_goes_on_when_the_type_says_what_a_field_holds",
     "let value_type say what all values are": "api/test_keyed_state.py::"
     "test_a_run_goes_on_when_values_are_what_their_type_says",
@@ -256,7 +256,7 @@ FOLLOWED = {
     "test_a_corrected_record_comes_with_a_new_file",
     "change the column in the table to …": f"{TABLES}test_a_table_that_came_meanwhile_is_given_the_type_of_the_window",
     "put it back, or read its input again": "runs/test_groups.py::test_a_fragment_that_is_gone_ends_the_run",
-    "put it back, or start anew": "runs/test_groups.py::test_a_fragment_with_keys_that_is_gone_is_not_replayed",
+    "put it back, or start over": "runs/test_groups.py::test_a_fragment_with_keys_that_is_gone_is_not_replayed",
     "rows that wait are refused: change": "runs/test_waiting_rows.py::test_waiting_rows_with_keys_are_not_replayed",
     "rows that wait for … are refused: change it": "runs/test_waiting_rows.py::"
     "test_waiting_rows_with_a_column_that_was_added_meanwhile",
@@ -281,14 +281,14 @@ FOLLOWED = {
     "free some space there": BEFORE,
     "give `checkpoint`, or the operator's path": BEFORE,
     "give read permission, or leave it out": BEFORE,
-    "give what restore() can make it from again": BEFORE,
+    "give a state that restore() can read": BEFORE,
     "install dagflow again": BEFORE,
     "install it with: pip install": BEFORE,
-    "let the root be what is read": BEFORE,
+    "let the root be the input's location": BEFORE,
     "leave it out, or write the table as Iceberg": BEFORE,
     "let upsert_by name columns": BEFORE,
     "list the paths with --list": BEFORE,
-    "make in setup(), which runs where the operator does": BEFORE,
+    "make locks, connections, lambdas": BEFORE,
     "name one of them only": BEFORE,
     "name the app with --app": BEFORE,
     "let one operator read each file": "runs/test_separate_locations.py::"

@@ -78,7 +78,7 @@ class Operator(HasProperties):
                     earlier = handlers.get(mark.port.name, (mark.mode, name))[1]
                     if earlier != name and earlier in vars(base):
                         raise TypeError(
-                            f"{base.__name__}.{earlier}() and {base.__name__}.{name}() both take in what arrives at "
+                            f"{base.__name__}.{earlier}() and {base.__name__}.{name}() both take the input of "
                             f"port {mark.port.name}, and only one of them would be called"
                         )
                     handlers[mark.port.name] = (mark.mode, name)

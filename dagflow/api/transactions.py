@@ -193,7 +193,7 @@ class Target(ABC):
     @property
     def why_not_replayed(self) -> str:
         """Why the files of windows cannot be replaced; "" where open() returns a ReplayableState."""
-        return "what a window has added to it cannot be taken out"
+        return "rows that a window has added to it cannot be taken out"
 
     @property
     def why_no_late_records(self) -> str:

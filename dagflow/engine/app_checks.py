@@ -152,7 +152,7 @@ def _try(storage: StorageContext, url: str, differences_s: list[float]) -> None:
     objects.create("log/1", _PROBE)
     try:
         if list(objects.list("log/")) != ["log/1"] or objects.read("log/1") != _PROBE:
-            raise DagflowError(f"{redacted(url)}: what was created cannot be listed and read")
+            raise DagflowError(f"{redacted(url)}: the created object cannot be listed and read")
     finally:
         objects.delete(["log/1"])
     published = join(url, "published")
@@ -168,7 +168,7 @@ def _try(storage: StorageContext, url: str, differences_s: list[float]) -> None:
 
 def _clock(differences_s: list[float]) -> str:
     if not differences_s:
-        return "no store says what time it is"
+        return "no store reports its time"
     if (most_s := max(differences_s)) > _MOST_SECONDS:
         raise DagflowError(
             f"a store's clock and that of this machine are {most_s:,.0f} s apart",

@@ -218,7 +218,7 @@ class TransactionPublisher(Publisher):
     def _advise(self, error: DagflowError, windows: Sequence[int]) -> None:
         """Advise what can be done about rows that wait for a target that was changed meanwhile."""
         if self._target.why_not_replayed:
-            error.advise(hint=f"rows that wait are refused: change {self._target.name}, or start anew: {ANOTHER_TABLE}")
+            error.advise(hint=f"rows that wait are refused: change {self._target.name}, or start over: {ANOTHER_TABLE}")
             return
         chosen = window_options(windows)
         error.advise(

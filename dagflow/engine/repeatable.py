@@ -48,10 +48,10 @@ def require_repeatable(app: PlacedApp, store: ObjectStore) -> None:
     for target, newest in windows_in_targets(app.operators, state, app.storage):
         command = f"dagflow replay {shlex.quote(redacted(store.url))} --window 1-{newest}"
         raise JournalError(
-            f"--fresh would write into {target.name} once more what windows 1 to {newest} have written",
+            f"--fresh would write the rows of windows 1 to {newest} into {target.name} a second time",
             url=redacted(store.url),
             hint="let the app name another table, or move this one away, and run again with --fresh"
-            + ("" if why_not_replayed(app) else f"; or write its rows anew: {command}"),
+            + ("" if why_not_replayed(app) else f"; or write its rows again: {command}"),
         )
     _require_sources(store, app.storage)
 

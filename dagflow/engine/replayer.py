@@ -417,7 +417,7 @@ def _failure_of(results: Sequence[TaskResult], window: _Published) -> DagflowErr
         if not any(known):
             error = SourceChangedError if skipped.cause == "superseded" else StorageError
             return error(
-                f"window {window.planned.window_id} has published what was in it, and it would be skipped now: "
+                f"window {window.planned.window_id} has published records of this file, which would be skipped now: "
                 f"{skipped.reason}",
                 url=redacted(skipped.url),
                 hint=_PUT_VERSION_BACK,

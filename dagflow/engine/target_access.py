@@ -75,7 +75,7 @@ class TargetAccess:
         state, newest = self.state(), self._journal.state.replays
         if not isinstance(state, ReplayableState):
             raise JournalError(
-                f"a replay of what operator '{self.operator}' writes is decided, and files of {self.target.name} "
+                f"a replay of the output of operator '{self.operator}' is decided, and files of {self.target.name} "
                 "cannot be replaced",
                 url=redacted(self._journal.url),
                 hint="let the app name the table that it named before, until the replay is done",
@@ -126,7 +126,7 @@ def why_not_in_targets(state: JournalState, targets: Mapping[str, Target], first
         if newest >= first:
             place = "another table" if is_same or not receipt.target else receipt.target
             return JournalError(
-                f"what operator '{name}' has written up to window {newest} is in {place}, and stays there",
+                f"the output of operator '{name}' up to window {newest} is in {place}, and stays there",
                 url="journal",
                 hint=ANOTHER_TABLE,
             )

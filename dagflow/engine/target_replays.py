@@ -120,7 +120,7 @@ class TargetReplays:
                 access.target.sync()
                 return state.version
             if gone := state.missing(replay.removed):
-                raise _gone(access, gone, "it shows none of what the replay has made")
+                raise _gone(access, gone, "it has none of the files that the replay has made")
             if attempt == ATTEMPTS:
                 break
             if attempt == 0:

@@ -140,7 +140,7 @@ class WindowCodec:
             return encode_tuples(kind, items)
         except TupleError as error:
             raise OperatorError(
-                f"has emitted what the plan of a window cannot hold: {error}",
+                f"has emitted tuples that the plan of a window cannot hold: {error}",
                 operator=self._emitter_of(target),
                 window_id=window_id,
                 hint="a class of tuples is a frozen dataclass whose fields are text, numbers, flags, None, or lists, "

@@ -220,7 +220,7 @@ class Chain:
         """The error for a handler that returns or yields a value instead of emitting it."""
         port = next(iter(self.operators[operator].output_ports), "PORT")
         return BrokenContractError(
-            f"{what} {type(value).__name__}; emit with self.{port}.emit(...), what is {what} goes nowhere"
+            f"{what} {type(value).__name__}; emit with self.{port}.emit(...), values that are {what} are dropped"
         )
 
     def _feed_each_record(

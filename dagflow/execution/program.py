@@ -88,9 +88,9 @@ def pickled_operator(name: str, operator: Operator) -> bytes:
         attribute = _unpicklable_attribute(operator)
         what = f"its attribute '{attribute}'" if attribute else "it"
         raise OperatorError(
-            f"{what} cannot be pickled, and so not be sent to tasks: {type(error).__name__}: {text_of(error)}",
+            f"{what} cannot be pickled, and so cannot be sent to tasks: {type(error).__name__}: {text_of(error)}",
             operator=name,
-            hint="make in setup(), which runs where the operator does, what cannot travel: locks, connections, lambdas",
+            hint="make locks, connections, lambdas and the like in setup(), which runs where the operator does",
         ) from error
 
 

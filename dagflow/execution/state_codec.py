@@ -77,7 +77,7 @@ class StateCodec:
                 return SavedState(self._version, pickled=pickle.dumps(state, protocol=5))
             except Exception as error:  # an author's class may raise anything here
                 what = f"gave {type(state).__name__}, which cannot be pickled: {type(error).__name__}: {text_of(error)}"
-                hint = "give what restore() can make it from again: numbers, text, arrays, and collections of these"
+                hint = "give a state that restore() can read: numbers, text, arrays, and collections of these"
                 raise self._refused(what, window_id, partition, hint) from error
         if not isinstance(state, self._type):
             what = f"returned {type(state).__name__}, and the operator declares {self._type.__name__}"
@@ -95,7 +95,7 @@ class StateCodec:
             raise self._refused(what, window_id, partition, hint) from error
         if (found := difference(state, restored)) is not None:
             what = f"returned {type(state).__name__}, which is not kept as it is: {found}"
-            raise self._refused(what, window_id, partition, hint="let the type of each field say what it holds")
+            raise self._refused(what, window_id, partition, hint="declare for each field the type of its values")
         return SavedState(self._version, data=data)
 
     def _refused(self, what: str, window_id: int, partition: int, hint: str = "") -> OperatorError:

@@ -161,7 +161,7 @@ class TaskOutputs:
         if self._url_by_unended:
             url = next(iter(self._url_by_unended.values()))
             hint = "an operator closes the files that it has opened in end_window() at the latest"
-            raise StorageError("was opened and never closed; what is in it would be lost", url=redacted(url), hint=hint)
+            raise StorageError("was opened and never closed; its content would be lost", url=redacted(url), hint=hint)
         while self._ending:
             self._complete_oldest()
         finished = tuple(self._finished)

@@ -115,7 +115,9 @@ class Journal:
         """
         store.probe()
         if exposure := store.close_to_others(DIRECTORIES):
-            logger.warning("other users may change the checkpoint, and so what is read and published: %s", exposure)
+            logger.warning(
+                "other users may change the checkpoint, and thereby what this app reads and publishes: %s", exposure
+            )
         log = Log(store)
         loaded = load(store)
         journal = cls(store, log, loaded, retention)
@@ -158,7 +160,7 @@ class Journal:
                 f"this is the journal of the app '{owner}'{_in(self.state.source)}, not of '{app}'{_in(source)}",
                 url=url,
                 hint="give each app a checkpoint of its own (`checkpoint` under `attributes`); --fresh starts over "
-                f"here, and removes what '{owner}' has published",
+                f"here, and removes the output of '{owner}'",
             )
 
     @property

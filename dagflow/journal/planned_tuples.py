@@ -176,7 +176,7 @@ def class_named(name: str, taker: str) -> type:
     if kind is None:
         module, _, qualname = name.partition(":")
         raise JournalError(
-            f"what was planned for operator '{taker}' needs {module}.{qualname}, which is not there any more",
+            f"a tuple that was planned for operator '{taker}' needs {module}.{qualname}, which no longer exists",
             url="journal",
             hint=f"keep '{qualname}' in module '{module}' as another name of what the class is now, and import that "
             f"module in the operator's; or {START_OVER}",

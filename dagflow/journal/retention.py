@@ -173,7 +173,7 @@ def _as_at_last(store: ObjectStore, state: JournalState, window: Window) -> Wind
     try:
         return window_in(store, name, store.read(name))
     except TornError as error:
-        raise error.damage("what a replay did was damaged after it was written") from error
+        raise error.damage("the record of a replay was damaged after it was written") from error
 
 
 def keep_replayed(log: Log, state: JournalState, seq: int, window: Window) -> str:

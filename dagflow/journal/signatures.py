@@ -145,6 +145,6 @@ def _read(path: Path) -> bytes:
     if len(key) < _KEY_BYTES:
         raise DagflowError(
             f"{path} holds no key: it has {len(key)} bytes, {_KEY_BYTES} are needed",
-            hint="remove it, and a new one is made; checkpoints with pickles are then signed anew by dagflow sign",
+            hint="remove it, and a new one is made; checkpoints with pickles are then signed again by dagflow sign",
         )
     return key

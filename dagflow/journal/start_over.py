@@ -61,5 +61,5 @@ def _keep(store: ObjectStore, name: str, state: JournalState) -> None:
         store.create(name, encode(state.to_json(), store.roots))
     except AlreadyExistsError as error:
         raise AlreadyExistsError(
-            "the name for the old journal is taken", url=error.url, hint="move what is there, and run again"
+            "the name for the old journal is taken", url=error.url, hint="move the existing one away, and run again"
         ) from error

@@ -78,7 +78,7 @@ class _Wiring:
         seen: set[tuple[str, str]] = set()
         for end in stream.sources:
             if (end.operator, end.port) in seen:
-                self._problems.add(end.place, f"'{end.shown}' stands in 'from' of stream '{stream.name}' already")
+                self._problems.add(end.place, f"'{end.shown}' is already in 'from' of stream '{stream.name}'")
             seen.add((end.operator, end.port))
 
     def _check_broadcast(self, stream: str, place: Place, end: Endpoint) -> None:

@@ -119,7 +119,7 @@ def start_local(program: Program, workers: int, log: Path, server: TaskServer | 
     except OSError as error:
         raise DagflowError(
             f"cannot start processes for tasks: {error.strerror or error}",
-            hint=f"they need some space in {tempfile.gettempdir()}; with --workers 1 there are none",
+            hint=f"they need some space in {tempfile.gettempdir()}; with --workers 1 no processes are started",
         ) from error
 
 

@@ -104,8 +104,8 @@ class ExecutorReport:
         for file in self.written:
             if storage.backend(file.final_url).is_local and not os.path.exists(file.pending_url):
                 return DagflowError(
-                    f"executor on {self.host}: what it writes to {redacted(os.path.dirname(file.final_url))} is not "
-                    "seen on the driver's host",
+                    f"executor on {self.host}: a file that it writes to {redacted(os.path.dirname(file.final_url))} is "
+                    "not seen on the driver's host",
                     hint="local paths need a file system that all hosts share, at the same place; or use an object "
                     "store",
                 )

@@ -151,7 +151,7 @@ def _attributes_schema() -> dict[str, Any]:
         "master": {"type": "string", "description": "Spark master; default local[*]"},
         "durability": {
             "anyOf": [{"enum": ["process", "power"]}, FROM_ENVIRONMENT],
-            "description": "what output survives: the death of every process, or also a power loss",
+            "description": "the failures that output survives: the death of every process, or also a power loss",
             "default": "process",
         },
         "retain_windows": {

@@ -53,7 +53,7 @@ def _mark_and_reason(error: yaml.MarkedYAMLError, text: str, last: Any) -> tuple
     if mark is None:
         return None, _as_given(error)
     if text[mark.index : mark.index + 1] == "\t":
-        return mark, "a tab stands in the indentation, which is of spaces in YAML"
+        return mark, "a tab is in the indentation, and YAML allows only spaces there"
     if (
         opened is not None
         and error.context == "while scanning a quoted scalar"

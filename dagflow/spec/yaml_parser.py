@@ -228,7 +228,7 @@ class _Builder:
     def _alias(self, anchor: str, place: Place) -> None:
         node = self._anchors.get(anchor)
         if node is None:
-            why = "stands inside of what it names" if anchor in self._anchors else "names nothing above it"
+            why = "is inside the value that it names" if anchor in self._anchors else "names nothing above it"
             raise _UnusableError(place, f"the alias '*{anchor}' {why}")
         if self._open[-1].awaits_key:
             raise _UnusableError(place, "a key must be text, not an alias")

@@ -87,7 +87,7 @@ class Roots:
                 raise StorageError(
                     f"root '{mark[1:]}' lies below it",
                     url=redacted(url),
-                    hint="let the root be what is read, or hold it, so that all of it moves together",
+                    hint="let the root be the input's location or lie above it, so that all of it moves together",
                 )
         return b"", b""
 

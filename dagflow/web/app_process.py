@@ -93,12 +93,14 @@ def _changes(app: LogicalPlan, checkpoint: str) -> Iterator[dict[str, str]]:
     remover = remover_of(placed.operators, state)
     for change in app_changes(state.facts, placed.facts):
         if not change.concerns_output or not windows:
-            yield {"verdict": "keeps", "text": f"{change.text}: what is published stays as it is"}
+            yield {"verdict": "keeps", "text": f"{change.text}: the published output stays as it is"}
         elif remover:
-            text = f"nothing makes what is published again, because operator '{remover}' has removed the source files"
+            text = (
+                f"nothing makes the published output again, because operator '{remover}' has removed the source files"
+            )
             yield {"verdict": "refuses", "text": f"{change.text}: {text}"}
         elif obstacle is None:
-            yield {"verdict": "repeats", "text": f"{change.text}: dagflow replay makes what is published again"}
+            yield {"verdict": "repeats", "text": f"{change.text}: dagflow replay makes the published output again"}
         else:
             yield {"verdict": "refuses", "text": f"{change.text}: only --fresh makes it again, for {obstacle.message}"}
 

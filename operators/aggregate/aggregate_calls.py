@@ -301,4 +301,4 @@ def _check_call(text: str, call: Call) -> None:
         raise ExpressionError(f"{call.name} is used as {AGGREGATES[call.name]}", text, call.position)
     for inner in walk(argument):
         if isinstance(inner, Call) and inner.name in AGGREGATES:
-            raise ExpressionError(f"{inner.name}() stands inside of {call.name}()", text, inner.position)
+            raise ExpressionError(f"{inner.name}() is inside of {call.name}()", text, inner.position)

@@ -46,7 +46,7 @@ def check_functions(text: str, tree: Node, *, aggregates: bool = False) -> None:
 
 def _function_of(text: str, call: Call) -> Function:
     if call.is_star:
-        raise ExpressionError("'*' stands for all columns in count(*) alone", text, call.position)
+        raise ExpressionError("'*' is allowed only in count(*)", text, call.position)
     if call.name in AGGREGATES:
         reason = (
             f"{call.name}() combines records, and here each one is computed for itself; use the columns of Aggregate"

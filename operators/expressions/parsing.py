@@ -198,7 +198,7 @@ class Converter:
         if isinstance(found, exp.Block):
             return ExpressionError("only one expression is expected; remove what is behind ';'", self.text, at)
         if isinstance(found, exp.Alias):
-            return ExpressionError("'as' stands in cast(a as type) and try_cast(a as type) alone", self.text, at)
+            return ExpressionError("'as' is allowed only in cast(a as type) and try_cast(a as type)", self.text, at)
         return ExpressionError(f"{type(found).__name__.lower()} is not available in expressions", self.text, at)
 
     def column(self, found: Any, at: int) -> Node:
@@ -208,7 +208,7 @@ class Converter:
             ExpressionError: The name is no column.
         """
         if len(found.parts) > 1:
-            reason = "members of structs cannot be taken out; a name with a point in it stands in double quotes"
+            reason = "members of structs are not available; put a name that has a point in double quotes"
             raise ExpressionError(reason, self.text, at)
         name = str(found.this.this) if not isinstance(found.this, exp.Star) else "*"
         if name.lower() in _CHANGING and not found.this.args.get("quoted"):

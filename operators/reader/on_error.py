@@ -20,8 +20,8 @@ from operators.reader.fingerprints import gone_block_fingerprint, skipped_block_
 logger = logging.getLogger(__name__)
 
 _HINT = (
-    "to go on without this version, set on_vanished: skip on the reader: it is then listed as left out, and what the "
-    "file holds now is read as a new version"
+    "to continue without this version, set on_vanished: skip on the reader: it is then listed as left out, and the "
+    "present content of the file is read as a new version"
 )
 
 OnError = Literal["fail", "skip"]
@@ -101,7 +101,7 @@ class ErrorPolicy:
     def left_out_before(self, block: BlockMetadata) -> bool:
         """Leave out a block if an earlier attempt at the window found its version gone; returns whether it did."""
         if block.is_gone:
-            text = "the version was gone before, when what lies before this was to be read"
+            text = "the version was already gone when the bytes before these were to be read"
             self._leave_out_gone(block, SourceChangedError(text, url=redacted(block.url), has_other_bytes=True))
             return True
         known = self._context.gone.get(version_key(block)) if self._context.gone else None

@@ -101,9 +101,7 @@ class InputExplanation:
     def _reason(self, root: Root, name: str, part: bytes, *, is_directory: bool) -> str:
         what = f"the directory {name!r}" if is_directory else f"the name {name!r}"
         if HIDDEN.fullmatch(part):
-            return (
-                f"{what} is one that scans pass over: hidden files, markers, unfinished copies and editors' own files"
-            )
+            return f"scans skip {what}, as hidden files, markers, unfinished copies and editors' own files"
         if not self._selection.enters(name):
             pattern = self._selection.ignore_pattern
             return f"ignore_pattern '{pattern.pattern if pattern else ''}' matches {what}"
@@ -127,7 +125,7 @@ class InputExplanation:
         if root.is_local and os.path.islink(key):
             return (
                 depth,
-                "it is a symbolic link: what it leads to is taken once, under its own name where it has one here",
+                "it is a symbolic link: its target is read once, under its own name if that is in the input",
             )
         stat = ListedStat(found.size_bytes, found.mtime_ns, found.etag, found.file_id)
         files = ListedFiles.single(root, key, stat)

@@ -112,7 +112,7 @@ class QueryPlanner:
         at, table = position_of(join), join.this
         name = table.name if isinstance(table, exp.Table) else ""
         if name not in self._tables:
-            hint = did_you_mean(name, self._tables) or "; say what it is: tables: {rates: {table: csv:rates.csv}}"
+            hint = did_you_mean(name, self._tables) or "; define it: tables: {rates: {table: csv:rates.csv}}"
             raise self._error(f"there is no table '{name}' to join with{hint}", at)
         kind = " ".join(filter(None, (join.args.get("method"), join.side, join.kind))).lower()
         if kind not in ("", "inner", "left", "left outer"):
@@ -207,7 +207,7 @@ class QueryPlanner:
             return None
         tree = QueryConverter(self._text, scope).node(clause.this)
         if has_aggregates(tree):
-            reason = "where sees single records; a condition on groups stands behind having"
+            reason = "where tests single records; a condition on groups belongs into having"
             raise self._error(reason, position_of(clause))
         check_functions(self._text, tree)
         return self._expression(tree)
@@ -288,7 +288,7 @@ class QueryPlanner:
         clause = found.args.get("group")
         if found.args.get("distinct") is not None:
             if clause is not None or any(item.tree is not None and has_aggregates(item.tree) for item in items):
-                raise self._error("distinct stands beside no groups; they are distinct by what they are grouped by", 0)
+                raise self._error("distinct cannot be combined with groups, which are distinct by their keys", 0)
             return [item.tree for item in items if item.tree is not None]
         read = columns_read(found)
         aliases: dict[str, Node] = {
@@ -311,7 +311,9 @@ class QueryPlanner:
             if isinstance(tree, Constant) and not isinstance(each, exp.Column):
                 tree = self._numbered(tree, items)
             if has_aggregates(tree):
-                raise self._error("group by takes what each record has, no aggregate", position_of(each))
+                raise self._error(
+                    "group by takes columns and values of single records, not aggregates", position_of(each)
+                )
             check_functions(self._text, tree)
             hidden = tuple(dict.fromkeys(converter.hidden))
             keys.append(Alias(position_of(each), tree, hidden) if hidden else tree)
@@ -320,10 +322,10 @@ class QueryPlanner:
     def _numbered(self, tree: Constant, items: list[Item]) -> Node:
         """The entry of the select list at a position."""
         if type(tree.value) is not int or not 1 <= tree.value <= len(items):
-            raise self._error(f"a number stands for an entry of the select list, 1 to {len(items)}", tree.position)
+            raise self._error(f"a number refers to an entry of the select list, 1 to {len(items)}", tree.position)
         found = items[tree.value - 1].tree
         if found is None:
-            raise self._error("a number cannot stand for *", tree.position)
+            raise self._error("a number cannot refer to *", tree.position)
         return found
 
     def _order(self, found: exp.Select, scope: Scope, items: list[Item]) -> list[tuple[Node, str]]:

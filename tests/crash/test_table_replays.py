@@ -165,7 +165,7 @@ def test_a_decided_replay_is_taken_back_where_the_files_are_gone_by_then(
         replay(today(make(tmp_path, TEXTS)), [1])
     with_faults(monkeypatch, Faults())
     changed_by_others(tmp_path / "db")
-    with pytest.raises(ReplacedFilesGoneError, match="it shows none of what the replay has made"):
+    with pytest.raises(ReplacedFilesGoneError, match="it has none of the files that the replay has made"):
         work(make(tmp_path, [*TEXTS, b"h"]))
     work(make(tmp_path, [*TEXTS, b"h"]))
     assert rows_of(tmp_path / "db") == sorted([*words(TEXTS), b"h", b"other"])
@@ -184,7 +184,7 @@ def test_what_a_replay_has_made_goes_when_it_is_taken_back(monkeypatch: pytest.M
         replay(today(delta_app(tmp_path, TEXTS)), [1])
     assert list(tmp_path.rglob(".dagflow-pending/*/*"))
     changed_by_others(tmp_path / "db")
-    with pytest.raises(ReplacedFilesGoneError, match="it shows none of what the replay has made"):
+    with pytest.raises(ReplacedFilesGoneError, match="it has none of the files that the replay has made"):
         work(delta_app(tmp_path, TEXTS))
     assert not list(tmp_path.rglob(".dagflow-pending/*"))
     assert delta_rows(tmp_path / "db") == sorted([*words(TEXTS), b"other"])
@@ -265,7 +265,7 @@ def test_a_table_that_is_not_started_over_can_be_replayed(tmp_path: Path) -> Non
     work(delta_app(tmp_path, TEXTS))
     with pytest.raises(DagflowError, match="windows 1 to 2") as refused:
         work(delta_app(tmp_path, TEXTS), RunOptions(fresh=True))
-    assert refused.value.hint.endswith(f"or write its rows anew: dagflow replay {tmp_path}/journal --window 1-2")
+    assert refused.value.hint.endswith(f"or write its rows again: dagflow replay {tmp_path}/journal --window 1-2")
     version = DeltaTable(str(tmp_path / "db")).version()
     replay(today(delta_app(tmp_path, TEXTS)), [1, 2])
     assert (DeltaTable(str(tmp_path / "db")).version(), delta_rows(tmp_path / "db")) == (version + 1, loud(TEXTS))

@@ -121,7 +121,7 @@ def test_advice_to_an_app_with_state_and_a_table_leads_somewhere(folder: Path) -
         "operator 'filter' has state"
     )
     assert expected in notices_of(bounded)[-1]
-    with pytest.raises(JournalError, match=r"once more what windows 1 to \d have written") as raised:
+    with pytest.raises(JournalError, match=r"rows of windows 1 to \d into .* a second time") as raised:
         notices_of(bounded, fresh=True)
     assert raised.value.hint.endswith("and run again with --fresh")
     notices_of(bounded.replace("delta:first", "delta:second"), fresh=True)
@@ -157,7 +157,7 @@ def test_no_replay_is_advised_of_what_another_table_has(folder: Path, other: str
     newest = read_state(StorageContext.default().objects(str(folder / "journal"))).last_committed
     last = notices_of(table.replace("TABLE", other))[-1]
     assert (
-        f"only a run with --fresh makes it again, because what operator 'writer' has written up to window {newest} is "
+        f"only a run with --fresh makes it again, because the output of operator 'writer' up to window {newest} is "
         f"in table delta:{folder / 'first'}, and stays there"
     ) in last
     (folder / "in" / "d").write_text("d1\n")

@@ -313,7 +313,7 @@ def test_a_decided_window_needs_its_operator(monkeypatch: pytest.MonkeyPatch, tm
 def test_fresh_is_refused_while_the_target_has_the_windows(tmp_path: Path) -> None:
     """They would be there twice; without the table it starts over."""
     work(app(tmp_path, TEXTS))
-    with pytest.raises(DagflowError, match=r"would write into database .* once more what windows 1 to 2 have written"):
+    with pytest.raises(DagflowError, match=r"would write the rows of windows 1 to 2 into database .* a second time"):
         work(app(tmp_path, TEXTS), RunOptions(fresh=True))
     assert rows(tmp_path / "db") == words(TEXTS)
     (tmp_path / "db").unlink()

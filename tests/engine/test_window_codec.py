@@ -91,7 +91,7 @@ def test_planned_tuples_of_a_class_that_is_gone_are_kept(tmp_path: Path, monkeyp
     with monkeypatch.context() as patch:
         patch.delitem(globals(), "Note")
         message = (
-            rf"journal: what was planned for operator 'report' needs {__name__}\.Note, which is not there any more"
+            rf"journal: a tuple that was planned for operator 'report' needs {__name__}\.Note, which no longer exists"
         )
         for _ in range(2):
             with pytest.raises(JournalError, match=message):
@@ -107,8 +107,10 @@ def test_tuples_between_operators_of_the_driver_are_data_too(
 ) -> None:
     """The error names who has emitted them, and a run goes on when they are of a dataclass of a module."""
     monkeypatch.setattr(NoteCollector, "taken", [])
-    message = rf"operator 'source': has emitted what the plan of a window cannot hold: a {note.__name__} cannot be kept"
-    with pytest.raises(OperatorError, match=rf"{message}.*\n *a class of tuples is a frozen dataclass"):
+    message = rf"has emitted tuples that the plan of a window cannot hold: a {note.__name__} cannot be kept"
+    with pytest.raises(
+        OperatorError, match=rf"operator 'source': {message}.*\n *a class of tuples is a frozen dataclass"
+    ):
         run(noting(tmp_path, note), runtime=InlineRuntime)
     assert (published(tmp_path), NoteCollector.taken) == ([], [])
     run(noting(tmp_path), runtime=InlineRuntime)

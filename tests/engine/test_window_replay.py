@@ -157,7 +157,7 @@ def test_a_replay_does_not_leave_out_what_its_window_has_read(folder: Path) -> N
     (folder / "in" / "a").unlink()
     (folder / "in" / "b").write_text("another\n")
     for window, name in ((1, "a"), (2, "b")):
-        with pytest.raises(StorageError, match=f"window {window} has published what was in it") as caught:
+        with pytest.raises(StorageError, match=f"window {window} has published records of this file") as caught:
             again(3, window, change=skipping)
         assert (caught.value.url, published(folder)) == (str(folder / "in" / name), before)
     assert not list((folder / "out").rglob(".*"))

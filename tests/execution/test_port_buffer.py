@@ -227,9 +227,7 @@ def test_two_methods_for_one_port_are_refused() -> None:
         """Called once per batch."""
 
     methods = {"first": CallsFunctions.input.each(first), "second": CallsFunctions.input.batch(second)}
-    with pytest.raises(
-        TypeError, match=r"Both\.first\(\) and Both\.second\(\) both take in what arrives at port input"
-    ):
+    with pytest.raises(TypeError, match=r"Both\.first\(\) and Both\.second\(\) both take the input of port input"):
         type("Both", (CallsFunctions,), methods)
     one: Any = type("One", (CallsFunctions,), {"second": methods["second"]})
     assert one.handlers == {"input": ("batch", "second")}

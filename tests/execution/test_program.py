@@ -43,7 +43,9 @@ def test_an_operator_that_cannot_be_pickled_is_named_with_its_attribute(
     """Before anything runs, and with the place where it should be made."""
     middle = DropPrefixed()
     vars(middle)["_own"] = value
-    expected = rf"operator 'middle': its attribute '_own' cannot be pickled.*({reason}).*\n *make in setup\(\)"
+    expected = (
+        rf"operator 'middle': its attribute '_own' cannot be pickled.*({reason}).*\n *make locks, .* in setup\(\)"
+    )
     with pytest.raises(OperatorError, match=expected):
         run(app_of(tmp_path, [b"a"], middle=middle), runtime=InlineRuntime)
 

@@ -308,7 +308,7 @@ def test_a_run_goes_on_when_the_type_says_what_a_field_holds(tmp_path: Path) -> 
         node = replace(app.operators["middle"], partition=1)
         run(replace(app, operators={**app.operators, "middle": node}), runtime=InlineRuntime)
 
-    with pytest.raises(OperatorError, match=r"window 2, .*\n.*let the type of each field say what it holds"):
+    with pytest.raises(OperatorError, match=r"window 2, .*\n.*declare for each field the type of its values"):
         work(CountLengths())
     work(CountLengthsByType())
     assert published(tmp_path) == [b"{2:2}", b"{2:3,3:1}", b"{}"]

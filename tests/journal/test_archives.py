@@ -136,5 +136,7 @@ def test_a_torn_object_of_a_replay_is_reported(quick_path: Path) -> None:
     journal.end_replay(2)
     [name] = store.list("reprocessed/000000/")
     (quick_path / name).write_bytes(b"")
-    with pytest.raises(JournalError, match=f"{name}: the object is empty: what a replay did was damaged.*\n.*restore"):
+    with pytest.raises(
+        JournalError, match=f"{name}: the object is empty: the record of a replay was damaged.*\n.*restore"
+    ):
         read_window(store, 2)

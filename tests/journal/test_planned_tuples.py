@@ -94,7 +94,9 @@ def test_a_run_goes_on_when_the_operator_is_mended(tmp_path: Path) -> None:
     wrong = app_of(tmp_path, [b"a b"])
     source: Any = wrong.operators["source"].operator
     source.emit_tuples = lambda: source.out.emit(TextSample(source, b"a b"))
-    with pytest.raises(OperatorError, match="operator 'source': has emitted what the plan of a window cannot hold"):
+    with pytest.raises(
+        OperatorError, match="operator 'source': has emitted tuples that the plan of a window cannot hold"
+    ):
         run(wrong, runtime=InlineRuntime)
     assert run(app_of(tmp_path, [b"a b"]), runtime=InlineRuntime).state == "completed"
     assert published(tmp_path) == [b"a", b"b"]

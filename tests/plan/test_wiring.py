@@ -127,7 +127,7 @@ def test_a_wrong_end_of_a_stream_is_one_problem(tmp_path: Path, old: str, new: s
         (
             "sink: {class: Sink, properties: {path: x}}",
             "s: {from: [reader.records, reader.records], to: sink.input}",
-            "8:30: 'reader.records' stands in 'from' of stream 's' already",
+            "8:30: 'reader.records' is already in 'from' of stream 's'",
         ),
         (
             "sink: {class: Sink, properties: {path: x}}",

@@ -126,7 +126,7 @@ def test_an_app_replaces_another_one_whose_file_was_moved_away(app: RemedyApp) -
     assert (app.records(), app.records("others")) == (GOOD, ["more"])
     (app.folder / "b.yaml").rename("away-too.yaml")
     app.parts |= {"name": "other", "out": "third"}
-    refusal(lambda: app.run(file="c.yaml"), r"--fresh starts over here, and removes what 'advised' has published")
+    refusal(lambda: app.run(file="c.yaml"), r"--fresh starts over here, and removes the output of 'advised'")
     assert (app.records(), app.records("others")) == (GOOD, ["more"])
     app.run(file="c.yaml", fresh=True)
     assert (app.records(), app.records("others"), app.records("third")) == ([], [], sorted([*GOOD, "more"]))
@@ -171,7 +171,7 @@ def numbered(app: RemedyApp, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def shortened(key: Path) -> str:
     key.write_bytes(b"x")
-    return r"holds no key.*\n    remove it, and a new one is made; .* signed anew by dagflow sign"
+    return r"holds no key.*\n    remove it, and a new one is made; .* signed again by dagflow sign"
 
 
 def opened(key: Path) -> str:
@@ -231,7 +231,7 @@ def test_a_name_that_a_start_over_needs_is_made_free(app: RemedyApp) -> None:
     (app.folder / "journal" / "aside").mkdir()
     taken = app.folder / "journal" / "aside" / f"{2:012d}"
     taken.write_text("mine")
-    refusal(app.run_fresh, r"the name for the old journal is taken\n    move what is there, and run again")
+    refusal(app.run_fresh, r"the name for the old journal is taken\n    move the existing one away, and run again")
     assert app.records() == GOOD
     taken.rename("mine")
     app.run_fresh()

@@ -239,7 +239,7 @@ def test_a_fragment_with_keys_that_is_gone_is_not_replayed(tmp_path: Path, remed
     fragment = Path(state_of(root).held.waiting["table"][2].file.pending_url)
     content = fragment.read_bytes()
     fragment.unlink()
-    advice = "put it back, or start anew: let the app name another table, and start over with --fresh"
+    advice = "put it back, or start over: let the app name another table, and start over with --fresh"
     with pytest.raises(LostOutputError, match=rf"a fragment of the table is gone(.*\n)+.*{advice}"):
         work(upserts(root))
     if remedy == "put it back":

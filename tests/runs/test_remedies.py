@@ -94,7 +94,7 @@ def test_a_cut_archive_that_failed_a_run_is_read_when_it_has_grown(app: RemedyAp
     app.parts["splitter"] = splitter
     path = app.put("a.gz", packed[:9000])
     for size in (19_000, len(packed)):
-        refusal(app.run, r"it ends in the middle of what is compressed")
+        refusal(app.run, r"it ends in the middle of compressed data")
         path.write_bytes(packed[:size])
     for _ in range(2):
         app.run()
@@ -189,7 +189,7 @@ def test_a_damaged_journal_is_replaced_and_what_it_published_stays(app: RemedyAp
     damaged(app)
     refusal(app.run, r"start over with another checkpoint")
     text = refusal(app.run_fresh, r"start over with another checkpoint")
-    assert "other outputs; what was published stays" in text
+    assert "other outputs; the published output stays" in text
     app.parts["checkpoint"] = "other"
     refusal(app.run, r"publish into another directory")
     app.parts["out"] = "new"
@@ -215,7 +215,7 @@ def test_starting_over_makes_all_output_anew_or_is_refused(
     """Refused where a source is gone, or is shorter than what was read; then all stays."""
     app.add_deduplicator()
     app.run()
-    refusal(need(app), r"start over with --fresh, which removes what was published")
+    refusal(need(app), r"start over with --fresh, which removes the published output")
     away, path = app.folder / "away", app.folder / "in" / "good"
     path.rename(away)
     for content in (None, "good 1\n"):

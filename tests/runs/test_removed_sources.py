@@ -65,7 +65,7 @@ def test_an_app_that_cannot_replay_starts_anew_when_they_are_back(cleaned: Remed
     """It has state as well: in another checkpoint everything is made again, and what was published stays."""
     advice = "put the source files back, and start over with another checkpoint and other outputs"
     cleaned.parts |= {"operators": UNIQUE + CLEANER, "to": "unique.input", "streams": FIRST + READ}
-    refusal(lambda: cleaned.replay(1), f"'unique' has state, .*{advice}; what was published stays")
+    refusal(lambda: cleaned.replay(1), f"'unique' has state, .*{advice}; the published output stays")
     state = read_state(STORAGE.objects("journal"))
     state.retried.append(1)
     # Also where the app has the cleaner no more.

@@ -115,7 +115,7 @@ def test_pickled_state_goes_on_when_its_class_keeps_its_name(
     refusal(
         app.run,
         r"(the state of operator 'unique'|operator 'unique': the state by key) needs advised_shapes\.Seen, "
-        r"which is not there any more: .*\n"
+        r"which no longer exists: .*\n"
         "    keep 'Seen' in module 'advised_shapes' as another name .*, and import that module in the operator's; or",
     )
     assert app.records() == first

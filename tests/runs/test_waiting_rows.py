@@ -192,7 +192,7 @@ def test_waiting_rows_with_keys_are_not_replayed(tmp_path: Path) -> None:
     keyed = [f'table: "delta:{tmp_path / name}", upsert_by: id' for name in ("table", "other")]
     let_wait(tmp_path, lambda: app(tmp_path, keyed[0]), v=2)
     rename_to_capital(tmp_path / "table")
-    advice = "rows that wait are refused: change table delta:.*, or start anew: let the app name another table"
+    advice = "rows that wait are refused: change table delta:.*, or start over: let the app name another table"
     refusal(lambda: work(app(tmp_path, keyed[0], "{rename: {v: V}}")), advice)
     work(app(tmp_path, keyed[1]), RunOptions(fresh=True))
     assert delta_rows(tmp_path / "other") == [{"id": n, "v": v} for n, v in ((1, 1), (2, 2), (3, 2), (4, 4))]

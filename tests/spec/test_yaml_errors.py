@@ -14,10 +14,10 @@ QUOTE = "the quote that begins here is"
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a:\n\tb: 1\n", "2:1: not YAML: a tab stands in the indentation"),
-        ("a:\n  b: 1\n\tc: 2\n", "3:1: not YAML: a tab stands in the indentation"),
-        ("a:\n  b:\n  \tc: 1\n", "3:3: not YAML: a tab stands in the indentation"),
-        ("a: ${X}\nb: |\n\tx\n", "3:1: not YAML: a tab stands in the indentation"),
+        ("a:\n\tb: 1\n", "2:1: not YAML: a tab is in the indentation"),
+        ("a:\n  b: 1\n\tc: 2\n", "3:1: not YAML: a tab is in the indentation"),
+        ("a:\n  b:\n  \tc: 1\n", "3:3: not YAML: a tab is in the indentation"),
+        ("a: ${X}\nb: |\n\tx\n", "3:1: not YAML: a tab is in the indentation"),
         ('a: "x\nb: 1\nc: 2\n', f"1:4: not YAML: {QUOTE} not closed"),
         ('a: "x\nb: "y"\n', f"1:4: not YAML: {QUOTE} closed at line 2, column 4, where more text follows"),
         ("a: ['x\n  , 'y']\n", f"1:5: not YAML: {QUOTE} closed at line 2, column 5, where more text follows"),

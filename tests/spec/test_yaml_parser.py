@@ -102,7 +102,7 @@ BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         ("a: b: c\n", "a.yaml:1:5: not YAML: mapping values are not allowed"),
         ("a: \x01\n", r"a.yaml:1:4: character '\x01' is not allowed in YAML"),
         ("a: *nowhere\n", "a.yaml:1:4: the alias '*nowhere' names nothing above it"),
-        ("a: &x [*x]\n", "a.yaml:1:8: the alias '*x' stands inside of what it names"),
+        ("a: &x [*x]\n", "a.yaml:1:8: the alias '*x' is inside the value that it names"),
         ("? [a, b]\n: 1\n", "a.yaml:1:3: a key must be text, not a list or a mapping"),
         ("a: &x b\n*x : 1\n", "a.yaml:2:1: a key must be text, not an alias"),
         ("a: !!python/object:os.system x\n", "a.yaml:1:4: the tag"),

@@ -128,7 +128,7 @@ def test_pages_of_files_cover_each_range_once(folder: Path) -> None:
             break
         after = page["next"]
     assert set(urls) == {str(folder / "in" / f"{name}.csv") for name in "acdef"}
-    with pytest.raises(RequestError, match="after must be what an earlier answer calls next"):
+    with pytest.raises(RequestError, match="after must be the value of next in an earlier answer"):
         ask("files", after="1,2")
 
 
@@ -327,7 +327,7 @@ def test_pages_of_rejects_have_each_record_once(folder: Path) -> None:
 @pytest.mark.parametrize("resource", ["files", "rejects"])
 def test_a_cursor_that_no_answer_gave_is_refused(folder: Path, resource: str, after: str) -> None:
     """Such a cursor would begin anywhere."""
-    with pytest.raises(RequestError, match="after must be what an earlier answer calls next"):
+    with pytest.raises(RequestError, match="after must be the value of next in an earlier answer"):
         ask(resource, after=after)
 
 

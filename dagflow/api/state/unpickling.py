@@ -44,7 +44,7 @@ def unpickled(data: bytes | memoryview, what: str, url: str = "journal") -> Any:
         if reader.missing is not None:
             module, name = reader.missing
             raise JournalError(
-                f"{what} needs {module}.{name}, which is not there any more: {text_of(error)}",
+                f"{what} needs {module}.{name}, which no longer exists: {text_of(error)}",
                 url=url,
                 hint=f"keep '{name}' in module '{module}' as another name of what the class is now, and import that "
                 f"module in the operator's; or {START_OVER}",

@@ -128,7 +128,7 @@ def _input_warnings(logical: LogicalPlan, app: str) -> Iterator[str]:
     if found is None:
         return
     if not found.input.files:
-        yield "there is no input now: what is named holds no file that the app takes"
+        yield "there is no input now: the named locations have no file that the app reads"
     if found.input.unreadable:
         yield found.input.unreadable
     if found.windows > 1 and not wants_to_follow(logical):

@@ -37,7 +37,7 @@ def app_text(
         "# Paths are relative to the directory in which dagflow is started.",
         f"name: {scalar(name)}",
         "attributes:",
-        f"  checkpoint: {_CHECKPOINT}  # what was read and published; without it the next run begins anew",
+        f"  checkpoint: {_CHECKPOINT}  # what was read and published; without it the next run starts over",
         "operators:",
         "  splitter:",
         "    class: FileSplitterInput",

@@ -100,7 +100,7 @@ def _lines(sample: FirstRecords, format: FormatGuess, to: str) -> Iterator[str]:
     kind, path = target_of(to)
     is_inside = is_local(path) and not path.startswith("/") and path.split("/")[0] not in ("", "..")
     place = path if is_inside else "out"
-    yield "# dagflow test runs this; after a change that is meant, dagflow test --update states what comes out then."
+    yield "# dagflow test runs this; after an intended change, dagflow test --update writes the new output here."
     yield "app: app.yaml"
     yield "tests:"
     yield "  the first records:"

@@ -30,7 +30,7 @@ class Cursor:
             return cls()
         parts = text.split(".")
         if len(parts) != 2 or not all(map(is_number, parts)):
-            raise RequestError(f"after must be what an earlier answer calls next, not {text[:40]!r}")
+            raise RequestError(f"after must be the value of next in an earlier answer, not {text[:40]!r}")
         return cls(*map(int, parts))
 
     def __str__(self) -> str:

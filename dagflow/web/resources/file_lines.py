@@ -197,7 +197,7 @@ def _way_of(
         if by is None:
             outcome += "its records wait to be merged."
         else:
-            outcome += f"window {by.plan.window_id} merged and published what was kept of it."
+            outcome += f"window {by.plan.window_id} merged and published its records."
             tables = dict(by.receipts)
             # Files that the window published itself, and of the later window only files that it has merged.
             outputs += [
@@ -206,9 +206,9 @@ def _way_of(
                 if each.facts is not None and each.facts.operator in by.plan.takes
             ]
     else:
-        outcome = f"Window {window_id} read it; what was kept of it is in {_one_of(outputs)}."
+        outcome = f"Window {window_id} read it; its records are in {_one_of(outputs)}."
     shown = ", ".join(f"{name} since {version}" for name, version in tables.items())
-    sentence = refusal + outcome + (f" Tables have what was kept: {shown}." if shown else "")
+    sentence = refusal + outcome + (f" Tables have its records: {shown}." if shown else "")
     return {"sentence": sentence, "window": window_id, "outputs": outputs[:MAX_SHOWN], "tables": tables}
 
 

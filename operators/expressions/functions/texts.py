@@ -116,7 +116,7 @@ def padded(kernel: Callable[..., Any]) -> Callable[..., Bound]:
 
 def replace(site: CallSite, text: Bound, search: Bound, replacement: Bound | None = None) -> Bound:
     """The text with each occurrence of another text replaced, or removed."""
-    pattern = site.written_text(search, "what is searched")
+    pattern = site.written_text(search, "the text to search for")
     new = "" if replacement is None else site.written_text(replacement, "the replacement")
     if not pattern:
         return site.text_of(text)
@@ -139,7 +139,7 @@ def matching(kernel: Callable[..., Any]) -> Callable[[CallSite, Bound, Bound], B
     """starts_with, ends_with and contains."""
 
     def bind(site: CallSite, text: Bound, part: Bound) -> Bound:
-        pattern = site.written_text(part, "what is searched")
+        pattern = site.written_text(part, "the text to search for")
         return applied(site, BOOLEAN, lambda values: kernel(values, pattern=pattern), site.text_of(text))
 
     return bind
@@ -155,7 +155,7 @@ def like(*, ignore_case: bool) -> Callable[..., Bound]:
             raise site.error("the escape of like is one character", escape)
         regex = _regex_of(written, mark)
         if regex is None:
-            raise site.error(f"the pattern of {site.name}: {mark!r} stands before what needs no escape", pattern)
+            raise site.error(f"the pattern of {site.name}: {mark!r} precedes a character that needs no escape", pattern)
         prefix = "(?is)" if ignore_case else "(?s)"
         return applied(
             site, BOOLEAN, lambda values: pc.match_substring_regex(values, f"{prefix}^{regex}$"), site.text_of(text)
@@ -257,7 +257,7 @@ def _require_valid(site: CallSite, regex: str, pattern: Bound) -> None:
 
 def position(site: CallSite, text: Bound, part: Bound) -> Bound:
     """Where a text begins in another, counted from 1; 0 where it does not occur."""
-    pattern = site.written_text(part, "what is searched")
+    pattern = site.written_text(part, "the text to search for")
 
     def compute(values: Any) -> Any:
         if not pattern:

@@ -124,7 +124,7 @@ class DecompressedFile:
             decompressor = self._decompressor = self._compression.decompressor()
         if decompressor.needs_input and not self._input and not self._fill():
             if getattr(decompressor, "held_bytes", 1):
-                raise self._incomplete("it ends in the middle of what is compressed")
+                raise self._incomplete("it ends in the middle of compressed data")
             self._decompressor = None
             return None
         data, self._input = self._input, b""

@@ -181,7 +181,7 @@ class Csv(Delimited):
             names = self._rows.header(data.tobytes().decode(self._charset.name).encode())
         except UnicodeDecodeError as error:
             problem = (
-                f"not valid {self._charset.name}: {error.reason} at byte {error.start}; say what it is in with encoding"
+                f"not valid {self._charset.name}: {error.reason} at byte {error.start}; name its encoding with encoding"
             )
             return CsvHead(start, start + length, problem=problem)
         except pa.ArrowInvalid as error:

@@ -64,7 +64,7 @@ class Charset:
         if not codec._is_text_encoding:
             raise ValueError(f"encoding {encoding!r} is not one of text")
         if name.replace("-", "_").startswith(_STATEFUL):
-            raise ValueError(f"text in {encoding!r} cannot be cut: what its bytes mean depends on what was before")
+            raise ValueError(f"text in {encoding!r} cannot be cut: the meaning of its bytes depends on those before")
         return cls(name)
 
     def for_file(self, head: bytes) -> tuple[Charset, int]:

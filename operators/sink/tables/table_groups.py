@@ -269,7 +269,7 @@ class TableMerger(Operator):
         """An error about a fragment, with what can be done."""
         if job.keys:
             # A replay is refused: the rows that it adds would replace newer rows.
-            return LostOutputError(lost.message, url=lost.url, hint=f"put it back, or start anew: {ANOTHER_TABLE}")
+            return LostOutputError(lost.message, url=lost.url, hint=f"put it back, or start over: {ANOTHER_TABLE}")
         windows = window_options(self._windows_to_read_again(job))
         return LostOutputError(
             lost.message,

@@ -118,7 +118,7 @@ def _type_error(name: str, kind: object) -> ValueError:
 def _named(name: str, text: str | None) -> str:
     if text == _NULL:
         raise ValueError(
-            f"a value of column '{name}', by which the table is partitioned, is {text}, which stands for a missing "
+            f"a value of column '{name}', by which the table is partitioned, is {text}, which means a missing "
             "value in names of directories"
         )
     found = f"{quote(name, safe='')}={_NULL if text is None else quote(text, safe='')}"

@@ -42,9 +42,9 @@ class OnChange(BaseModel):
     def remedy(self, change: Change) -> str:
         """Advice for a change that fails a run, so that no data is skipped, or read again unchanged."""
         if change == "appended":
-            return "to read what was added: on_change: {appended: tail} on the splitter"
+            return "to read the added bytes, set on_change: {appended: tail} on the splitter"
         return (
-            "to read what is there now as a new file, beside what was published of the old one: "
+            "to read the present content as a new file, beside the published output of the old one, set "
             f"on_change: {{{change}: reread}} on the splitter"
         )
 

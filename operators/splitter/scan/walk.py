@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 _SLASH = ord("/")
 
 NAMELESS = "an object with content whose key ends in a slash, left out: copy it to another key to read it"
-READ_ALREADY = "a link to what is read under its own name, left out"
+READ_ALREADY = "a link to something that is read under its own name, left out"
 WRITTEN = "a link leads to where the app writes, or below, left out; name that directory itself to read it"
 
 FIRST_STEP, LAST_STEP = 64, 8192

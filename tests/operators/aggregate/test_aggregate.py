@@ -207,7 +207,7 @@ def test_a_sum_that_does_not_fit_ends_the_run_and_names_the_group() -> None:
     [
         ("k", "n", "column 'n' has many values in a group; take one, as max(n), or group by it"),
         ("k", "sum(n) + m", "column 'm' has many values in a group"),
-        ("k", "sum(max(n))", "max() stands inside of sum()"),
+        ("k", "sum(max(n))", "max() is inside of sum()"),
         ("k", "count(distinct n)", "count(distinct …) is not available"),
         ("k", "sum(*)", "sum is used as sum(a)"),
         ("k", "sum(n, m)", "sum is used as sum(a)"),

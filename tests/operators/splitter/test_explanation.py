@@ -73,7 +73,7 @@ def taken(files: str, properties: Mapping[str, Any]) -> set[str]:
         ({"file_pattern": r".*\.log"}, "b.txt", r"file_pattern '.*\.log' does not match the name 'b.txt'"),
         ({"ignore_pattern": "sub"}, "sub/a.log", "ignore_pattern 'sub' matches the directory 'sub'"),
         ({"recursive": False}, "sub/a.log", "the directory 'sub' is not entered, because of recursive: false"),
-        ({}, "x.part", "the name 'x.part' is one that scans pass over: hidden files, markers, unfinished copies"),
+        ({}, "x.part", "scans skip the name 'x.part', as hidden files, markers, unfinished copies"),
         ({}, "none.log", "its name would be selected, and there is no such file now"),
         ({}, "sub", "it is a directory, whose files are taken one by one"),
         ({"settle_millis": 10**9}, "b.txt", "it does not count as complete yet, by settle_millis 1000000000"),

@@ -207,7 +207,7 @@ def test_a_mistake_is_reported_at_its_place_in_the_app(
         ("select a from input limit 5", "5", "limit needs order by"),
         ("select b from input order by a", "a", "order by needs a limit"),
         ("select a, count(*) as n from input group by b", "a, ", "column 'a' has many values in a group"),
-        ("select a from input where count(*) > 1", "count", "a condition on groups stands behind having"),
+        ("select a from input where count(*) > 1", "count", "a condition on groups belongs into having"),
         ("select x.a from input", "x.a", "there is no table 'x' in from"),
         ("select z, b as z from input", "b", "two columns would be called 'z'"),
         ("select count(distinct a) as n from input", "count", "group by the column first"),

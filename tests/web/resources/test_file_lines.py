@@ -129,7 +129,7 @@ def test_a_refused_line_is_in_no_table(tmp_path: Path, monkeypatch: pytest.Monke
     assert (found["outputs"], found["tables"], "ables" in found["sentence"]) == ([], {}, False)
     for line in ("1", "8"):
         assert found_of("a.csv", line=line)["sentence"].endswith(
-            "merged and published what was kept of it. Tables have what was kept: table since version 0."
+            "merged and published its records. Tables have its records: table since version 0."
         )
 
 
@@ -142,5 +142,5 @@ def test_a_line_that_one_operator_refused_may_be_kept_by_others(folder: Path) ->
     found = found_of("b.csv", line="3")
     begin, refusal, rest = found["sentence"].partition(" and operator 'filter' refused it: expected n <> 1. ")
     assert (begin, refusal != "") == (f"Line 3 begins at byte 13. Window {found['window']} read it,", True)
-    assert rest.startswith(f"Window {found['window']} read it; what was kept of it is in ")
+    assert rest.startswith(f"Window {found['window']} read it; its records are in ")
     assert found["outputs"]

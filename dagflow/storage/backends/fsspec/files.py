@@ -65,7 +65,7 @@ class FsspecFiles(Files):
 
     @override
     def no_listing(self, url: str) -> str:
-        return "of an archive only single files can be read: name each of them" if self.client.is_chain(url) else ""
+        return "only single files of an archive can be read: name each of them" if self.client.is_chain(url) else ""
 
     @override
     def list(self, url: str) -> Iterator[FileStat]:

@@ -130,7 +130,7 @@ def _put_back(hidden: str, url: str, difference: str) -> str:
         move_exclusive(hidden, url)
     except FileExistsError:
         if not os.path.samestat(os.lstat(hidden), os.lstat(url)):
-            return f"another file was put in its place meanwhile, and {hidden} is what was there; give it a name again"
+            return f"another file has taken its place meanwhile, and the earlier file is now {hidden}; rename it"
         os.unlink(hidden)
     if difference:
         raise SourceChangedError(difference, url=url)
@@ -159,7 +159,7 @@ def _move(source: str, target: str, url: str) -> None:
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        hint = "put the archive on the file system of the source files; what is merged and published stays so"
+        hint = "put the archive on the file system of the source files; files that are merged and published stay so"
         raise StorageError(f"cannot archive {url}: it is on another file system", url=target, hint=hint) from error
 
 

@@ -114,7 +114,7 @@ def test_stateful_encodings_are_refused_by_each_of_their_names(stateful: str) ->
     names = modules | {alias for alias, module in encodings.aliases.aliases.items() if module in modules}
     assert names
     for name in names | {name.replace("_", "-") for name in names}:
-        with pytest.raises(ValueError, match=f"text in '{name}' cannot be cut: what its bytes mean depends on"):
+        with pytest.raises(ValueError, match=f"text in '{name}' cannot be cut: the meaning of its bytes depends on"):
             RECORD_FORMATS.make({"type": "lines", "encoding": name, "delimiter": " "})
 
 

@@ -70,5 +70,5 @@ def test_the_text_that_stands_for_a_missing_value_is_refused() -> None:
     if missing.values[PartitionField("k")] is not None:
         missing, text = text, missing
     assert missing.directory == "k=__HIVE_DEFAULT_PARTITION__"
-    with pytest.raises(ValueError, match="is __HIVE_DEFAULT_PARTITION__, which stands for a missing value"):
+    with pytest.raises(ValueError, match="is __HIVE_DEFAULT_PARTITION__, which means a missing value"):
         _ = text.directory

@@ -259,7 +259,7 @@ def test_a_link_to_what_is_read_under_its_own_name_is_passed_over(
     real = [os.path.realpath(path) for path in scans[0]]
     assert len(real) == len(set(real))
     assert any(path.startswith(f"{tmp_path}/in/link") for path in scans[0]) == (not is_passed_over)
-    said = f"a link to what is read under its own name, left out path={tmp_path}/in/link"
+    said = f"a link to something that is read under its own name, left out path={tmp_path}/in/link"
     assert [record.getMessage().rstrip("/") for record in caplog.records].count(said) == is_passed_over
     assert (counters["ignored"] > 0) or not is_passed_over
 
