@@ -83,4 +83,4 @@ def test_a_page_says_that_nothing_makes_output_of_removed_files_again(cleaned: R
     Path("app.yaml").write_text(text.replace("path: out", "path: new"))
     (change,) = look("app.yaml", "journal")["changes"]
     assert change["verdict"] == "refuses"
-    assert "nothing makes what is published again, because operator 'cleaner' has removed" in change["text"]
+    assert "nothing makes the published output again, because operator 'cleaner' has removed" in change["text"]

@@ -34,7 +34,7 @@ class KeepsMoreThanKeys(Deduplicator):
 @pytest.mark.parametrize(
     ("before", "now", "message"),
     [
-        (Total, KeyCounter, r"left state that is not by key, and is a KeyedOperator now\n    let its class be what it"),
+        (Total, KeyCounter, r"left state that is not by key, and is a KeyedOperator now\n    restore its class"),
         (KeepsMoreThanKeys, Deduplicator, r"left state that is not by key, and is a KeyedOperator now"),
     ],
 )
