@@ -68,7 +68,7 @@ def test_a_full_disk_behind_stdout_is_an_error() -> None:
             stdout=full,
             stderr=subprocess.PIPE,
         )
-    assert done.stderr.startswith(b"cannot write the result to standard output: No space left on device\n    what ")
+    assert done.stderr.startswith(b"cannot write the result to standard output: No space left on device\n    the ")
     assert done.returncode == 0
 
 

@@ -16,7 +16,7 @@ from tests.cli.samples import APP, summary
 
 
 def test_quiet_shows_nothing_and_remembers_the_figures(capsys: pytest.CaptureFixture[str]) -> None:
-    """Under -q only errors are printed; a failed run's account still needs the last figures."""
+    """Under -q only errors are printed; a failed run's summary still needs the last figures."""
     display = display_for(APP, is_quiet=True)
     with display:
         display.progress(summary(6.0))

@@ -44,7 +44,7 @@ def test_a_line_has_what_its_message_names(text: str, fields: dict[str, Any]) ->
 
 
 def test_a_run_that_is_asked_for_json_says_only_json(folder: Path) -> None:
-    """Also its account and the place of its log; stdout stays for the result."""
+    """Also its summary and the place of its log; stdout stays for the result."""
     code, out, err = invoke("run", "app.yaml", "--local", "--workers", "1", "--log-format", "json", "--json")
     assert code == 0
     assert json.loads(out)["state"] == "completed"
@@ -88,7 +88,7 @@ def test_no_message_nor_field_of_an_error_has_a_value(folder: Path, monkeypatch:
 
 
 def test_the_log_of_a_run_has_what_it_did(folder: Path) -> None:
-    """Each window, and the account at the end; only its owner may read it, and the last line of the run names it."""
+    """Each window, and the summary at the end; only its owner may read it, and the last line of the run names it."""
     code, _, err = invoke("run", "app.yaml", "--local", "--workers", "1")
     assert code == 0
     name = err.rstrip().rpartition("log of the run: ")[2]

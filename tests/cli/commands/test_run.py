@@ -105,7 +105,7 @@ def following(folder: Path) -> Iterator[subprocess.Popen[str]]:
 @pytest.mark.spark
 @pytest.mark.e2e
 def test_a_run_accounts_for_itself_and_a_second_one_finds_nothing_new(folder: Path) -> None:
-    """Stdout holds one JSON object, stderr the account for people; what was processed is not read again."""
+    """Stdout holds one JSON object, stderr the summary for people; what was processed is not read again."""
     # The directory has a name that Java does not find in this locale, and there is no home.
     folder = folder.rename(folder.with_name("a é 'quoted\" name"))
     bare = {"LC_ALL": "C", "HOME": "/nowhere", "PYTHONHASHSEED": "7", "PYTHONSTARTUP": "/nowhere/startup.py"}
