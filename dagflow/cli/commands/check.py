@@ -44,7 +44,10 @@ def _size(context: click.Context, parameter: click.Parameter, value: str | None)
 )
 @click.option("--max-rejects", callback=_share, metavar="SHARE", help="Maximum share of refused records, such as 1%.")
 @click.option(
-    "--max-backlog", callback=_size, metavar="SIZE", help="Maximum size of known input that is not committed, such as 10GiB."
+    "--max-backlog",
+    callback=_size,
+    metavar="SIZE",
+    help="Maximum size of input that is not committed, such as 10GiB.",
 )
 @store_option
 @verbose_option

@@ -41,7 +41,9 @@ def test_a_class_that_is_gone_is_named(values: dict[Any, Any], request: pytest.F
     value_type = int if 1 in values.values() else None
     segment = replace(Segment.of(values, (), value_type), name="s")
     request.getfixturevalue("is_gone")
-    message = rf"needs {__name__}\.KeptState, which no longer exists: .*\n    keep 'KeptState' in module '{__name__}' as"
+    message = (
+        rf"needs {__name__}\.KeptState, which no longer exists: .*\n    keep 'KeptState' in module '{__name__}' as"
+    )
     with pytest.raises(JournalError, match=f"journal: the state of operator 'op' {message}"):
         unpickled(data, "the state of operator 'op'")
     with pytest.raises(JournalError, match=f"segments/s: the state by key {message}"):
