@@ -75,7 +75,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--lines-per-second", type=int, default=2000)
     parser.add_argument("--lines-per-file", type=int, default=20_000)
-    parser.add_argument("--seconds", type=float, help="stop after so long; without it, go on")
+    parser.add_argument("--seconds", type=float, help="stop after this many seconds; default: run until stopped")
     asked = parser.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
     source = lines(0)

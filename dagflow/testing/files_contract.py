@@ -88,7 +88,7 @@ class FilesContract(StoreUnderTest):
             if (found.mtime_ns, found.etag) != (planned.mtime_ns, planned.etag):
                 return
         pytest.fail(
-            f"{planned.url} was written anew {REWRITES} times, and stat() shows no other version: neither mtime_ns "
+            f"{planned.url} was rewritten {REWRITES} times, and stat() shows no other version: neither mtime_ns "
             f"({planned.mtime_ns}) nor etag ('{planned.etag}') has changed"
         )
 

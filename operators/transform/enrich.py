@@ -171,8 +171,8 @@ class Enrich(ColumnOperator[_Join], SideInput):
             more = f", and {twice.num_rows - 1} more keys" if twice.num_rows > 1 else ""
             raise DagflowError(
                 f"{self._source.name} has {twice.column('count_all')[0]} rows with {key}{more}",
-                hint="fix the table, name more columns in on, or say with duplicates what is done with such keys: "
-                "reject refuses the records that have one, all gives each record with each row",
+                hint="fix the table, name more columns in on, or set duplicates: "
+                "reject refuses the records with such a key, all emits each record once for each row",
             )
 
     def _checked_added(self, schema: pa.Schema) -> dict[str, str]:

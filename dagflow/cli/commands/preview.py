@@ -107,7 +107,7 @@ def _lines(found: Preview) -> Iterator[str]:
         text, left_out = table(columns, width)
         yield text
         if left_out:
-            yield f"and {count(len(left_out), 'column')} for which there is no room: {listed_columns(left_out)}"
+            yield f"and {count(len(left_out), 'column')} that do not fit: {listed_columns(left_out)}"
         yield ""
     yield f"{found.port}: {_what_arrived(found)}"
     yield from (f"    {line}" for line in _operator_lines(found))

@@ -44,7 +44,7 @@ from dagflow.suggestions import window_options
 
 ACTIONS = ("list", "show", "replay")
 MOST_GROUPS = 50
-NOTHING_CHOSEN = "nothing is refused that was asked for"
+NOTHING_CHOSEN = "no refused record matches"
 STOPPING = "stopping: windows that are not committed publish nothing; a second signal (Ctrl-C) stops at once"
 
 

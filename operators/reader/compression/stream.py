@@ -162,7 +162,7 @@ class DecompressedFile:
         if self._input.startswith(magic):
             return
         if self._input and (magic.startswith(self._input) or may_become_skippable(self._compression, self._input)):
-            raise self._incomplete("it ends where something begins")
+            raise self._incomplete("it ends in the middle of a header")
         if self._stream_start and not self._input.strip(b"\0"):
             # Tapes and block devices pad files with zeros, and all the formats' own tools accept that.
             while self._fill():

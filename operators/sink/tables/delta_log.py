@@ -215,7 +215,7 @@ def require_writable(table: Table, handle: DeltaTable) -> None:
     require_same_partitioning(table, partition_by)
     if _RETENTION in configuration:
         logger.warning(
-            "%s forgets which windows it has after %s (%s): no run on it may be interrupted for as long",
+            "%s forgets which windows it has after %s (%s): no run on it may be interrupted for that long",
             table.name,
             configuration[_RETENTION],
             _RETENTION,

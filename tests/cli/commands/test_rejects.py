@@ -113,7 +113,7 @@ def test_records_of_a_changed_file_are_reported() -> None:
 def test_what_nothing_matches_is_reported() -> None:
     """A choice that matches nothing is no error."""
     done = invoke("app.yaml", "replay", "--reason", "nothing like this")
-    assert (done.exit_code, done.stderr) == (0, "nothing is refused that was asked for\n")
+    assert (done.exit_code, done.stderr) == (0, "no refused record matches\n")
     assert invoke("nowhere").exit_code == 2
 
 
