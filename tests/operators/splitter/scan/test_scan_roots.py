@@ -52,7 +52,7 @@ def test_of_an_archive_single_files_are_read(tmp_path: Path) -> None:
     for name in ("a.log", "dir/b.log"):
         assert find_root(f"zip://{name}::{tmp_path}/x.zip", STORAGE).kind == "file"
     for name in ("", "dir", "*.log", "dir/*"):
-        with pytest.raises(StorageError, match="only single files can be read: name each of them"):
+        with pytest.raises(StorageError, match="only single files of an archive can be read: name each of them"):
             find_root(f"zip://{name}::{tmp_path}/x.zip", STORAGE)
 
 
