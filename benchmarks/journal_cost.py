@@ -25,7 +25,8 @@ from typing import TYPE_CHECKING
 from benchmarks.measuring import check, range_of, table
 from benchmarks.throughput import APP, BUILT_IN, make_input, size_of
 from dagflow.api.properties import parse_size
-from dagflow.engine import run as engine
+from dagflow.engine import run_setup
+from dagflow.engine.run import run
 from dagflow.journal.events import Event
 from dagflow.journal.journal import Journal
 
@@ -84,7 +85,11 @@ def journal_class(way: str, spent: JournalSeconds) -> type[Journal]:
 
 
 def run_once(context: SparkContext, work: Path, way: str, block_size: str) -> tuple[float, float, int]:
-    """Return the seconds of one run, its seconds in the journal, and its number of windows."""
+    """Return the seconds of one run, its seconds in the journal, and its number of windows.
+
+    Raises:
+        ValueError: The run took another journal.
+    """
     from dagflow.plan.load import load_app
     from dagflow.runtime.spark import SparkRuntime
 
@@ -96,15 +101,18 @@ def run_once(context: SparkContext, work: Path, way: str, block_size: str) -> tu
     path.write_text(text.replace("/journal}", f"/journal, durability: {durability}}}"))
     app = load_app(str(path))
     spent = JournalSeconds()
-    names = vars(engine)
+    names = vars(run_setup)
     original, names["Journal"] = names["Journal"], journal_class(way, spent)
     os.sync()
     started = time.perf_counter()
     try:
-        summary = engine.run(app, runtime=lambda program: SparkRuntime(program, context))
+        summary = run(app, runtime=lambda program: SparkRuntime(program, context))
     finally:
         names["Journal"] = original
-    return time.perf_counter() - started, spent.seconds, summary.windows
+    took_s = time.perf_counter() - started
+    if (spent.seconds > 0) == (way == WAYS[0]):
+        raise ValueError(f"{way}: the run took another journal than the one that measures")
+    return took_s, spent.seconds, summary.windows
 
 
 def main() -> int:
