@@ -189,6 +189,8 @@ FOLLOWED = {
     "test_nanoseconds_are_refused_by_the_operator_with_the_method",
     "use a Select for other columns": AGAIN,
     "use the very keys that": "api/test_keyed_state.py::test_a_run_goes_on_with_the_very_keys_or_one_partition",
+    "give each new field of the class a default": "journal/test_planned_tuples.py::"
+    "test_tuples_whose_class_has_other_fields_by_now_are_refused",
     "a class of tuples is a frozen dataclass": "journal/test_planned_tuples.py::"
     "test_a_run_goes_on_when_the_operator_is_mended",
     "define complete_end(source) in the class": "operators/reader/test_growing.py::"

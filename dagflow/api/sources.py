@@ -103,8 +103,8 @@ def discovered_ms_of(item: Any) -> int:
     return discovered_ms
 
 
-def is_of_beginning(item: SourceRange) -> bool:
-    """Whether a tuple is of a file's beginning: none of the file's content was planned before it."""
+def is_first_part(item: SourceRange) -> bool:
+    """Whether a tuple is the first part of a file: none of the file's content was planned before it."""
     return not (item.start or getattr(item, "content_start", 0))
 
 

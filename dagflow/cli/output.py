@@ -142,8 +142,6 @@ def _usage(error: click.ClickException) -> str:
     if isinstance(error, click.NoSuchOption):
         near = did_you_mean(error.option_name, error.possibilities or [])
         message = f"there is no option {quoted(error.option_name)}{near}"
-    elif isinstance(error, click.BadOptionUsage) and error.option_name == "--local":
-        message = f"{message.rstrip('.')}; did you mean '--local --workers N'?"
     return f"{command}: {message[:1].lower()}{message[1:].rstrip('.')}\n    see: {command} --help"
 
 

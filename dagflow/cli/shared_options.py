@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
@@ -41,20 +41,6 @@ class Seconds(click.FloatRange):
         if math.isnan(seconds):
             self.fail("nan is no number of seconds", param, ctx)
         return seconds
-
-
-class LocalFlag(click.Option):
-    """The flag `--local`; a number behind it is refused with the option that takes one."""
-
-    def handle_parse_result(
-        self, ctx: click.Context, opts: Mapping[str, Any], args: list[str]
-    ) -> tuple[Any, list[str]]:
-        """The flag, and the arguments that no parameter has taken."""
-        number = next((each for each in args if each.isdecimal()), None)
-        if self.name in opts and "workers" not in opts and number is not None and not ctx.resilient_parsing:
-            meant = f"--local --workers {number}"
-            raise click.UsageError(f"option '--local' does not take a value; did you mean '{meant}'?", ctx)
-        return super().handle_parse_result(ctx, opts, args)
 
 
 @dataclass(slots=True)
@@ -184,7 +170,6 @@ def local_options(function: F) -> F:
     local = click.option(
         "--local",
         "is_local",
-        cls=LocalFlag,
         is_flag=True,
         is_eager=True,
         help="Run in processes of this machine, without Spark.",

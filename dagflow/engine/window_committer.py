@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from dagflow.api.operator import LimitChecker
 from dagflow.api.ports import unbatched
-from dagflow.api.sources import is_of_beginning, is_source_range
+from dagflow.api.sources import is_first_part, is_source_range
 from dagflow.api.transactions import TargetDecision
 from dagflow.engine.byte_sums import require_bytes_add_up
 from dagflow.engine.control_graph import ControlGraph, ControlResult
@@ -257,7 +257,7 @@ def _advise_of_duplicates(error: DagflowError, planned: WindowPlan) -> None:
         return
     items = (block for _, _, item in planned_tuples(planned) for block in unbatched((item,)))
     blocks = [each for each in items if is_source_range(each) and redacted(each.url) == error.url]
-    if blocks and not any(map(is_of_beginning, blocks)):
+    if blocks and not any(map(is_first_part, blocks)):
         error.advise(
             hint="if this file is changed or replaced, it is read again from its beginning, and what earlier windows "
             f"have published of it is there twice; to have it once, {START_OVER}"

@@ -98,12 +98,17 @@ def _decoded_rows(kind: type, rows: list[Any]) -> list[Any]:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         what = f"{'.'.join(map(str, first['loc'][1:]))}: {first['msg']}"
-        raise unknown_tuples(f"{kind.__name__} of another form than this program knows: {what}") from error
+        raise JournalError(
+            f"the checkpoint holds {kind.__name__} of another form than its class has now: {what}",
+            url="journal",
+            hint=f"give each new field of the class a default, and keep the types of the others; or {START_OVER}",
+        ) from error
 
 
 def _decoded_batch(encoded: dict[str, Any]) -> Any:
-    module, _, name = encoded["batch"].partition(":")
-    kind = getattr(importlib.import_module(module), name)
+    kind: Any = _imported(encoded["batch"])
+    if kind is None:
+        raise unknown_tuples(f"batches of tuples of {encoded['batch']}, which no longer exists")
     require_version(kind, encoded["version"], kind.json_version)
     return kind.from_json(encoded["value"])
 

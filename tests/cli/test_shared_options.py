@@ -7,7 +7,6 @@ import pytest
 from click.testing import CliRunner
 
 from dagflow.cli.shared_options import Seconds, conf_option, master_option, unknown
-from tests.cli.processes import dagflow_command
 
 
 @click.command()
@@ -75,13 +74,3 @@ def test_an_unknown_name_gets_the_nearest_one_or_all() -> None:
     """A slip of the finger is put right, a guess is answered with the choice."""
     assert unknown("operator", "BlokReader", ["BlockReader", "RecordFilter"]).endswith("did you mean 'BlockReader'?")
     assert unknown("operator", "x", ["BlockReader", "RecordFilter"]).endswith("there are: BlockReader, RecordFilter")
-
-
-@pytest.mark.parametrize(
-    ("args", "meant"), [(["--local", "1"], "--local --workers 1"), (["--local=1"], "--local --workers N")]
-)
-def test_a_number_of_processes_behind_local_is_refused_with_its_option(args: list[str], meant: str) -> None:
-    """--local is a flag, and --workers takes the number."""
-    done = dagflow_command(["run", "app.yaml", *args])
-    assert done.returncode == 2
-    assert f"option '--local' does not take a value; did you mean '{meant}'?\n" in done.stderr

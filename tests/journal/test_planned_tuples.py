@@ -14,6 +14,7 @@ from dagflow.engine.run import run
 from dagflow.errors import JournalError, OperatorError
 from dagflow.journal.planned_tuples import TupleError, decode_tuples, encode_tuples
 from dagflow.runtime.inline import InlineRuntime
+from operators.files.metadata import BlockMetadata
 from tests.engine.sample_app import app_of, published
 from tests.execution.sample_operators import TextSample
 
@@ -85,8 +86,17 @@ def test_tuples_whose_class_has_other_fields_by_now_are_refused() -> None:
     """A field that was added has its default in them; without one, the error names the field."""
     planned = encode_tuples(PlannedRow, [PlannedRow("a")])
     assert decode_tuples(LongPlannedRow, planned) == [LongPlannedRow("a")]
-    with pytest.raises(JournalError, match="Numbered of another form than this program knows: number: Field required"):
+    with pytest.raises(JournalError, match="Numbered of another form than its class has now: number: Field required"):
         decode_tuples(Numbered, planned)
+
+
+def test_a_batch_whose_class_no_longer_exists_is_refused() -> None:
+    """With its name, and a way out."""
+    group = {"batch": "operators.files.small_file_batch:OtherBatch", "version": 1, "value": {}}
+    with pytest.raises(
+        JournalError, match=r"holds batches of tuples of .*:OtherBatch, which no longer exists\n.*run the"
+    ):
+        decode_tuples(BlockMetadata, {"groups": [group]})
 
 
 def test_a_run_goes_on_when_the_operator_is_mended(tmp_path: Path) -> None:
