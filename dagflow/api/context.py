@@ -72,7 +72,7 @@ class OutputFiles(Protocol):
         """Start a file that is held back, and that a later window merges into others; see HoldsFiles.
 
         Args:
-            url: A name in the directory in which it is kept. No file is ever published under it.
+            url: A name beside which it is kept. No file is ever published under it.
 
         Raises:
             StorageError: The store refused it.

@@ -199,7 +199,7 @@ def _stretch_codes(origin: Origin, count: int, first: int, last: int) -> npt.NDA
     if (first, last) == (0, count) and origin.block_codes is not None and len(origin.selections) == 1:
         (mask,) = origin.selections
         if isinstance(mask, pa.BooleanArray):
-            # Most batches have passed a filter: the rest of each stretch is not copied.
+            # Most batches have passed a filter: the records that it left of each stretch are not copied.
             begins = _stretches(origin.block_codes)
             is_left: npt.NDArray[np.bool_] = np.maximum.reduceat(flags_of(mask).view(np.uint8), begins).view(bool)
             return origin.block_codes[begins[is_left]]

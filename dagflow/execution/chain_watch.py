@@ -132,7 +132,7 @@ SILENT_TIMES = 10
 
 
 class EmissionWatch(ChainWatch):
-    """Finds calls that emit without end and take no input.
+    """Finds calls that continue without taking input, whether or not they emit.
 
     For the operators of the driver, whose calls may scan any number of files before they emit something.
 

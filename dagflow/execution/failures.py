@@ -47,7 +47,7 @@ _PACKAGES = tuple(f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-
 """Directories of installed packages, which may also be those of another environment or of the user."""
 
 _COMPILED = (".pyx", ".pxi", ".pxd")
-"""Suffixes of Cython's file names, which are relative to the directory of another machine."""
+"""Suffixes of Cython's file names, which are relative to the directory in which they were compiled."""
 
 _MAX_RECORD = 200
 """Characters of a record in an error's message."""

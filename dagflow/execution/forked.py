@@ -30,7 +30,7 @@ def end_if_forked(pid: int, operator: str) -> None:
 
 @cache
 def withhold_sockets() -> None:
-    """Close the current sockets of this process in each process that is forked from it later."""
+    """Replace the current sockets of this process by the null device in each process that is forked from it later."""
     sockets = [descriptor for descriptor in _open_descriptors() if _is_socket(descriptor)]
     os.register_at_fork(after_in_child=lambda: _detach(sockets))
 

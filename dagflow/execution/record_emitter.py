@@ -1,4 +1,4 @@
-"""Replaces an output port while a per-record method is called: an emitter whose emit is a list's append."""
+"""Replaces an output port's emitter while a per-record method is called: its emit is a list's append."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class TaskOutputs:
         return self._opened(url, writer)
 
     def hold(self, url: str) -> TaskOutputFile:
-        """Start a file that a later window reads, in the directory of url.
+        """Start a file that a later window reads, kept beside url.
 
         Raises:
             BrokenContractError: The run publishes elsewhere; nothing was written.

@@ -28,7 +28,7 @@ _STDERR = 2
 """The descriptor to which the interpreter writes the stacks."""
 
 GRACE_S = 5.0
-"""Seconds for which native code may keep this watch from checking before the process is ended anyway."""
+"""Seconds beyond the timeout for which native code may keep this watch from checking, before the process is ended."""
 
 
 class TaskTimeoutError(Exception):

@@ -31,7 +31,7 @@ def require_ends(plan: LogicalPlan) -> None:
     """Refuse results over a run that keeps watching for new input: they would never be published.
 
     Raises:
-        PlanError: The app follows its input, and an operator gives a result over the run.
+        PlanError: An operator gives a result over the run.
     """
     problems = [
         _problem(plan, name) for name, operator in accumulators(plan.instances).items() if operator.over == "run"

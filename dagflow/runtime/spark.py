@@ -49,7 +49,7 @@ MIN_TASK_S = 0.25
 """Tasks of 50 ms spend a fifth of their time in Spark."""
 
 PROBES_PER_CORE = 2
-"""Probes for each executor: enough that each executor gets one, although Spark assigns tasks as slots are free."""
+"""Probes for each core: enough that each executor gets one, although Spark assigns tasks as slots are free."""
 
 PROBE_ROUNDS = 3
 """Executors that arrive while others are checked are checked as well, in at most this many rounds."""

@@ -84,7 +84,7 @@ def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     control = socket.socket(fileno=int(sys.argv[-1]))
     with shared_imports():
-        # Before the driver has read its app, which it sends at once.
+        # Before the driver has read its app, which it then sends at once.
         _import("dagflow.execution.task")
         setup: ServerSetup = pickle.loads(_received(control))
         sys.path[:] = setup.path

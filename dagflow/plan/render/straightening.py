@@ -50,8 +50,8 @@ class Straightening:
         for chain in self._ranks.chains:
             run: list[Item] = []
             bounds = (0.0, self._whole)
-            # Aligning the first run with the arrow's source, if that has no other arrow, makes the whole arrow
-            # straight.
+            # Aligning the first run with the arrow's source, if no other arrow leaves that, makes the whole
+            # arrow straight.
             wish = self._middles[chain[0]] if leaving[chain[0]] == 1 else None
             for item in chain[1:-1]:
                 free = self._free(item, chain)
