@@ -63,7 +63,7 @@ class DriverReport:
 
     @property
     def is_at_work(self) -> bool:
-        """Whether the driver's process is alive, as far as can be seen."""
+        """Whether the driver is at work, as far as can be seen: neither stalled nor ended."""
         return self.state in ("starting", "running", "waiting", "stopping")
 
     def to_json(self) -> dict[str, Any]:

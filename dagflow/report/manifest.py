@@ -322,7 +322,7 @@ def tracked_files(checkpoint: str, pattern: str, storage: StorageContext) -> lis
 
 
 def unmatched(checkpoint: str, pattern: str, storage: StorageContext) -> str:
-    """A message that names the files a pattern was compared with, and a pattern that would match.
+    """A clause for a pattern that matches no file: one file that it was compared with, and a pattern that would match.
 
     Returns:
         "" where the pattern matches a file that a window has read, or is to read.

@@ -42,8 +42,8 @@ class CheckpointReading:
     def age_s(self) -> float:
         """How many seconds the output may be behind the input.
 
-        The age of the oldest unpublished input, or the time since the last beat of a driver that is gone, if that is
-        longer.
+        The age of the oldest unpublished input, or the time since the last beat of a driver that is not at work, if
+        that is longer.
         """
         driver = None if self.snapshot is None else self.snapshot.driver
         unwatched_s = 0.0 if driver is None or driver.is_at_work else self._since(driver.last_beat_ms)

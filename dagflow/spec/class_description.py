@@ -250,7 +250,7 @@ def type_text(annotation: Any) -> str:
                 return words
         base = arguments[0]
         is_foreign = inspect.isclass(base) and base not in _WORDS and not issubclass(base, BaseModel)
-        # The class's own JSON Schema shows what a validator beside a foreign class takes.
+        # The annotation's JSON Schema shows what a validator beside a foreign class takes.
         return _schema_text(annotation) if is_foreign else type_text(base)
     if origin in (Union, UnionType):
         return " or ".join(dict.fromkeys(type_text(argument) for argument in arguments))

@@ -70,7 +70,7 @@ def _port(module: Module, name: str, ends: Iterable[Endpoint], side: Literal["in
 
 
 def _properties(module: Module, prefix: str, name: str, paths: list[list[str]]) -> list[PropertyInfo]:
-    """The exposed properties, each described as the first of the properties that it stands for."""
+    """One exposed property, as the first of the properties that it stands for describes it; empty if none is known."""
     for operator, *steps in paths:
         nested = module.graph.modules.get(operator)
         if nested is not None:

@@ -153,7 +153,7 @@ def _escaped(text: str) -> Iterator[str]:
 
 
 def _telltales(value: str, size: int) -> Iterator[str]:
-    """The parts of a value that prove that a text quotes it; for a URL, only parts as long as a credential.
+    """The parts of a value that prove that a text quotes it; for a URL, only those of its login and of long pieces.
 
     Args:
         value: The value.

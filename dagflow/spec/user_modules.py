@@ -54,7 +54,7 @@ def folder_of_module(name: str) -> str | None:
 
 
 def _is_installed(top: str) -> bool:
-    # The module of a script or a notebook is sent with its operators.
+    # Code that a script or a notebook defines itself is sent with its operators.
     return top in ("dagflow", "operators", "pyspark", "__main__") or top in sys.stdlib_module_names
 
 

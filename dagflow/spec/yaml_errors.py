@@ -28,7 +28,7 @@ class Bracket:
 def line_and_reason(
     error: yaml.MarkedYAMLError, text: str, last: Any, innermost: Bracket | None
 ) -> tuple[int, int, str]:
-    """Line and reason of a mistake in YAML.
+    """Line, column and reason of a mistake in YAML.
 
     Args:
         error: The parser's error.

@@ -23,7 +23,7 @@ class NoExtentsError(ValueError):
 
 @dataclass(eq=False, slots=True)
 class Extent:
-    """A key or a value in a text. Nodes are equal only where they are at the same place, whatever they hold.
+    """A key or a value in a text. A node equals only itself, whatever other nodes hold.
 
     Attributes:
         start: Where it begins, with its anchor and its tag.
@@ -83,7 +83,7 @@ def extents_of(text: str) -> Extents:
     """Find where the keys, values and comments of a YAML text are.
 
     Raises:
-        NoExtentsError: The text is not YAML, or an alias names no anchor.
+        NoExtentsError: The text is not YAML, or an alias names no anchor above it.
     """
     builder = _Builder(text)
     try:

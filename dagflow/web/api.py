@@ -157,7 +157,7 @@ class Api:
 def _status(checkpoint: Checkpoint, query: Query) -> Json:
     reading = checkpoint.read()
     if reading.snapshot is None:
-        checkpoint.journal()  # without a checkpoint, the answer is that of all resources
+        checkpoint.journal()  # without a journal, the answer is that of all resources
         raise RequestError(reading.error, status=503)
     return reading.snapshot.status_json()
 

@@ -107,7 +107,7 @@ class _Server(uvicorn.Server):
 
 
 def server_of(app: Starlette) -> uvicorn.Server:
-    """A server for an application; requests that are slow, or pages that read nothing, do not delay its end."""
+    """A server for an application; slow requests, or pages that read nothing, delay its end by about 1 s at most."""
     config = uvicorn.Config(
         app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=1, ws="none"
     )

@@ -171,7 +171,7 @@ class _Arrived:
 
 
 def _arrived(name: str, port: str, edges: Sequence[Edge], state: JournalState) -> _Arrived | None:
-    """Sum of the records of all streams into an input port; None where it takes metadata."""
+    """Records and bytes that all streams have brought to an input port; None where none of them counts records."""
     records = size_bytes = 0
     is_known = False
     for edge in edges:

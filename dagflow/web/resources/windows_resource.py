@@ -24,7 +24,7 @@ STRAGGLER = 4.0
 """A window is marked if it runs this many times as long as the median of its page, and a task likewise in its stage."""
 
 STRAGGLER_MS = 1000
-"""Seconds: a shorter window or task is not marked."""
+"""Milliseconds: a shorter window or task is not marked."""
 
 MANY_RANGES = 2000
 """Number of ranges and files of one window that are shown; a window of small files has twenty thousand."""
