@@ -101,7 +101,7 @@ def rotated(paths: Sequence[bytes], are_known: Callable[[Sequence[bytes]], set[b
 
     Args:
         paths: The paths.
-        are_known: Whether each of some paths is known.
+        are_known: Gives those of some paths that are known.
     """
     every = binary_column(paths)
     compressed = np.flatnonzero(_matches(every, f"[^/]{_COMPRESSED_END}"))

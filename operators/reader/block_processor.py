@@ -33,7 +33,7 @@ class ReadStep:
 
     Attributes:
         batches: Records.
-        finished: Blocks that have been read to their end.
+        finished: Blocks, or small files, that have been read to their end.
     """
 
     batches: list[RecordBatch]

@@ -44,7 +44,7 @@ class BlockAccounting:
         read_until: Offset in the file's content up to which it was read.
         complete_until: The same, without a record at the end that waits.
         has_grown: Whether a record was found to continue beyond the file's planned end.
-        is_begun: Whether the file still begins with all bytes that were read of it before, under another name.
+        is_begun: Whether the file's content goes at least as far as it was read before, under another name.
         is_decompressed: Whether offsets are those in the decompressed content.
     """
 

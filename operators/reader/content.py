@@ -77,7 +77,7 @@ class ContentReader:
             yield self.parse(batch, block, accounting)
 
     def parse(self, batch: RecordBatch, block: BlockMetadata, accounting: BlockAccounting) -> RecordBatch:
-        """The batches that the reader emits for raw records of a block.
+        """The batch that the reader emits for raw records of a block.
 
         Raises:
             RecordError: A record does not fit the format, and rejects are not accepted.

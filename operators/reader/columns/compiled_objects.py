@@ -95,7 +95,7 @@ class _Objects:
         )
 
     def have_many(self, count: int) -> bool:
-        """Whether at least half of some lines were read."""
+        """Whether at least half of count lines were read."""
         return bool(2 * np.count_nonzero(self.is_read) >= count)
 
     def column(self, number: int, kind: pa.DataType) -> pa.Array:

@@ -58,8 +58,7 @@ def block_content(
 
     Raises:
         CorruptArchiveError: The file is not what its name, or the app, says it is; or it is damaged, and may grow or
-            was
-            appended to.
+            was appended to.
     """
     compression = recognised_compression(source, block, setting)
     if compression is None:

@@ -13,7 +13,7 @@ from operators.reader.byte_source import ByteSource, read_fully
 from operators.reader.compression.units import may_become_skippable
 
 UNKNOWN_SIZE = 1 << 62
-"""The size of the content before its end was read."""
+"""Stands for the size of the content as long as its end was not read."""
 
 INPUT_BYTES = 256 << 10
 """Bytes of the compressed file that are read at a time."""

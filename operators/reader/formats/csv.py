@@ -116,7 +116,7 @@ class Csv(Delimited):
         return StreamColumns(pa.schema([(name, pa.string()) for name in names]), None if names else pa.string())
 
     def headed_columns(self) -> pa.Schema:
-        """The columns that the header of the last file names; none if it has no header, or is empty."""
+        """The columns that the header of the file that was read last names; none if it has no header, or is empty."""
         names = self._names if self._headed is not None else ()
         return pa.schema([(name, self._types[name].arrow if name in self._types else pa.string()) for name in names])
 

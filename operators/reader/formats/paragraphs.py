@@ -113,7 +113,7 @@ class Paragraphs(Delimited):
         return bool((data[self.max_record :] > SPACE).any())
 
     def unframed_bytes(self, view: FileView, found: Terminators) -> int:
-        """The terminators without one blank line each; all bytes where the blank line must be added."""
+        """Number of bytes of terminators, less one blank line each; all where the blank line must be added."""
         if self.keep_delimiter:
             return 0
         kept = 2 * len(found.starts) if _is_plain(view.data, found) else 0

@@ -243,7 +243,7 @@ class ChangeDetector:
     def _find_unfingerprinted(
         self, files: ListedFiles, entries: IndexEntries, unchanged: npt.NDArray[np.bool_]
     ) -> Iterator[ListedFiles]:
-        """The unchanged files without a fingerprint that no reader will report."""
+        """The unchanged files that have no fingerprint, and for which no reader will report one."""
         if not (self._rules.on_change.needs_fingerprints and files.root.is_local):
             return
         positions = np.flatnonzero(unchanged & (entries.fingerprint == UNKNOWN) & (files.size_bytes > 0))

@@ -116,7 +116,7 @@ class ChangedFiles:
     def put_back(self, files: ListedFiles, entry: IndexEntry) -> ListedFiles | None:
         """The unread rest of a file that was gone and is now back as the same version; None if it is not.
 
-        It has the version's size and time, and its inode; or it is a copy, as where a directory tree is restored.
+        The file has the version's size and time, and its inode; or it is a copy, as where a directory tree is restored.
 
         Args:
             files: The file, which is not known to have been rewritten, see begun().

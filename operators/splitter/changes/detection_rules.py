@@ -144,8 +144,7 @@ def change_of(taken: IndexEntry, now: ListedStat, fingerprint: int = UNKNOWN) ->
         taken: The version that was taken.
         now: Another version.
         fingerprint: Fingerprint of as many of the file's current bytes as the taken version had; UNKNOWN if it has
-            fewer.
-            Without a fingerprint of the taken version, a longer rewrite in place counts as an append.
+            fewer. Without a fingerprint of the taken version, a longer rewrite in place counts as an append.
     """
     if looks_appended(taken, now):
         has_other_bytes = taken.size_bytes > 0 and UNKNOWN < taken.fingerprint != fingerprint

@@ -1,4 +1,4 @@
-"""Takes the fingerprints that are needed before files are read, one step ahead of the scan."""
+"""Takes the fingerprints that are needed before files are read: those of a step while a scan makes the next one."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class Lister(ABC):
 
     @abstractmethod
     def kind(self, path: bytes) -> Kind | None:
-        """The kind of the file at a path, links followed; None if there is none.
+        """Whether a file or a directory is at a path, links followed; None if nothing is.
 
         Raises:
             StorageError: The store failed.

@@ -67,8 +67,8 @@ class IndexNotes:
 
         Args:
             verdict: The verdict on the file.
-            replaces: Whether the file is another version than the one under its name; otherwise it continues the same
-                version, and no more of it was read.
+            replaces: Whether the file is another version than the one under its name; otherwise both continue
+                the same earlier version, and nothing was read of the one under its name.
         """
         suspect, source = verdict.suspect, verdict.source
         notes: dict[bytes, IndexEntry] = {}

@@ -41,7 +41,7 @@ class RenameRound:
         self._recent: set[int] = set()
         # Names of versions whose fate is not known yet.
         self._in_flight: set[bytes] = set()
-        # Names of versions that are suspects: only these can be the earlier part of one of them.
+        # Names of versions that were found as suspects: no other suspect is one of them, or its earlier part.
         self._moved: set[bytes] = set()
         # Names of suspects that begin with a version whose own file still has it.
         self._copies: set[bytes] = set()
