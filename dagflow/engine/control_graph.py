@@ -220,7 +220,8 @@ class ControlGraph:
             held: Operators that hold files back.
 
         Raises:
-            JournalError: An operator of the run before has left state, or holds files back, and its name is gone.
+            JournalError: An operator that holds files back is gone; or one that has left state is gone, and another one
+                starts without state.
         """
         if gone := sorted(name for name in held if grouper_name(name) not in self._groupers):
             raise JournalError(
@@ -242,7 +243,7 @@ class ControlGraph:
             self._sources.call(name, listener.restore_event_state, state)
 
     def emit(self, window_id: int) -> Emission | None:
-        """Let the operators emit one window; None where no operator emitted anything.
+        """Let the operators emit one window; None where no operator emitted anything or has news.
 
         Raises:
             DagflowError: An operator failed.

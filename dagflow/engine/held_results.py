@@ -214,7 +214,7 @@ def _deciding(facts: OperatorFacts, model: type[BaseModel] | None = None) -> Ope
 
 
 def parts_to_merge(parts: Sequence[SavedPart]) -> list[SavedPart]:
-    """The smallest FAN_IN parts of about one size, in their order; none where there are fewer."""
+    """FAN_IN parts of about one size, the smallest such size, in their order; none where no size has so many."""
     by_level: dict[int, list[SavedPart]] = defaultdict(list)
     for part in parts:
         by_level[max(part.size_bytes // _SMALL_BYTES, 1).bit_length() // 3].append(part)

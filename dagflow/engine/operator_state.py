@@ -1,7 +1,7 @@
 """The states of partitioned operators between windows: kept with the journal, divided again when partitions change.
 
 A window's intent holds small states itself. State by key comes in segments; a larger segment is an object of its own
-checkpoint, written once, before the intent that first names it.
+in the checkpoint, written once, before the intent that first names it.
 """
 
 from __future__ import annotations

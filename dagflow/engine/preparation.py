@@ -74,7 +74,7 @@ class LocationCollector:
         return ()
 
     def has_forgotten(self, url: str) -> bool:
-        """False: it is not known what was published."""
+        """True: what was published is not known, so some of it may be forgotten."""
         return True
 
     def claim(self, url: str) -> None:

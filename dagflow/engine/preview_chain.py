@@ -90,7 +90,7 @@ class PreviewChain:
         part: The part that leads to the port.
         program: The same part, as a program for tasks.
         port: The port whose records are shown.
-        limits: How many records and bytes to read.
+        limits: How many records to show, and how many bytes to read at most.
         prescans: The states of the pre-scans, by operator.
         seen: Collects the results.
     """

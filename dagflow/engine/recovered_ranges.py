@@ -33,7 +33,7 @@ def recovered(left_out: LeftOut, planned: WindowPlan, results: Sequence[TaskResu
 
 
 def recovered_by_replay(left_out: LeftOut, before: WindowIntent, skipped: Sequence[Skipped]) -> list[Skipped]:
-    """The ranges that were listed as left out, and that the same window has read when it was replayed.
+    """The ranges that were listed as left out, and that a window which had left them out has read in its replay.
 
     Args:
         left_out: The listed ranges.

@@ -324,7 +324,7 @@ def why_not_alone(planned: WindowPlan, state: JournalState) -> JournalError | No
 
 
 def why_not_again(state: JournalState, windows: Iterable[int]) -> JournalError | None:
-    """Why windows cannot run again: a later one has published of their refused records, which would be duplicated."""
+    """Why windows cannot run again: a later one has published refused records of theirs, which would be duplicated."""
     retried = sorted(set(state.retried) & set(windows))
     if not retried:
         return None

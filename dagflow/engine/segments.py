@@ -17,7 +17,7 @@ INLINE_BYTES = 2048
 _NAME_CHARACTERS = 200  # of an operator in a segment's name: file systems take 255, and a nonce makes it unique
 
 KEPT_WINDOWS = 8
-"""A segment that no state names any more is removed after this many seconds, when no driver can still need it."""
+"""A segment that no state names any more is removed this many windows later, when no driver can still need it."""
 
 
 class SegmentStore:

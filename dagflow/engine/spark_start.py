@@ -54,7 +54,7 @@ class SparkStart:
         return self._runtime
 
     def wait(self) -> Runtime:
-        """Wait until the runtime has started; it may never do, so a stop request ends the wait.
+        """Wait until the runtime has started, and return it; it may never start, so a stop request ends the wait.
 
         Raises:
             DagflowError: Spark could not be started, or an executor lacks something.

@@ -88,7 +88,7 @@ def _archives(
 def _gap(
     store: ObjectStore, state: JournalState, windows: tuple[int, int], problem: JournalError | MissingError | None
 ) -> JournalError | MissingError:
-    """The error for windows that are in no archive."""
+    """The error for windows that no archive has, or whose archive is torn or vanishes."""
     url = redacted(f"{store.url}/{archive_directory(state)}")
     if isinstance(problem, TornError):
         return problem.damage("the archive was damaged after it was written")

@@ -30,7 +30,7 @@ class LeftOut:
 
         Args:
             skipped: The ranges that it has left out.
-            recovered: The newest ranges that it has read.
+            recovered: The ranges among `newest` that it has read.
         """
         read = set(recovered)
         return LeftOut(

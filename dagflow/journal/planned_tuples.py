@@ -77,8 +77,8 @@ def decode_tuples(kind: Any, encoded: Any) -> list[Any]:
     """The tuples and tuple batches that were given to encode_tuples().
 
     Raises:
-        ImportError: The class of a tuple batch is gone.
-        JournalError: They are of a version, or have fields, that this program does not know.
+        JournalError: The class of a tuple batch is gone; or the tuples are of a version, or have fields, that this
+            program does not know.
     """
     value = decompressed(encoded)
     tuples: list[Any] = []

@@ -24,7 +24,7 @@ def signed_event(signer: Signer, event: Event) -> Event:
     """The event with a signature of the pickles in it.
 
     Raises:
-        DagflowError: There are pickles, and no key.
+        DagflowError: There are pickles, and the key cannot be read or created, or others can read it.
     """
     match event:
         case WindowPlan():
@@ -45,7 +45,7 @@ def require_signatures(signer: Signer, store: ObjectStore, state: JournalState) 
 
     Raises:
         JournalError: A pickle is not signed by this user.
-        DagflowError: There are pickles, and no key.
+        DagflowError: There are pickles, and the key cannot be read or created, or others can read it.
     """
     for each in _states_of(state):
         if place := signer.foreign_pickle(each):
