@@ -203,7 +203,7 @@ class App:
         """The first records that reach a port, without journal and output; see `dagflow preview`.
 
         Args:
-            at: The port as "operator.port"; by default the port before the output.
+            at: The port as "operator.port"; by default the input of the first operator that passes no records on.
             records: How many.
             file: The only file to read.
             offset: Where to begin in it.

@@ -40,7 +40,7 @@ def looking_command(app: str, options: RunOptions, *, has_rejects: bool) -> str:
 
 
 def replay_command(checkpoint: str, overrides: Sequence[str], options: RunOptions) -> str:
-    """The command line that replays windows with the arguments of a run, without their ids and without secrets.
+    """The command line that replays windows with the arguments of a run, without window ids and without secrets.
 
     Args:
         checkpoint: The app's checkpoint.

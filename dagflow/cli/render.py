@@ -139,7 +139,7 @@ def summary(snapshot: RunSnapshot) -> str:
 
 
 def faster_locally(snapshot: RunSnapshot) -> list[str]:
-    """Advice for a run that waited longer for Spark than its tasks worked; "" for any other run."""
+    """Advice for a run that waited longer for Spark than its tasks worked; empty for any other run."""
     # An operator of the driver may have waited for Spark itself, as for a pre-scan of blocks.
     busy_s = sum(operator.busy_s for operator in snapshot.operators if operator.stage)
     if snapshot.state != "completed" or busy_s >= snapshot.spark_start_s:

@@ -58,7 +58,7 @@ def find_lost(storage: StorageContext, files: Sequence[PendingFile]) -> list[Pen
 def replace_all(
     storage: StorageContext, files: Sequence[PendingFile], removed: Iterable[str], require_right: Callable[[], None]
 ) -> None:
-    """Publish every file, then remove files that are not replaced; durable when this returns.
+    """Publish every file, then remove the files at the URLs in removed; durable when this returns.
 
     A name that exists before and after is never missing, if the store has a move or an upload that replaces. After a
     crash in between, doing it again completes it; files that already have their final names stay.

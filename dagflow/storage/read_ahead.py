@@ -232,7 +232,7 @@ def _parts_of(storage: StorageContext, stretches: Iterable[Stretch]) -> Iterator
 
 
 def _joined(size_bytes: int, stretches: Iterable[Stretch]) -> Iterator[tuple[int, int]]:
-    """The stretches of one file with their margins; adjacent ones are joined, and cut at a part's length."""
+    """The stretches of one file with their margins; adjacent ones are joined, and cut at multiples of PART_BYTES."""
     start = end = 0
     for stretch in stretches:
         first, last = max(0, stretch.start - MARGIN_BYTES), min(size_bytes, stretch.end + MARGIN_BYTES)

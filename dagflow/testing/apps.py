@@ -91,7 +91,7 @@ class AppOutputs:
                 that writes to a table of any kind.
 
         Raises:
-            ValueError: The path has no columns.
+            ValueError: A file at the path has no columns.
         """
         place = os.path.normpath(path)
         writers = [name for name in self.tables if name == path or place in self.output_locations.get(name, ())]

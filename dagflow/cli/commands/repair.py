@@ -53,7 +53,7 @@ def command(settings: Settings, checkpoint: str, window_id: int, app: str | None
 
 
 def describe(repaired: RepairedWindow) -> str:
-    """Describe the mistake of a window, and what happens to its files."""
+    """Describe what was wrong with a window, and what happens to its files."""
     if not repaired.lost:
         return f"window {repaired.window_id} was planned and not committed; the next run plans it again"
     lines = [

@@ -107,7 +107,7 @@ def _rows(text: str, delimiter: str, escape: str | None, *, is_whole: bool, is_s
         for row in csv.reader(lines, delimiter=delimiter, escapechar=escape, strict=is_strict):
             rows += [row] if row else []
     except csv.Error:
-        # A last row that is cut may be incomplete.
+        # An error in a last row that is cut does not count.
         if is_whole or lines.read(1):
             return []
     if not is_whole:

@@ -153,7 +153,7 @@ def _xml(text: str) -> FormatGuess | None:
 
 
 def _document(text: str) -> FormatGuess | None:
-    """Whether the text is one JSON value over several lines: no format divides it, but an operator may."""
+    """The format of a JSON value over several lines, which no format divides, but an operator may; None otherwise."""
     start = text.lstrip()[:1]
     if not start or start not in "[{" or not re.match(r"[\[{]\s*([\[{\"\]}\d]|true|false|null|-)", text.lstrip()):
         return None

@@ -170,7 +170,7 @@ def _copies_at_once(filesystem: Any) -> bool:
 
 
 def _move(filesystem: Any, source: str, target: str) -> None:
-    # fsspec's own copy takes the source for a pattern, and makes the target a directory if the path has *, ? or [.
+    # fsspec's own mv takes the source for a pattern, and makes the target a directory if the path has *, ? or [.
     if getattr(filesystem.mv, "__func__", None) is AbstractFileSystem.mv:
         filesystem.cp_file(source, target)
         filesystem.rm_file(source)

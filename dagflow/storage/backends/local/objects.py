@@ -132,7 +132,7 @@ class LocalObjectStore(ObjectStore):
 
 
 def _exposure(path: str) -> str:
-    """Why another user may change the content of a directory; "" if none can."""
+    """Why another user may change the content of a directory; "" if no reason is found."""
     found = os.stat(path)
     if found.st_uid not in (os.geteuid(), 0):
         return f"{path} belongs to another user, with the id {found.st_uid}"

@@ -30,7 +30,7 @@ _RETRIES: RetryConfig = {"max_retries": 2, "retry_timeout": timedelta(seconds=20
 """Few retries: s3fs is asked afterwards, and has its own."""
 
 _VALID = timedelta(minutes=10)
-"""Seconds before which changing credentials are read again; s3fs's are always valid for as long."""
+"""Time after which changing credentials are read again at the latest; s3fs's are always valid for as long."""
 
 _STALLED = timedelta(seconds=30)
 _WHOLE = timedelta(minutes=10)
@@ -161,7 +161,7 @@ class _Credentials:
         self._filesystem = filesystem
 
     def __call__(self) -> dict[str, Any]:
-        """The credentials, and until when they are valid."""
+        """The credentials, and until when obstore need not ask for them again; None if they are fixed."""
         access_key, secret_key, token, is_fixed = sync(self._filesystem.loop, frozen_credentials, self._filesystem)
         return {
             "access_key_id": access_key,
