@@ -15,7 +15,7 @@ RESCUED = "_rescued"
 """The column for values that do not fit into others: JSON of name and value, with file and offset."""
 
 FILE, OFFSET = "_file", "_offset"
-"""The member for the origin of the record of rescued values."""
+"""The members for file and offset of the record of rescued values."""
 
 
 _LIKE_A_PLACE = re.compile("_+(file|offset)")

@@ -34,7 +34,7 @@ COMBINED_BY: Mapping[str, str] = MappingProxyType(
 """How Arrow combines two values of a part, by the kind of the part, with which its name ends."""
 
 _ONE = pa.scalar(1, pa.int8())
-"""The type of the count of one record, which takes the least memory; its sums are of 64 bits."""
+"""The count of one record, in the type that takes the least memory; its sums are of 64 bits."""
 
 _WHOLE_DIGITS = pa.decimal128(38, 0)
 """A type with room for the sum of any whole numbers of 64 bits."""
@@ -252,7 +252,7 @@ class Aggregation:
         return self.text
 
     def bind(self, schema: pa.Schema) -> Bound:
-        """Check the expression of a group against the columns of keys and parts.
+        """The value of a group, bound to the columns of keys and parts.
 
         Raises:
             ExpressionError: The values of the functions have the wrong types.

@@ -49,7 +49,7 @@ def _with_common_decimals(tables: Sequence[pa.Table]) -> list[pa.Table]:
 
 
 def _common_decimal(types: Collection[pa.DataType]) -> pa.DataType | None:
-    """The decimal type for whole numbers and decimals; None where a column has only one of both."""
+    """The decimal type for whole numbers and decimals; None if not both occur, or another type does."""
     numbers = [kind for kind in types if not pa.types.is_null(kind)]
     if not all(pa.types.is_integer(kind) or pa.types.is_decimal128(kind) for kind in numbers):
         return None

@@ -99,7 +99,7 @@ def _holds_all(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def _kernel(source: pa.DataType, target: pa.DataType) -> Callable[[Any], Any] | None:
-    """The function that converts values, or None where none is needed."""
+    """The function that converts values; None if the types cannot be converted."""
     if source == TEXT:
         return _from_text(target)
     if target == TEXT:

@@ -98,7 +98,7 @@ def _common_number(left: pa.DataType, right: pa.DataType) -> pa.DataType:
 
 
 def normal_type(kind: pa.DataType) -> pa.DataType:
-    """The type by which expressions see a column: text, signed numbers and days have one type each."""
+    """The type by which expressions see a column: texts and days have one type each, and whole numbers are signed."""
     if pa.types.is_dictionary(kind):
         return normal_type(kind.value_type)
     if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):

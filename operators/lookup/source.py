@@ -80,7 +80,7 @@ class FilesSource(LookupSource):
         """The files, by name.
 
         Raises:
-            DagflowError: The directory has no files, or has something else in it.
+            DagflowError: The location does not exist, or its directory has no files, or something else in it.
         """
         found = storage.stat(self._location)
         if not found.is_directory:

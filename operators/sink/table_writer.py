@@ -169,7 +169,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
         return {"table": f"{kind}:{relocated(location, directory)}"}
 
     def check_arriving(self, arriving: StreamColumns) -> None:
-        """Refuse columns that lack a key, and, once the table was read, columns that do not fit it.
+        """Refuse columns that lack a key, and, once the table was read, those with which it cannot be created or grow.
 
         Raises:
             LookupError: A column is missing.
@@ -332,7 +332,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
         return rows
 
     def _metadata(self, batch: RecordBatch, name: MetadataColumn) -> pa.Array:
-        """File and offset of the records of a batch; null for records that an operator upstream made."""
+        """The column of file, offset or window; file and offset are null for records that an operator upstream made."""
         count = len(batch)
         if name == "window":
             return pa.array(np.full(count, self._window_id, np.int64))

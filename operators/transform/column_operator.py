@@ -172,7 +172,7 @@ class ColumnOperator(RejectLimited, ColumnTraced, Explained, Generic[Plan]):
         return _first_reject(batch, reasons).error(hint)
 
     def _log_of(self, batch: RecordBatch, row: int) -> RefusedListener | None:
-        """Records a reject of a batch; None if the record is in no block, as results of groups."""
+        """The function that records a reject of a batch; None if the record is in no block, as results of groups."""
         block_id = block_id_of(batch.block_of(row))
         if self._context is None or block_id == UNKNOWN_BLOCK:
             return None

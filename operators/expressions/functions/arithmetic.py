@@ -62,7 +62,7 @@ def _numbers(site: CallSite, left: Bound, right: Bound) -> tuple[Bound, Bound]:
 
 
 def _digits(value: Bound) -> pa.DataType:
-    """The decimal type of an operand; that of a written number is the smallest."""
+    """The decimal type of an operand; for a written whole number, the smallest that holds it."""
     if isinstance(value.node, Constant) and isinstance(value.node.value, int):
         return pa.decimal128(len(str(abs(value.node.value))), 0)
     return as_decimal(value.type)

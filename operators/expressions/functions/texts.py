@@ -165,7 +165,7 @@ def like(*, ignore_case: bool) -> Callable[..., Bound]:
 
 
 def _regex_of(pattern: str, escape: str) -> str | None:
-    """The regular expression of a pattern of like; None if an escape precedes another character."""
+    """The regular expression of a pattern of like; None if an escape precedes a character that needs none."""
     found, index = "", 0
     while index < len(pattern):
         letter = pattern[index]

@@ -42,7 +42,7 @@ class CsvSink(TextFormat):
     null_value: Annotated[str, Field(description="text of a missing value, never quoted")] = ""
 
     def check_properties(self) -> None:
-        """Refuse a delimiter that values may contain, and a null_value that would need quotes."""
+        """Refuse a delimiter that cannot be distinguished from values, and a null_value that would need quotes."""
         if len(self.delimiter) != 1 or not "\x01" <= self.delimiter <= "\x7e":
             raise ValueError(
                 f'delimiter {self.delimiter!r} is not one character of ASCII; a tab is "\\t", in double quotes'

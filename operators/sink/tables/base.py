@@ -36,7 +36,8 @@ class Table(ABC):
     """A table of one kind; an operator has it as a property, so it is pickled, and holds no connection.
 
     Args:
-        location: Location of its data files, absolute; for a new table, if a catalog decides it, that of the catalog.
+        location: Location of its data files, absolute. For kinds with a catalog, that of the files of a new table;
+            "" if the catalog decides it.
         partition_by: The fields by which the app partitions a new table.
         may_grow: Whether an existing table gets the columns that it lacks.
         catalog: The catalog that knows the table, for kinds that have one.
@@ -125,7 +126,7 @@ class Table(ABC):
         """Let rows replace those with the same keys.
 
         Raises:
-            ValueError: The kind of table cannot, or its partition columns are not among the keys.
+            ValueError: The kind of table cannot, a key is named twice, or a partition column is no key.
         """
         if keys and not self.takes_upserts:
             raise ValueError(

@@ -25,10 +25,10 @@ from operators.sink.tables.table_partitions import partitions_of
 from operators.sink.tables.type_widening import common_type
 
 _PIECE_BYTES = 8 << 20
-"""Largest number of rows of a partition that are held in memory."""
+"""Most bytes of rows of a partition that are held in memory."""
 
 _HELD_BYTES = 64 << 20
-"""Largest number of rows of all partitions that are held in memory."""
+"""Most bytes of rows of all partitions that are held in memory."""
 
 _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 

@@ -310,7 +310,7 @@ class IcebergState(ReplayableState):
         return with_names(transaction)
 
     def _require_own_place(self, file: PendingFile) -> None:
-        """Refuse to create a table at the files of another one.
+        """Refuse to create a table from files that are at the location of another one.
 
         Raises:
             DagflowError: The catalog puts this table elsewhere.
@@ -323,7 +323,7 @@ class IcebergState(ReplayableState):
 
 
 def _change(table: CatalogTable, handle: Handle, columns: pa.Schema, files: Sequence[PendingFile]) -> Transaction:
-    """A transaction that fails if the table has a newer snapshot by now."""
+    """A transaction that fails if the table's newest snapshot is another one by now."""
     fields = [str(field) for field in partition_fields(table, handle)]
     root = join(data_location(table, handle), "")
     for file in files:

@@ -40,7 +40,7 @@ from operators.sink.tables.table_statistics import facts_of, names_with_nan
 from operators.sink.tables.upserted_rows import rows_of_other_keys
 
 _HELD_BYTES = 128 << 20
-"""Number of rows that are held in memory at most before they are written, beside those of one file."""
+"""Bytes of rows that are held in memory at most before they are written, beside those of one file."""
 
 
 def upsert(

@@ -162,7 +162,7 @@ def facts_of_file(file: PendingFile) -> FileFacts:
 
 
 def require_typed_partition(table: Table, files: Sequence[PendingFile], columns: pa.Schema) -> None:
-    """Refuse files without a type for a column that the table is partitioned by.
+    """Refuse files that leave a column by which the table is partitioned without a type.
 
     Args:
         table: The table.

@@ -69,7 +69,7 @@ def require_paths_apart(
         causes: As for columns.
 
     Raises:
-        DagflowError: A column has the name of a member, or of a partition.
+        DagflowError: Two fields, one of which is a member, have one name, or a field has the name of a partition.
     """
     owners: dict[str, str] = {}
     for column in columns:

@@ -116,7 +116,7 @@ def _refusals(table: Table) -> Iterator[None]:
 
 
 def require_typed_keys(table: Table, files: Sequence[PendingFile], columns: pa.Schema) -> None:
-    """Refuse files without a type of a key, or whose rows the table cannot replace.
+    """Refuse files that leave a key of the table without a type, or whose rows the table cannot replace.
 
     Args:
         table: The table.
