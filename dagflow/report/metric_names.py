@@ -70,7 +70,7 @@ OLDEST = Metric(
 FILES = Metric("dagflow_input_files_total", "counter", "Files that committed windows began.")
 IN_PROGRESS = Metric("dagflow_input_files_in_progress", "gauge", "Files that were begun and are not cut to their end.")
 BLOCKS = Metric("dagflow_input_blocks_total", "counter", "Blocks that committed windows read.")
-BYTES = Metric("dagflow_input_bytes_total", "counter", "Bytes of these blocks as they are stored, which may be compressed.")
+BYTES = Metric("dagflow_input_bytes_total", "counter", "Bytes of these blocks as they are stored, compressed or not.")
 CONTENT = Metric(
     "dagflow_content_bytes_total",
     "counter",
