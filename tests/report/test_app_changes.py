@@ -18,7 +18,7 @@ operators:
   splitter: {class: FileSplitterInput, properties: {files: [in]}}
   reader: {class: BlockReader, properties: {max_readers: 3}}
   filter: {class: RecordFilter, properties: {drop: {prefix: "${PREFIX}"}}, partition: parallel}
-  own: {class: own_ops.Own, partition: parallel}
+  own: {class: changing_ops.Own, partition: parallel}
   writer: {class: RecordWriter, properties: {path: out}, partition: parallel}
 streams:
   blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
@@ -50,7 +50,7 @@ def changes(folder: Path, old: str, new: str, code: str = MODULE, prefix: str = 
     facts = []
     for text, module, value in ((APP, MODULE, "hushhush"), (APP.replace(old, new), code, prefix)):
         (folder / "app.yaml").write_text(text)
-        (folder / "own_ops.py").write_text(module)
+        (folder / "changing_ops.py").write_text(module)
         loaded = load_app(folder / "app.yaml", environ={"PREFIX": value}, search_path=[str(folder)])
         facts.append(describe(loaded))
     return app_changes(*facts)
@@ -94,7 +94,7 @@ def test_a_variable_is_said_to_have_another_value_and_not_which(tmp_path: Path) 
 
 def test_changed_code_is_reported(tmp_path: Path) -> None:
     """By the name of its file."""
-    assert changes(tmp_path, "name", "name", code=MODULE + "\n# mended\n") == [AppChange("the code of own_ops.py")]
+    assert changes(tmp_path, "name", "name", code=MODULE + "\n# mended\n") == [AppChange("the code of changing_ops.py")]
 
 
 @pytest.mark.parametrize(
@@ -110,10 +110,10 @@ def test_changed_code_is_reported(tmp_path: Path) -> None:
 )
 def test_a_secret_in_the_file_is_not_remembered(tmp_path: Path, old: str, new: str, change: str) -> None:
     """Its checksum shows that it has changed."""
-    app = APP.replace("own_ops.Own", f"own_ops.Own, properties: {SECRETS}")
+    app = APP.replace("changing_ops.Own", f"changing_ops.Own, properties: {SECRETS}")
     module = MODULE.replace("    input =", "    password: str\n    uri: str\n    options: dict[str, str]\n    input =")
     module = module.replace("    input =", "    headers: dict[str, str]\n    command: list[str]\n    input =")
-    (tmp_path / "own_ops.py").write_text(module)
+    (tmp_path / "changing_ops.py").write_text(module)
     facts = []
     for text in (app, app.replace(old, new)):
         (tmp_path / "app.yaml").write_text(text)
@@ -130,7 +130,7 @@ def test_operators_and_streams_that_come_and_go_are_reported(tmp_path: Path) -> 
     stream = next(line for line in APP.splitlines(keepends=True) if line.startswith("  end"))
     shorter = APP.replace(line, "").replace(stream, "").replace("own.input", "writer.input")
     assert changes(tmp_path, APP, shorter) == [AppChange("operator 'own' is gone")]
-    (tmp_path / "own_ops.py").write_text(MODULE)
+    (tmp_path / "changing_ops.py").write_text(MODULE)
     (tmp_path / "app.yaml").write_text(APP)
     now = describe(load_app(tmp_path / "app.yaml", environ={"PREFIX": "x"}, search_path=[str(tmp_path)]))
     less = {name: each for name, each in now.operators.items() if name != "own"}
