@@ -94,15 +94,9 @@ _MODULE_BY_NAME = {
     "read_block": "operators.reader.read_block",
 }
 
-RENAMED = {"DrainPartitioner": "DeadlinePartitioner", "ReaderContext": "RecordFormat"}
-"""Today's name of each class by a former name, which errors suggest to an app that uses the former name."""
-
 
 def __getattr__(name: str) -> Any:
     """Load what is asked for by name, so that checking an app imports only what the app uses."""
-    if name in RENAMED:
-        # An AttributeError would be replaced by Python's own "cannot import name", without the new name.
-        raise ImportError(f"operators.{name} is now called operators.{RENAMED[name]}", name=name)
     if name not in _MODULE_BY_NAME:
         raise AttributeError(f"module 'operators' has no attribute {name!r}")
     value = getattr(importlib.import_module(_MODULE_BY_NAME[name]), name)

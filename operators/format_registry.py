@@ -80,8 +80,6 @@ class FormatRegistry(Generic[T]):
         return made
 
     def _unknown(self, name: str, cls: type[T], option: str) -> str:
-        if option in cls.removed_properties:
-            return f"format '{name}' no longer has the option '{option}': {cls.removed_properties[option]}"
         takes = property_model(cls).model_fields
         hint = did_you_mean(option, takes) or ";"
         return f"format '{name}' has no option '{option}'{hint} it takes: {', '.join(takes)}"

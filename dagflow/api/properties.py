@@ -235,13 +235,6 @@ class HasProperties:
     An instance is constructed by keyword.
     """
 
-    renamed_properties: ClassVar[Mapping[str, str]] = {}
-    """The present name of each property by its former name; a former name in an app is an error that gives the new
-    one."""
-
-    removed_properties: ClassVar[Mapping[str, str]] = {}
-    """For each removed property what to do instead; part of the error of an app that has it."""
-
     # Also for an instance whose class has its own constructor that does not call this one.
     _given_properties: Mapping[str, Any] = MappingProxyType({})
 

@@ -22,10 +22,7 @@ from dagflow.storage.base import Backend
 from dagflow.suggestions import did_you_mean, nearest
 
 LIBRARY = "operators"
-"""The package of the built-in operators; its public names are the short names of an app.
-
-Its table RENAMED has today's name of each class by a name that it had.
-"""
+"""The package of the built-in operators; its public names are the short names of an app."""
 
 _MAX_NAME = 250
 """File systems refuse longer names with an error of their own."""
@@ -166,8 +163,6 @@ def _class_of(name: str, search_path: Sequence[str], kind: Kind) -> type[Any]:
     hint = ""
     if module_name.partition(".")[0] == LIBRARY:
         library = importlib.import_module(LIBRARY)
-        if class_name in library.RENAMED:
-            raise UnknownClassError(f"the {kind.noun} {quoted(name)} is now called '{library.RENAMED[class_name]}'")
         hint = f"; there is a built-in '{class_name}'" if class_name in library.__all__ else ""
     module = _import(module_name, search_path, hint)
     value = getattr(module, class_name, None)
@@ -187,8 +182,6 @@ def _find_built_in(name: str, kind: Kind) -> type[Any]:
     found = getattr(library, name) if name in library.__all__ else None
     if inspect.isclass(found) and kind.accepts(found):
         return found
-    if name in library.RENAMED:
-        raise UnknownClassError(f"the {kind.noun} {quoted(name)} is now called '{library.RENAMED[name]}'")
     names = built_in(kind)
     own = f"; a class of your own has its module before it, as in {kind.example}"
     hint = did_you_mean(name, names)

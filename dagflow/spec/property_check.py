@@ -105,9 +105,6 @@ class PropertyCheck:
     def _add_unknown(self, steps: tuple[int | str, ...]) -> None:
         _, place, _ = follow(self.node, steps)
         name = str(steps[-1])
-        if len(steps) == 1 and (change := self._change_of(name)):
-            self.problems.add(place, f"{self._who}: property '{name}' {change}")
-            return
         if len(steps) == 1 and (declaration := _declaration_of(self.cls, name)):
             text = f"has no property '{name}', only an attribute without an annotation; declare it as {declaration}"
             self.problems.add(place, f"{self._who} {text}")
@@ -119,12 +116,6 @@ class PropertyCheck:
             what, taker = f"{self._who}, property '{_dotted(steps[:-1])}' does not take", _dotted(steps[:-1])
         takes = f"\n    {taker} takes: {', '.join(names) or 'no properties'}" if names or len(steps) == 1 else ""
         self.problems.add(place, f"{what} {quoted(name)}{did_you_mean(name, names)}{takes}")
-
-    def _change_of(self, name: str) -> str:
-        """How a property that the class had was renamed or removed, or ""."""
-        if name in self.cls.renamed_properties:
-            return f"is now called '{self.cls.renamed_properties[name]}'"
-        return f"was removed: {self.cls.removed_properties[name]}" if name in self.cls.removed_properties else ""
 
     def _add_missing(self, loc: Sequence[int | str]) -> None:
         node, place, steps = follow(self.node, loc[:-1])

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field
 
@@ -49,7 +49,6 @@ class DeadlinePartitioner(PartitionPolicy):
     """
 
     steers_by_speed = True
-    renamed_properties: ClassVar[Mapping[str, str]] = {"target_drain_millis": "target_millis"}
 
     target_millis: Annotated[Millis, Field(ge=1, description="time in which the backlog must be processed")] = 60_000
     min_partitions: Annotated[Count, Field(ge=1, description="minimum number of partitions")] = 1

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -44,12 +43,6 @@ class BlockSplitter(ControlOperator, PreviewSource, BlockSource):
         tuple[UnitSuffix, ...],
         Field(description="suffixes of compressed files that may be cut between units"),
     ] = CUT_SUFFIXES
-
-    renamed_properties: ClassVar[Mapping[str, str]] = {
-        "pack_bytes": "batch_bytes",
-        "pack_files": "batch_files",
-        "packs": "batches",
-    }
 
     files_metadata_output = OutputPort(FileMetadata)
     blocks_metadata_output = OutputPort(BlockMetadata)

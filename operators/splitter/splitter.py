@@ -6,7 +6,7 @@ import functools
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -77,11 +77,6 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
     Guarantee: each version of each file is announced once, and each of its blocks emitted once, even across
     restarts. A run to completion ends with one scan; a run that follows scans forever.
     """
-
-    renamed_properties: ClassVar[Mapping[str, str]] = {
-        **BlockSplitter.renamed_properties,
-        "pack_millis": "batch_millis",
-    }
 
     state_type: ClassVar[type | None] = SplitterState
     event_state_type: ClassVar[type | None] = FingerprintState

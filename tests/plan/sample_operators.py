@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -88,9 +87,6 @@ class Follower(ControlOperator):
 
 class Reader(Operator):
     """Makes records of pieces."""
-
-    renamed_properties: ClassVar[Mapping[str, str]] = {"max_pieces": "limit"}
-    removed_properties: ClassVar[Mapping[str, str]] = {"read_ahead": "pieces are always read ahead"}
 
     limit: Count = 10
     format: Annotated[str | Match, Field(description="what a record is")] = "lines"

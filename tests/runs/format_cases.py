@@ -375,7 +375,6 @@ _LINES: _Wrong = [
     ({"delimiter": ""}, "expected text of length 1 or more; got"),
     ({"encoding": "utf-99"}, "encoding 'utf-99' is not one that Python knows"),
     ({"encoding": "utf-8", "on_bad_bytes": "ignore"}, "'fail', 'replace' or 'reject'"),
-    ({"read_ahead": False}, "no longer has the option 'read_ahead'"),
     ({"validate": "nowhere.at_all"}, "function 'nowhere.at_all': cannot import nowhere"),
 ]
 _WRONG: dict[str, _Wrong] = {

@@ -74,8 +74,6 @@ def test_a_users_class_is_found_in_a_module_and_in_a_package(tmp_path: Path, wri
         ("own_exits.Mine", "SystemExit: 3"),
         ("own_needs.Mine", "own_needs.py:2: ModuleNotFoundError: No module named 'own_helper_that_is_missing'"),
         ("os.path.join", "'os.path.join' is not an operator"),
-        ("operators.DrainPartitioner", "'operators.DrainPartitioner' is now called 'DeadlinePartitioner'"),
-        ("operators.partitioning.drain.DrainPartitioner", "is now called 'DeadlinePartitioner'"),
         ("operators.writer.record_writer.RecordWriter", "; there is a built-in 'RecordWriter'"),
     ],
 )

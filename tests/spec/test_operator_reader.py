@@ -98,11 +98,6 @@ def test_a_run_asks_the_policy_and_its_journal_has_the_count(tmp_path: Path) -> 
         ),
         (
             "DeadlinePartitioner",
-            "DrainPartitioner",
-            "7:26: partitioner of operator 'reader': the partitioner 'DrainPartitioner' is now called 'Deadline",
-        ),
-        (
-            "DeadlinePartitioner",
             "RecordFilter",
             "7:26: partitioner of operator 'reader': there is no built-in partitioner",
         ),

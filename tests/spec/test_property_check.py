@@ -22,16 +22,6 @@ from tests.spec.apps import changed, problems_of
         ),
         (
             "limit: 3",
-            "max_pieces: 3",
-            "8:18: operator 'reader' (Reader): property 'max_pieces' is now called 'limit'",
-        ),
-        (
-            "limit: 3",
-            "read_ahead: false",
-            "8:18: operator 'reader' (Reader): property 'read_ahead' was removed: pieces are always read ahead",
-        ),
-        (
-            "limit: 3",
             "limit: many",
             "8:25: operator 'reader' (Reader), property 'limit': expected a whole number, got 'many'",
         ),

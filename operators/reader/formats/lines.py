@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -38,10 +38,6 @@ class Lines(Delimited):
 
     name: ClassVar[str] = "lines"
     needs_size = False
-    removed_properties: ClassVar[Mapping[str, str]] = {
-        "read_ahead": "blocks always begin with a whole record; remove the option, and keep validate to leave out "
-        "what is no record"
-    }
 
     delimiter: Annotated[
         str | None, Field(min_length=1, description="delimiter that ends a record; default: LF, CR LF and CR")

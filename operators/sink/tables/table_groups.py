@@ -66,9 +66,8 @@ class MergeJob:
         pieces: The pieces in order, by fragment: its URL, and the range of each piece.
         windows: The windows that wrote the fragments, in the same order.
         keys: Columns by whose values the rows replace others; then the file has the newest row of each key.
-        checksums: Checksums of the pieces of each fragment, in the same order; see Piece. Empty in a plan that was made
-            before pieces had any.
-        fragment_bytes: The length of each fragment, in the same order; empty in such a plan.
+        checksums: Checksums of the pieces of each fragment, in the same order; see Piece.
+        fragment_bytes: The length of each fragment, in the same order.
     """
 
     operator: str
@@ -77,16 +76,16 @@ class MergeJob:
     schema: str
     size_bytes: int
     pieces: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
-    windows: tuple[int, ...] = ()
+    windows: tuple[int, ...]
+    checksums: tuple[tuple[int | None, ...], ...]
+    fragment_bytes: tuple[int, ...]
     keys: tuple[str, ...] = ()
-    checksums: tuple[tuple[int | None, ...], ...] = ()
-    fragment_bytes: tuple[int, ...] = ()
 
     def parts(self) -> Iterator[tuple[str, list[Piece]]]:
         """The fragments in order, each with the parts that the job needs of it."""
         for number, (url, ranges) in enumerate(self.pieces):
-            checksums = self.checksums[number] if self.checksums else [None] * len(ranges)
-            yield url, [Piece((), start, end, crc32) for (start, end), crc32 in zip(ranges, checksums, strict=True)]
+            checksums = zip(ranges, self.checksums[number], strict=True)
+            yield url, [Piece((), start, end, crc32) for (start, end), crc32 in checksums]
 
 
 class TableGroups(Grouper):
@@ -280,8 +279,7 @@ class TableMerger(Operator):
     def _windows_to_read_again(self, job: MergeJob) -> list[int]:
         """The windows with fragments that the job needs and that are gone, cut or otherwise damaged."""
         storage, lost = self._context.storage, set()
-        lengths = job.fragment_bytes or [0] * len(job.windows)
-        for (url, pieces), window_id, length in zip(job.parts(), job.windows, lengths, strict=True):
+        for (url, pieces), window_id, length in zip(job.parts(), job.windows, job.fragment_bytes, strict=True):
             try:
                 for piece in pieces:
                     read_piece(storage, url, piece)

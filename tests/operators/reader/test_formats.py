@@ -112,7 +112,6 @@ def test_the_suite_finds_a_format_that_needs_an_earlier_block() -> None:
         ({"type": "fixed", "length": 8, "tail": "eat"}, "option 'tail': .*'reject', 'keep' or 'fail'; got 'eat'"),
         ({"type": "lines", "delimiter": ""}, "option 'delimiter'"),
         ("nowhere.Format", "cannot import nowhere.*; a module of your own lies in the working directory, or beside"),
-        ("operators.ReaderContext", "cannot import operators: .* is now called operators.RecordFormat"),
         ("operators.reader.formats.fixed.Fixd", "has no 'Fixd'; did you mean 'Fixed'"),
         ("operators.BlockReader", "is not a subclass of RecordFormat"),
         ("operators.RecordFormat", "format 'operators.RecordFormat' does not define read"),
@@ -141,12 +140,6 @@ def test_a_format_that_is_made_already_stays() -> None:
     """Python code may pass a format instead of its name."""
     made = Fixed(length=3)
     assert RECORD_FORMATS.make(made) is made
-
-
-def test_the_former_name_of_record_format_is_an_error_with_the_new_one() -> None:
-    """A module that subclasses the old class fails on import, with the class to use."""
-    with pytest.raises(ImportError, match=r"operators\.ReaderContext is now called operators\.RecordFormat"):
-        __import__("operators", fromlist=["ReaderContext"])
 
 
 def test_a_format_in_one_file_of_a_user_runs_in_an_app(tmp_path: Path) -> None:

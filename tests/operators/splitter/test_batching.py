@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from dagflow.api.context import OperatorContext, WindowBudget
 from dagflow.api.ports import Emitter
-from dagflow.plan.load import check
 from dagflow.testing.manual_clock import ManualClock
 from operators import FileSplitterInput
 from operators.files.metadata import BlockMetadata, FileVersion
@@ -198,21 +197,3 @@ def test_batches_are_the_same_in_columns_as_one_by_one(
         unheard(kind(files=str(root), **rules), services) for kind in (FileSplitterInput, OneByOne)
     )
     assert in_columns == one_by_one
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("pack_bytes: 0", "batch_bytes"),
-        ("pack_files: 5", "batch_files"),
-        ("pack_millis: 5", "batch_millis"),
-        ("packs: whole", "batches"),
-    ],
-)
-def test_an_app_with_an_old_name_is_refused_with_the_new_one(tmp_path: Path, old: str, new: str) -> None:
-    """An app of before does not run with a default in the place of what it says."""
-    path = tmp_path / "app.yaml"
-    splitter = f"  splitter: {{class: FileSplitterInput, properties: {{files: in, {old}}}}}"
-    write(path, f"name: old\nattributes: {{checkpoint: journal}}\noperators:\n{splitter}\n")
-    reasons = "\n".join(map(str, check(path)))
-    assert f"property '{old.split(':')[0]}' is now called '{new}'" in reasons

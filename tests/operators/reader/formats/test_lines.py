@@ -198,9 +198,3 @@ def test_a_validate_that_is_no_function_is_refused(path: str, problem: str) -> N
     """It is looked up when the app is checked."""
     with pytest.raises(ValueError, match=problem):
         RECORD_FORMATS.make({"type": "lines", "validate": path})
-
-
-def test_the_option_read_ahead_is_refused_with_what_to_do() -> None:
-    """It made records of what stood at a cut."""
-    with pytest.raises(ValueError, match=r"no longer has the option 'read_ahead': .* remove the option"):
-        RECORD_FORMATS.make({"type": "lines", "read_ahead": False, "validate": VALIDATOR})
