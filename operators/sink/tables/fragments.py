@@ -44,13 +44,13 @@ class Piece:
         values: The partition.
         start: Offset of its first byte in the file.
         end: Offset one past its last byte.
-        crc32: Checksum of its bytes; None in files of versions that wrote none.
+        crc32: Checksum of its bytes.
     """
 
     values: PartitionValues
     start: int
     end: int
-    crc32: int | None = None
+    crc32: int
 
 
 def pieces_of(held: Any) -> Iterator[Piece]:
@@ -214,7 +214,7 @@ def read_piece(storage: StorageContext, url: str, piece: Piece) -> list[pa.Recor
     if done < len(buffer):
         raise _lost(url, "damaged", f"it ends at byte {piece.start + done:,}, and had {piece.end:,} at least")
     # Arrow may read zeros for missing bytes at the end of the rows, or for values.
-    if piece.crc32 is not None and updated_crc32(buffer, 0) != piece.crc32:
+    if updated_crc32(buffer, 0) != piece.crc32:
         raise _lost(url, "damaged", f"its bytes {piece.start:,} to {piece.end:,} are not those that were written")
     source = pa.BufferReader(buffer)
     try:

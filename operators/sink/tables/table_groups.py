@@ -77,7 +77,7 @@ class MergeJob:
     size_bytes: int
     pieces: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
     windows: tuple[int, ...]
-    checksums: tuple[tuple[int | None, ...], ...]
+    checksums: tuple[tuple[int, ...], ...]
     fragment_bytes: tuple[int, ...]
     keys: tuple[str, ...] = ()
 

@@ -31,7 +31,8 @@ class GrouperServices:
 def held(window_id: int, *pieces: tuple[str, int], columns: str = "n", held_ms: int = 0) -> HeldFile:
     """A fragment with pieces of some lengths, by the value of the partition column."""
     ends = [sum(length for _, length in pieces[: number + 1]) for number in range(len(pieces))]
-    parts = [[[value], end - length, end] for (value, length), end in zip(pieces, ends, strict=True)]
+    starts = zip(pieces, ends, strict=True)
+    parts = [[[value], end - length, end, 100 * window_id + end] for (value, length), end in starts]
     schema = schema_text(pa.schema([(name, pa.int64()) for name in columns]))
     facts = FileFacts("table", schema, {"day": None}, held=parts)
     file = PendingFile(f"/out/fragment-{window_id}", f"/out/.pending/{window_id}", ends[-1], 1, facts=facts)
@@ -54,15 +55,14 @@ def test_a_partition_becomes_as_few_files_of_equal_length_as_possible() -> None:
 
 
 def test_a_job_reports_the_checksums_of_its_pieces() -> None:
-    """Fragments that were written before pieces had any, and plans that were made before, go on without."""
-    new, old = held(1, ("a", 1), ("b", 2)), held(2, ("a", 1))
-    assert new.file.facts is not None
-    new.file.facts.held[:] = [[*piece, number] for number, piece in enumerate(new.file.facts.held, 7)]
-    one, two = merge_jobs([new, old], MIB)
+    """Each job has the checksums of its own pieces, by fragment."""
+    one, two = merge_jobs([held(1, ("a", 1), ("b", 2)), held(2, ("a", 1))], MIB)
     assert (one.fragment_bytes, two.fragment_bytes) == ((3, 1), (3,))
-    assert list(one.parts()) == [("/out/.pending/1", [Piece((), 0, 1, 7)]), ("/out/.pending/2", [Piece((), 0, 1)])]
-    assert list(two.parts()) == [("/out/.pending/1", [Piece((), 1, 3, 8)])]
-    assert list(replace(two, checksums=()).parts()) == [("/out/.pending/1", [Piece((), 1, 3)])]
+    assert list(one.parts()) == [
+        ("/out/.pending/1", [Piece((), 0, 1, 101)]),
+        ("/out/.pending/2", [Piece((), 0, 1, 201)]),
+    ]
+    assert list(two.parts()) == [("/out/.pending/1", [Piece((), 1, 3, 103)])]
 
 
 def test_hundreds_of_lost_fragments_are_named_with_a_whole_command(tmp_path: Path) -> None:
