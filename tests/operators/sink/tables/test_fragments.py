@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -45,18 +43,9 @@ def rows_of(file: PendingFile) -> list[dict[str, Any]]:
     return [row for batches in read for batch in batches for row in batch.to_pylist()]
 
 
-def without_checksums(file: PendingFile) -> PendingFile:
-    """A fragment that was written before pieces had checksums."""
-    assert file.facts is not None
-    return replace(file, facts=replace(file.facts, held=[[*place[:3]] for place in file.facts.held]))
-
-
-@pytest.mark.parametrize("form", [lambda file: file, without_checksums], ids=["as_written_now", "as_written_before"])
-def test_a_fragment_that_was_cut_is_refused_at_any_length(
-    tmp_path: Path, form: Callable[[PendingFile], PendingFile]
-) -> None:
-    """Whether its pieces have checksums or not, no row is missing or has another value."""
-    file = form(fragment(tmp_path))
+def test_a_fragment_that_was_cut_is_refused_at_any_length(tmp_path: Path) -> None:
+    """No row is missing or has another value."""
+    file = fragment(tmp_path)
     assert sorted(row["id"] for row in rows_of(file)) == ROWS.column("id").to_pylist()
     path = Path(file.pending_url)
     content = path.read_bytes()
@@ -79,15 +68,3 @@ def test_a_fragment_whose_end_became_zeros_is_refused(tmp_path: Path) -> None:
         path.write_bytes(content[:length] + bytes(len(content) - length))
         with pytest.raises(LostOutputError, match=r"its bytes .* are not those that were written"):
             rows_of(file)
-
-
-def test_a_fragment_without_checksums_ends_where_its_rows_end(tmp_path: Path) -> None:
-    """Zeros behind its columns are an end of its rows for Arrow, and elsewhere no rows at all."""
-    file = without_checksums(fragment(tmp_path))
-    path, piece = Path(file.pending_url), pieces(file)[0]
-    content = path.read_bytes()
-    schema_end = content.index(b"\xff\xff\xff\xff", 4)
-    for length in (0, 4, 10, schema_end, schema_end + 4):
-        path.write_bytes(content[:length] + bytes(len(content) - length))
-        with pytest.raises(LostOutputError, match=r"a fragment of the table is damaged"):
-            read_piece(StorageContext.default(), file.pending_url, piece)
