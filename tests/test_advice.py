@@ -240,8 +240,6 @@ FOLLOWED = {
     "test_a_key_without_any_value_is_refused_before_the_intent",
     "give the column a type upstream, or let partition_by": "operators/sink/tables/test_table_partitions.py::"
     "test_a_table_is_not_made_without_the_type_of_a_column",
-    "give the column of the records another name": f"{TABLES}"
-    "test_a_column_whose_name_a_table_has_had_gets_another_name",
     "leave partition_by out": f"{TABLES}test_a_table_that_is_partitioned_otherwise_says_by_what",
     "let table name a": ANOTHER_DIRECTORY,
     "let the app name the table that it named before": f"{TABLES}"
@@ -250,8 +248,6 @@ FOLLOWED = {
     "test_columns_of_json_that_differ_in_case_are_named_in_the_app",
     "drop such records upstream": "runs/test_names_of_iceberg.py::"
     "test_a_record_below_all_multiples_is_dropped_upstream",
-    "leave the column out, or give it another name": "runs/test_names_of_iceberg.py::"
-    "test_a_column_called_as_a_partition_gets_another_name",
     "leave one of them out: let the columns of a JSON reader": "runs/test_names_that_differ_in_case.py::"
     "test_members_that_differ_in_case_are_refused_before_they_are_decided",
     "put those that no newer record has replaced": "runs/test_late_records.py::"

@@ -32,7 +32,6 @@ from operators.sink.tables.delta_table import DeltaTable
 from operators.sink.tables.expected_columns import require_takes
 from operators.sink.tables.fragments import FragmentFiles, united
 from operators.sink.tables.iceberg_table import IcebergTable
-from operators.sink.tables.names_apart import without_alike
 from operators.sink.tables.parquet_dataset import ParquetDataset
 from operators.sink.tables.table_columns import (
     OnNewColumn,
@@ -194,10 +193,11 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
             require_own(run, shape.location, shape.files, numbered_names("part"))
         if held := [file.facts.schema for file in run.held_files if file.facts is not None]:
             # These columns are part of the table already, although it does not show them yet, except for those that it
-            # can no longer have because another program has added one of the same letters: the target refuses their
-            # rows.
+            # can no longer have, because another program has added one of the same letters, say.
             columns = [] if shape.columns is None else [schema_text(shape.columns)]
-            shape = replace(shape, columns=without_alike(united([*columns, *held])))
+            names, there = self._table.names(shape), shape.columns or pa.schema([])
+            taken = (each for each in united([*columns, *held]) if each.name in there.names or names.takes(each))
+            shape = replace(shape, columns=pa.schema(list(taken)))
         self._shape, known = shape, shape.columns
         for name, kind in ((f"_dagflow_{each}", _METADATA[each]) for each in self.metadata_columns):
             if known is None or (name not in known.names and self._table.may_grow):
@@ -212,17 +212,8 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
         """Called once before the first window."""
         table = self._table
         shape = self._shape or TableShape(table.location, None, table.partition_by)
-        partition_columns = [field.column for field in shape.partition_by]
         self._counters = context.counters
-        self._columns = TableColumns(
-            table.name,
-            table.column_type,
-            schema_of_text(context.decided) if context.decided else shape.columns,
-            partition_columns,
-            on_new_column=self.on_new_column,
-            on_type_change=self.on_type_change,
-            wider=table.wider_type,
-        )
+        self._columns = self._columns_as(context.decided)
         if context.may_hold and self._limits.every_millis != 0:
             self._files = FragmentFiles(
                 context,
@@ -243,6 +234,21 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
                 causes=self._columns.causes,
                 keys=self.upsert_by,
             )
+
+    def _columns_as(self, decided: str) -> TableColumns:
+        """The table's columns, as decided; "" for those that it had when the run began."""
+        table, shape = self._table, self._shape or TableShape(self._table.location, None, self._table.partition_by)
+        shape = replace(shape, columns=schema_of_text(decided)) if decided else shape
+        return TableColumns(
+            table.name,
+            table.column_type,
+            shape.columns,
+            [field.column for field in shape.partition_by],
+            on_new_column=self.on_new_column,
+            on_type_change=self.on_type_change,
+            wider=table.wider_type,
+            names=table.names(shape),
+        )
 
     def begin_window(self, window_id: int) -> None:
         """Start the window's files."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from dagflow.api.transactions import Target, TargetDecision
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PendingFile
 from operators.sink.tables.partition_fields import IDENTITY, PartitionField
+from operators.sink.tables.table_names import Path, TableNames, lower_case
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +25,14 @@ class TableShape:
         columns: Its columns with their types; None where there is no table yet.
         partition_by: The fields that it is partitioned by.
         files: Its files, if their names make them visible.
+        taken: Names that no column may have, each with what the table cannot have then.
     """
 
     location: str
     columns: pa.Schema | None
     partition_by: tuple[PartitionField, ...]
     files: tuple[str, ...] = ()
+    taken: Mapping[str, str] = field(default_factory=dict)
 
 
 class Table(ABC):
@@ -144,7 +147,7 @@ class Table(ABC):
         Raises:
             ValueError: A partition field is of a column that is no key.
         """
-        others = [field.column for field in partition_by if field.column not in self.upsert_by]
+        others = [each.column for each in partition_by if each.column not in self.upsert_by]
         if self.upsert_by and others:
             raise ValueError(
                 f"upsert_by: the table is partitioned by '{others[0]}', so that one key may be in several partitions; "
@@ -164,20 +167,19 @@ class Table(ABC):
             ValueError: Rows with such a column cannot be replaced.
         """
 
-    def require_distinct(  # noqa: B027  # most kinds know columns by their own names alone
-        self, columns: pa.Schema, partition_names: Mapping[str, str], causes: Mapping[str, str]
-    ) -> None:
-        """Refuse columns that the kind of table confuses with members of others, or with its partitions.
+    def spelled(self, path: Path) -> Hashable:
+        """What the kind of table distinguishes a field by, of all columns and their members.
 
         Args:
-            columns: The columns of the table.
-            partition_names: The name of each partition field with its description, such as month(placed), without
-                fields that are called as their column.
-            causes: Place of the first record that asked for a column, by column, as far as that is known.
-
-        Raises:
-            DagflowError: Two names are the same to the kind of table.
+            path: The name of the column, and those of members in it, from the outside to the inside.
         """
+        return lower_case(path)
+
+    def names(self, shape: TableShape) -> TableNames:
+        """The names of the columns of a table, by which others are judged."""
+        partition_by = (*self.partition_by, *shape.partition_by)
+        kept = [*(each.column for each in partition_by), *self.upsert_by]
+        return TableNames(self.spelled, shape.columns or (), kept, shape.taken)
 
     def require_plain(self, kind: str) -> None:
         """Refuse partitioning by anything but columns.
@@ -185,11 +187,11 @@ class Table(ABC):
         Raises:
             ValueError: The app asks for a transform.
         """
-        for field in self.partition_by:
-            if field.transform != IDENTITY:
+        for each in self.partition_by:
+            if each.transform != IDENTITY:
                 raise ValueError(
-                    f"partition_by: {kind} is partitioned by columns, and {field} is a transform, which iceberg has; "
-                    f"add a column of {field.name} to the records"
+                    f"partition_by: {kind} is partitioned by columns, and {each} is a transform, which iceberg has; "
+                    f"add a column of {each.name} to the records"
                 )
         if self.catalog:
             raise ValueError(f"catalog: {kind} has none; it is for iceberg:NAMESPACE.NAME")

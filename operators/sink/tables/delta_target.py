@@ -17,11 +17,9 @@ from operators.sink.tables.delta_log import DeltaLog, columns_of, refusals, requ
 from operators.sink.tables.delta_state import DeltaState
 from operators.sink.tables.merged_columns import (
     ColumnDecider,
-    causes_of,
     merged_columns,
     require_typed_partition,
 )
-from operators.sink.tables.names_apart import require_members_apart
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.upserted_rows import LATE_BY_KEYS, REPLACED_BY_KEYS, require_typed_keys
 
@@ -90,7 +88,6 @@ class DeltaTarget(Target):
         """Refuse files whose columns are not those of the table as it was opened last, or of each other."""
         known, causes = self._columns, self._decider.causes
         columns = merged_columns(self.table, files, known, may_grow=self.table.may_grow, causes=causes)
-        require_members_apart(self.table, columns, {**causes_of(files), **causes})
         require_typed_keys(self.table, files, columns)
         require_typed_partition(self.table, files, columns)
 

@@ -7,10 +7,10 @@ import pyarrow as pa
 from dagflow.errors import DagflowError
 from operators.required_columns import require_columns
 from operators.sink.tables.base import Table, TableShape
-from operators.sink.tables.names_apart import require_columns_apart
 from operators.sink.tables.partition_fields import IDENTITY
 from operators.sink.tables.table_columns import TableColumns
 from operators.sink.tables.table_files import stored_columns
+from operators.sink.tables.table_names import require_names
 from operators.sink.tables.table_partitions import require_partition_type
 
 
@@ -24,18 +24,13 @@ def require_takes(table: Table, shape: TableShape, expected: pa.Schema) -> None:
 
     Raises:
         LookupError: The table does not exist yet, and a column that it would be partitioned by is missing.
-        ValueError: The table cannot have such columns, its rows could not be replaced, or two of the columns differ in
-            case only.
+        ValueError: The table cannot have such columns, its rows could not be replaced.
     """
     given = [field for field in expected if not pa.types.is_null(field.type)]
     if shape.columns is None or table.may_grow:
-        # The partitions of an existing table may have other names.
-        partitions = {field.name: str(field) for field in shape.partition_by if shape.columns is None}
-        columns = {field.name: field for field in (*given, *(shape.columns or ()))}
+        there = () if shape.columns is None else shape.columns.names
         try:
-            require_columns_apart(table, dict.fromkeys([*(shape.columns or pa.schema([])).names, *columns]), {})
-            names = {name: text for name, text in partitions.items() if name != text}
-            table.require_distinct(pa.schema(list(columns.values())), names, {})
+            require_names(table.names(shape), table.name, [each for each in given if each.name not in there], {})
         except DagflowError as error:
             raise ValueError(str(error)) from error
     if shape.columns is not None:

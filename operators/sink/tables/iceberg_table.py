@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable
+from dataclasses import replace
 from typing import ClassVar
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from dagflow.api.transactions import Target
 from dagflow.storage.context import StorageContext
 from operators.sink.tables.base import TableShape
 from operators.sink.tables.catalog_table import CatalogTable
-from operators.sink.tables.names_apart import require_paths_apart
+from operators.sink.tables.table_names import Path, TableNames
 from operators.sink.tables.type_widening import common_type_of_readers
 
 
@@ -30,11 +31,15 @@ class IcebergTable(CatalogTable):
         found = common_type_of_readers(there, given)
         return None if found is not None and pa.types.is_integer(there) and pa.types.is_floating(found) else found
 
-    def require_distinct(
-        self, columns: pa.Schema, partition_names: Mapping[str, str], causes: Mapping[str, str]
-    ) -> None:
-        """Iceberg knows members and partitions by names among those of the columns."""
-        require_paths_apart(self, columns, partition_names, causes)
+    def spelled(self, path: Path) -> Hashable:
+        """Iceberg knows members by names among those of the columns, as `a.b` for member b of column a."""
+        return ".".join(path).lower()
+
+    def names(self, shape: TableShape) -> TableNames:
+        """A new table's partitions have names among those of the columns, too."""
+        new = () if shape.columns is not None else shape.partition_by
+        taken = {name: why for field in new for name, why in field.taken.items()}
+        return super().names(replace(shape, taken={**taken, **shape.taken}))
 
     def shape(self, storage: StorageContext) -> TableShape:
         """Ask the catalog."""

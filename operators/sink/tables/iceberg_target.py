@@ -26,14 +26,13 @@ from operators.sink.tables.iceberg_schemas import new_schema, new_spec, new_tabl
 from operators.sink.tables.iceberg_upserts import replace_files, upsert
 from operators.sink.tables.merged_columns import (
     ColumnDecider,
-    causes_of,
     facts_of_file,
     merged_columns,
     require_same_partitioning,
     require_typed_partition,
 )
 from operators.sink.tables.nested_types import exact_type
-from operators.sink.tables.partition_fields import IDENTITY, PartitionField
+from operators.sink.tables.partition_fields import IDENTITY, PartitionField, taken_by_partition
 from operators.sink.tables.table_columns import without_large
 from operators.sink.tables.upserted_rows import (
     LATE_BY_KEYS,
@@ -69,7 +68,8 @@ def shape_of(table: CatalogTable, storage: StorageContext) -> TableShape:
         location = table.location or _reachable(table, join(catalog.new_location(), DATA))
         return TableShape(location, None, table.partition_by)
     require_writable(table, handle)
-    return TableShape(data_location(table, handle), columns_of(handle.schema()), partition_fields(table, handle))
+    columns, partition_by = columns_of(handle.schema()), partition_fields(table, handle)
+    return TableShape(data_location(table, handle), columns, partition_by, taken=taken_names(table, handle))
 
 
 def data_location(table: CatalogTable, handle: Handle) -> str:
@@ -161,20 +161,16 @@ class IcebergTarget(Target):
     def decide(self, waiting: Sequence[PendingFile], files: Sequence[PendingFile]) -> TargetDecision:
         """The columns of the table as it was opened last, and those that the files bring."""
         known = None if self._handle is None else columns_of(self._handle.schema())
-        return self._decider.decide(waiting, files, known)
+        return self._decider.decide(waiting, files, known, taken_names(self.table, self._handle))
 
     def check(self, files: Sequence[PendingFile]) -> None:
         """Refuse files whose columns are not those of the table as it was opened last, or of each other."""
         known = None if self._handle is None else columns_of(self._handle.schema())
         may_grow, causes = self.table.may_grow, self._decider.causes
-        columns = merged_columns(self.table, files, known, may_grow=may_grow, causes=causes)
-        if self._handle is not None:
-            _new_columns(self.table, self._handle, columns)
+        taken = taken_names(self.table, self._handle)
+        columns = merged_columns(self.table, files, known, may_grow=may_grow, causes=causes, taken=taken)
         require_typed_keys(self.table, files, columns)
         require_typed_partition(self.table, files, columns)
-        if files and columns != known:
-            partition_names = _partition_names(self.table, self._handle, files[-1])
-            self.table.require_distinct(columns, partition_names, {**causes_of(files), **causes})
         if files:
             self._require_possible(files, columns, known)
 
@@ -266,7 +262,8 @@ class IcebergState(ReplayableState):
         """A transaction that takes files: it adds their columns, and creates the table if it does not exist."""
         known = pa.schema([]) if self._handle is None else columns_of(self._handle.schema())
         # A decided window is committed as decided, even if the app has changed since.
-        columns = merged_columns(self._table, files, known, may_grow=True)
+        taken = taken_names(self._table, self._handle)
+        columns = merged_columns(self._table, files, known, may_grow=True, taken=taken)
         if self._handle is None:
             return self._creation(columns, files)
         return _change(self._table, self._handle, columns, files)
@@ -334,7 +331,8 @@ def _change(table: CatalogTable, handle: Handle, columns: pa.Schema, files: Sequ
                 f"{table.name} is partitioned by {', '.join(fields) or 'nothing'}, and "
                 f"{redacted(file.final_url)} was decided for {', '.join(decided) or 'nothing'}"
             )
-    new, there = _new_columns(table, handle, columns), {field.name: field.type for field in columns_of(handle.schema())}
+    there = {field.name: field.type for field in columns_of(handle.schema())}
+    new = [field for field in columns if field.name not in there]
     wider = [field for field in columns if there.get(field.name, field.type) != field.type]
     transaction = with_names(OneCommit(_newest(handle)))
     if new or wider:
@@ -350,15 +348,6 @@ def _change(table: CatalogTable, handle: Handle, columns: pa.Schema, files: Sequ
 def fields_of_file(file: PendingFile) -> list[PartitionField]:
     """The fields by which a file was partitioned."""
     return [PartitionField.parse(text) for text in facts_of_file(file).partition]
-
-
-def _partition_names(table: CatalogTable, handle: Handle | None, file: PendingFile) -> dict[str, str]:
-    """The names of a table's partition fields, without those that are called as their column."""
-    if handle is None:
-        names = {field.name: field for field in fields_of_file(file)}
-    else:
-        names = dict(zip((each.name for each in handle.spec().fields), partition_fields(table, handle), strict=True))
-    return {name: str(field) for name, field in names.items() if name != str(field)}
 
 
 def _foreign(table: CatalogTable, file: PendingFile, root: str) -> DagflowError:
@@ -392,24 +381,23 @@ def _newest(handle: Handle) -> Handle:
     return Handle(handle.name(), metadata, handle.metadata_location, handle.io, handle.catalog, handle.config)
 
 
-def _new_columns(table: CatalogTable, handle: Handle, columns: pa.Schema) -> list[pa.Field]:
-    """The columns that a table lacks.
-
-    Raises:
-        DagflowError: The table had such a column before, and files that hold it.
-    """
+def taken_names(table: CatalogTable, handle: Handle | None) -> dict[str, str]:
+    """Names that no new column of an existing table may have; see TableShape."""
+    if handle is None:
+        return {}
+    taken: dict[str, str] = {}
+    for spec, field in zip(handle.spec().fields, partition_fields(table, handle), strict=True):
+        if spec.name != str(field):
+            taken |= taken_by_partition(spec.name, field)
     there, mapping = {each.name for each in handle.schema().fields}, handle.name_mapping()
-    new = [field for field in columns if field.name not in there]
-    mapped = {name: each for each in (mapping.root if new and mapping is not None else ()) for name in each.names}
-    for field in new:
-        if (found := mapped.get(field.name)) is not None:
-            now = handle.schema().find_column_name(found.field_id or -1)
-            raise DagflowError(
-                f"{table.name} cannot have a new column '{field.name}': a column of that name was "
-                f"{f'renamed to {now!r}' if now else 'dropped'}, and would come back with its old values",
-                hint="give the column of the records another name",
+    for mapped in () if mapping is None else mapping.root:
+        now = handle.schema().find_column_name(mapped.field_id or -1)
+        for name in {*mapped.names} - there:
+            taken[name] = (
+                f"a new column '{name}': a column of that name was {f'renamed to {now!r}' if now else 'dropped'}, and "
+                "would come back with its old values"
             )
-    return new
+    return taken
 
 
 def _data_files(transaction: Transaction, files: Sequence[PendingFile]) -> Iterator[DataFile]:

@@ -13,11 +13,11 @@ from dagflow.errors import DagflowError
 from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.pending import PendingFile
 from operators.rescued_values import RESCUED
-from operators.sink.tables.base import Table
-from operators.sink.tables.names_apart import require_columns_apart
+from operators.sink.tables.base import Table, TableShape
 from operators.sink.tables.nested_types import either_type
 from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_columns import is_wider, plain_schema, schema_of_text, schema_text
+from operators.sink.tables.table_names import require_names
 from operators.sink.tables.type_widening import common_type
 
 
@@ -28,6 +28,7 @@ def merged_columns(
     *,
     may_grow: bool,
     causes: Mapping[str, str] = MappingProxyType({}),
+    taken: Mapping[str, str] = MappingProxyType({}),
 ) -> pa.Schema:
     """The columns of a table that takes some files: its own, followed by those that it lacks.
 
@@ -37,9 +38,10 @@ def merged_columns(
         known: The columns of the table; None if the files create it.
         may_grow: Whether an existing table may get more columns.
         causes: Places of the records that asked for columns, as in FileFacts, beside those in the facts of the files.
+        taken: Names that no column may have; see TableShape.
 
     Raises:
-        DagflowError: A file has other columns, or columns whose names differ in case only.
+        DagflowError: A file has other columns, or columns that the table cannot have.
     """
     fields = {field.name: field for field in known or ()}
     for file in files:
@@ -60,7 +62,10 @@ def merged_columns(
                     f"{there.type} there",
                     hint=f"change the column in the table to {field.type}; the next run continues",
                 )
-    require_columns_apart(table, list(fields), {**causes_of(files), **causes})
+    there = () if known is None else known.names
+    names = table.names(TableShape("", known, table.partition_by, taken=taken))
+    new = [field for field in fields.values() if field.name not in there]
+    require_names(names, table.name, new, {**causes_of(files), **causes})
     return pa.schema(list(fields.values()))
 
 
@@ -83,18 +88,25 @@ class ColumnDecider:
         self.causes: dict[str, str] = {}
 
     def decide(
-        self, waiting: Sequence[PendingFile], files: Sequence[PendingFile], known: pa.Schema | None
+        self,
+        waiting: Sequence[PendingFile],
+        files: Sequence[PendingFile],
+        known: pa.Schema | None,
+        taken: Mapping[str, str] = MappingProxyType({}),
     ) -> TargetDecision:
-        """The columns, and whether the files have them so.
+        """The columns, and whether the files have them so: the table can have all of them.
 
         Args:
             waiting: Files that are added to the table before.
             files: Files of the window, in order.
             known: The columns of the table; None if it does not exist.
+            taken: Names that no column may have; see TableShape.
         """
+        names = self._table.names(TableShape("", known, self._table.partition_by, taken=taken))
         fields = {field.name: field for field in known or ()}
         for field in (field for file in waiting for field in _fields_of(file)):
-            self._include(fields, field)
+            if field.name in fields or names.takes(field):
+                self._include(fields, field)
         before = {name: field.type for name, field in fields.items()}
         is_new = known is None and not waiting
         proposed: dict[str, Counter[pa.DataType]] = {}
@@ -104,7 +116,8 @@ class ColumnDecider:
                     self._include(fields, field)
                 elif is_new or self._table.may_grow or field.name == RESCUED:
                     proposed.setdefault(field.name, Counter())[field.type] += file.records
-        fields.update((name, pa.field(name, _type_of_most(kinds))) for name, kinds in proposed.items())
+        new = (pa.field(name, _type_of_most(kinds)) for name, kinds in proposed.items())
+        fields.update((field.name, field) for field in new if names.takes(field))
         after = {name: field.type for name, field in fields.items()}
         fits = all(after.get(field.name) == field.type for file in files for field in _fields_of(file))
         changes = self._changes(before, after, files)

@@ -63,6 +63,11 @@ class PartitionField:
         suffix = {"bucket": f"bucket_{self.width}", "truncate": f"trunc_{self.width}"}.get(self.transform)
         return f"{self.column}_{suffix or self.transform}"
 
+    @property
+    def taken(self) -> dict[str, str]:
+        """The name that no column may have where the field has another one than its column; for TableShape."""
+        return {} if self.transform == IDENTITY else taken_by_partition(self.name, self)
+
     def values(self, column: pa.Array) -> pa.Array:
         """The partition values of rows with these values.
 
@@ -149,3 +154,8 @@ def _of_numbers(column: pa.Array, change: Callable[[npt.NDArray[np.int64]], npt.
     numbers = column.cast(pa.int64()).fill_null(0).to_numpy()
     missing = column.is_null().to_numpy(zero_copy_only=False)
     return pa.array(change(numbers), mask=missing).cast(column.type)
+
+
+def taken_by_partition(name: str, field: PartitionField) -> dict[str, str]:
+    """The name of a partition field of a table, with why no column may have it; for TableShape."""
+    return {name: f"a column '{name}' and be partitioned by {field}, which it calls '{name}', too"}

@@ -10,7 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from operators.rescued_values import RESCUED
+from operators.sink.tables.member_values import has_other_members
 from operators.sink.tables.nested_types import ColumnTypes, exact_type, nullable_type, table_type, with_required
+from operators.sink.tables.table_names import TableNames, lower_case, refusal_of
 
 
 def has_fraction(kind: pa.DataType) -> bool:
@@ -64,6 +66,7 @@ class TableColumns:
         on_new_column: What happens to a column that a known table lacks.
         on_type_change: What happens to a value that is not of its column's type.
         wider: Gives the wider types of columns, if columns may be widened.
+        names: The names of the known columns; None for those of a kind of table without rules of its own.
 
     Attributes:
         ignored: How many values were left out.
@@ -80,8 +83,10 @@ class TableColumns:
         on_new_column: OnNewColumn = "fail",
         on_type_change: OnTypeChange = "fail",
         wider: WiderType | None = None,
+        names: TableNames | None = None,
     ) -> None:
         self._name = name
+        self._names = names or TableNames(lower_case, known or (), partition_by)
         self._leaf = leaf
         self._known = known
         self._is_made = known is None
@@ -109,7 +114,8 @@ class TableColumns:
             raise ValueError(f"two columns have one name, which no table allows: {', '.join(batch.schema.names)}")
         typed = {name: column for name, column in given.items() if not pa.types.is_null(column.type)}
         rescued = Rescued()
-        self._place_new(typed, rescued)
+        self._reduce(typed, rescued, place)
+        self._place_new(typed, rescued, place)
         known = self._widened(typed, place)
         fields = [field for field in known if field.name in typed or field.name in self._partition_by]
         names = {*known.names}
@@ -120,9 +126,11 @@ class TableColumns:
         ]
         given.update(zip((field.name for field in (*fields, *new)), columns, strict=True))
         self._require_filled(given, batch.num_rows)
+        if not fields and not new and rescued.values:
+            new, columns = [pa.field(RESCUED, pa.string())], [pa.nulls(batch.num_rows, pa.string())]
         if not fields and not new:
             raise ValueError(f"the records have no column for {self._name}")
-        self.causes.update((field.name, place(_first_value(typed[field.name]))) for field in new)
+        self.causes.update((each.name, place(_first_value(typed[each.name]))) for each in new if each.name in typed)
         # The first batch of a task decides, and its other batches follow.
         self._known = pa.schema([*known, *new])
         schema = pa.schema([field.with_nullable(True) for field in (*fields, *new)])
@@ -155,27 +163,55 @@ class TableColumns:
             fields.append(field)
         return pa.schema(fields)
 
-    def _place_new(self, typed: dict[str, pa.Array], rescued: Rescued) -> None:
-        """Remove the columns from a batch that the table lacks and does not get.
+    def _reduce(self, typed: dict[str, pa.Array], rescued: Rescued, place: Place) -> None:
+        """Take the members out of columns whose names the table cannot have, with the values that have one.
+
+        Raises:
+            ValueError: A column has such a member, and on_new_column is fail.
+        """
+        known = {} if self._known is None else {field.name: field.type for field in self._known}
+        for name, column in [(name, each) for name, each in typed.items() if pa.types.is_nested(each.type)]:
+            kind = self._names.reduced(name, column.type, known.get(name))
+            if kind == column.type:
+                continue
+            is_other = has_other_members(column, kind)
+            if self._on_new_column == "fail" and is_other.true_count:
+                row = int(pc.index(is_other, value=True).as_py())
+                field = pa.field(name, column.type)
+                raise ValueError(str(refusal_of(self._name, field, self._names.why_not(field), place(row))))
+            if self._on_new_column == "ignore":
+                self.ignored += is_other.true_count
+            elif is_other.true_count:
+                rescued.add_all(name, pc.if_else(is_other, column, None))
+                column = pc.if_else(is_other, None, column)
+            del typed[name]
+            if kind is not None:
+                typed[name] = column.cast(kind)
+
+    def _place_new(self, typed: dict[str, pa.Array], rescued: Rescued, place: Place) -> None:
+        """Remove the columns from a batch that the table lacks and does not get, or cannot have.
 
         Raises:
             ValueError: The batch has such a column, and on_new_column is fail.
         """
-        if self._known is None or self._is_made or self._on_new_column == "add":
-            return
-        names = self._known.names
-        allowed = {*names, *self._partition_by, RESCUED}
-        unknown = [name for name in typed if name not in allowed]
-        if self._on_new_column == "rescue":
-            for name in unknown:
+        known = () if self._known is None else self._known.names
+        grows = self._known is None or self._is_made or self._on_new_column == "add"
+        for name in [name for name in typed if name not in known]:
+            field = pa.field(name, typed[name].type)
+            if not (why := self._names.why_not(field)) and (grows or name in self._partition_by or name == RESCUED):
+                self._names.add(field)
+            elif self._on_new_column == "ignore":
+                column = typed.pop(name)
+                self.ignored += len(column) - column.null_count
+            elif self._on_new_column != "fail":
                 rescued.add_all(name, typed.pop(name))
-        elif self._on_new_column == "ignore":
-            self.ignored += sum(len(column) - column.null_count for column in map(typed.pop, unknown))
-        elif unknown:
-            raise ValueError(
-                f"{self._name} has no column '{unknown[0]}' for {typed[unknown[0]].type}; it has {', '.join(names)}. "
-                "add the column to the table, or drop it from the records"
-            )
+            elif why:
+                raise ValueError(str(refusal_of(self._name, field, why, place(_first_value(typed[name])))))
+            else:
+                raise ValueError(
+                    f"{self._name} has no column '{name}' for {typed[name].type}; it has {', '.join(known)}. "
+                    "add the column to the table, or drop it from the records"
+                )
 
     def _require_filled(self, given: dict[str, pa.Array], rows: int) -> None:
         for field in self._known if self._known is not None else ():

@@ -400,8 +400,8 @@ def test_a_new_column_is_added_without_a_restart(tmp_path: Path) -> None:
 def test_a_column_that_cannot_be_added_stops_the_run(tmp_path: Path, batch: pa.RecordBatch, reason: str) -> None:
     """What was committed stays."""
     with pytest.raises(DagflowError, match=reason):
-        write(tmp_path, columns(n=[1]), columns(n=[2], more=["x"]), batch, on_type_change="fail")
-    assert read(tmp_path).num_rows == 2
+        write(tmp_path, columns(n=[1], more=["x"]), batch, on_type_change="fail", on_new_column="fail")
+    assert read(tmp_path).num_rows == 1
 
 
 @pytest.mark.parametrize(
