@@ -6,6 +6,11 @@ from typing import Protocol
 
 from dagflow.storage.files import ReadableFile
 
+UNKNOWN_SIZE = 1 << 62
+"""Stands for the size of the content of a compressed file as long as its end was not read."""
+
+_STEP_BYTES = 1 << 20
+
 
 class ByteSource(Protocol):
     """The bytes of one version of one file."""
@@ -44,6 +49,18 @@ def read_fully(source: ByteSource, offset: int, buffer: memoryview) -> int:
             raise EOFError(f"the file ends after {offset + filled} of its {source.size_bytes} bytes")
         filled += count
     return filled
+
+
+def size_read_from(source: ByteSource, position: int) -> int:
+    """The size of a source; if it is not known, the source is read to its end, from a position on.
+
+    Raises:
+        StorageError: The source failed.
+    """
+    buffer = memoryview(bytearray(_STEP_BYTES if source.size_bytes == UNKNOWN_SIZE else 0))
+    while source.size_bytes == UNKNOWN_SIZE:
+        position += read_fully(source, position, buffer)
+    return source.size_bytes
 
 
 class MeasuredFile(ReadableFile):

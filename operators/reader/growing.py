@@ -10,8 +10,7 @@ from dagflow.errors import RecordError
 from dagflow.metrics.names import RESUMED_BYTES, WAITING_BYTES
 from operators.files.metadata import BlockMetadata, FileVersion
 from operators.reader.byte_accounting import BlockAccounting
-from operators.reader.byte_source import ByteSource, SourcePrefix
-from operators.reader.compression.stream import UNKNOWN_SIZE
+from operators.reader.byte_source import UNKNOWN_SIZE, ByteSource, SourcePrefix
 from operators.reader.formats.base import UNKNOWN_STATE, RecordFormat, with_entry_state
 from operators.reader.path_values import PathProblem
 

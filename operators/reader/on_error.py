@@ -12,9 +12,9 @@ from dagflow.metrics.names import LEFT_OUT_BYTES, SKIPPED, SKIPPED_BYTES, VANISH
 from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
 from operators.files.source_events import FileFingerprints
+from operators.reader.byte_source import UNKNOWN_SIZE
 from operators.reader.compression.recognition import CompressionSetting, expected_compression
 from operators.reader.compression.splitting import owned_range
-from operators.reader.compression.stream import UNKNOWN_SIZE
 from operators.reader.fingerprints import gone_block_fingerprint, skipped_block_fingerprint
 
 logger = logging.getLogger(__name__)

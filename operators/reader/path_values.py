@@ -14,7 +14,7 @@ from dagflow.api.records import RecordBatch
 from dagflow.errors import RecordError
 from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
-from operators.reader.byte_source import ByteSource
+from operators.reader.byte_source import ByteSource, size_read_from
 from operators.reader.columns.literals import values_of, why_not
 from operators.reader.columns.types import ColumnType, ColumnTypes
 from operators.reader.columns.typing import shown
@@ -53,10 +53,10 @@ class PathProblem:
             "give the column another type under partition_values, or leave it out there; or leave such files out with "
             "on_error: skip on the reader; or connect the reader's port errors to take them aside; and run it again"
         )
-        size = source.size_bytes
-        accounting.require_rejects(HeaderError(self.reason, url=block.url, offset=0, length=size, hint=hint))
+        accounting.require_rejects(HeaderError(self.reason, url=block.url, offset=0, length=-1, hint=hint))
         if block.start == 0 or block.resumes:
             raw = read_exactly(source, block.start, block.start + SHOWN_BYTES).tobytes()
+            size = size_read_from(source, block.start + len(raw))
             accounting.reject(block.start, size - block.start, self.reason, raw)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Generator, Iterator, Set
 from dataclasses import replace
 from itertools import pairwise
 
@@ -32,6 +32,9 @@ from operators.reader.scanning.multi_file import BufferedFiles
 
 BUFFER_FILES = 4096
 """Largest number of tiny files that are read at a time."""
+
+STEP_BYTES = 4 << 20
+"""Bytes of records after which those of files that are read one by one are passed on."""
 
 
 class SmallFileBatchReader:
@@ -94,10 +97,10 @@ class SmallFileBatchReader:
             end = start + _count_that_fits(small_files.sizes[start : start + BUFFER_FILES], buffer_bytes)
             files = self._load(small_files, np.arange(start, end))
             batch = self._records_together(files)
-            if batch is not None:
-                yield self._finish([batch], files)
-            else:
-                yield self._finish(*self._records_one_by_one(files))
+            batches = [] if batch is None else [batch]
+            if batch is None:
+                batches, files = yield from self._records_one_by_one(files)
+            yield self._finish(batches, files)
             start = end
 
     def _load(self, small_files: SmallFileBatch, indices: Column) -> BufferedFiles:
@@ -144,10 +147,17 @@ class SmallFileBatchReader:
             accounting.count_delimiters(accounting.due - int(files.borders[-1]))
         return batch
 
-    def _records_one_by_one(self, files: BufferedFiles) -> tuple[list[RecordBatch], BufferedFiles]:
-        """The records of one file after the other, and the files without those that are damaged."""
+    def _records_one_by_one(
+        self, files: BufferedFiles
+    ) -> Generator[ReadStep, None, tuple[list[RecordBatch], BufferedFiles]]:
+        """The records of one file after the other, in steps: a small file may be compressed, and hold any number.
+
+        Returns:
+            The records behind the last step, and the files without those that are damaged.
+        """
         view = memoryview(files.buffer).cast("B")
         batches: list[RecordBatch] = []
+        held_bytes = 0
         is_sound = np.ones(len(files.indices), bool)
         for position, index in enumerate(files.indices.tolist()):
             block = files.batch.block(index)
@@ -155,8 +165,14 @@ class SmallFileBatchReader:
             try:
                 if self._errors.skips:
                     self._content.require_sound(file, block, has_grown=index in files.grown)
-                batches += self._records_of(file, block, has_grown=index in files.grown)
+                for batch in self._records_of(file, block, has_grown=index in files.grown):
+                    batches.append(batch)
+                    held_bytes += batch.nbytes()
+                    if held_bytes > STEP_BYTES:
+                        yield ReadStep(batches, [])
+                        batches, held_bytes = [], 0
             except (CorruptArchiveError, HeaderError) as error:
+                # Raised before the first batch, or the run ends.
                 is_sound[position] = False
                 self._errors.leave_out(block, error)
         return batches, files if is_sound.all() else files.only(is_sound)

@@ -123,7 +123,7 @@ def cutting_compression(block: BlockMetadata, setting: CompressionSetting, forma
     """
     compression = expected_compression(block, setting)
     is_whole = (not block.start and (block.is_last or block.is_open)) or block.resumes
-    is_serial = format.needs_size or format.needs_prescan
+    is_serial = format.needs_size or format.needs_order or format.needs_prescan
     if compression is None or compression.name not in UNIT_FINDERS or is_whole or is_serial:
         return None
     return compression

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from dagflow.errors import CredentialsError, StorageError, TransientStorageError
 from operators.files.compression import Compression
 from operators.files.metadata import BlockMetadata, DecompressedRange
-from operators.reader.byte_source import ByteSource
+from operators.reader.byte_source import UNKNOWN_SIZE, ByteSource
 from operators.reader.compression.bzip2 import Bzip2Blocks, Bzip2UnitFinder
 from operators.reader.compression.gzip import GzipUnitFinder
-from operators.reader.compression.stream import UNKNOWN_SIZE, DecompressedFile
+from operators.reader.compression.stream import DecompressedFile
 from operators.reader.compression.units import BufferedSource, NoUnitError, UnitFinder
 from operators.reader.compression.zstd import ZstdUnitFinder
 

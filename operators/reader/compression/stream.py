@@ -9,11 +9,8 @@ from dagflow.errors import DagflowError, RecordError
 from dagflow.storage.compression_marks import is_skippable
 from dagflow.storage.location import redacted
 from operators.files.compression import Compression, Decompressor
-from operators.reader.byte_source import ByteSource, read_fully
+from operators.reader.byte_source import UNKNOWN_SIZE, ByteSource, read_fully
 from operators.reader.compression.units import may_become_skippable
-
-UNKNOWN_SIZE = 1 << 62
-"""Stands for the size of the content as long as its end was not read."""
 
 INPUT_BYTES = 256 << 10
 """Bytes of the compressed file that are read at a time."""

@@ -18,6 +18,9 @@ from operators.reader.scanning.multi_file import MultiFileReader
 CHUNK_BYTES = 1 << 20
 """Bytes that are read at a time: a chunk stays in the second-level cache from the read to the write."""
 
+BATCH_RECORDS = 1 << 17
+"""Records in a batch, at most: those of a chunk may be empty, and each takes memory."""
+
 SHOWN_BYTES = 4 << 10
 """Bytes that are kept with a reject that may be the whole rest of a file."""
 
@@ -102,6 +105,9 @@ class RecordFormat(HasProperties, ABC):
     needs_size: ClassVar[bool] = True
     """Whether `read` must know the size of the file before it has seen its end; a compressed file is then
     decompressed as a whole before any of it is read."""
+
+    needs_order: ClassVar[bool] = False
+    """Whether a block is read best behind the one before it, so that a compressed file is read by one task."""
 
     needs_prescan: ClassVar[bool] = False
     """Whether a pre-scan must look at every block but a file's last one, because the state in which later blocks

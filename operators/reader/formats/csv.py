@@ -44,6 +44,7 @@ class Csv(Delimited):
 
     name: ClassVar[str] = "csv"
     needs_prescan = True
+    needs_size = False
     # Each part costs dozens of calls of Arrow: larger ones take a fifth less time.
     chunk_bytes = 4 << 20
 
@@ -151,7 +152,7 @@ class Csv(Delimited):
         if self._headed is None or self._headed[0] != file:
             limit = min(block.end, source.size_bytes)
             start = behind_newlines(source, super().first_record(source, block), limit, self.probe_bytes)
-            if start >= limit:
+            if start >= min(limit, source.size_bytes):
                 return None
             self._headed = (file, self._read_head(source, start))
         head = self._headed[1]

@@ -13,8 +13,8 @@ from dagflow.api.records import NO_DELIMITER, RecordBatch
 from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
-from operators.reader.formats.base import ByteAccounting, RecordFormat
-from operators.reader.scanning.file_view import FileView, read_exactly
+from operators.reader.formats.base import BATCH_RECORDS, ByteAccounting, RecordFormat
+from operators.reader.scanning.file_view import FileView
 from operators.reader.scanning.framing import frame_adjacent, frame_one
 
 
@@ -22,6 +22,8 @@ class Fixed(RecordFormat):
     """Records of one length, side by side from the first byte of the file on."""
 
     name: ClassVar[str] = "fixed"
+    needs_size = False
+    needs_order = True
 
     length: Annotated[Size, Field(ge=1, le=1 << 30, description="bytes in each record")]
     tail: Annotated[
@@ -31,35 +33,33 @@ class Fixed(RecordFormat):
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
         """The records that begin in a block."""
-        limit = min(block.end, source.size_bytes)
         position = _round_up(block.start, self.length)
-        stop = min(_round_up(limit, self.length), source.size_bytes // self.length * self.length)
-        step = max(self.chunk_bytes // self.length, 1) * self.length
+        stop = _round_up(block.end, self.length)
+        step = min(max(self.chunk_bytes // self.length, 1), BATCH_RECORDS) * self.length
         borders = np.arange(0, step + self.length, self.length, dtype=np.int32)
         view = FileView(source)
-        while position < stop:
+        while position < min(stop, source.size_bytes):
             data = view.move(position, min(position + step, stop))
-            count = len(data) // self.length
-            yield frame_adjacent(view.buffer, borders[: count + 1], NO_DELIMITER, block, position)
-            position += count * self.length
-        if position < limit:
-            yield from self._read_tail(source, block, accounting, position)
+            if count := len(data) // self.length:
+                yield frame_adjacent(view.buffer, borders[: count + 1], NO_DELIMITER, block, position)
+            elif len(data):
+                yield from self._read_tail(data.tobytes(), block, accounting, position)
+            position += max(count, 1) * self.length
 
     def complete_end(self, source: ByteSource) -> int:
         """The last multiple of length."""
         return source.size_bytes // self.length * self.length
 
     def _read_tail(
-        self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting, position: int
+        self, raw: bytes, block: BlockMetadata, accounting: ByteAccounting, position: int
     ) -> Iterator[RecordBatch]:
-        raw = read_exactly(source, position, source.size_bytes)
         if self.tail == "keep":
-            yield frame_one(raw.tobytes(), b"", block, position)
+            yield frame_one(raw, b"", block, position)
             return
         reason = f"the file ends after {len(raw)} of the {self.length} bytes of a record"
         if self.tail == "fail":
             raise RecordError(reason, url=block.url, offset=position, length=len(raw))
-        accounting.reject(position, len(raw), reason, raw.tobytes())
+        accounting.reject(position, len(raw), reason, raw)
 
 
 def _round_up(position: int, length: int) -> int:

@@ -13,7 +13,7 @@ from pydantic import Field
 from dagflow.api.properties import Size
 from dagflow.api.records import NO_DELIMITER, RecordBatch
 from operators.files.metadata import BlockMetadata
-from operators.reader.byte_source import ByteSource
+from operators.reader.byte_source import ByteSource, size_read_from
 from operators.reader.formats.base import SHOWN_BYTES, ByteAccounting, RecordFormat
 from operators.reader.scanning.file_view import FileView, read_exactly
 from operators.reader.scanning.framing import frame_apart
@@ -50,6 +50,8 @@ class LengthPrefixed(RecordFormat):
     """
 
     name: ClassVar[str] = "length_prefixed"
+    needs_size = False
+    needs_order = True
 
     prefix: Annotated[
         Literal[1, 2, 4, 8, "varint"], Field(description="size of the length in bytes; or varint, as in protobuf")
@@ -66,19 +68,21 @@ class LengthPrefixed(RecordFormat):
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
         """The records that begin in a block."""
         file = (block.url, block.version)
-        limit = min(block.end, source.size_bytes)
         position = self._first(source, block, file)
         view = FileView(source)
         usual = held = max(self.chunk_bytes, MAX_PREFIX_BYTES)
-        while position < limit:
-            walk = self._walk(view.move(position, position + held).data, limit - position)
+        # The end of a compressed file is known only when it was read.
+        while position < min(block.end, source.size_bytes):
+            walk = self._walk(view.move(position, position + held).data, block.end - position)
+            if view.end == position:
+                break
             if len(walk.starts):
                 stops = np.append(walk.starts[1:], walk.following)
                 accounting.count_delimiters(int((walk.contents - walk.starts).sum()))
                 yield frame_apart(view.buffer, walk.contents, stops, NO_DELIMITER, block, position, walk.starts)
                 position, held = position + walk.following, usual
             elif walk.wrong or not walk.extent or position + walk.extent > source.size_bytes:
-                length = source.size_bytes - position
+                length = size_read_from(source, view.end) - position
                 raw = view.data[:SHOWN_BYTES].tobytes()
                 accounting.reject(position, length, walk.wrong or "the file ends within a record", raw)
                 position = source.size_bytes

@@ -14,7 +14,7 @@ from dagflow.api.properties import Size
 from dagflow.api.records import NO_DELIMITER, Origin, RecordBatch
 from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata
-from operators.reader.byte_source import ByteSource
+from operators.reader.byte_source import UNKNOWN_SIZE, ByteSource, size_read_from
 from operators.reader.formats.base import ByteAccounting, Parsed, RecordFormat
 from operators.reader.scanning.file_view import FileView
 from operators.reader.scanning.framing import frame_adjacent
@@ -50,6 +50,8 @@ class WholeFile(RecordFormat):
     """
 
     name: ClassVar[str] = "whole_file"
+    needs_size = False
+    needs_order = True
 
     columns: Annotated[bool, Field(description="whether a record has the columns path and content")] = False
     max_record: Annotated[Size, Field(ge=1, le=1 << 30, description="maximum bytes of a file")] = 64 << 20
@@ -57,16 +59,22 @@ class WholeFile(RecordFormat):
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
         """The file, if the block is its first."""
-        size = source.size_bytes
-        if block.start or (size and block.end == block.start):
-            return
-        if size > self.max_record:
-            self._refuse(block, size, accounting)
+        if block.start or (source.size_bytes and block.end == block.start):
             return
         view = FileView(source)
-        view.move(0, size)
-        borders = np.array([0, size], np.int32)
+        # The size of a compressed file is known only when it was read: it is read until it is too long.
+        while not self._is_long(source, view):
+            view.move(0, min(source.size_bytes, max(self.chunk_bytes, 2 * view.end), self.max_record + 1))
+            if view.is_at_end:
+                break
+        if self._is_long(source, view):
+            self._refuse(source, view.end, block, accounting)
+            return
+        borders = np.array([0, view.end], np.int32)
         yield frame_adjacent(view.buffer, borders, NO_DELIMITER, block, 0)
+
+    def _is_long(self, source: ByteSource, view: FileView) -> bool:
+        return self.max_record < (view.end if source.size_bytes == UNKNOWN_SIZE else source.size_bytes)
 
     def complete_end(self, source: ByteSource) -> None:
         """A longer file is another record."""
@@ -75,15 +83,16 @@ class WholeFile(RecordFormat):
         """Each file is a record, as its bytes are in the buffer."""
         return None if self.columns else MultiFileRecords(self.max_record)
 
-    def _refuse(self, block: BlockMetadata, size: int, accounting: ByteAccounting) -> None:
+    def _refuse(self, source: ByteSource, read_bytes: int, block: BlockMetadata, accounting: ByteAccounting) -> None:
         reason = f"the file is longer than max_record, {self.max_record} bytes"
+        if self.on_long == "fail":
+            hint = "raise max_record, or for long files set on_long: skip or reject"
+            raise RecordError(reason, url=block.url, offset=0, length=-1, hint=hint)
+        size = size_read_from(source, read_bytes)
         if self.on_long == "skip":
             accounting.skip(0, size, "long file")
-        elif self.on_long == "reject":
-            accounting.reject(0, size, reason, b"")
         else:
-            hint = "raise max_record, or for long files set on_long: skip or reject"
-            raise RecordError(reason, url=block.url, offset=0, length=size, hint=hint)
+            accounting.reject(0, size, reason, b"")
         accounting.mark_left_out()
 
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:

@@ -14,7 +14,7 @@ from dagflow.api.properties import Size
 from dagflow.api.records import LINE_FEED, RECORD, Origin, RecordBatch
 from dagflow.errors import RecordError
 from operators.files.metadata import BlockMetadata
-from operators.reader.byte_source import ByteSource
+from operators.reader.byte_source import ByteSource, size_read_from
 from operators.reader.formats.base import SHOWN_BYTES, ByteAccounting, RecordFormat
 from operators.reader.scanning.file_view import FileView, read_exactly
 from operators.reader.scanning.framing import pieces_of
@@ -40,6 +40,8 @@ class Xml(RecordFormat):
     """
 
     name: ClassVar[str] = "xml"
+    needs_size = False
+    needs_order = True
 
     tag: Annotated[
         str, Field(pattern=r"^[^\s<>/!?=\"'&]+$", description="name of the elements, with its prefix, if any")
@@ -81,9 +83,10 @@ class Xml(RecordFormat):
                 origin = Origin((block,), starts[first:], position)
                 arrow = pa.RecordBatch.from_arrays([column], [RECORD])
                 yield RecordBatch(arrow, delimiters=LINE_FEED, origin=origin)
-            # An element that is too long is refused whether it is closed or not: the reader may not reach its end.
-            if is_torn and len(data) - following > self.max_record:
-                self._refuse(block, position + following, len(data) - following)
+            # What is too long is refused whether it is closed or not: the reader may not reach its end.
+            # An element behind the block is not this block's.
+            if following < limit - position and self._is_long(len(data) - following, is_torn):
+                self._refuse(block, position + following, len(data) - following, is_torn)
             position += following
             if view.is_at_end:
                 if is_torn:
@@ -95,7 +98,8 @@ class Xml(RecordFormat):
                     accounting.reject(position, length, f"the element {self.tag} is never closed", raw)
                 break
             held = self.chunk_bytes if following else 2 * held
-        _skip(max(covered, block.start), limit, accounting)
+        # The end of a compressed file is known only when it was read.
+        _skip(max(covered, block.start), min(limit, source.size_bytes), accounting)
         self._reached = (file, block.end, position, covered)
 
     def _begin(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> int:
@@ -104,7 +108,7 @@ class Xml(RecordFormat):
             return 0
         if block.start == 0:
             raw = read_exactly(source, 0, SHOWN_BYTES).tobytes()
-            accounting.reject(0, source.size_bytes, "XML in UTF-16 or UTF-32 cannot be read", raw)
+            accounting.reject(0, size_read_from(source, 4), "XML in UTF-16 or UTF-32 cannot be read", raw)
         return source.size_bytes
 
     def complete_end(self, source: ByteSource) -> int | None:
@@ -116,7 +120,7 @@ class Xml(RecordFormat):
         while position < source.size_bytes:
             data = view.move(position, position + held).tobytes()
             *_, following, is_torn = self._elements(data, len(data), False)
-            if is_torn and len(data) - following > self.max_record:
+            if self._is_long(len(data) - following, is_torn):
                 break  # it is refused, and need not end for that
             if view.is_at_end:
                 return position + following if is_torn or self._may_begin(data[following:]) else source.size_bytes
@@ -131,8 +135,13 @@ class Xml(RecordFormat):
         hiding = (*_ASIDES, b"<!DOCTYPE")
         return (b"<" + self.tag.encode()).startswith(rest) or any(each.startswith(rest[: len(each)]) for each in hiding)
 
-    def _refuse(self, block: BlockMetadata, offset: int, length: int) -> None:
-        reason = f"the element {self.tag} is longer than max_record, {self.max_record} bytes"
+    def _is_long(self, length: int, is_element: bool) -> bool:
+        """Whether an element, or a comment or the like, that does not end in so many bytes is refused."""
+        return length > (self.max_record if is_element else max(self.max_record, self._reach))
+
+    def _refuse(self, block: BlockMetadata, offset: int, length: int, is_element: bool = True) -> None:
+        what = f"the element {self.tag}" if is_element else "a comment, CDATA section or instruction"
+        reason = f"{what} is longer than max_record, {self.max_record} bytes"
         raise RecordError(reason, url=block.url, offset=offset, length=length, hint="raise max_record")
 
     def _elements(self, data: bytes, limit: int, is_at_end: bool) -> tuple[Positions, Positions, int, bool]:

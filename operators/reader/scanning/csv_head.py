@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from operators.files.metadata import BlockMetadata
-from operators.reader.byte_source import ByteSource
+from operators.reader.byte_source import ByteSource, size_read_from
 from operators.reader.formats.base import SHOWN_BYTES, ByteAccounting, HeaderError
 from operators.reader.scanning.file_view import FileView, read_exactly
 from operators.reader.scanning.search import CR, LF, find_newlines
@@ -44,16 +44,16 @@ class CsvHead:
             "the header with skip_header: 1 and header: false; or connect the reader's port errors to take such files "
             "aside; and run it again"
         )
-        accounting.require_rejects(
-            HeaderError(reason, url=block.url, offset=self.start, length=source.size_bytes - self.start, hint=hint)
-        )
-        limit = min(block.end, source.size_bytes)
+        raw = read_exactly(source, self.start, self.start + SHOWN_BYTES).tobytes()
+        accounting.require_rejects(HeaderError(reason, url=block.url, offset=self.start, length=-1, hint=hint))
+        size = size_read_from(source, self.start + len(raw))
+        limit = min(block.end, size)
         if block.start < self.start:
             accounting.skip(block.start, min(self.start, limit) - block.start, "header")
         if block.start <= self.start < limit or block.resumes:
             start = max(block.start, self.start)
-            raw = read_exactly(source, start, start + SHOWN_BYTES).tobytes()
-            accounting.reject(start, source.size_bytes - start, reason, raw)
+            raw = raw if start == self.start else read_exactly(source, start, start + SHOWN_BYTES).tobytes()
+            accounting.reject(start, size - start, reason, raw)
 
 
 def problem_of(names: list[str], declared: Collection[str], count: int | None) -> str:
@@ -90,7 +90,7 @@ def behind_newlines(source: ByteSource, position: int, limit: int, step: int) ->
         step: How many bytes are read at a time.
     """
     view = FileView(source)
-    while position < limit:
+    while position < min(limit, source.size_bytes):
         data = view.move(position, min(position + step, limit))
         others = np.flatnonzero((data != LF) & (data != CR))
         if len(others):

@@ -12,7 +12,7 @@ from dagflow.api.properties import Count, Size
 from dagflow.api.records import NO_DELIMITER, RecordBatch
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
-from operators.reader.formats.base import ByteAccounting
+from operators.reader.formats.base import BATCH_RECORDS, ByteAccounting
 from operators.reader.scanning.file_view import Bytes, FileView
 from operators.reader.scanning.framing import frame_adjacent, one_unended
 from operators.reader.scanning.long_records import LongRecords, OnLong
@@ -108,27 +108,34 @@ class Delimited(TerminatedFormat):
         limit: int,
     ) -> Iterator[RecordBatch]:
         if int(found.stops[count - 1]) <= self.max_record:
-            yield self._framed(view, found.part(0, count), 0, block, accounting)
+            yield from self._framed(view, found, 0, count, block, accounting)
             return
         starts = np.concatenate(([0], found.stops[: count - 1]))
         done = 0
         for index in np.flatnonzero(found.starts[:count] - starts > self.max_record).tolist():
-            if index > done:
-                yield self._framed(view, found.part(done, index), int(starts[done]), block, accounting)
+            yield from self._framed(view, found, done, index, block, accounting)
             start = int(starts[index])
             # Later blocks skip the bytes beyond the block and beyond what this block keeps of a long record.
             end = min(int(found.stops[index]), max(start + self._long_records.kept_bytes, limit - view.start))
             yield from self._long_records.take(view.data[start:], block, accounting, view.start + start, end - start)
             done = index + 1
-        if count > done:
-            yield self._framed(view, found.part(done, count), int(starts[done]), block, accounting)
+        yield from self._framed(view, found, done, count, block, accounting)
 
     def _framed(
-        self, view: FileView, found: Terminators, start: int, block: BlockMetadata, accounting: ByteAccounting
-    ) -> RecordBatch:
-        if unframed := self.unframed_bytes(view, found):
-            accounting.count_delimiters(unframed)
-        return self.frame(view, found, start, block)
+        self,
+        view: FileView,
+        found: Terminators,
+        first: int,
+        last: int,
+        block: BlockMetadata,
+        accounting: ByteAccounting,
+    ) -> Iterator[RecordBatch]:
+        """The records [first, last) that the terminators end: an operator needs memory for each one in its batch."""
+        for index in range(first, last, BATCH_RECORDS):
+            part = found.part(index, min(index + BATCH_RECORDS, last))
+            if unframed := self.unframed_bytes(view, part):
+                accounting.count_delimiters(unframed)
+            yield self.frame(view, part, int(found.stops[index - 1]) if index else 0, block)
 
     def unframed_bytes(self, view: FileView, found: Terminators) -> int:
         """Number of bytes of terminators that frame leaves out of its batch."""

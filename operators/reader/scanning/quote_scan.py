@@ -159,6 +159,8 @@ class QuoteScan:
             data = view.move(position, position + max(needed, min(held, end + self.probe_bytes - position)))
             quoting = quoting_of(data, self.dialect, may_begin)
             decided = len(data) if view.is_at_end else undecided_from(data, self.dialect)
+            if not len(data):
+                return
             if not decided:
                 needed = 2 * len(data)
                 continue
