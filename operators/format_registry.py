@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import ValidationError
 
-from dagflow.api.properties import HasProperties, PropertyPartError, expectation, property_model
+from dagflow.api.properties import HasProperties, PropertyPartError, PropertyTextError, expectation, property_model
 from dagflow.suggestions import did_you_mean
 from operators.dotted_paths import imported
 
@@ -67,16 +67,16 @@ class FormatRegistry(Generic[T]):
         takes = property_model(cls).model_fields
         given = {str(option): setting for option, setting in value.items() if option != "type"}
         problems = [self._unknown(name, cls, option) for option in given if option not in takes]
-        path: tuple[str, ...] = ()
+        place: tuple[tuple[str, ...], int] = (), 0
         try:
             made = cls(**{option: setting for option, setting in given.items() if option in takes})
         except ValidationError as error:
-            path = _path_in(error)
+            place = _place_in(error)
             problems += _option_problems(name, error)
         except ValueError as error:
             problems.append(f"format '{name}': {error}")
         if problems:
-            raise PropertyPartError("; ".join(problems), path)
+            raise PropertyPartError("; ".join(problems), *place)
         return made
 
     def _unknown(self, name: str, cls: type[T], option: str) -> str:
@@ -100,13 +100,15 @@ class FormatRegistry(Generic[T]):
         }
 
 
-def _path_in(error: ValidationError) -> tuple[str, ...]:
-    """The keys that lead to the mistake in an option, as far as its validator gives them."""
+def _place_in(error: ValidationError) -> tuple[tuple[str, ...], int]:
+    """The keys that lead to the mistake in an option, as far as its validator gives them, and the position there."""
     for detail in error.errors():
         cause = detail.get("ctx", {}).get("error")
         if isinstance(cause, PropertyPartError):
-            return (str(detail["loc"][0]), *cause.path)
-    return ()
+            return (str(detail["loc"][0]), *cause.path), cause.offset
+        if isinstance(cause, PropertyTextError):
+            return (str(detail["loc"][0]),), cause.offset
+    return (), 0
 
 
 def _option_problems(name: str, error: ValidationError) -> list[str]:

@@ -5,10 +5,15 @@ RE2 reads pattern and values of bytes as Latin-1, where Ã© is two characters: [Ã
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import AfterValidator
 
+from dagflow.api.patterns import Pattern
+from dagflow.api.properties import PropertyTextError, shown_text
 from dagflow.storage.columns import borders_of
 
 _NO_TEXT = b"\xff"
@@ -19,13 +24,17 @@ _TEXT = (
 )
 
 
-def check_regex(regex: str) -> None:
-    """Refuse an expression that RE2 does not take.
+def _for_bytes(regex: str) -> str:
+    try:
+        matches(pa.array([_NO_TEXT]), regex)
+    except pa.ArrowInvalid as error:
+        reason = f"{error}, for a record that is no text; write characters as they are"
+        raise PropertyTextError(f"{shown_text(regex)} is not a valid RE2 expression: {reason}", regex, 0) from None
+    return regex
 
-    Raises:
-        pa.ArrowInvalid: RE2 does not accept the expression for characters, or not for bytes.
-    """
-    matches(pa.array([b"", _NO_TEXT]), regex)
+
+RecordPattern = Annotated[Pattern, AfterValidator(_for_bytes)]
+"""A regular expression that RE2 takes for characters, and for bytes."""
 
 
 def matches(values: pa.Array, regex: str) -> pa.BooleanArray:

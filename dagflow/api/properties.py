@@ -212,12 +212,14 @@ class PropertyPartError(ValueError):
     Args:
         reason: The mistake, as a clause that names the part.
         path: The keys that lead from the property's value to the part.
+        offset: The position in the part's text, counted from 0.
     """
 
-    def __init__(self, reason: str, path: tuple[str, ...]) -> None:
-        super().__init__(reason, path)
+    def __init__(self, reason: str, path: tuple[str, ...], offset: int = 0) -> None:
+        super().__init__(reason, path, offset)
         self.reason = reason
         self.path = path
+        self.offset = offset
 
     def __str__(self) -> str:
         return self.reason

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Callable
 
+from dagflow.api.patterns import glob_matcher
 from dagflow.storage.location import absolute, redacted
 
 
@@ -16,10 +16,10 @@ def matcher_of(pattern: str) -> Callable[[str], bool]:
             written, so that `*` stands for the beginning of any location, and relative to the working directory.
     """
     whole = redacted(absolute(pattern))
-    patterns = {redacted(pattern), whole}
+    matchers = [glob_matcher(each) for each in {redacted(pattern), whole}]
 
     def matches(url: str) -> bool:
         shown = redacted(url)
-        return shown == whole or any(fnmatch.fnmatchcase(shown, each) for each in patterns)
+        return shown == whole or any(is_match(shown) for is_match in matchers)
 
     return matches

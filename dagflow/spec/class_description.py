@@ -15,6 +15,7 @@ from pydantic_core import PydanticUndefined
 
 from dagflow.api.control import ControlOperator, InputOperator
 from dagflow.api.operator import Operator
+from dagflow.api.patterns import Pattern
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Columns, Count, Millis, Paths, Size, Variants, property_model
 from dagflow.spec.class_lookup import DESCRIBED, OPERATOR, POLICY, built_in, find_class
@@ -29,7 +30,6 @@ _WORDS: Mapping[Any, str] = {
     dict: "mapping",
     list: "list",
     NoneType: "null",
-    re.Pattern: "regular expression",
     Any: "anything",
 }
 _JSON_WORDS = {
@@ -46,6 +46,7 @@ _OWN_TYPES = (
     (Count, "whole number"),
     (Paths, "path or list of paths"),
     (Columns, "column or list of columns"),
+    (Pattern, "regular expression"),
 )
 _MAX_DEPTH = 4
 """How far names within names are described; a model may hold itself."""
@@ -258,8 +259,6 @@ def type_text(annotation: Any) -> str:
         return " or ".join(map(str, arguments))
     if origin in (list, tuple, set, frozenset) and arguments:
         return f"list of {type_text(arguments[0])}"
-    if origin is re.Pattern:
-        return _WORDS[re.Pattern]
     if origin is dict and arguments:
         return f"mapping to {type_text(arguments[1])}"
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):

@@ -190,7 +190,8 @@ def _place_of(node: Node, group: Sequence[dict[str, Any]]) -> Place:
     causes = [detail.get("ctx", {}).get("error") for detail in group]
     for cause in causes:
         if isinstance(cause, PropertyPartError) and cause.path:
-            return follow(node, cause.path)[0].place
+            part = follow(node, cause.path)[0]
+            return part.place_of(cause.offset) if isinstance(part, Scalar) else part.place
     offsets = [cause.offset for cause in causes if isinstance(cause, PropertyTextError)]
     return node.place_of(offsets[0]) if offsets and isinstance(node, Scalar) else node.place
 

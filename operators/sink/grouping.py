@@ -7,6 +7,8 @@ import os
 import re
 from urllib.parse import quote
 
+from dagflow.api.patterns import found_in
+
 UNMATCHED = "other"
 """The group of paths that a pattern without named groups does not match."""
 
@@ -27,7 +29,7 @@ class Grouping:
     """
 
     def __init__(self, pattern: str) -> None:
-        self._pattern = re.compile(pattern) if pattern not in ("", "directory") else None
+        self._pattern = pattern if pattern not in ("", "directory") else ""
         self._by_directory = pattern == "directory"
         self._known: dict[str, str] = {}
 
@@ -35,16 +37,15 @@ class Grouping:
         """The directory below that of the output; "" for that directory itself."""
         if self._by_directory:
             return path.rpartition("/")[0].lstrip("/")
-        if self._pattern is None:
+        if not self._pattern:
             return ""
-        match = self._pattern.search(path)
-        if match is None:
+        groups, names = found_in(self._pattern, path)
+        if not groups:
             # Readers of tables refuse a whole table if one of its directories is no partition.
-            return "/".join(f"{name}={_NULL}" for name in self._pattern.groupindex) or UNMATCHED
-        named = match.groupdict()
-        if named:
-            return "/".join(f"{name}={_safe(value or '', len(name) + 1)}" for name, value in named.items())
-        return "/".join(_safe(value or "") for value in (match.groups() or (match[0],)))
+            return "/".join(f"{name}={_NULL}" for name in names) or UNMATCHED
+        if names:
+            return "/".join(f"{name}={_safe(groups[at], len(name) + 1)}" for name, at in names.items())
+        return "/".join(map(_safe, groups[1:] or groups))
 
 
 def _safe(value: str, taken: int = 0) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -12,6 +11,7 @@ from pydantic import Field
 
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.operator import Operator, Relocatable
+from dagflow.api.patterns import Pattern
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import Count, OutputLocation, Size
 from dagflow.api.records import UNKNOWN, RecordBatch
@@ -49,7 +49,7 @@ class FileMerger(Operator, Relocatable):
         str, Field(description="directory that paths are relative to; default: the whole path is kept")
     ] = ""
     group_by: Annotated[
-        str,
+        Pattern,
         Field(
             description="groups files by their paths: directory, or a regular expression; named groups become "
             "name=value directories"
@@ -65,17 +65,10 @@ class FileMerger(Operator, Relocatable):
     _sink: FileSink
 
     def check_properties(self) -> None:
-        """Make the directories absolute now: executors have another working directory.
-
-        Raises:
-            ValueError: group_by is no regular expression.
-        """
+        """Make the directories absolute now: executors have another working directory."""
         self._root = absolute(self.path)
         self._below = join(absolute(self.below), "") if self.below else ""
-        try:
-            self._grouping = Grouping(self.group_by)
-        except re.error as error:
-            raise ValueError(f"group_by, {self.group_by!r}, is no regular expression: {error}") from None
+        self._grouping = Grouping(self.group_by)
 
     def properties_below(self, directory: str) -> dict[str, str]:
         """The path for the operator inside of another one's directory."""

@@ -103,11 +103,9 @@ class InputExplanation:
         if HIDDEN.fullmatch(part):
             return f"scans skip {what}, as hidden files, markers, unfinished copies and editors' own files"
         if not self._selection.enters(name):
-            pattern = self._selection.ignore_pattern
-            return f"ignore_pattern '{pattern.pattern if pattern else ''}' matches {what}"
+            return f"ignore_pattern '{self._selection.ignore_pattern}' matches {what}"
         if not is_directory and not self._selection.selects_file(name):
-            pattern = self._selection.file_pattern
-            return f"file_pattern '{pattern.pattern if pattern else ''}' does not match {what}"
+            return f"file_pattern '{self._selection.file_pattern}' does not match {what}"
         if is_directory and not self._selection.recursive and root.kind == "directory":
             return f"{what} is not entered, because of recursive: false"
         return f"files: {root.named} is a glob that does not match {what}"

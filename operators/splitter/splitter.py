@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from dagflow.api.control import (
     SourceEventListener,
     WindowLimits,
 )
+from dagflow.api.patterns import Pattern
 from dagflow.api.properties import Count, Millis, PartOfPath, Paths, Size, Tuning, placeholders
 from dagflow.errors import MissingError
 from dagflow.storage.context import StorageContext
@@ -84,10 +84,10 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
     files: Annotated[Paths, Field(description="files, directories and globs to read, or one of them")]
     recursive: Annotated[bool, Field(description="whether directories below a directory are scanned")] = True
     file_pattern: Annotated[
-        re.Pattern[str] | None, Field(description="regular expression for the whole name of files to read; null: any")
+        Pattern | None, Field(description="regular expression for the whole name of files to read; null: any")
     ] = None
     ignore_pattern: Annotated[
-        re.Pattern[str] | None,
+        Pattern | None,
         Field(description="regular expression for the whole name of files and directories to skip"),
     ] = None
     listing: Annotated[

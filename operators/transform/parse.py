@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from dagflow.api.columns.column_typing import StreamColumns
+from dagflow.api.patterns import Pattern, closed
 from dagflow.api.properties import Columns
 from dagflow.api.records import LINE_FEED, RECORD, Origin, RecordBatch
 from dagflow.suggestions import did_you_mean
@@ -97,7 +98,7 @@ class Parse(ColumnOperator[None]):
     """
 
     regex: Annotated[
-        str | None,
+        Pattern | None,
         Field(description="an RE2 expression that matches a whole record, whose named groups become columns"),
     ] = None
     split: Annotated[Split | None, Field(description="fields between delimiters")] = None
@@ -263,7 +264,7 @@ def _bools(mask: Any) -> Any:
 
 
 def _whole(regex: str) -> str:
-    return f"^(?:{regex})$"
+    return f"^(?:{closed(regex)})$"
 
 
 def _groups_of(regex: str) -> list[str]:

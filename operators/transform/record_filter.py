@@ -12,7 +12,7 @@ from dagflow.api.columns.column_typing import ColumnTraced, StreamColumns, type_
 from dagflow.api.operator import Operator
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.records import RECORD, RecordBatch
-from operators.matched_records import check_regex, matches
+from operators.matched_records import RecordPattern, matches
 
 
 class RecordMatch(BaseModel):
@@ -23,18 +23,13 @@ class RecordMatch(BaseModel):
     prefix: str | None = Field(None, description="the record begins with this text")
     suffix: str | None = Field(None, description="the record ends with this text")
     contains: str | None = Field(None, description="the record holds this text")
-    regex: str | None = Field(None, description="an RE2 regular expression matches somewhere in the record")
+    regex: RecordPattern | None = Field(None, description="an RE2 regular expression matches somewhere in the record")
 
     @model_validator(mode="after")
     def _check(self) -> RecordMatch:
         given = [name for name in type(self).model_fields if getattr(self, name) is not None]
         if len(given) != 1:
             raise ValueError(f"give exactly one of prefix, suffix, contains, regex; got {', '.join(given) or 'none'}")
-        if self.regex is not None:
-            try:
-                check_regex(self.regex)
-            except pa.ArrowInvalid as error:
-                raise ValueError(f"regex {self.regex!r} is not a valid RE2 expression: {error}") from None
         return self
 
     def mask(self, batch: RecordBatch) -> pa.BooleanArray:

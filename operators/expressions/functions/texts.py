@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dagflow.api.patterns import closed, pieces_of, why_refused
 from operators.expressions.bound import Bound, CallSite, applied, typed
 from operators.expressions.sql_types import BOOLEAN, INTEGER, TEXT, is_whole, name_of
 
@@ -200,7 +201,7 @@ def regexp_extract(site: CallSite, text: Bound, pattern: Bound, group: Bound | N
     """A group of the first match, the first one if none is named; empty where nothing matches."""
     regex = _checked(site, pattern)
     number = 1 if group is None else site.written_number(group, "the group")
-    pieces = _RE2_PIECES.findall(regex)
+    pieces = pieces_of(closed(regex))
     groups = [index for index, piece in enumerate(pieces) if _opens_group(piece)]
     if not 0 <= number <= len(groups):
         raise site.error(
@@ -216,15 +217,6 @@ def regexp_extract(site: CallSite, text: Bound, pattern: Bound, group: Bound | N
     return applied(site, TEXT, compute, site.text_of(text))
 
 
-_RE2_PIECES = re.compile(
-    r"\\Q.*?(?:\\E|\Z)|\\."
-    r"|\[\^?\]?(?:\[:\^?[a-z]+:\]|\\.|[^\]\\])*\]"  # A bracket that comes first closes nothing.
-    r"|\(\?P?<[^>]+>|\(\?|\(|[^\\\[(]+|.",
-    re.DOTALL,
-)
-"""What an expression of RE2 is made of: literal text, escapes, character classes, what opens groups, and the rest."""
-
-
 def _opens_group(piece: str) -> bool:
     return piece == "(" or piece.startswith(("(?P<", "(?<"))
 
@@ -237,8 +229,6 @@ def _with_name(pieces: list[str], groups: list[int], number: int) -> str:
     made = list(pieces)
     for count, index in enumerate(groups, 1):
         made[index] = "(?P<found>" if count == number else "(?:"
-    if made and made[-1].startswith("\\Q") and not made[-1].endswith("\\E"):
-        made.append("\\E")
     return f"(?P<found>{''.join(made)})" if number == 0 else "".join(made)
 
 
@@ -249,10 +239,8 @@ def _checked(site: CallSite, pattern: Bound) -> str:
 
 
 def _require_valid(site: CallSite, regex: str, pattern: Bound) -> None:
-    try:
-        pc.match_substring_regex(pa.array([""]), regex)
-    except pa.ArrowInvalid as error:
-        raise site.error(f"{regex!r} is not a valid RE2 expression: {error}", pattern) from None
+    if (refused := why_refused(regex)) is not None:
+        raise site.error(refused[0], pattern)
 
 
 def position(site: CallSite, text: Bound, part: Bound) -> Bound:

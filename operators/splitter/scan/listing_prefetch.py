@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import heapq
 import itertools
-import os
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dagflow.api.patterns import bytes_of
 from operators.splitter.scan import worker_program
 from operators.splitter.scan.listed_stats import ListedStats
 from operators.splitter.scan.listing import Entries
@@ -150,7 +149,7 @@ class PrefetchingLister(LocalLister):
         self,
         workers: Workers[Any],
         max_files: int = MAX_FILES,
-        ignored: re.Pattern[str] | None = None,
+        ignored: str | None = None,
         notices: Notices | None = None,
     ) -> None:
         super().__init__(notices=notices)
@@ -158,9 +157,9 @@ class PrefetchingLister(LocalLister):
         self._max_files = max_files
         self._max_held_files = max(PREFETCHED_REQUESTS, workers.max_pending + 2) * max_files
         self._max_files_here = FIRST_FILES
-        self._ignored = b"" if ignored is None else os.fsencode(ignored.pattern)
-        # A pattern with other flags, or with a NUL, cannot be sent to a worker.
-        self._can_walk = b"\0" not in self._ignored and (ignored is None or ignored.flags == re.UNICODE)
+        self._ignored = b"" if ignored is None else bytes_of(ignored)
+        # A NUL cannot be sent to a worker.
+        self._can_walk = b"\0" not in self._ignored
         self._queued = QueuedDirectories()
         # The queued directories that are listed alone; the others, which are most, are walked.
         self._only_listed: set[bytes] = set()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import fnmatch
 import itertools
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from dagflow.api.patterns import glob_matcher
 from dagflow.errors import MissingError, StorageError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, join, redacted
@@ -22,7 +23,7 @@ _MAGIC = re.compile(rb"[*?[]")
 _COMPARED_NAMES = 10_000  # names that are compared with a missing one for a hint
 _SHOWN_NAMES = 5
 
-Segment = re.Pattern[str] | None
+Segment = Callable[[str], bool] | None
 """One part of a glob between slashes; None for `**`."""
 
 
@@ -147,7 +148,7 @@ def _glob(named: str, path: bytes, lister: Lister, storage: StorageContext) -> R
     cut = path.rindex(b"/", 0, match.start())
     base = path[:cut] or b"/"
     parts = path[cut + 1 :].split(b"/")
-    segments = tuple(None if part == b"**" else re.compile(fnmatch.translate(lister.url(part))) for part in parts)
+    segments = tuple(None if part == b"**" else glob_matcher(lister.url(part)) for part in parts)
     asks_hidden = tuple(part[:1] in (b".", b"_") for part in parts)
     return Root(named, "glob", base, lister, segments, asks_hidden, storage.roots.key_prefix(base))
 
@@ -169,7 +170,7 @@ def listed_in(root: Root) -> str:
 def _is_unfinished_match(root: Root, name: str) -> bool:
     """Whether a name where a glob begins matches the whole glob, and is skipped only for its suffix."""
     (*_, last) = root.segments
-    is_match = last is not None and len(root.segments) == 1 and last.fullmatch(name) is not None
+    is_match = last is not None and len(root.segments) == 1 and last(name)
     return is_match and not name.startswith(".") and os.fsencode(name).endswith(UNFINISHED_ENDS)
 
 

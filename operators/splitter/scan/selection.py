@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dagflow.api.patterns import matcher
 from dagflow.metrics import names as metrics
 from operators.splitter.scan.listing import Entries
 from operators.splitter.scan.scan_roots import Root
@@ -46,16 +47,16 @@ class Selection:
     """
 
     recursive: bool = True
-    file_pattern: re.Pattern[str] | None = None
-    ignore_pattern: re.Pattern[str] | None = None
+    file_pattern: str | None = None
+    ignore_pattern: str | None = None
 
     def selects_file(self, name: str) -> bool:
         """Whether a file of that name is selected."""
-        return (self.file_pattern is None or self.file_pattern.fullmatch(name) is not None) and self.enters(name)
+        return (self.file_pattern is None or matcher(self.file_pattern)(name)) and self.enters(name)
 
     def enters(self, name: str) -> bool:
         """Whether a directory of that name is scanned."""
-        return self.ignore_pattern is None or self.ignore_pattern.fullmatch(name) is None
+        return self.ignore_pattern is None or not matcher(self.ignore_pattern)(name)
 
 
 class NameFilter:
@@ -122,7 +123,7 @@ class NameFilter:
         texts = [] if is_all and not has_patterns else self._root.lister.url(b"\0".join(paths)).split("\0")
         if not is_all:
             last = [state for state in states if len(segments) in self._closed(frozenset({state + 1}))]
-            matches = [segment.fullmatch for state in last if (segment := segments[state]) is not None]
+            matches = [segment for state in last if (segment := segments[state]) is not None]
             chosen = sorted({index for match in matches for index, text in enumerate(texts) if match(text)})
         self.has_matched = self.has_matched or len(chosen) > 0
         if not has_patterns:
@@ -171,7 +172,7 @@ class NameFilter:
             segment = segments[state]
             if segment is None and not is_hidden:
                 reached.add(state)
-            elif segment is not None and segment.fullmatch(name) and (not is_hidden or self._root.asks_hidden[state]):
+            elif segment is not None and segment(name) and (not is_hidden or self._root.asks_hidden[state]):
                 reached.add(state + 1)
         return self._closed(frozenset(reached))
 

@@ -14,6 +14,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+import re2
+
 from operators.splitter.scan import worker_program
 
 InTasks = Callable[[Callable[[Any], Any], list[Any]], list[Any]]
@@ -36,6 +38,9 @@ CONCURRENT_TASKS = 16
 _SET_PIPE_BYTES = getattr(fcntl, "F_SETPIPE_SZ", None)
 _PIPE_BYTES = 1 << 20
 """Bytes of an answer that fits into the pipe, so that a worker need not wait until it is read."""
+
+_SITE = str(Path(re2.__file__).parent.parent)
+"""Where a worker finds RE2."""
 
 P = TypeVar("P")
 
@@ -111,7 +116,7 @@ class WorkerProcess:
     def started(cls) -> WorkerProcess | None:
         """A new process; None if the system refuses."""
         # Without site packages, which it does not need, it starts in a fifth of the time.
-        command = [sys.executable or "", "-I", "-S", str(Path(worker_program.__file__))]
+        command = [sys.executable or "", "-I", "-S", str(Path(worker_program.__file__)), _SITE]
         pipe, null = subprocess.PIPE, subprocess.DEVNULL
         try:
             return cls(subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null))

@@ -317,5 +317,5 @@ def test_a_group_that_is_no_text_leaves_its_table_readable(tmp_path: Path) -> No
 
 def test_a_broken_pattern_is_refused_at_once() -> None:
     """A mistake in group_by is found before anything runs."""
-    with pytest.raises(ValueError, match="no regular expression"):
+    with pytest.raises(ValueError, match="not a valid RE2 expression"):
         FileMerger(path="/merged", group_by="(")

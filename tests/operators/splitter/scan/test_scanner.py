@@ -22,7 +22,7 @@ from tests.operators.splitter.splitter_driver import FollowingDriver, each, writ
 
 def scan(*locations: Path | str, recursive: bool = True, **patterns: str) -> list[str]:
     """The files that a scan finds, as URLs; and the law that keys ascend and no key comes twice."""
-    selection = Selection(recursive, **{name: re.compile(pattern) for name, pattern in patterns.items()})
+    selection = Selection(recursive, **patterns)
     found = list(Scanner([str(location) for location in locations], selection).scan())
     keys = [key for files in found for key in files.keys]
     assert keys == sorted(set(keys))
@@ -99,7 +99,7 @@ def test_a_hidden_file_beside_others_changes_nothing(
 
     def found() -> tuple[list[str], Counter[str]]:
         counters: Counter[str] = Counter()
-        selection = Selection(recursive, **{name: re.compile(pattern) for name, pattern in patterns.items()})
+        selection = Selection(recursive, **patterns)
         scanner = Scanner([f"{root}/{pattern}"], selection, counters)
         try:
             return [one.url(0) for one in each(scanner.scan())], counters
@@ -252,7 +252,7 @@ def test_a_link_to_what_is_read_under_its_own_name_is_passed_over(
         write(tmp_path / name)
     (tmp_path / "in" / "link").symlink_to(tmp_path / target)
     counters: Counter[str] = Counter()
-    selection = Selection(True, **{name: re.compile(pattern) for name, pattern in patterns.items()})
+    selection = Selection(True, **patterns)
     scanner = Scanner([str(tmp_path / location) for location in locations], selection, counters)
     scans = [[one.url(0) for one in each(scanner.scan()) if not one.is_directory(0)] for _ in range(2)]
     assert scans[0] == scans[1]

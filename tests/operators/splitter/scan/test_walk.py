@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -32,7 +31,7 @@ def read(
     **patterns: str,
 ) -> list[str]:
     """The files below root that two scans find, the same ones each time."""
-    selection = Selection(True, **{name: re.compile(pattern) for name, pattern in patterns.items()})
+    selection = Selection(True, **patterns)
     paths = [str(root / place) for place in written]
     names = [str(root / location) for location in locations]
     scanner = Scanner(names, selection, counters, workers=workers, written=paths)

@@ -1,0 +1,168 @@
+r"""Regular expressions and globs that an app gives.
+
+RE2 matches them all, so that the time is linear in the text: no pattern makes a run stand still. Operators whose own
+patterns go through Arrow's kernels use the same dialect, as these are RE2 too.
+
+A lone surrogate, as of a file name that is no UTF-8, is one character.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Annotated, Any
+
+import re2
+from pydantic import AfterValidator
+
+from dagflow.api.properties import PropertyTextError, shown_text
+
+_EXCLUDE = "RE2 looks neither ahead nor behind: exclude by a pattern of its own, as ignore_pattern, drop or not rlike"
+_AGAIN = "RE2 refers to no earlier group: write its pattern again, or capture both and compare the columns in a Select"
+_FLAGS = "the flags of RE2 are i, m, s and U"
+_ONCE = "RE2 never goes back: leave out the second sign, or put a group around the first"
+_ADVICE = (
+    (r"\(\?<?[=!]", _EXCLUDE),
+    (r"\\[1-9]|\(\?P[=>]", _AGAIN),
+    (r"\(\?>", "RE2 never goes back: write (?: in place of (?>"),
+    (r"\(\?#", "leave the comment out"),
+    (r"\(\?\(", "write both cases as alternatives: (?:a|b)"),
+    (r"\(\?[a-zA-Z]", _FLAGS),
+    (r"[*+?}][*+?{]", _ONCE),
+    (r"\{", "RE2 repeats at most 1000 times, nested repetitions multiplied: write + or *"),
+    (r"\\Z", r"the end of the text is \z"),
+    (r"\\[hH]", r"write [ \t]"),
+    (r"\\R", r"write (?:\r\n|\n|\r)"),
+    (r"\\[uUN]", r"write a character as it is, or as \x{20AC}"),
+    (r"\\", "a backslash stands before signs and RE2's own letters only; two of them are one in the text"),
+)
+"""What to write in place of what RE2 refuses, by how the refused part begins."""
+
+_PIECES = re.compile(
+    r"\\Q.*?(?:\\E|\Z)|\\."
+    r"|\[\^?\]?(?:\[:\^?[a-z]+:\]|\\.|[^\]\\])*(?:\]|\Z)"  # A bracket that comes first closes nothing.
+    r"|\(\?P?<[^>]+>|\(\?|\(|[^\\\[(]+|.",
+    re.DOTALL,
+)
+
+
+def pieces_of(pattern: str) -> list[str]:
+    """What an expression is made of: literal text, escapes, character classes, what opens groups, and the rest."""
+    return _PIECES.findall(pattern)
+
+
+def closed(pattern: str) -> str:
+    r"""The expression as a part of a larger one may have it: with an end of literal text that begins with \Q."""
+    *_, last = pieces_of(pattern) or [""]
+    return f"{pattern}\\E" if last.startswith("\\Q") and not last.endswith("\\E") else pattern
+
+
+def why_refused(pattern: str) -> tuple[str, int] | None:
+    """Why RE2 refuses an expression, with what to write instead, and the position of that; None where it does not."""
+    try:
+        compiled(pattern)
+    except re2.error as error:
+        reason = error.args[0].decode("utf-8", "replace")
+    else:
+        return None
+    part = reason.partition(": ")[2]
+    offset = next(_places(pattern, part), max(pattern.find(part), 0)) if part else 0
+    # RE2 names (?P for all that begins so, and escapes by their letter.
+    at = pattern[offset:] if part.startswith(("(?", "\\", "{")) else part
+    advice = next((advice for start, advice in _ADVICE if re.match(start, at)), "")
+    return f"{shown_text(pattern)} is not a valid RE2 expression: {reason[:100]}{advice and f'; {advice}'}", offset
+
+
+def _places(pattern: str, part: str) -> Iterator[int]:
+    start = 0
+    for piece in pieces_of(pattern):
+        at = piece.find(part)
+        if at == 0 or (at > 0 and piece[0] not in "\\["):
+            yield start + at
+        elif part.startswith(piece) and pattern.startswith(part, start):
+            yield start
+        start += len(piece)
+
+
+def checked_pattern(pattern: str) -> str:
+    """The expression itself.
+
+    Raises:
+        PropertyTextError: RE2 refuses it.
+    """
+    if (refused := why_refused(pattern)) is not None:
+        raise PropertyTextError(refused[0], pattern, refused[1])
+    return pattern
+
+
+Pattern = Annotated[str, AfterValidator(checked_pattern)]
+"""A regular expression in the dialect of RE2."""
+
+
+@lru_cache(maxsize=256)
+def compiled(pattern: str) -> Any:
+    """The expression as RE2's Python interface has it; it matches bytes_of() a text.
+
+    Raises:
+        re2.error: RE2 refuses it.
+    """
+    options = re2.Options()
+    options.log_errors = False
+    return re2.compile(bytes_of(pattern), options)
+
+
+def bytes_of(text: str) -> bytes:
+    """A text as compiled() matches it."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+@lru_cache(maxsize=256)
+def matcher(pattern: str) -> Callable[[str], bool]:
+    """A function that says whether an expression matches the whole of a text."""
+    fullmatch = compiled(pattern).fullmatch
+    return lambda text: fullmatch(bytes_of(text)) is not None
+
+
+def found_in(pattern: str, text: str) -> tuple[list[str], dict[str, int]]:
+    """Search an expression in a text.
+
+    Returns:
+        The match and its groups, "" for one that takes no part, or nothing where there is no match; and the numbers of
+        the named groups, in their order.
+    """
+    expression = compiled(pattern)
+    match = expression.search(bytes_of(text))
+    groups = () if match is None else (match[0], *match.groups(b""))
+    names = sorted(expression.groupindex.items(), key=lambda item: item[1])
+    return [_text_of(group) for group in groups], {_text_of(name): number for name, number in names}
+
+
+def _text_of(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")
+
+
+def glob_matcher(glob: str) -> Callable[[str], bool]:
+    """A function that says whether a glob matches the whole of a text.
+
+    `*` stands for any characters, `?` for one, [a-z] for one of some and [!a-z] for one of all others.
+    """
+    # What opens a class that is never closed is itself.
+    head, bracket, tail = glob.rpartition("]")
+    pattern = "".join(map(_piece_of_glob, _GLOB_PIECES.findall(head + bracket)))
+    return matcher(f"(?s){pattern}{''.join(_GLOB_SIGNS.get(sign) or re.escape(sign) for sign in tail)}")
+
+
+_GLOB_SIGNS = {"*": ".*", "?": "."}
+_GLOB_PIECES = re.compile(r"\*+|\[!?+\]?+[^\]]*\]|.", re.DOTALL)
+
+
+def _piece_of_glob(piece: str) -> str:
+    if len(piece) < 3 or not piece.startswith("["):
+        return _GLOB_SIGNS.get(piece[0]) or re.escape(piece)
+    is_other = piece[1] == "!"
+    ranges = re.findall(r"(.)-(.)|(.)", piece[2 if is_other else 1 : -1], re.DOTALL)
+    known = [f"{re.escape(a or one)}-{re.escape(b or one)}" for a, b, one in ranges if one or a <= b]
+    if not known:
+        return "." if is_other else r"[^\x00-\x{10FFFF}]"
+    return f"[{'^' if is_other else ''}{''.join(known)}]"
