@@ -130,9 +130,14 @@ def _option_problem(name: str, where: str, details: Sequence[Mapping[str, Any]])
         return f"format '{name}' needs option '{where}'"
     given = details[0]["input"]
     expected = list(dict.fromkeys(filter(None, map(expectation, details))))
-    messages = [each["msg"].removeprefix("Value error, ") for each in details if not expectation(each)]
+    messages = [_message(each) for each in details if not expectation(each)]
     if expected:
         messages.insert(0, f"expected {' or '.join(expected)}")
     is_plain = "text" in expected and (given is None or isinstance(given, bool | int | float))
     hint = "; in quotes it is text" if is_plain else ""  # YAML reads NULL as no value
     return f"format '{name}', option '{where}': {'; '.join(messages)}; got {given!r}{hint}"
+
+
+def _message(detail: Mapping[str, Any]) -> str:
+    cause = detail.get("ctx", {}).get("error")
+    return cause.reason if isinstance(cause, PropertyTextError) else str(detail["msg"]).removeprefix("Value error, ")

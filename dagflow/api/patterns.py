@@ -39,10 +39,16 @@ _ADVICE = (
 )
 """What to write in place of what RE2 refuses, by how the refused part begins."""
 
+_MOST_CHARACTERS = 20_000
+"""RE2 takes more, but needs time and memory in proportion for each character of a text."""
+
+_COMPARED = 60
+"""Characters of a refused part by which its place is found."""
+
 _PIECES = re.compile(
     r"\\Q.*?(?:\\E|\Z)|\\."
     r"|\[\^?\]?(?:\[:\^?[a-z]+:\]|\\.|[^\]\\])*(?:\]|\Z)"  # A bracket that comes first closes nothing.
-    r"|\(\?P?<[^>]+>|\(\?|\(|[^\\\[(]+|.",
+    r"|\(\?P?<\w+>|\(\?|\(|[^\\\[(]+|.",
     re.DOTALL,
 )
 
@@ -60,13 +66,15 @@ def closed(pattern: str) -> str:
 
 def why_refused(pattern: str) -> tuple[str, int] | None:
     """Why RE2 refuses an expression, with what to write instead, and the position of that; None where it does not."""
+    if len(pattern) > _MOST_CHARACTERS:
+        return f"{shown_text(pattern)} has {len(pattern)} characters; a pattern has at most {_MOST_CHARACTERS}", 0
     try:
         compiled(pattern)
     except re2.error as error:
         reason = error.args[0].decode("utf-8", "replace")
     else:
         return None
-    part = reason.partition(": ")[2]
+    part = reason.partition(": ")[2][:_COMPARED]
     offset = next(_places(pattern, part), max(pattern.find(part), 0)) if part else 0
     # RE2 names (?P for all that begins so, and escapes by their letter.
     at = pattern[offset:] if part.startswith(("(?", "\\", "{")) else part
@@ -77,10 +85,10 @@ def why_refused(pattern: str) -> tuple[str, int] | None:
 def _places(pattern: str, part: str) -> Iterator[int]:
     start = 0
     for piece in pieces_of(pattern):
-        at = piece.find(part)
+        at = -1 if piece.endswith(">") and piece.startswith("(?") else piece.find(part)
         if at == 0 or (at > 0 and piece[0] not in "\\["):
             yield start + at
-        elif part.startswith(piece) and pattern.startswith(part, start):
+        elif part != piece and part.startswith(piece) and pattern.startswith(part, start):
             yield start
         start += len(piece)
 
