@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import AfterValidator
 
-from dagflow.api.patterns import Pattern
 from dagflow.api.properties import PropertyTextError, shown_text
+from dagflow.api.regular_expressions import Pattern
 from dagflow.storage.columns import borders_of
 
 _NO_TEXT = b"\xff"

@@ -66,6 +66,7 @@ HEAVY = frozenset(
             "moto",
             "duckdb",
             "polars",
+            "re2",
             "deltalake",
             "dask",
             "hypothesis",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dagflow.api.patterns import glob_matcher
+from dagflow.api.regular_expressions import glob_matcher
 from dagflow.storage.location import absolute, redacted
 
 

@@ -15,9 +15,9 @@ from pydantic_core import PydanticUndefined
 
 from dagflow.api.control import ControlOperator, InputOperator
 from dagflow.api.operator import Operator
-from dagflow.api.patterns import Pattern
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import Columns, Count, Millis, Paths, Size, Variants, property_model
+from dagflow.api.regular_expressions import Pattern
 from dagflow.spec.class_lookup import DESCRIBED, OPERATOR, POLICY, built_in, find_class
 
 _ENTRY = re.compile(r"^ {4}(\w+)(?: \([^)]*\))?: +(.*(?:\n {6,}.*)*)", re.MULTILINE)

@@ -7,7 +7,7 @@ import os
 import re
 from urllib.parse import quote
 
-from dagflow.api.patterns import found_in
+from dagflow.api.regular_expressions import found_in
 
 UNMATCHED = "other"
 """The group of paths that a pattern without named groups does not match."""

@@ -11,10 +11,10 @@ from pydantic import Field
 
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.operator import Operator, Relocatable
-from dagflow.api.patterns import Pattern
 from dagflow.api.ports import InputPort
 from dagflow.api.properties import Count, OutputLocation, Size
 from dagflow.api.records import UNKNOWN, RecordBatch
+from dagflow.api.regular_expressions import Pattern
 from dagflow.storage.location import absolute, join, relocated
 from operators.files.metadata import BlockMetadata
 from operators.files.small_file_batch import SmallFileBlocks

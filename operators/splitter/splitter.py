@@ -20,8 +20,8 @@ from dagflow.api.control import (
     SourceEventListener,
     WindowLimits,
 )
-from dagflow.api.patterns import Pattern
 from dagflow.api.properties import Count, Millis, PartOfPath, Paths, Size, Tuning, placeholders
+from dagflow.api.regular_expressions import Pattern
 from dagflow.errors import MissingError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from dagflow.api.columns.column_typing import StreamColumns
-from dagflow.api.patterns import Pattern, closed
 from dagflow.api.properties import Columns
 from dagflow.api.records import LINE_FEED, RECORD, Origin, RecordBatch
+from dagflow.api.regular_expressions import Pattern, closed
 from dagflow.suggestions import did_you_mean
 from operators.reader.columns.types import ColumnTypes
 from operators.reader.columns.typing import shortened, typed

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dagflow.api.patterns import glob_matcher, why_refused
+from dagflow.api.regular_expressions import glob_matcher, why_refused
 from dagflow.errors import AppError
 from dagflow.plan.load import load_app
 from dagflow.report.file_patterns import matcher_of

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dagflow.api.patterns import closed, pieces_of, why_refused
+from dagflow.api.regular_expressions import closed, pieces_of, why_refused
 from operators.expressions.bound import Bound, CallSite, applied, typed
 from operators.expressions.sql_types import BOOLEAN, INTEGER, TEXT, is_whole, name_of
 

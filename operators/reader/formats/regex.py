@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from dagflow.api.patterns import closed
+from dagflow.api.regular_expressions import closed
 from operators.matched_records import RecordPattern, matches
 from operators.reader.byte_source import ByteSource
 from operators.reader.scanning.delimited import Delimited

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dagflow.api.patterns import bytes_of
+from dagflow.api.regular_expressions import bytes_of
 from operators.splitter.scan import worker_program
 from operators.splitter.scan.listed_stats import ListedStats
 from operators.splitter.scan.listing import Entries

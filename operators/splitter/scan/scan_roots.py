@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from dagflow.api.patterns import glob_matcher
+from dagflow.api.regular_expressions import glob_matcher
 from dagflow.errors import MissingError, StorageError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import absolute, join, redacted

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dagflow.api.patterns import matcher
+from dagflow.api.regular_expressions import matcher
 from dagflow.metrics import names as metrics
 from operators.splitter.scan.listing import Entries
 from operators.splitter.scan.scan_roots import Root

@@ -159,7 +159,7 @@ def _matcher(pattern: bytes) -> Callable[[bytes], bool]:
     import re2
 
     fullmatch = re2.compile(pattern).fullmatch
-    # As bytes_of() of dagflow.api.patterns, which a worker process cannot import.
+    # As bytes_of() of dagflow.api.regular_expressions, which a worker process cannot import.
     return lambda name: fullmatch(os.fsdecode(name).encode("utf-8", "surrogatepass")) is not None
 
 

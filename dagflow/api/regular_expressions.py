@@ -75,14 +75,14 @@ def why_refused(pattern: str) -> tuple[str, int] | None:
     else:
         return None
     part = reason.partition(": ")[2][:_COMPARED]
-    offset = next(_places(pattern, part), max(pattern.find(part), 0)) if part else 0
+    offset = next(_occurrences(pattern, part), max(pattern.find(part), 0)) if part else 0
     # RE2 names (?P for all that begins so, and escapes by their letter.
     at = pattern[offset:] if part.startswith(("(?", "\\", "{")) else part
     advice = next((advice for start, advice in _ADVICE if re.match(start, at)), "")
     return f"{shown_text(pattern)} is not a valid RE2 expression: {reason[:100]}{advice and f'; {advice}'}", offset
 
 
-def _places(pattern: str, part: str) -> Iterator[int]:
+def _occurrences(pattern: str, part: str) -> Iterator[int]:
     start = 0
     for piece in pieces_of(pattern):
         at = -1 if piece.endswith(">") and piece.startswith("(?") else piece.find(part)
