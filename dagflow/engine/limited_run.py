@@ -10,8 +10,8 @@ from pathlib import Path
 
 from dagflow.api.control import ControlOperator, PreviewSource
 from dagflow.api.operator import Relocatable
+from dagflow.api.rejects.reject import REJECTS
 from dagflow.engine.preparation import LocationCollector, prepare_operator
-from dagflow.engine.preview_port import REJECTS
 from dagflow.engine.run_setup import RunOptions
 from dagflow.errors import DagflowError, StorageError
 from dagflow.execution.record_limit import RecordLimit

@@ -13,11 +13,12 @@ from dagflow.api.columns.column_typing import type_name
 from dagflow.api.columns.json_values import readable_rows
 from dagflow.api.context import Skipped
 from dagflow.api.records import UNKNOWN, RecordBatch
+from dagflow.api.rejects.reject import REJECTS
 from dagflow.api.sources import url_of
 from dagflow.engine.placed_app import PlacedApp
 from dagflow.engine.preparation import LocationCollector, prepare_operator
 from dagflow.engine.preview_chain import PreviewChain, PreviewLimits
-from dagflow.engine.preview_port import REJECTS, PreviewPort, find_port, part_before
+from dagflow.engine.preview_port import PreviewPort, find_port, part_before
 from dagflow.engine.preview_results import PreviewReject, PreviewResults
 from dagflow.engine.preview_source import PreviewInput
 from dagflow.errors import DagflowError, OperatorError, PlanError, Problem

@@ -19,9 +19,10 @@ from dagflow.api.capabilities.side_input import loaded_side_data
 from dagflow.api.context import Counts, OperatorContext, Progress
 from dagflow.api.operator import PreScanner
 from dagflow.api.records import UNKNOWN, RecordBatch
+from dagflow.api.rejects.reject import REJECTS
 from dagflow.api.sources import FileSources, url_of
 from dagflow.engine.placed_app import PlacedApp
-from dagflow.engine.preview_port import REJECTS, PreviewPort
+from dagflow.engine.preview_port import PreviewPort
 from dagflow.engine.preview_results import PreviewResults, reject_of
 from dagflow.execution.chain import Chain
 from dagflow.execution.port_buffer import Consumer

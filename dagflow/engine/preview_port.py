@@ -7,15 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from dagflow.api.control import PreviewSource
+from dagflow.api.rejects.reject import REJECTS
 from dagflow.errors import PlanError, Problem
 from dagflow.plan.logical import LogicalPlan, OperatorNode
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.plan.unifiers import unifier_name
 from dagflow.spec.problems import listed, quoted
 from dagflow.suggestions import did_you_mean
-
-REJECTS = "errors"
-"""Port at which a reader emits what it refuses, each as a JSON object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +76,13 @@ def _split(app: LogicalPlan, at: str) -> tuple[str, str]:
 
 
 def _ports_of(app: LogicalPlan, name: str) -> Iterator[PortRef]:
-    """The ports of an operator where records pass: output ports first."""
+    """The ports of an operator where records pass: output ports first, and that of its rejects last."""
     operator = app.operators[name].operator
-    yield from (PortRef(name, port) for port, each in operator.output_ports.items() if each.carries_records)
+    outputs = [PortRef(name, port) for port, each in operator.output_ports.items() if each.carries_records]
     connected = {edge.target for edge in app.edges}
     inputs = (PortRef(name, port) for port, each in operator.input_ports.items() if each.carries_records)
-    yield from (ref for ref in inputs if ref in connected)
+    ports = [*outputs, *(ref for ref in inputs if ref in connected)]
+    yield from sorted(ports, key=lambda ref: ref.port == REJECTS)
 
 
 def _seen_at(app: LogicalPlan, ref: PortRef) -> PreviewPort:

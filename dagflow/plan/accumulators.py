@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dagflow.api.capabilities.accumulator import Accumulator
 from dagflow.api.control import InputOperator
 from dagflow.api.operator import Operator
+from dagflow.api.rejects.reject import REJECTS
 from dagflow.errors import PlanError, Problem
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.unifiers import unifier_name
@@ -64,7 +65,7 @@ def over_text(operator: Accumulator) -> str:
 
 def _reaches_an_end(plan: LogicalPlan, name: str, apart_from: Collection[str]) -> bool:
     below = {edge.target.operator for edge in plan.edges if edge.source.operator == name} - set(apart_from)
-    is_end = not plan.operators[name].operator.output_ports
+    is_end = not plan.operators[name].operator.output_ports.keys() - {REJECTS}
     return is_end or any(_reaches_an_end(plan, target, apart_from) for target in below)
 
 

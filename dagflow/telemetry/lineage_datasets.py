@@ -9,6 +9,7 @@ from typing import Final
 import pyarrow as pa
 
 from dagflow.api.columns.column_typing import ColumnTraced
+from dagflow.api.rejects.reject import REJECTS
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import Edge, PortRef
 from dagflow.plan.stream_columns import stream_columns
@@ -27,8 +28,6 @@ DatasetLocations = Mapping[str, tuple[Sequence[str], Sequence[str]]]
 
 FieldOfInput = tuple[str, str, str]
 """A column of an input: the namespace and the name of the dataset, and its own name."""
-
-_REJECTS = "errors"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ class _Columns:
             operator = self._app.operators[name].operator
             if is_record_source(operator):
                 for port in operator.output_ports:
-                    if port != _REJECTS and (known := self._known.get(PortRef(name, port))) is not None:
+                    if port != REJECTS and (known := self._known.get(PortRef(name, port))) is not None:
                         return _typed(known.schema)
         return ()
 

@@ -8,17 +8,16 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dagflow.api.columns.json_values import readable_rows
+from dagflow.storage.partition_names import column_of
 
 _CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4"}
 _PARQUET = b"PAR1"
 _CSV = ".csv"
-_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 def decompressed(path: str, data: bytes) -> bytes:
@@ -73,6 +72,4 @@ def _rows_of_file(path: str, data: bytes, place: str) -> Iterator[dict[str, Any]
 
 def _partition_values(path: str, place: str) -> dict[str, str | None]:
     """The columns given by directories such as day=2026-01-01."""
-    names = [part for part in path.removeprefix(place).split("/")[:-1] if "=" in part]
-    pairs = (part.partition("=") for part in names)
-    return {unquote(name): None if value == _NO_VALUE else unquote(value) for name, _, value in pairs}
+    return dict(filter(None, map(column_of, path.removeprefix(place).split("/")[:-1])))

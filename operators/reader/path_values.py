@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
-from urllib.parse import unquote
 
 import pyarrow as pa
 from pydantic import Field
@@ -13,6 +12,7 @@ from pydantic import Field
 from dagflow.api.records import RecordBatch
 from dagflow.errors import RecordError
 from dagflow.storage.location import redacted
+from dagflow.storage.partition_names import column_of
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource, size_read_from
 from operators.reader.columns.literals import values_of, why_not
@@ -20,9 +20,6 @@ from operators.reader.columns.types import ColumnType, ColumnTypes
 from operators.reader.columns.typing import shown
 from operators.reader.formats.base import SHOWN_BYTES, ByteAccounting, HeaderError
 from operators.reader.scanning.file_view import read_exactly
-
-NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
-"""The text that Hive and Spark write for null."""
 
 PathSetting = Annotated[
     Literal["hive"] | ColumnTypes | None,
@@ -141,12 +138,10 @@ def texts_in(url: str) -> dict[str, str | None] | None:
     """The values of a path by name, None for null; None where a name has two."""
     found: dict[str, str | None] = {}
     for directory in redacted(url).split("/")[:-1]:
-        name, equals, value = directory.partition("=")
-        if equals and name:
-            name = unquote(name)
-            if name in found:
+        if (given := column_of(directory)) is not None:
+            if given[0] in found:
                 return None
-            found[name] = None if value == NO_VALUE else unquote(value)
+            found[given[0]] = given[1]
     return found
 
 

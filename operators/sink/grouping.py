@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
-from urllib.parse import quote
 
 from dagflow.api.regular_expressions import found_in
+from dagflow.storage.partition_names import NAME_BYTES, NO_VALUE, escaped, shortened
 
 UNMATCHED = "other"
 """The group of paths that a pattern without named groups does not match."""
-
-_NULL = "__HIVE_DEFAULT_PARTITION__"
-"""The value of a partition column that is missing."""
-
-_PLAIN = "!$&'()*+,;:@ "
-"""Characters that stay unchanged in a directory's name."""
 
 
 class Grouping:
@@ -42,7 +34,7 @@ class Grouping:
         groups, names = found_in(self._pattern, path)
         if not groups:
             # Readers of tables refuse a whole table if one of its directories is no partition.
-            return "/".join(f"{name}={_NULL}" for name in names) or UNMATCHED
+            return "/".join(f"{name}={NO_VALUE}" for name in names) or UNMATCHED
         if names:
             return "/".join(f"{name}={_safe(groups[at], len(name) + 1)}" for name, at in names.items())
         return "/".join(map(_safe, groups[1:] or groups))
@@ -58,29 +50,8 @@ def _safe(value: str, taken: int = 0) -> str:
     raw = os.fsencode(value)
     # If a byte that is no text is escaped on its own, DuckDB and Arrow refuse the whole table.
     shown = raw.decode("utf-8", "backslashreplace")
-    # Letters of all scripts stay: Spark reads an escape as a character, not as a byte of one, and a name has no room
-    # for three times as many bytes.
-    parts = (part if part.isprintable() and not part.isascii() else _quoted(part) for part in _PARTS.findall(shown))
-    text = "".join(parts)
-    if not text:
-        return _NULL
-    text = text if text[0] not in "._" else f"%{ord(text[0]):02X}{text[1:]}"
-    room = _NAME_BYTES - taken
-    if shown == value and len(text.encode()) <= room:
-        return text
+    text = escaped(shown) or NO_VALUE
+    text = text if text[0] not in "._" or not shown else f"%{ord(text[0]):02X}{text[1:]}"
+    room = NAME_BYTES - taken
     # Texts that look the same, and texts that are cut alike, each get a directory of their own.
-    mark = f"-{hashlib.sha256(raw).hexdigest()[:16]}"
-    # Neither a letter nor an escape is cut.
-    head = text.encode()[: room - len(mark)].decode(errors="ignore")
-    return re.sub("%[0-9A-F]?$", "", head) + mark
-
-
-def _quoted(text: str) -> str:
-    return quote(text, safe=_PLAIN)
-
-
-_PARTS = re.compile(r"[\x00-\x7f]+|[^\x00-\x7f]", re.DOTALL)
-"""Runs of ASCII, and other characters one by one."""
-
-_NAME_BYTES = 255
-"""The longest name of a directory, in bytes, on most file systems."""
+    return text if shown == value and len(text.encode()) <= room else shortened(text, raw, room)

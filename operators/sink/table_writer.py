@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -12,10 +13,10 @@ import pyarrow as pa
 from pydantic import Field
 
 from dagflow.api.capabilities.grouper import Grouper, HoldsFiles
-from dagflow.api.columns.column_typing import ColumnChecked, StreamColumns
+from dagflow.api.columns.column_typing import ColumnChecked, ColumnTyped, StreamColumns, type_name
 from dagflow.api.context import OperatorContext, RunPreparation
 from dagflow.api.operator import Operator, Relocatable
-from dagflow.api.ports import InputPort
+from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import ClientOptions, OneOrMany, OutputName, Size, Tuning
 from dagflow.api.records import UNKNOWN, RecordBatch
 from dagflow.api.transactions import Target, TargetDecision, TransactionalSink
@@ -24,6 +25,8 @@ from dagflow.metrics.names import IGNORED_VALUES, RESCUED_VALUES
 from dagflow.storage.context import StorageContext
 from dagflow.storage.location import redacted, relocated
 from dagflow.storage.pending import PendingFile
+from operators.reader.columns.typing import shown
+from operators.rejects.record_refusing import RecordRefusing
 from operators.required_columns import require_names
 from operators.rescued_values import RESCUED, require_text_of_rescued, rescued_text, rescued_values
 from operators.sink.file_sink import numbered_names, require_own
@@ -43,6 +46,7 @@ from operators.sink.tables.table_columns import (
 )
 from operators.sink.tables.table_files import TableFiles
 from operators.sink.tables.table_groups import UPSERT_BYTES, GroupLimits, TableGroups, TableMerger
+from operators.sink.tables.table_partitions import unheld_values
 
 MetadataColumn = Literal["file", "offset", "window"]
 
@@ -51,7 +55,7 @@ _METADATA = {"file": pa.string(), "offset": pa.int64(), "window": pa.int64()}
 _KINDS: dict[str, type[Table]] = {"delta": DeltaTable, "iceberg": IcebergTable, "parquet": ParquetDataset}
 
 
-class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnChecked):
+class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, ColumnTyped, ColumnChecked):
     """Adds records to a table: the windows of a group, or each window, are one transaction of it.
 
     A table that is not there is made with the columns of the first window; raw records are a column `record` of bytes.
@@ -130,6 +134,7 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
     ] = None
 
     input = InputPort()
+    errors = OutputPort()
 
     _table: Table
     _shape: TableShape | None = None
@@ -185,6 +190,10 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
         more = [(name, kind) for name, kind in added.items() if name not in arriving.schema.names]
         require_takes(self._table, self._shape, pa.schema([*arriving.schema, *more]))
 
+    def columns_at(self, port: str, arriving: StreamColumns | None) -> StreamColumns:
+        """Rejects are raw."""
+        return StreamColumns.raw()
+
     def prepare(self, run: RunPreparation) -> None:
         """Take the table for this writer, and read its columns, which tasks write."""
         shape = self._table.shape(run.storage)
@@ -210,8 +219,10 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
 
     def setup(self, context: OperatorContext) -> None:
         """Called once before the first window."""
+        super().setup(context)
         table = self._table
         shape = self._shape or TableShape(table.location, None, table.partition_by)
+        self._partition_by = shape.partition_by
         self._counters = context.counters
         self._columns = self._columns_as(context.decided)
         if context.may_hold and self._limits.every_millis != 0:
@@ -261,16 +272,49 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
         if len(batch):
             self._require_keys(batch.to_arrow().schema)
             require_text_of_rescued(batch.to_arrow().schema)
-            rows, rescued = self._columns.fit(self._with_metadata(batch), lambda row: self._place(batch, row))
-            if self.on_type_change == "fail":
-                self._refuse_rescued(rows)
+            rows, rescued = self._columns.fit(self._with_metadata(batch), functools.partial(self._place, batch))
+            batch, rows = self._held(batch, rows, rescued)
             # Where an app says rescue, the column exists from the beginning; otherwise it is added with the first
             # value.
             if rescued.values or RESCUED in rows.schema.names or "rescue" in (self.on_new_column, self.on_type_change):
                 rows = self._with_rescued(batch, rows, rescued)
-            if self.upsert_by:
-                self._refuse_rescued_keys(batch, rows)
-            self._files.write(RecordBatch(rows, origin=batch.origin))
+            if self.upsert_by or self.on_type_change == "fail":
+                batch, rows, _ = self._without(batch, rows, dict(self._why_refused(rows)))
+            if len(batch):
+                self._files.write(RecordBatch(rows, origin=batch.origin))
+
+    def _held(self, batch: RecordBatch, rows: pa.RecordBatch, rescued: Rescued) -> tuple[RecordBatch, pa.RecordBatch]:
+        """The records and their rows without values by which the table cannot be partitioned.
+
+        Such a value is rescued as others are. With on_type_change: fail, and in a column where null is no value, its
+        record is refused.
+        """
+        refused: dict[int, str] = {}
+        unheld = unheld_values(rows, self._partition_by, in_files=self._table.stores_partition_columns)
+        for name, reasons in unheld.items():
+            if self.on_type_change == "fail" or name in self.upsert_by or name in self._columns.required:
+                texts = rows.column(name).cast(pa.string())
+                place = f"column '{name}' ({type_name(rows.schema.field(name).type)})"
+                refused |= {row: f"{place}: {shown(texts[row].as_py())} {why}" for row, why in reasons.items()}
+            else:
+                rows = rescued.take(rows, name, reasons)
+        batch, rows, kept = self._without(batch, rows, refused)
+        rescued.keep(kept)
+        return batch, rows
+
+    def _without(
+        self, batch: RecordBatch, rows: pa.RecordBatch, reasons: Mapping[int, str]
+    ) -> tuple[RecordBatch, pa.RecordBatch, list[int]]:
+        """The records that have no reason to be refused, their rows, and their positions.
+
+        Raises:
+            RecordError: A record is refused, and no stream takes rejects.
+        """
+        kept = [row for row in range(len(batch)) if row not in reasons]
+        if reasons:
+            self.refuse(batch, dict(sorted(reasons.items())))
+            batch, rows = batch.take(np.array(kept, np.int64)), rows.take(pa.array(kept, pa.int64()))
+        return batch, rows, kept
 
     def _require_keys(self, schema: pa.Schema) -> None:
         """Refuse records whose keys are missing, or have values that engines compare in different ways.
@@ -300,35 +344,20 @@ class TableWriter(Operator, TransactionalSink, HoldsFiles, Relocatable, ColumnCh
             return rows.set_column(position, RESCUED, column)
         return rows.append_column(RESCUED, column)
 
-    def _refuse_rescued(self, rows: pa.RecordBatch) -> None:
-        """End the run if a reader has rescued values, as the writer itself does with such values.
+    def _why_refused(self, rows: pa.RecordBatch) -> Iterator[tuple[int, str]]:
+        """The rows that are refused because the writer or a reader has rescued a value.
 
-        Raises:
-            ValueError: A reader has rescued values.
-        """
-        texts = rows.column(RESCUED).to_pylist() if RESCUED in rows.schema.names else []
-        if first := next(filter(None, texts), None):
-            raise ValueError(
-                f"the reader has put values aside that are of another type than most: {first}. "
-                f"take them into {self._table.name} with on_type_change: rescue, or fix the input"
-            )
-
-    def _refuse_rescued_keys(self, batch: RecordBatch, rows: pa.RecordBatch) -> None:
-        """End the run if a key was rescued: its row would have no key, and count as one with all other such rows.
-
-        Raises:
-            ValueError: The writer or a reader has rescued a key.
+        Without its key a row would count as one with all other such rows.
         """
         texts = rows.column(RESCUED).to_pylist() if RESCUED in rows.schema.names else []
         for row, values in ((row, rescued_values(text)) for row, text in enumerate(texts) if text):
-            for name in (name for name in self.upsert_by if name in values):
-                place = self._place(batch, row) or "that an operator upstream has made"
-                raise ValueError(
-                    f"upsert_by: '{name}' of the record {place} is {json.dumps(values[name], ensure_ascii=False)}, and "
-                    f"{rows.schema.field(name).type} in {self._table.name}: without its key the record would take the "
-                    "place of others. declare the types of all columns in the reader and connect its port errors, "
-                    "which then takes such records, or fix the input"
-                )
+            for name, value in values.items():
+                if self.on_type_change == "fail" or name in self.upsert_by:
+                    kind = f" ({rows.schema.field(name).type})" if name in rows.schema.names else ""
+                    text = json.dumps(value, ensure_ascii=False)
+                    is_key = ", and is a key of upsert_by" if name in self.upsert_by else ""
+                    yield row, f"column '{name}'{kind}: {text} does not fit into {self._table.name}{is_key}"
+                    break
 
     def _with_metadata(self, batch: RecordBatch) -> pa.RecordBatch:
         rows = batch.to_arrow()

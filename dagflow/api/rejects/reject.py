@@ -8,6 +8,9 @@ from dataclasses import dataclass
 
 from dagflow.errors import RecordError
 
+REJECTS = "errors"
+"""The port at which an operator emits what it refuses."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reject:

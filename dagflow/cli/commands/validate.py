@@ -11,6 +11,7 @@ from typing import TypeVar
 import click
 
 from dagflow.api.properties import Published, marked, property_model
+from dagflow.api.rejects.reject import REJECTS
 from dagflow.cli import output
 from dagflow.cli.locations import load, note_beside
 from dagflow.cli.number_format import count
@@ -107,7 +108,9 @@ def needless_exchanges(logical: LogicalPlan) -> list[str]:
     names = []
     for stage in place(logical).stages:
         node = logical.operators.get(stage.head)
-        if node is None or node.partition is not None or node.partitioner is not None or node.operator.output_ports:
+        if node is None or node.partition is not None or node.partitioner is not None:
+            continue
+        if node.operator.output_ports.keys() - {REJECTS}:
             continue
         if [exchange.routing for exchange in stage.inputs] == ["round_robin"]:
             names.append(stage.head)

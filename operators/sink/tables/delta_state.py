@@ -110,7 +110,7 @@ class DeltaState(ReplayableState):
         partition_by = self._require_partitioning(handle, files)
         if keys:
             with refusals(table):
-                rows = newest_rows(self._log.storage, files, keys, columns_of(handle), partition_by)
+                rows = newest_rows(self._log.storage, files, keys, columns_of(handle))
                 upsert(handle, rows, keys, properties)
             remove(self._log.storage, files)
             return

@@ -87,7 +87,6 @@ class FragmentFiles:
         self._keys = keys
         self._partition_by = partition_by
         self._left_out = () if stores_partition_columns else tuple(field.column for field in partition_by)
-        self._empty_is_null = not stores_partition_columns
         self._causes = {} if causes is None else causes
         self._open: list[_Fragment] = []
         self._known: set[pa.Schema] = set()
@@ -109,9 +108,7 @@ class FragmentFiles:
             with pq.ParquetWriter(pa.BufferOutputStream(), pa.schema([rows.schema.field(name) for name in stored])):
                 self._known.add(rows.schema)
         fragment = self._fragment_for(rows.schema)
-        for part in partitions_of(rows, self._partition_by, empty_is_null=self._empty_is_null):
-            if part.values:
-                _ = part.directory  # refuses a value that no directory's name can have
+        for part in partitions_of(rows, self._partition_by):
             fragment.add(tuple(part.values.values()), rows if part.indices is None else rows.take(part.indices))
 
     def _fragment_for(self, schema: pa.Schema) -> _Fragment:

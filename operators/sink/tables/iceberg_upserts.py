@@ -179,7 +179,7 @@ class _NewFiles:
         held = pa.concat_tables(self._held).combine_chunks()
         self._held.clear()
         for rows in held.to_batches():
-            for part in partitions_of(rows, self._partition_by, empty_is_null=False):
+            for part in partitions_of(rows, self._partition_by):
                 chosen = rows if part.indices is None else rows.take(pa.array(part.indices))
                 self._files.append(self._written(chosen, part))
 

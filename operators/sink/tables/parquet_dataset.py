@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import ClassVar
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +16,7 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.file_stat import FileStat
 from dagflow.storage.files import ReadableFile
 from dagflow.storage.location import absolute, join, name_of, redacted
+from dagflow.storage.partition_names import column_of
 from dagflow.storage.pending import PendingFile
 from operators.sink.tables.base import Table, TableShape
 from operators.sink.tables.delta_table import delta_type
@@ -33,7 +32,6 @@ from operators.sink.tables.partition_fields import PartitionField
 from operators.sink.tables.table_columns import schema_of_text, without_large
 from operators.sink.tables.type_widening import common_type_of_readers
 
-_PARTITION = re.compile(r"([^=]+)=(.*)")
 _EXTENSION = ".parquet"
 _READERS = 16
 """Number of footers that are read at the same time."""
@@ -161,9 +159,9 @@ def _data_files(
             name = name_of(entry.url)
             if name.startswith((".", "_")):
                 continue  # readers skip these as well
-            found = _PARTITION.fullmatch(name)
+            found = column_of(name)
             if entry.is_directory and found:
-                yield from _data_files(storage, table, entry.url, (*partition_by, unquote(found[1])))
+                yield from _data_files(storage, table, entry.url, (*partition_by, found[0]))
             elif not entry.is_directory and name.endswith(_EXTENSION):
                 yield entry, partition_by
             else:

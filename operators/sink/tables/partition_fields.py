@@ -69,10 +69,10 @@ class PartitionField:
         return {} if self.transform == IDENTITY else taken_by_partition(self.name, self)
 
     def values(self, column: pa.Array) -> pa.Array:
-        """The partition values of rows with these values.
+        """The partition values of rows with these values; null for a number that truncate has no value for.
 
         Raises:
-            ValueError: The transform does not accept such values, or a result does not fit into the column's type.
+            ValueError: The transform does not accept such values.
         """
         if self.transform == IDENTITY:
             return column
@@ -80,7 +80,6 @@ class PartitionField:
         if self.transform == "bucket":
             found = _bucket(column, self.width)
         elif self.transform == "truncate":
-            self._require_room(column)
             found, takes = _truncate(column, self.width), "text or whole numbers"
         elif self.transform == "hour":
             found, takes = _hour(column), "a timestamp"
@@ -89,22 +88,6 @@ class PartitionField:
         if found is None:
             raise ValueError(f"partition_by: {self} takes {takes}, and '{self.column}' is of {column.type}")
         return found
-
-    def _require_room(self, column: pa.Array) -> None:
-        """Refuse numbers so low that the next lower multiple of the width does not fit into their type.
-
-        Raises:
-            ValueError: The column has such a number.
-        """
-        if not pa.types.is_signed_integer(column.type):
-            return
-        least = -(1 << (column.type.bit_width - 1))
-        lowest = pc.min(column).as_py()
-        if lowest is not None and lowest - lowest % self.width < least:
-            raise ValueError(
-                f"partition_by: {self} has no value for {lowest}, which '{self.column}' of {column.type} holds: it "
-                f"would be less than {least}. partition by another column or transform, or drop such records upstream"
-            )
 
 
 def _calendar(column: pa.Array, unit: str) -> pa.Array | None:
@@ -129,9 +112,13 @@ def _hour(column: pa.Array) -> pa.Array | None:
 def _truncate(column: pa.Array, width: int) -> pa.Array | None:
     if pa.types.is_string(column.type):
         return pc.utf8_slice_codeunits(column, 0, width)
-    if pa.types.is_integer(column.type):
-        return _of_numbers(column, lambda numbers: numbers - numbers % width)
-    return None
+    if not pa.types.is_integer(column.type):
+        return None
+    # The next lower multiple of the width may be less than the type holds.
+    least = -(1 << (column.type.bit_width - 1))
+    numbers = column.cast(pa.int64())
+    has_room = pc.greater_equal(numbers, least + -least % width)
+    return _of_numbers(pc.if_else(has_room, column, None), lambda numbers: numbers - numbers % width)
 
 
 def _bucket(column: pa.Array, count: int) -> pa.Array | None:

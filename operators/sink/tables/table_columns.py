@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, Literal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -96,6 +97,11 @@ class TableColumns:
         self._wider = wider if on_type_change == "widen" else None
         self.ignored = 0
         self.causes: dict[str, str] = {}
+
+    @property
+    def required(self) -> Iterator[str]:
+        """The columns of the table that allow no null."""
+        return (field.name for field in self._known or () if not field.nullable)
 
     def fit(self, batch: pa.RecordBatch, place: Place = _nowhere) -> tuple[pa.RecordBatch, Rescued]:
         """The rows of a batch with the types of the table, and in its order; and the values that do not fit into it.
@@ -321,6 +327,21 @@ class Rescued:
         """Take in a value."""
         self.values.setdefault(row, {})[name] = value
         self.count += 1
+
+    def take(self, rows: pa.RecordBatch, name: str, chosen: Collection[int]) -> pa.RecordBatch:
+        """Take in values of a column, and return the rows with nulls in their places."""
+        position, mask = rows.schema.get_field_index(name), np.zeros(rows.num_rows, bool)
+        column = rows.column(position)
+        for row in chosen:
+            mask[row] = True
+            self.add(row, name, _plain_value(column[row]))
+        column = pc.if_else(pa.array(mask), pa.scalar(None, column.type), column)
+        return rows.set_column(position, rows.schema.field(position), column)
+
+    def keep(self, rows: Iterable[int]) -> None:
+        """Forget the values of all other rows, which are left out."""
+        self.values = {number: self.values[row] for number, row in enumerate(rows) if row in self.values}
+        self.count = sum(map(len, self.values.values()))
 
     def add_all(self, name: str, column: pa.Array) -> None:
         """Take in the values of a column that are not null."""

@@ -46,7 +46,7 @@ class TableFiles:
         partition_by: The fields that the table is partitioned by.
         target_bytes: The size at which a file ends and the next one begins; None for no limit.
         stores_partition_columns: Whether files hold the columns that the table is partitioned by; otherwise such
-            columns, and empty texts as nulls in them, are in the facts alone. A column that rows lack is null.
+            columns are in the facts alone. A column that rows lack is null.
         operator: The writer of the table, if another operator writes the files.
         is_named: Whether the names of files make them visible, instead of a transaction.
         causes: Why columns are new or wider, see FileFacts; read when a file ends.
@@ -73,7 +73,6 @@ class TableFiles:
         self._partition_by = partition_by
         self._causes = {} if causes is None else causes
         self._left_out = () if stores_partition_columns else tuple(field.column for field in partition_by)
-        self._empty_is_null = not stores_partition_columns
         suffix = "" if is_named else f"-{os.urandom(8).hex()}"
         self._sink = FileSink(context, location, max_bytes=target_bytes, max_open=_MAX_OPEN, suffix=suffix)
         self._formats: dict[tuple[str, ...], _DataFileFormat] = {}
@@ -103,13 +102,8 @@ class TableFiles:
             self._sink.write(RecordBatch(columns.select(stored), origin=chosen.origin), format, part.directory)
 
     def _parts_of(self, rows: pa.RecordBatch) -> Iterable[PartitionRows]:
-        parts = partitions_of(rows, self._partition_by, empty_is_null=self._empty_is_null)
-        if not self._keys:
-            return parts
-        for part in parts:
-            _ = part.directory  # refuses a value that no directory's name can have
-        # Their order counts, and the driver partitions the merged rows.
-        return [PartitionRows({}, None)]
+        # The order of rows with keys counts, and the driver partitions the merged rows.
+        return [PartitionRows({}, None)] if self._keys else partitions_of(rows, self._partition_by)
 
     def end_window(self) -> None:
         """End the window's files."""

@@ -6,18 +6,14 @@ import datetime
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from dagflow.storage.partition_names import NAME_BYTES, NO_VALUE, partition_name, shortened
 from operators.sink.tables.partition_fields import PartitionField
-
-_NULL = "__HIVE_DEFAULT_PARTITION__"
-
-_NAME_BYTES = 255
-"""The longest name of a directory, in bytes, on most file systems."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +30,16 @@ class PartitionRows:
 
     @property
     def directory(self) -> str:
-        """A directory below the table, from which some readers take the values: name=value, with escapes.
-
-        Raises:
-            ValueError: A value is too long for a name, or is the text that stands for a missing one there.
-        """
-        return "/".join(_named(field.name, text) for field, text in self.values.items())
+        """A directory below the table, from which some readers take the values: name=value, with escapes."""
+        return "/".join(_fitting(partition_name(field.name, text)) for field, text in self.values.items())
 
 
-def partitions_of(
-    rows: pa.RecordBatch, fields: Sequence[PartitionField], *, empty_is_null: bool
-) -> Iterator[PartitionRows]:
+def partitions_of(rows: pa.RecordBatch, fields: Sequence[PartitionField]) -> Iterator[PartitionRows]:
     """Split rows by their values in some partition fields.
 
     Args:
         rows: The rows; a column that they lack counts as missing values.
         fields: The fields.
-        empty_is_null: Whether an empty text is a missing value, as it is where readers take it from a directory's name.
 
     Raises:
         ValueError: A column has a type by which no table is partitioned.
@@ -68,8 +57,6 @@ def partitions_of(
     for start, end in zip(starts, [*starts[1:], len(order)], strict=True):
         first = int(order[start])
         values = {field: partition_text(column[first].as_py(), field.column) for field, column in columns.items()}
-        if empty_is_null:
-            values = {field: text or None for field, text in values.items()}
         yield PartitionRows(values, None if len(starts) == 1 else order[start:end])
 
 
@@ -115,13 +102,48 @@ def _type_error(name: str, kind: object) -> ValueError:
     return ValueError(f"a table cannot be partitioned by column '{name}', whose values are {kind}")
 
 
-def _named(name: str, text: str | None) -> str:
-    if text == _NULL:
-        raise ValueError(
-            f"a value of column '{name}', by which the table is partitioned, is {text}, which means a missing "
-            "value in names of directories"
-        )
-    found = f"{quote(name, safe='')}={_NULL if text is None else quote(text, safe='')}"
-    if len(found) > _NAME_BYTES:
-        raise ValueError(f"a value of column '{name}', by which the table is partitioned, is too long: {text}")
-    return found
+def _fitting(name: str) -> str:
+    """A name of a directory, or a shorter one from which no reader has to take the value; see unheld_values()."""
+    return name if len(name.encode()) <= NAME_BYTES else shortened(name, name.encode())
+
+
+def unheld_values(
+    rows: pa.RecordBatch, fields: Sequence[PartitionField], *, in_files: bool
+) -> dict[str, dict[int, str]]:
+    """The values by which rows cannot be partitioned, as they would come back changed, or not at all.
+
+    Args:
+        rows: The rows.
+        fields: The partition fields.
+        in_files: Whether the data files hold the values. Otherwise, readers take them from the names of directories.
+
+    Returns:
+        The reasons by row, as clauses about the value, by column.
+    """
+    unheld: dict[str, dict[int, str]] = {}
+    for field in (field for field in fields if field.column in rows.schema.names):
+        given = rows.column(field.column)
+        column = field.values(given)
+        encoded = column.dictionary_encode()
+        reasons = {code: _why_not(field, value, in_files=in_files) for code, value in enumerate(encoded.dictionary)}
+        codes = pa.array([code for code, reason in reasons.items() if reason], pa.int32())
+        lost = pc.or_(pc.is_in(encoded.indices, codes), pc.and_(given.is_valid(), column.is_null()))
+        for row in np.flatnonzero(lost.to_numpy(zero_copy_only=False)).tolist():
+            code = encoded.indices[row].as_py()
+            reason = f"has no value in {field}" if code is None else reasons[code]
+            unheld.setdefault(field.column, {}).setdefault(row, reason)
+    return unheld
+
+
+def _why_not(field: PartitionField, value: pa.Scalar, *, in_files: bool) -> str:
+    """Why a table cannot be partitioned by a value, as a clause about it; "" if it can."""
+    try:
+        given = value.as_py()
+    except (ValueError, OverflowError):
+        return "is outside of the years 1 to 9999"
+    if in_files or not isinstance(given, str):
+        return ""
+    if given in ("", NO_VALUE):
+        return f"is {given or 'empty'}, which means null in names of directories"
+    is_short = len(partition_name(field.name, given).encode()) <= NAME_BYTES
+    return "" if is_short else f"makes the name of a directory of more than {NAME_BYTES} bytes"

@@ -31,7 +31,6 @@ def newest_rows(
     files: Sequence[PendingFile],
     keys: Sequence[str],
     columns: pa.Schema,
-    partition_by: Sequence[str] = (),
 ) -> pa.Table:
     """The last row of each key; a null equals a null.
 
@@ -40,15 +39,8 @@ def newest_rows(
         files: Files with rows, in order.
         keys: The columns that identify rows.
         columns: The columns of the table; columns that a row lacks are null.
-        partition_by: Columns in which an empty text is a null.
     """
-    rows = pa.concat_tables([_as_columns(_read(storage, file), columns) for file in files])
-    for name in partition_by:
-        column = rows[name]
-        if pa.types.is_string(column.type):
-            position = rows.schema.get_field_index(name)
-            rows = rows.set_column(position, name, pc.if_else(pc.equal(column, ""), None, column))
-    return newest_of(rows, keys)
+    return newest_of(pa.concat_tables([_as_columns(_read(storage, file), columns) for file in files]), keys)
 
 
 def _read(storage: StorageContext, file: PendingFile) -> pa.Table:

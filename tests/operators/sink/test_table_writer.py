@@ -220,20 +220,6 @@ def test_rows_are_partitioned_by_any_values(tmp_path: Path, keys: pa.Array) -> N
     assert found.schema.field("key").type == keys.type
 
 
-def test_an_empty_text_of_a_partition_is_null(tmp_path: Path) -> None:
-    """The protocol has no other value for it, and readers disagree; elsewhere it stays what it is."""
-    found = write(tmp_path, columns(key=["", None], text=["", None]), partition_by="key")
-    assert sorted(found.to_pylist(), key=str) == [{"text": "", "key": None}, {"text": None, "key": None}]
-
-
-def test_directories_of_partitions_are_named_as_others_name_them(tmp_path: Path) -> None:
-    """Some readers take values from the names; the log escapes their escapes."""
-    write(tmp_path, columns(**{"a b": ["ü/?", "x", None], "n": [1, 2, 3]}), partition_by="a b")
-    names = {path.parent.name for path in (tmp_path / "table").glob("*/*.parquet")}
-    assert names == {"a%20b=%C3%BC%2F%3F", "a%20b=x", "a%20b=__HIVE_DEFAULT_PARTITION__"}
-    assert '"path":"a%2520b=%25C3%25BC%252F%253F/' in (tmp_path / "table" / "_delta_log" / f"{0:020}.json").read_text()
-
-
 def test_a_table_is_partitioned_by_several_columns(tmp_path: Path) -> None:
     """A file for each combination that occurs in a window; a table's own partitioning is taken."""
     batch = columns(a=["x", "y", "x", "x"], b=[1, 1, 2, 1], n=[1, 2, 3, 4])
@@ -248,15 +234,13 @@ def test_a_table_is_partitioned_by_several_columns(tmp_path: Path) -> None:
     ("properties", "reason"),
     [
         ({"partition_by": "f"}, "cannot be partitioned by column 'f', whose values are float"),
-        ({"partition_by": "s"}, "a value of column 's', by which the table is partitioned, is too long: xxx"),
-        ({"partition_by": "m"}, "no type is known yet of the column 'm' of partition_by.*; they have f, s, t"),
-        ({"partition_by": "t"}, "a value of column 't', by .*, is __HIVE_DEFAULT_PARTITION__"),
+        ({"partition_by": "m"}, "no type is known yet of the column 'm' of partition_by.*; they have f, s"),
     ],
 )
 def test_a_bad_partitioning_is_an_error(tmp_path: Path, properties: dict[str, Any], reason: str) -> None:
     """Nothing is committed."""
     with pytest.raises(DagflowError, match=reason):
-        write(tmp_path, columns(f=[0.5], s=["x" * 254], t=["__HIVE_DEFAULT_PARTITION__"]), **properties)
+        write(tmp_path, columns(f=[0.5], s=["x"]), **properties)
 
 
 def test_bounds_of_files_are_true(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ def write(table: Table, rows: pa.RecordBatch) -> None:
     fitted, _ = TableColumns(table.name, table.column_type, None).fit(rows)
     left_out = () if table.stores_partition_columns else [field.column for field in table.partition_by]
     stored_columns(fitted.schema, left_out)
-    list(partitions_of(fitted, table.partition_by, empty_is_null=True))
+    list(partitions_of(fitted, table.partition_by))
     if not {field.column for field in table.partition_by} <= {*fitted.schema.names}:
         raise LookupError("no type is known of a partition column")  # see require_typed_partition()
 

@@ -9,8 +9,6 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from operators.sink.tables.partition_fields import PartitionField
-from operators.sink.tables.table_partitions import partitions_of
 from tests.operators.sink.test_table_writer import columns
 from tests.runs.remedy_app import refusal
 from tests.runs.table_kinds import KINDS, rows_of
@@ -61,14 +59,3 @@ def test_a_column_that_no_record_has_is_named_otherwise(tmp_path: Path, kind: st
     refusal(lambda: write(tmp_path, table, GIVEN, partition_by=["kk"]), "let partition_by name another one")
     write(tmp_path, table, GIVEN, partition_by=["k"])
     assert numbers(table, root=tmp_path) == [1]
-
-
-def test_the_text_that_stands_for_a_missing_value_is_refused() -> None:
-    """Readers would take it for null, and files of both would have one place."""
-    rows = columns(k=[None, "__HIVE_DEFAULT_PARTITION__"])
-    missing, text = partitions_of(rows, [PartitionField("k")], empty_is_null=True)
-    if missing.values[PartitionField("k")] is not None:
-        missing, text = text, missing
-    assert missing.directory == "k=__HIVE_DEFAULT_PARTITION__"
-    with pytest.raises(ValueError, match="is __HIVE_DEFAULT_PARTITION__, which means a missing value"):
-        _ = text.directory
