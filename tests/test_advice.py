@@ -297,6 +297,8 @@ FOLLOWED = {
     "records pass": BEFORE,
     "say in attributes: {storage": BEFORE,
     "set them, as with NTP": BEFORE,
+    "write it anew with a smaller window": "strangers/test_other_files.py::"
+    "test_a_window_that_is_too_large_is_named_and_a_smaller_one_is_read",
     "start it, or give another one as `master`": BEFORE,
     "take it out, and give it as an option": BEFORE,
     "… cannot be made there; name another place": BEFORE,

@@ -23,6 +23,7 @@ from dagflow.journal.saved_state import SavedState
 from dagflow.plan.logical import LogicalPlan
 from dagflow.plan.physical import PortRef
 from dagflow.runtime.inline import InlineRuntime
+from dagflow.runtime.scratch import Scratch, sweep
 from dagflow.storage.location import absolute, join
 from dagflow.storage.pending import pending_tag
 
@@ -71,17 +72,19 @@ class PreviewInput:
     def __init__(self, app: PlacedApp, program: Program, offset: int = 0) -> None:
         self._app = app
         self._offset = offset
-        self._directory = tempfile.TemporaryDirectory(prefix="dagflow-preview-")
+        sweep()  # what killed previews have left
+        self._directory = Scratch(tempfile.gettempdir())
         index = index_operators(app.plan.control, {})
         self._services = {
-            name: _PreviewServices(join(absolute(self._directory.name), name), index[name]) for name in app.plan.control
+            name: _PreviewServices(join(absolute(str(self._directory.path)), name), index[name])
+            for name in app.plan.control
         }
         self._prescans = PreScans(app.operators, lambda: InlineRuntime(program))
         try:
             outputs = TaskOutputs(app.storage, pending_tag("preview", 0), "process")
             self._control = ControlGraph(app, self._services, outputs, index)
         except BaseException:
-            self._directory.cleanup()
+            self._directory.close()
             raise
 
     def __enter__(self) -> PreviewInput:
@@ -94,7 +97,7 @@ class PreviewInput:
         try:
             self._control.close(error)
         finally:
-            self._directory.cleanup()
+            self._directory.close()
 
     def steps(self) -> Iterator[Mapping[PortRef, list[Any]]]:
         """The tuples by input port, step by step, until the control operators have no more.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import functools
 import importlib
 import lzma
 import re
@@ -17,6 +18,9 @@ from dagflow.errors import DagflowError
 from dagflow.storage.compression_marks import MARKS_BY_NAME, compression_name_of_content, compression_name_of_url
 from dagflow.storage.location import redacted
 from operators.files.file_columns import NameColumn
+
+WINDOW_BYTES = 128 << 20
+"""Bytes of content that a file may refer back to, at most; zstd has this limit itself. A decompressor holds as many."""
 
 
 class Decompressor(Protocol):
@@ -146,7 +150,7 @@ def _compression(name: str, start: Callable[[], Any], package: str = "") -> Comp
 COMPRESSIONS = (
     _compression("gzip", _Deflated),
     _compression("bzip2", bz2.BZ2Decompressor),
-    _compression("xz", lzma.LZMADecompressor),
+    _compression("xz", functools.partial(lzma.LZMADecompressor, memlimit=2 * WINDOW_BYTES)),
     _compression("zstd", _zstd, "backports.zstd"),
     _compression("lz4", _library("lz4.frame", "LZ4FrameDecompressor"), "lz4"),
     _compression("snappy", _Framed, "python-snappy"),

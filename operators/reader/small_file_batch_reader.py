@@ -21,7 +21,7 @@ from operators.files.small_file_batch import SmallFileBatch
 from operators.reader.block_processor import ReadStep, no_records
 from operators.reader.byte_accounting import TaskAccounting
 from operators.reader.byte_source import BufferSlice
-from operators.reader.compression.recognition import is_any_compressed
+from operators.reader.compression.recognition import is_any_compressed, is_any_unreadable
 from operators.reader.compression.stream import CorruptArchiveError
 from operators.reader.content import ContentReader
 from operators.reader.fingerprints import buffered_fingerprints
@@ -195,7 +195,11 @@ class SmallFileBatchReader:
         if self._content.setting == "none":
             return False
         names = files.batch.names.take(files.indices)
-        return is_any_compressed(memoryview(files.buffer).cast("B"), files.borders, names)
+        buffer = memoryview(files.buffer).cast("B")
+        is_text = self._content.format.is_text and self._content.setting == "auto"
+        return is_any_compressed(buffer, files.borders, names) or (
+            is_text and is_any_unreadable(buffer, files.borders, names)
+        )
 
     def _finish(self, batches: list[RecordBatch], files: BufferedFiles) -> ReadStep:
         """Account for files that were read."""

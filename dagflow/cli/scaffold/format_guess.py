@@ -12,17 +12,8 @@ from typing import Any
 from dagflow.cli.scaffold.column_types import ColumnGuess
 from dagflow.cli.scaffold.csv_guess import guess_csv, uneven
 from dagflow.errors import DagflowError
+from dagflow.storage.file_kinds import kind_of_content
 
-_BINARY = {
-    b"PAR1": "Parquet",
-    b"ORC": "ORC",
-    b"Obj\x01": "Avro",
-    b"PK\x03\x04": "a zip archive, as Excel and Word write it",
-    b"\x89PNG": "a picture",
-    b"%PDF": "PDF",
-    b"SQLite format 3": "an SQLite database",
-    b"\x7fELF": "a program",
-}
 _STAMPED = re.compile(r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?([.,]\d+)?(Z|[+-]\d\d:?\d\d)?\]? +\S")
 _STAMP_PATTERN = r"\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d"
 _FIELD = re.compile(r"[A-Za-z][\w-]*:(\s|$)")
@@ -80,9 +71,8 @@ def guess_format(head: bytes, *, is_whole: bool) -> FormatGuess:
     Raises:
         DagflowError: The file is of a kind that is not read as records.
     """
-    for magic, kind in _BINARY.items():
-        if head.startswith(magic):
-            raise DagflowError(f"it is {kind}, which no record format reads", hint="convert it to CSV or lines of JSON")
+    if kind := kind_of_content(head):
+        raise DagflowError(f"it is {kind}, which no record format reads", hint="convert it to CSV or lines of JSON")
     text, encoding = _decoded(head)
     if encoding.startswith("utf-16"):
         return FormatGuess("lines", {"encoding": encoding}, (f"a byte order mark of {encoding}",))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,11 +121,18 @@ def why_not(text: str, kind: ColumnType) -> str:
         return "is too large"
     if pa.types.is_date(arrow):
         return "is no day of the calendar"
-    if pa.types.is_time(arrow):
-        return f"is no time of a clock, or does not fit {arrow.unit}"
-    if kind.has_zone and _cast_each(_normal(pa.array([written]), arrow), arrow, False)[0].is_valid:
+    fraction, room = re.search(r"\.([0-9]*[1-9])", written), _FRACTION_DIGITS[arrow.unit]
+    if fraction is not None and len(fraction[1]) > room:
+        return f"is finer than {arrow.unit}, which has {room} digits of a fraction of a second"
+    day = re.match(_DATE, written)
+    if day is not None and not in_calendar(_cast_each(pa.array([day[0]]), pa.date32(), False))[0].is_valid:
+        return f"is no day of the calendar: {day[0]}"
+    normal = _normal(pa.array([written]), arrow)
+    if kind.has_zone and _cast_each(normal, arrow, False)[0].is_valid:
         return f"is not of the years 1 to 9999 in {' and '.join(dict.fromkeys(('UTC', arrow.tz)))}"
-    return f"is no day of the calendar, or no time of a clock, or does not fit {arrow.unit}"
+    if day is not None and _cast_each(normal, pa.timestamp("us", arrow.tz), False)[0].is_valid:
+        return "is not of the years 1678 to 2261, which nanoseconds have room for"
+    return "is no time of a clock"
 
 
 def _is_plain(texts: Any, grammar: _Grammar) -> bool:

@@ -10,7 +10,12 @@ from typing import NamedTuple
 from operators.files.compression import Compression
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource, SourcePrefix
-from operators.reader.compression.recognition import CompressionSetting, expected_compression, recognised_compression
+from operators.reader.compression.recognition import (
+    CompressionSetting,
+    expected_compression,
+    recognised_compression,
+    require_text,
+)
 from operators.reader.compression.splitting import UNIT_FINDERS, DecompressedPart
 from operators.reader.compression.stream import OUTPUT_BYTES, DecompressedFile
 from operators.reader.fingerprints import require_begun
@@ -62,6 +67,8 @@ def block_content(
     """
     compression = recognised_compression(source, block, setting)
     if compression is None:
+        if format.is_text:
+            require_text(source, block, setting)
         return BlockContent(source, block)
     if block.decompressed is not None:
         start, end = block.decompressed.start, block.decompressed.end
@@ -72,6 +79,8 @@ def block_content(
     if block.start:
         return BlockContent(source, replace(block, start=0, end=0))
     content: ByteSource = DecompressedFile(source, block.url, compression)
+    if format.is_text:
+        require_text(content, block, setting)
     if format.needs_size:
         content = SpooledSource(content)
     return BlockContent(content, replace(block, end=content.size_bytes, is_last=True))
@@ -87,6 +96,8 @@ def _growing_content(
         place, end = _whole_part(source, block, compression, format)
         waiting_bytes = source.size_bytes - place if block.is_last else 0
         content = SourcePrefix(content, end)
+    if format.is_text:
+        require_text(content, block, "auto")
     if format.needs_size:
         content = SpooledSource(content)
     if block.is_open and block.content_start > content.size_bytes:

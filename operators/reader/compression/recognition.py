@@ -8,6 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from dagflow.storage.compression_marks import HEAD_BYTES, SKIPPABLE_TAIL, is_skippable
+from dagflow.storage.file_kinds import (
+    KIND_BYTES,
+    PAIRS,
+    TAR_MARK,
+    has_name_of_a_kind,
+    kind_of_content,
+    kind_of_name,
+)
 from dagflow.storage.location import redacted
 from operators.files.compression import (
     COMPRESSION_BY_NAME,
@@ -29,6 +37,7 @@ CompressionSetting = Literal["auto", "none", "gzip", "bzip2", "xz", "zstd", "lz4
 _MOST_SKIPPABLE = 64
 """Number of frames without data that are skipped before the first with data: each costs a request to a store."""
 
+_IS_PAIR = np.isin(np.arange(1 << 16), [int.from_bytes(pair, "big") for pair in PAIRS])
 _IS_FIRST_BYTE = np.isin(np.arange(256), [compression.magic[0] for compression in COMPRESSIONS])
 
 
@@ -66,7 +75,8 @@ def recognised_compression(source: ByteSource, block: BlockMetadata, setting: Co
     if block.is_open and len(head) < HEAD_BYTES and (has_magic or may_become_skippable(expected, head)):
         # The file is still too short for its compression to be recognised.
         return expected
-    said = f"its name ends in {expected.suffixes[0]}" if setting == "auto" else f"the app says {setting}"
+    suffix = next((each for each in expected.suffixes if block.url.lower().endswith(each)), "")
+    said = f"its name ends in {suffix}" if setting == "auto" else f"the app says {setting}"
     raise CorruptArchiveError(
         f"{said}, but its content is {f'{found.name}' if found else f'not {expected.name}'}",
         url=redacted(block.url),
@@ -77,9 +87,34 @@ def recognised_compression(source: ByteSource, block: BlockMetadata, setting: Co
     )
 
 
-def _head_at(source: ByteSource, offset: int) -> bytes:
+def require_text(content: ByteSource, block: BlockMetadata, setting: CompressionSetting) -> None:
+    """Refuse a file that a format of text would read, and that is known not to be text.
+
+    Args:
+        content: The content of the file.
+        block: A block of it.
+        setting: The app's setting.
+
+    Raises:
+        UnreadableKindError: The file is of a kind that no format of text reads.
+    """
+    if setting != "auto" or not content.size_bytes:
+        return
+    kind = kind_of_content(_head_at(content, 0, KIND_BYTES)) or kind_of_name(block.url)
+    if kind:
+        raise UnreadableKindError(
+            f"it is {kind}, and dagflow does not read that",
+            url=redacted(block.url),
+            offset=0,
+            length=-1,
+            hint="on_error: skip on the reader leaves such files out, and lists them; compression: none reads "
+            "the bytes of all files as they are; to have their records, unpack archives and convert other files before",
+        )
+
+
+def _head_at(source: ByteSource, offset: int, length: int = HEAD_BYTES) -> bytes:
     """The bytes from an offset on that decide a compression; fewer at the end of the file."""
-    head = bytearray(max(0, min(HEAD_BYTES, source.size_bytes - offset)))
+    head = bytearray(max(0, min(length, source.size_bytes - offset)))
     return bytes(head[: source.read_into(offset, memoryview(head))]) if head else b""
 
 
@@ -96,6 +131,21 @@ def _behind_skippable(source: ByteSource) -> Compression | None:
         offset += 8 + int.from_bytes(head[4:8], "little")
     # No text begins like this; if it is lz4, reading it as zstd is an error.
     return zstd
+
+
+class UnreadableKindError(CorruptArchiveError):
+    """A file is of a kind that no format of text reads."""
+
+
+def is_any_unreadable(buffer: memoryview, borders: npt.NDArray[np.int64], names: NameColumn) -> bool:
+    """Whether one of many adjacent files in a buffer is not text but of a known kind; see is_any_compressed."""
+    if has_name_of_a_kind(names.text):
+        return True
+    data, starts, sizes = np.frombuffer(buffer, np.uint8), borders[:-1], np.diff(borders)
+    some, large = starts[sizes > 1], starts[sizes >= KIND_BYTES]
+    pairs = data[some].astype(np.intp) << 8 | data[some + 1]
+    likely = np.concatenate([some[_IS_PAIR[pairs]], large[data[large + TAR_MARK] == ord("u")]])
+    return any(kind_of_content(bytes(buffer[start : start + KIND_BYTES])) for start in likely.tolist())
 
 
 def is_any_compressed(buffer: memoryview, borders: npt.NDArray[np.int64], names: NameColumn) -> bool:

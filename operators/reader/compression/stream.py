@@ -8,7 +8,7 @@ from typing import Any
 from dagflow.errors import DagflowError, RecordError
 from dagflow.storage.compression_marks import is_skippable
 from dagflow.storage.location import redacted
-from operators.files.compression import Compression, Decompressor
+from operators.files.compression import WINDOW_BYTES, Compression, Decompressor
 from operators.reader.byte_source import UNKNOWN_SIZE, ByteSource, read_fully
 from operators.reader.compression.units import may_become_skippable
 
@@ -130,6 +130,9 @@ class DecompressedFile:
         except DagflowError:
             raise
         except Exception as error:  # each library has errors of its own
+            # None of them has a type for this.
+            if "memory" in str(error).lower():
+                raise self._too_wide() from error
             raise self._corrupt(f"it is damaged: {error}", self._position - len(data)) from error
         if decompressor.eof:
             self._input = decompressor.unused_data or b""  # lz4 returns None for nothing
@@ -209,6 +212,15 @@ class DecompressedFile:
     def _corrupt(self, reason: str, offset: int) -> CorruptArchiveError:
         hint = "on_error: skip on the reader leaves such files out, and lists them"
         return CorruptArchiveError(self._said(reason), **self._where(offset), hint=hint)
+
+    def _too_wide(self) -> CorruptArchiveError:
+        reason = f"it was written with a window of more than {WINDOW_BYTES >> 20} MiB, which must be held to read it"
+        return CorruptArchiveError(
+            self._said(reason),
+            **self._where(self._stream_start),
+            hint="write it anew with a smaller window, as with zstd -dc --long=31 OLD | zstd -o NEW, or with "
+            "xz -dc OLD | xz > NEW; on_error: skip on the reader leaves such files out, and lists them",
+        )
 
     def _incomplete(self, reason: str) -> IncompleteArchiveError:
         hint = (

@@ -106,6 +106,9 @@ class RecordFormat(HasProperties, ABC):
     """Whether `read` must know the size of the file before it has seen its end; a compressed file is then
     decompressed as a whole before any of it is read."""
 
+    is_text: ClassVar[bool] = False
+    """Whether content is text, so that a file that is known to be something else is refused."""
+
     needs_order: ClassVar[bool] = False
     """Whether a block is read best behind the one before it, so that a compressed file is read by one task."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, cast
@@ -9,7 +10,7 @@ from typing import Annotated, Any, ClassVar, cast
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from dagflow.api.columns.column_typing import StreamColumns
 from dagflow.api.records import RecordBatch
@@ -29,7 +30,17 @@ from operators.reader.scanning.quoting import INSIDE, OUTSIDE, Dialect, Transiti
 from operators.reader.scanning.search import BYTE, LF
 from operators.reader.scanning.terminated import Terminators
 
-Character = Annotated[str, Field(min_length=1, max_length=1, pattern=r"^[\x01-\x7e]$")]
+
+def _one_character(text: str) -> str:
+    if len(text) == 1 and "\x01" <= text <= "\x7e":
+        return text
+    raise ValueError(
+        "it is one ASCII character, such as ; or |. Where other text stands between fields, read the files with the "
+        "format lines, and split the lines with Parse"
+    )
+
+
+Character = Annotated[str, AfterValidator(_one_character), Field(json_schema_extra={"pattern": r"^[\x01-\x7e]$"})]
 
 
 class Csv(Delimited):
@@ -181,8 +192,10 @@ class Csv(Delimited):
         try:
             names = self._rows.header(data.tobytes().decode(self._charset.name).encode())
         except UnicodeDecodeError as error:
-            problem = (
-                f"not valid {self._charset.name}: {error.reason} at byte {error.start}; name its encoding with encoding"
+            problem = f"not valid {self._charset.name}: {error.reason} at byte {error.start}; " + (
+                "it is UTF-16, as its byte order mark says: convert the file to UTF-8 first, as with iconv"
+                if data[:2].tobytes() in (BOM_UTF16_LE, BOM_UTF16_BE)
+                else "name its encoding with encoding"
             )
             return CsvHead(start, start + length, problem=problem)
         except pa.ArrowInvalid as error:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -161,7 +164,7 @@ class JsonLines(Delimited):
         try:
             _VALUES.decode(record)
         except msgspec.DecodeError as error:
-            reject(batch, index, f"not JSON: {error}", accounting)
+            reject(batch, index, f"not JSON: {_half_character(text) or error}", accounting)
             return False
         except RecursionError:
             reject(batch, index, "arrays and objects are nested too deeply", accounting)
@@ -170,3 +173,14 @@ class JsonLines(Delimited):
             reject(batch, index, "not a JSON object, and columns are asked for", accounting)
             return False
         return True
+
+
+def _half_character(text: bytes) -> str:
+    """What is wrong with a text that is JSON but for an escape of half a character, of which msgspec says nothing."""
+    with suppress(ValueError, RecursionError):
+        half = _HALF.search(json.dumps(json.loads(text), ensure_ascii=False))
+        return f"\\u{ord(half[0]):04x} is half of a character, and the other half is missing" if half else ""
+    return ""
+
+
+_HALF = re.compile("[\ud800-\udfff]")

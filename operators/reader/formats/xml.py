@@ -40,6 +40,7 @@ class Xml(RecordFormat):
     """
 
     name: ClassVar[str] = "xml"
+    is_text = True
     needs_size = False
     needs_order = True
 

@@ -25,6 +25,8 @@ class Delimited(TerminatedFormat):
     Records are read in chunks; no more than a chunk and one record is held.
     """
 
+    is_text = True
+
     keep_delimiter: Annotated[bool, Field(description="whether records keep the delimiter that ends them")] = False
     max_record: Annotated[
         Size, Field(ge=1, le=1 << 30, description="maximum bytes of a record, without its delimiter")

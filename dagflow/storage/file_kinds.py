@@ -1,0 +1,60 @@
+"""Recognises files that hold no text, and archives and compressions that dagflow does not read."""
+
+from __future__ import annotations
+
+import re
+
+KIND_BYTES = 265
+"""The number of first bytes of a file that decide its kind: the mark of a tar archive stands behind its first name."""
+
+TAR_MARK = 257
+"""Where the mark of a tar archive stands."""
+
+_KINDS = {
+    rb"PK(?:\x03\x04|\x05\x06|\x07\x08)": "a zip archive, as Excel and Word write it",
+    rb"7z\xbc\xaf\x27\x1c": "a 7z archive",
+    rb"Rar!\x1a\x07": "a rar archive",
+    rb".{257}ustar[\0 ]": "a tar archive",
+    rb"\x1f[\x9d\xa0]": "compressed by compress, as .Z",
+    rb"LZIP": "compressed by lzip",
+    rb"\x89LZO\0": "compressed by lzop",
+    rb"[\x51\x5d\x5e]\0\0.{2}(?:\xff{8}|.{3}\0{4}.|.{4}\0{4})": "compressed as .lzma, an older form of xz",
+    rb"PAR[1E][\0-\x1f]": "Parquet",
+    rb"ORC[\0-\x1f]": "ORC",
+    rb"Obj\x01": "Avro",
+    rb"ARROW1\0": "Arrow or Feather",
+    rb"SQLite format 3\0": "an SQLite database",
+    rb"%PDF-": "PDF",
+    rb"\x89PNG|\xff\xd8\xff|GIF8[79]a|II\*\0|MM\0\*|RIFF.{4}WEBP": "a picture",
+    rb"\xd0\xcf\x11\xe0\xa1\xb1": "a document of an older Word or Excel",
+    rb"\x89HDF\r\n": "HDF5",
+    rb"\x7fELF|\xca\xfe\xba\xbe": "a program",
+}
+PAIRS = (
+    b"PK 7z Ra LZ \x89L \x1f\x9d \x1f\xa0 \x51\0 \x5d\0 \x5e\0 PA OR Ob AR SQ %P \x89P \xff\xd8 GI II MM RI \xd0\xcf "
+    b"\x89H \x7fE \xca\xfe"
+).split(b" ")
+"""The first two bytes of all kinds but tar archives."""
+
+_MAGIC = re.compile(b"|".join(b"(%b)" % magic for magic in _KINDS), re.DOTALL)
+_BY_SUFFIX = {".br": "Brotli", ".lzma": "LZMA", ".lz": "lzip", ".lzo": "lzop", ".z": "compress"}
+"""Compressions that are named by suffixes of names; the content of some does not show them."""
+
+_NAMES = re.compile("|".join(rf"{re.escape(suffix)}\0" for suffix in _BY_SUFFIX), re.IGNORECASE)
+
+
+def kind_of_content(head: bytes) -> str:
+    """What a file is that begins with head, at least KIND_BYTES of it if it is that long; "" if it may be text."""
+    match = _MAGIC.match(head)
+    return list(_KINDS.values())[match.lastindex - 1] if match and match.lastindex else ""
+
+
+def has_name_of_a_kind(names: str) -> bool:
+    """Whether one of many names, each with a zero byte behind it, has the suffix of a compression that is not read."""
+    return _NAMES.search(names) is not None
+
+
+def kind_of_name(url: str) -> str:
+    """The compression that the suffix of a file's name indicates and that dagflow does not read; "" for none."""
+    suffix = next((suffix for suffix in _BY_SUFFIX if url.lower().endswith(suffix)), "")
+    return f"compressed by {_BY_SUFFIX[suffix]}, as its name ends in {suffix}" if suffix else ""

@@ -1,0 +1,127 @@
+"""What is said of bad input: what is wrong, where, and what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dagflow.testing.operators import run_operator
+from operators.reader.byte_accounting import BlockAccounting
+from operators.reader.byte_source import BufferSlice
+from operators.reader.columns.literals import values_of, why_not
+from operators.reader.columns.types import ColumnType
+from operators.reader.formats import RECORD_FORMATS
+from operators.testing import block_of
+from operators.transform.parse import Parse
+
+
+def reasons(format: Any, content: bytes) -> list[str]:
+    """Why records of a file are refused."""
+    made = RECORD_FORMATS.make(format)
+    rejects: list[bytes] = []
+    accounting = BlockAccounting("file", Counter(), rejects.append)
+    block = block_of(content, 0, len(content))
+    for batch in made.read(BufferSlice(memoryview(content), 0, len(content)), block, accounting):
+        accounting.parse(made, batch)
+    return [json.loads(reject)["reason"] for reject in rejects]
+
+
+@pytest.mark.parametrize(
+    ("text", "type", "why"),
+    [
+        (
+            "2024-01-01T10:00:00.1234567",
+            "timestamp[us]",
+            "is finer than us, which has 6 digits of a fraction of a second",
+        ),
+        (
+            "2024-01-01T10:00:00.1Z",
+            "timestamp[s, UTC]",
+            "is finer than s, which has 0 digits of a fraction of a second",
+        ),
+        ("10:00:00.1234", "time32[ms]", "is finer than ms, which has 3 digits of a fraction of a second"),
+        ("2024-02-30T10:00", "timestamp[us]", "is no day of the calendar: 2024-02-30"),
+        ("2024-02-29T24:00", "timestamp[us]", "is no time of a clock"),
+        ("24:00", "time64[us]", "is no time of a clock"),
+        ("2300-01-01", "timestamp[ns]", "is not of the years 1678 to 2261, which nanoseconds have room for"),
+    ],
+)
+def test_a_time_is_refused_for_one_reason(text: str, type: str, why: str) -> None:
+    """The reason that it has, and not one of three."""
+    kind = ColumnType.of(type)
+    assert not values_of(pa.array([text]), kind)[0].is_valid
+    assert why_not(text, kind) == why
+
+
+@pytest.mark.parametrize("columns", [None, {"a": "string"}, "as_found"])
+@pytest.mark.parametrize("text", ['{"a":"\\ud83d"}', '{"a":"x\\udc00y"}', '{"\\uD800":1,"a":"b"}'])
+def test_half_a_character_is_named(columns: Any, text: str) -> None:
+    """An escape that is no character is in the file as it should be, and nothing is cut off."""
+    format = {"type": "json_lines"} | ({} if columns is None else {"columns": columns})
+    (reason,) = reasons(format, text.encode() + b"\n")
+    assert "is half of a character, and the other half is missing" in reason
+
+
+@pytest.mark.parametrize("separator", ["||", "§", "", "\\u2502"])
+@pytest.mark.parametrize("option", ["delimiter", "quote", "escape"])
+def test_other_text_between_fields_is_refused_and_read_by_the_advice(option: str, separator: str) -> None:
+    """No regular expression is shown to an author, and no length."""
+    with pytest.raises(ValueError, match=r"it is one ASCII character, such as ; or .*split the lines with Parse; got"):
+        RECORD_FORMATS.make({"type": "csv", option: separator})
+    if separator:
+        split = Parse(split={"delimiter": separator, "names": ["a", "b"]})
+        found = run_operator(split, [f"1{separator}2".encode()])
+        assert found["output"] == [{"a": "1", "b": "2"}]
+
+
+def test_a_header_in_utf16_is_named() -> None:
+    """A mark says which encoding it is."""
+    (reason,) = reasons("csv", "a,b\n1,2\n".encode("utf-16"))
+    assert "it is UTF-16, as its byte order mark says" in reason
+
+
+def test_a_killed_preview_leaves_nothing_for_ever(tmp_path: Path) -> None:
+    """The next one removes what it has left."""
+    (tmp_path / "slow.py").write_text(
+        "import time\nfrom dagflow import InputPort, Operator, OutputPort\n\n\nclass Slow(Operator):\n"
+        "    input = InputPort()\n    output = OutputPort()\n\n    @input.batch\n    def take(self, batch):\n"
+        "        print('here', flush=True)\n        time.sleep(60)\n"
+    )
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").write_text("a\n")
+    app = """
+name: killed
+attributes: {checkpoint: journal}
+operators:
+  splitter: {class: FileSplitterInput, properties: {files: in}}
+  reader: {class: BlockReader}
+  slow: {class: slow.Slow}
+streams:
+  blocks: {from: splitter.blocks_metadata_output, to: reader.blocks_metadata_input}
+  records: {from: reader.messages, to: slow.input}
+"""
+    (tmp_path / "app.yaml").write_text(app)
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    environment = os.environ | {"TMPDIR": str(temporary)}
+    command = [sys.executable, "-m", "dagflow", "preview", "-v", "app.yaml"]
+    port = ["--at", "slow.output"]
+    with subprocess.Popen(command + port, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True) as killed:
+        assert killed.stderr is not None
+        while "here" not in killed.stderr.readline():
+            assert killed.poll() is None
+        killed.send_signal(signal.SIGKILL)
+    assert list(temporary.iterdir())
+    subprocess.run(
+        [*command, "--at", "reader.messages"], cwd=tmp_path, env=environment, check=True, capture_output=True
+    )
+    assert list(temporary.iterdir()) == []

@@ -1,0 +1,113 @@
+"""Files that dagflow cannot read as text are named for what they are, wherever they are read."""
+
+from __future__ import annotations
+
+import io
+import lzma
+import sqlite3
+import tarfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.orc
+import pyarrow.parquet
+import pytest
+
+from dagflow.errors import DagflowError
+from dagflow.storage.file_kinds import kind_of_content
+from tests.strangers.test_high_ratios import compressed, steps_of
+
+
+def zipped() -> bytes:
+    """A zip archive."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("a.csv", "a,b\n1,2\n")
+    return out.getvalue()
+
+
+def tarred() -> bytes:
+    """A tar archive."""
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        member = tarfile.TarInfo("a.csv")
+        member.size = 8
+        archive.addfile(member, io.BytesIO(b"a,b\n1,2\n"))
+    return out.getvalue()
+
+
+def written(write: Any) -> bytes:
+    """What Arrow writes of a table."""
+    out = io.BytesIO()
+    write(pa.table({"a": [1, 2]}), out)
+    return out.getvalue()
+
+
+def database(directory: Path) -> bytes:
+    """A database of SQLite."""
+    connection = sqlite3.connect(directory / "db")
+    connection.execute("create table t (a)")
+    connection.close()
+    return (directory / "db").read_bytes()
+
+
+def files(directory: Path) -> dict[str, tuple[str, bytes]]:
+    """The name of a file and its bytes, by what the message says."""
+    return {
+        "a zip archive": ("a.csv", zipped()),
+        "a 7z archive": ("a.7z", b"7z\xbc\xaf\x27\x1c\0\4" + b"\n" * 30),
+        "a rar archive": ("a.rar", b"Rar!\x1a\x07\x01\0" + b"\n" * 30),
+        "a tar archive": ("a.log", tarred()),
+        "a tar archive ": ("a.tgz", compressed("gz", tarred())),
+        "compressed by compress": ("a.log.Z", b"\x1f\x9d\x90" + b"\n" * 30),
+        "compressed by Brotli": ("a.br", b"\x0b\x02\x80a\n\x03"),
+        "compressed as .lzma": ("a.txt", lzma.compress(b"a\n" * 99, lzma.FORMAT_ALONE)),
+        "compressed by LZMA": ("a.lzma", b"a\n"),
+        "Parquet": ("a", written(pa.parquet.write_table)),
+        "ORC": ("b", written(pa.orc.write_table)),
+        "Avro": ("a.json", b"Obj\x01\x04\x16avro.schema" + b"\n" * 30),
+        "SQLite": ("a.txt", database(directory)),
+        "PDF": ("a", b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n"),
+        "a picture": ("a", b"\x89PNG\r\n\x1a\n" + b"\0" * 30),
+    }
+
+
+@pytest.mark.parametrize("format", ["lines", "csv", "json_lines", {"type": "xml", "tag": "a"}])
+def test_a_file_that_is_no_text_is_named(format: Any, tmp_path: Path) -> None:
+    """Neither its bytes are read as text, nor is the author told to name an encoding."""
+    for what, (name, content) in files(tmp_path).items():
+        path = tmp_path / what.strip() / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+        with pytest.raises(DagflowError, match=f"it is .*{what.strip()}.*, and dagflow does not read that"):
+            steps_of(path, format)
+
+
+def test_formats_of_bytes_take_all_files(tmp_path: Path) -> None:
+    """A merge of pictures, say, is none of its business."""
+    for what, (name, content) in files(tmp_path).items():
+        path = tmp_path / what.strip() / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+        assert sum(len(batch) for step in steps_of(path, "whole_file") for batch in step.batches) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"PAR1,ORC,1\n", b"ORC,1\n", b"PKZIP is old\n", b"]\n", b"GIF8 is none\n", b"ustar " * 60, b"II*\n", b"LZ\n"],
+)
+def test_text_that_begins_like_another_file_is_text(text: bytes) -> None:
+    """A few letters are no mark of anything."""
+    assert kind_of_content(text) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "suffix"), [("a.snappy", ".snappy"), ("a.SZ", ".sz"), ("a.tgz", ".tgz"), ("a.bgz", ".bgz")]
+)
+def test_the_suffix_that_a_file_has_is_named(name: str, suffix: str, tmp_path: Path) -> None:
+    """And not another one of the same compression."""
+    (tmp_path / name).write_bytes(b"plain\n")
+    with pytest.raises(DagflowError, match=f"its name ends in {suffix}, but its content is not"):
+        steps_of(tmp_path / name, "lines")
