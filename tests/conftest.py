@@ -55,14 +55,6 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def key_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Sign with a key of the tests' own, also in the processes that they start."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DAGFLOW_KEY_FILE", str(tmp_path_factory.mktemp("key") / "key"))
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
 def impatient() -> Iterator[None]:
     """Ask a store that fails again without a pause."""
     with pytest.MonkeyPatch.context() as patch:

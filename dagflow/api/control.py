@@ -180,8 +180,8 @@ class SourceEventListener(Capability):
         Source events between readers and enumerators, in Flink's FLIP-27.
     """
 
-    event_state_type: ClassVar[type | None] = None
-    """The frozen dataclass that event_state returns, kept like Operator.state_type; None: it is pickled."""
+    event_state_type: ClassVar[Any]
+    """The type of what event_state returns, like Operator.state_type."""
 
     @property
     @abstractmethod

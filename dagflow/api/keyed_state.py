@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import pickle
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -17,9 +15,8 @@ from dagflow.api.context import OperatorContext
 from dagflow.api.operator import Capability, Operator
 from dagflow.api.partitioning import BooleanKey, Key, canonical, partitions_of_keys
 from dagflow.api.properties import property_model
-from dagflow.api.state.key_encoding import DATA_KEYS, NATIVE, PICKLED, decode_key, encode_keys, with_one_nan
+from dagflow.api.state.key_encoding import NATIVE, decode_key, encode_keys, with_one_nan
 from dagflow.api.state.restored_values import decode_values, encode_values, shown_type
-from dagflow.api.state.unpickling import unpickled
 from dagflow.errors import START_OVER, JournalError
 
 V = TypeVar("V")
@@ -47,9 +44,6 @@ class Rescalable(Capability):
 
 _VERSION = 1
 
-_EXTENSIONS = frozenset(bytes((first,)) for first in (*range(0xC7, 0xCA), *range(0xD4, 0xD9)))
-"""First bytes of a value that is a MessagePack extension."""
-
 
 @dataclass(frozen=True, slots=True)
 class Segment:
@@ -59,49 +53,37 @@ class Segment:
         name: The object that contains it in the checkpoint; "" before it is stored.
         size: Number of keys, including deleted ones.
         data: The keys and values as MessagePack; b"" on the way from a task to the driver, which has it by its name.
-        pickle_sha256: Checksum of the data if it contains pickles; b"" otherwise.
     """
 
-    # Authors' operators pickle segments within their own states: a pickle has no value for a field that is added later.
     name: str
     size: int
     data: bytes
-    pickle_sha256: bytes = b""
 
     @classmethod
-    def of(cls, values: dict[Key, Any], gone: Iterable[Key], value_type: type | None = None) -> Segment:
+    def of(cls, values: dict[Key, Any], gone: Iterable[Key], value_type: Any) -> Segment:
         """Encode values, and the keys that no longer have one.
 
         Args:
             values: Values by key.
             gone: Keys that were deleted.
-            value_type: The type of the values; None to pickle them.
+            value_type: The type of the values.
 
         Raises:
-            ValueError: A value would not be restored unchanged.
+            ValueError: A value would not be restored unchanged, or no column contains such a key.
         """
         absent = list(gone)
-        held: Any
-        if value_type is None:
-            held = msgpack.Ext(PICKLED, pickle.dumps(list(values.values()), protocol=5))
-        else:
-            held = Raw(encode_values(values, value_type))
+        held = Raw(encode_values(values, value_type))
         data = msgpack.encode((_VERSION, Raw(encode_keys(list(values))), Raw(encode_keys(absent)), held))
-        has_pickle = value_type is None or not {*map(type, values), *map(type, absent)} <= DATA_KEYS
-        return cls("", len(values) + len(absent), data, hashlib.sha256(data).digest() if has_pickle else b"")
+        return cls("", len(values) + len(absent), data)
 
-    def unpack(self, value_type: type | None = None) -> tuple[dict[Key, Any], list[Key]]:
+    def unpack(self, value_type: Any) -> tuple[dict[Key, Any], list[Key]]:
         """The values and the deleted keys that were given to of().
 
         Raises:
-            JournalError: The data is of a version that this program does not know, the values are of another type, or
-                the class of a pickle is gone.
+            JournalError: The data is of a version that this program does not know, or the values are of another type.
         """
-        has_pickle = bool(self.pickle_sha256)
-        if has_pickle and hashlib.sha256(self.data).digest() != self.pickle_sha256:
-            raise self._refused("is not the one that was signed")
         version, keys, gone, held = msgpack.decode(
-            self.data, type=tuple[int, list[Any], list[Any], Raw], ext_hook=self._decode_key
+            self.data, type=tuple[int, list[Any], list[Any], Raw], ext_hook=decode_key
         )
         if version != _VERSION:
             raise JournalError(
@@ -109,43 +91,10 @@ class Segment:
                 url=self.name,
                 hint=f"run the version of dagflow that wrote it, or {START_OVER}",
             )
-        self.require_form(value_type)
-        if value_type is None:
-            if not has_pickle:
-                raise self._refused("holds pickles, and is not signed")
-            values = self._unpickled(msgpack.decode(held).data)
-        else:
-            values = self._values_of(held, value_type)
+        values = self._values_of(held, value_type)
         return dict(zip(with_one_nan(keys), values, strict=True)), with_one_nan(gone)
 
-    def require_form(self, value_type: type | None, operator: str = "") -> None:
-        """Refuse values that were written with a value_type if there is none now, and the reverse.
-
-        Args:
-            value_type: The type of the values; None where they are pickled.
-            operator: The operator's name, for the message; "" where it is not known.
-
-        Raises:
-            JournalError: The values are of the other form.
-        """
-        version, _, _, held = msgpack.decode(self.data, type=tuple[int, Raw, Raw, Raw])
-        is_pickled = bytes(memoryview(held)[:1]) in _EXTENSIONS
-        if version != _VERSION or is_pickled == (value_type is None):
-            return
-        who = f"operator '{operator}'" if operator else "the operator"
-        if is_pickled:
-            raise JournalError(
-                f"{who} has left pickled values by key, and has a value_type now",
-                url=self._url,
-                hint=f"take the value_type away again; or {START_OVER}",
-            )
-        raise JournalError(
-            f"{who} has left values by key that have a value_type, and has none now",
-            url=self._url,
-            hint=f"give it the value_type again; or {START_OVER}",
-        )
-
-    def _values_of(self, held: Raw, value_type: type) -> list[Any]:
+    def _values_of(self, held: Raw, value_type: Any) -> list[Any]:
         try:
             return decode_values(held, value_type)
         except ValidationError as error:
@@ -155,37 +104,9 @@ class Segment:
                 hint=f"run the version that wrote it, or {START_OVER}",
             ) from error
 
-    def with_checksum(self) -> Segment:
-        """The segment with the checksum that of() computes for its pickles; unpickles nothing."""
-        pickles: list[bool] = []
-        held = msgpack.decode(
-            self.data,
-            type=tuple[int, list[Any], list[Any], Any],
-            ext_hook=lambda code, _: pickles.append(code == PICKLED),
-        )[3]
-        del held
-        return replace(self, pickle_sha256=hashlib.sha256(self.data).digest() if any(pickles) else b"")
-
-    def _decode_key(self, code: int, data: memoryview) -> Any:
-        if code != PICKLED:
-            return decode_key(code, data)
-        if not self.pickle_sha256:
-            raise self._refused("holds pickled keys, and is not signed")
-        return self._unpickled(data)
-
-    def _unpickled(self, data: memoryview) -> Any:
-        return unpickled(data, "the state by key", self._url)
-
     @property
     def _url(self) -> str:
         return f"segments/{self.name}" if self.name else "journal"
-
-    def _refused(self, what: str) -> JournalError:
-        return JournalError(
-            f"the segment of keyed state {what}: unpickling runs code",
-            url=self._url,
-            hint="if no other user could write to the checkpoint: dagflow sign CHECKPOINT; else restore it from a copy",
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,12 +119,12 @@ class KeyedSnapshot:
 
     segments: tuple[Segment, ...] = ()
 
-    def values(self, value_type: type | None = None) -> dict[Key, Any]:
+    def values(self, value_type: Any) -> dict[Key, Any]:
         """The newest value of each key, in the order in which keys were first set."""
         return _merged(self.segments, value_type)[0]
 
 
-def _merged(segments: Iterable[Segment], value_type: type | None) -> tuple[dict[Key, Any], dict[Key, None]]:
+def _merged(segments: Iterable[Segment], value_type: Any) -> tuple[dict[Key, Any], dict[Key, None]]:
     """The newest values, and the keys that are marked as deleted."""
     values: dict[Key, Any] = {}
     gone: dict[Key, None] = {}
@@ -248,11 +169,11 @@ class KeyedState(Generic[V]):
     loads the whole state of its partition.
 
     Args:
+        value_type: The type of the values, by which they are written.
         snapshot: The state of an earlier window.
-        value_type: The type of the values, by which they are written; None to pickle them.
     """
 
-    def __init__(self, snapshot: KeyedSnapshot = KeyedSnapshot(), value_type: type | None = None) -> None:
+    def __init__(self, value_type: Any, snapshot: KeyedSnapshot = KeyedSnapshot()) -> None:
         self._segments = list(snapshot.segments)
         self._value_type = value_type
         self._values: dict[Key, V] = snapshot.values(value_type)
@@ -347,11 +268,21 @@ class KeyedOperator(Operator, Rescalable):
     partitions, if the operator has `partition: {by: …}` and uses the keys of that codec, or has `partition: 1`.
     """
 
-    value_type: ClassVar[type | None] = None
-    """The type of the state's values: a frozen dataclass, int, dict[int, str], …; None: they are pickled."""
+    state_type: ClassVar[Any] = KeyedSnapshot
+
+    value_type: ClassVar[Any] = None
+    """The type of the state's values: a frozen dataclass, int, dict[int, str], …"""
 
     _state: KeyedState[Any]
     _place: tuple[int, int]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.value_type is None:
+            raise TypeError(
+                f"{cls.__name__} has no value_type: declare the type of the values in self.state, such as "
+                "`value_type = int`, or a frozen dataclass"
+            )
 
     def keyed_by(self) -> Mapping[str, Any]:
         """What decides the keys: a run is refused if this differs from when the state was left."""
@@ -372,7 +303,7 @@ class KeyedOperator(Operator, Rescalable):
 
     def setup(self, context: OperatorContext) -> None:
         """Called once before the first window; an operator that overrides it calls this one too."""
-        self._state = KeyedState(value_type=self.value_type)
+        self._state = KeyedState(self.value_type)
         self._place = context.partition, context.partitions
 
     def snapshot(self) -> KeyedSnapshot | None:
@@ -401,7 +332,7 @@ class KeyedOperator(Operator, Rescalable):
 
     def restore(self, state: KeyedSnapshot) -> None:
         """Restore what snapshot returned."""
-        self._state = KeyedState(state, self.value_type)
+        self._state = KeyedState(self.value_type, state)
 
     def merge_states(self, states: Sequence[KeyedSnapshot | None]) -> KeyedSnapshot:
         """The segments of all partitions: each key was in only one of them, so their order does not matter."""

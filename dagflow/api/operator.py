@@ -57,8 +57,8 @@ class Operator(HasProperties):
     handlers: ClassVar[dict[str, tuple[Mode, str]]] = {}
     """The mode and the method of each input port that has a handler, by the port's name."""
 
-    state_type: ClassVar[type | None] = None
-    """The frozen dataclass that snapshot returns, whose fields the journal keeps by name; None: it is pickled."""
+    state_type: ClassVar[Any] = None
+    """The type of what snapshot returns, by which the journal keeps it: a frozen dataclass, int, dict[str, int], …"""
 
     state_version: ClassVar[int] = 1
     """Version of state_type's fields."""
@@ -87,6 +87,11 @@ class Operator(HasProperties):
         cls.input_ports, cls.output_ports, cls.handlers = inputs, outputs, handlers
         _check_methods(cls, [name for _, name in handlers.values()])
         _check_capabilities(cls)
+        if cls.snapshot is not Operator.snapshot and cls.state_type is None:
+            raise TypeError(
+                f"{cls.__name__} defines snapshot() and no state_type: declare the type of the state, such as "
+                "`state_type = int`, or a frozen dataclass"
+            )
 
     def __new__(cls, *arguments: Any, **options: Any) -> Self:
         """An instance with an emitter for each output port, whatever constructor the class has."""
@@ -131,7 +136,7 @@ class Operator(HasProperties):
         """Called once at the end, also after a failure of this operator or another; not if setup failed."""
 
     def snapshot(self) -> Any:
-        """The state after the window that has just ended, of state_type or picklable; None for none."""
+        """The state after the window that has just ended, of state_type; None for none."""
         return None
 
     def restore(self, state: Any) -> None:
@@ -313,8 +318,8 @@ class PreScan(ABC):
     the results, in order, into the one fact that each block lacks; then the blocks are processed in parallel.
     """
 
-    state_type: ClassVar[type | None] = None
-    """The frozen dataclass that snapshot returns, kept like Operator.state_type; None: it is pickled."""
+    state_type: ClassVar[Any] = None
+    """The type of what snapshot returns, like Operator.state_type; None if it always returns None."""
 
     state_version: ClassVar[int] = 1
     """Version of state_type's fields."""
@@ -385,7 +390,7 @@ class PreScan(ABC):
 
     @abstractmethod
     def snapshot(self) -> Any:
-        """What resolve must know of earlier windows: small, of state_type or picklable; None for nothing."""
+        """What resolve must know of earlier windows: small, of state_type; None for nothing."""
 
     @abstractmethod
     def restore(self, state: Any) -> None:

@@ -36,7 +36,6 @@ COMMANDS = {
     "replay": "Run windows again with today's app, and replace what they published.",
     "rejects": "List refused records, show them, and read them again with today's app.",
     "repair": "Let the next run plan an unpublishable window again.",
-    "sign": "Sign the pickles of a checkpoint with your key.",
     "extract": "Extract a source file from merged files.",
     "schema": "Print the JSON Schema of the YAML, or how the columns of tables have changed.",
     "warm": "Store Spark's Java classes, so that later local runs start faster.",

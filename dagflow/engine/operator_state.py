@@ -11,7 +11,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from dagflow.api.keyed_state import KeyedOperator, Rescalable, Segment
+from dagflow.api.keyed_state import KeyedOperator, Rescalable
 from dagflow.api.operator import Operator
 from dagflow.engine.segments import SegmentStore
 from dagflow.errors import START_OVER, DagflowError, JournalError, PlanError, Problem
@@ -204,8 +204,6 @@ class OperatorStates:
             self._require_same_family(name, kept[name])
         self._kept = dict(kept)
         self._data = {name: self._segments.read(name) for name in self.segment_names}
-        for name in self._stages.keys() & kept.keys():
-            self._require_form(name)
 
     def _require_same_family(self, name: str, states: Sequence[SavedState | None]) -> None:
         """Refuse state by a column whose values are now of another kind: none of its keys would be found again.
@@ -229,19 +227,6 @@ class OperatorStates:
                 url="journal",
                 hint=f"give the column the type that it had; or {START_OVER}",
             )
-
-    def _require_form(self, name: str) -> None:
-        """Refuse state by key whose values are not in the form that the operator reads.
-
-        Raises:
-            JournalError: Only one of the operator and the saved values has a value_type.
-        """
-        operator = self._operators[name]
-        found = next(_segments_of({name: self._kept[name]}), None)
-        if isinstance(operator, KeyedOperator) and found is not None:
-            # All segments are alike: a run reads them before it adds one.
-            data = found.data or self._data[found.name]
-            Segment(found.name, found.size, data).require_form(operator.value_type, name)
 
     def require_counts(self, partitions: Mapping[str, int]) -> None:
         """Refuse partition counts for which there is state that cannot move; called before a window is planned.

@@ -39,7 +39,6 @@ from dagflow.engine.run_setup import (
 from dagflow.engine.scan_requests import ScanRequests
 from dagflow.engine.segments import SegmentStore
 from dagflow.engine.side_inputs import SideInputs
-from dagflow.engine.signing import pickles_state
 from dagflow.engine.stop_request import StopRequest
 from dagflow.engine.window_codec import WindowCodec
 from dagflow.engine.window_committer import WindowCommitter
@@ -207,10 +206,7 @@ def _journal(app: LogicalPlan, options: RunOptions, store: ObjectStore) -> Journ
         for url in set_aside(store):
             with contextlib.suppress(MissingError):
                 storage.backend(url).files.remove(url)
-    journal = open_journal(app, store, source=app_url_of(app), text=text_to_keep(app_url_of(app)))
-    if any(map(pickles_state, app.instances.values())):
-        journal.require_key()
-    return journal
+    return open_journal(app, store, source=app_url_of(app), text=text_to_keep(app_url_of(app)))
 
 
 def _drive(app: PlacedApp, opened: OpenRun, controls: RunControls, runtime: LazyRuntime) -> RunSnapshot:

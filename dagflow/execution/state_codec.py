@@ -1,8 +1,7 @@
-"""The state of operators as the journal keeps it: fields of the type that an operator declares, or a pickle."""
+"""The state of operators as the journal keeps it: data of the type that an operator declares."""
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import msgspec
@@ -10,9 +9,8 @@ import msgspec
 from dagflow.api.control import SourceEventListener
 from dagflow.api.keyed_state import KeyedSnapshot, Segment
 from dagflow.api.operator import Operator, PreScan
-from dagflow.api.state.restored_values import difference
-from dagflow.api.state.unpickling import unpickled
-from dagflow.errors import START_OVER, JournalError, OperatorError, text_of
+from dagflow.api.state.restored_values import difference, shown_type
+from dagflow.errors import START_OVER, JournalError, OperatorError
 from dagflow.journal.frames import as_read
 from dagflow.journal.saved_state import SavedSegment, SavedState
 
@@ -27,11 +25,11 @@ class StateCodec:
     Args:
         operator: The operator's name.
         method: The method that returns the state, for messages.
-        state_type: The declared type of the state; None to pickle it.
+        state_type: The declared type of the state.
         version: The operator's state_version.
     """
 
-    def __init__(self, operator: str, method: str, state_type: type | None, version: int) -> None:
+    def __init__(self, operator: str, method: str, state_type: Any, version: int) -> None:
         self._operator = operator
         self._method = method
         self._type = state_type
@@ -67,19 +65,12 @@ class StateCodec:
 
         Raises:
             OperatorError: The state or one of its fields is not of the declared type, it would come back as another
-                one, or it cannot be pickled.
+                one.
         """
         if isinstance(state, KeyedSnapshot):
-            segments = [SavedSegment(each.name, each.size, each.data, each.pickle_sha256) for each in state.segments]
+            segments = [SavedSegment(each.name, each.size, each.data) for each in state.segments]
             return SavedState(self._version, segments=segments)
-        if self._type is None:
-            try:
-                return SavedState(self._version, pickled=pickle.dumps(state, protocol=5))
-            except Exception as error:  # an author's class may raise anything here
-                what = f"gave {type(state).__name__}, which cannot be pickled: {type(error).__name__}: {text_of(error)}"
-                hint = "give a state that restore() can read: numbers, text, arrays, and collections of these"
-                raise self._refused(what, window_id, partition, hint) from error
-        if not isinstance(state, self._type):
+        if isinstance(self._type, type) and not isinstance(state, self._type):
             what = f"returned {type(state).__name__}, and the operator declares {self._type.__name__}"
             raise self._refused(what, window_id, partition)
         try:
@@ -87,10 +78,10 @@ class StateCodec:
             # A state that the next window could not restore unchanged must not be committed.
             restored: Any = msgspec.convert(data, self._type, str_keys=True)
         except msgspec.ValidationError as error:
-            what = f"returned {self._type.__name__} with other values than its fields say: {error}"
+            what = f"returned {shown_type(self._type)} with other values than its fields say: {error}"
             raise self._refused(what, window_id, partition) from error
         except TypeError as error:
-            what = f"returned {self._type.__name__} that cannot be written as JSON: {error}"
+            what = f"returned {shown_type(self._type)} that cannot be written as JSON: {error}"
             hint = "its fields may be text, numbers, bytes, None, lists, mappings, and dataclasses of these"
             raise self._refused(what, window_id, partition, hint) from error
         if (found := difference(state, restored)) is not None:
@@ -111,23 +102,16 @@ class StateCodec:
         """The state that was given to encode().
 
         Raises:
-            JournalError: The state is of a version, or a form, that this program does not know, or the class of a
-                pickled state is gone.
+            JournalError: The state is of a version, or a form, that this program does not know.
         """
         if saved.version != self._version:
             raise self._unknown(f"version {saved.version}, and this program knows version {self._version}")
         if saved.segments is not None:
-            return KeyedSnapshot(
-                tuple(Segment(each.name, each.size, each.data, each.pickle_sha256) for each in saved.segments)
-            )
-        if saved.pickled:
-            return unpickled(saved.pickled, f"the state of operator '{self._operator}'")
-        if self._type is None:
-            raise self._unknown("a declared type, and the operator declares none now")
+            return KeyedSnapshot(tuple(Segment(each.name, each.size, each.data) for each in saved.segments))
         try:
             return msgspec.convert(saved.data, self._type, str_keys=True)
         except msgspec.ValidationError as error:
-            raise self._unknown(f"another form than {self._type.__name__}: {error}") from error
+            raise self._unknown(f"another form than {shown_type(self._type)}: {error}") from error
 
     def _unknown(self, what: str) -> JournalError:
         return JournalError(

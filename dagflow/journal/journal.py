@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -27,9 +27,6 @@ from dagflow.journal.retention import (
     take_snapshot,
     trim,
 )
-from dagflow.journal.saved_state import SavedSegment
-from dagflow.journal.signatures import Signer
-from dagflow.journal.signed_states import require_signatures, sign_all, signed_event
 from dagflow.journal.state import JournalState
 from dagflow.journal.windows import Window
 from dagflow.storage.location import redacted
@@ -66,7 +63,6 @@ class Journal:
         self._maintain_from = 0
         self._noted: list[Done | Outputs | Operators | NewApp] = []
         self._closed_by = ""
-        self._signer = Signer()
         self.state: JournalState = loaded.state
 
     @classmethod
@@ -99,7 +95,6 @@ class Journal:
         located = [f"{name}={url}" for name, url in roots.items()]
         origin = RunOrigin(source, os.getcwd() if source else "", located, text)
         journal = cls.take_over(store, app, retention, origin)
-        require_signatures(journal._signer, store, journal.state)
         require_located([file.to_json() for file in journal.state.unpublished_files()])
         journal.maintain()
         return journal
@@ -185,7 +180,6 @@ class Journal:
             StorageError: The store failed; whether the events are in the log is not known.
         """
         self._require_open()
-        events = tuple(signed_event(self._signer, event) for event in events)
         # Applied first: an event that the state refuses is never written. The ones before it are in the state by then.
         self._closed_by = "an event that its state refuses"
         for event in events:
@@ -208,32 +202,6 @@ class Journal:
             raise
         self._closed_by = ""
         self._noted.clear()
-
-    def require_key(self) -> None:
-        """Check before the first window whether the states of operators can be signed.
-
-        Raises:
-            DagflowError: There is no key, and none can be made; or others can read it.
-        """
-        self._signer.key()
-
-    def sign(self, with_checksum: Callable[[SavedSegment], SavedSegment]) -> int:
-        """Sign all pickles as this user's own.
-
-        Args:
-            with_checksum: Returns a segment with the checksum of its current data.
-
-        Returns:
-            How many pickles there are.
-
-        Raises:
-            DagflowError: There is no key, or the journal cannot be written.
-        """
-        count = sign_all(self._signer, self.state, with_checksum)
-        self.flush()
-        archive(self._log, self.state)
-        take_snapshot(self._log, self.state, self._seq)
-        return count
 
     def end_replay(self, window_id: int, receipts: Mapping[str, str] = MappingProxyType({})) -> None:
         """Record that all files of a replayed window are published.

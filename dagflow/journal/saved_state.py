@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -13,8 +12,6 @@ from dagflow.journal.app_facts import OperatorFacts
 Booked = Mapping[str, Mapping[str, int]]
 """The sums that a window adds to the byte accounting: by operator and key, without those that are zero."""
 
-_EMPTY = frozenset(pickle.dumps(kind(), protocol=5) for kind in (list, dict, tuple, set, str))
-
 
 @dataclass(frozen=True, slots=True)
 class SavedSegment:
@@ -24,24 +21,21 @@ class SavedSegment:
         name: The checkpoint object with its data; "" where the data is here.
         size: Number of its keys.
         data: The encoded keys and values; b"" where an object has them.
-        pickle_sha256: Checksum of the data if it contains pickles; b"" otherwise.
     """
 
     name: str
     size: int
     data: bytes = b""
-    pickle_sha256: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class SavedState:
-    """One operator's state; exactly one of data, segments and pickled holds it.
+    """One operator's state; either data or segments holds it.
 
     Attributes:
         version: The operator's state_version.
-        data: The fields of its state_type, as JSON values.
+        data: A value of its state_type, as JSON values.
         segments: The segments of a keyed state, oldest first.
-        pickled: A pickle of the state of an author's operator that declares no state_type.
         keyed_by: What decided the keys of a keyed state, as KeyedOperator.keyed_by() says; None of an operator that is
             no KeyedOperator, or has the state by key within one of its own.
         key_family: The kind of values that the column of the keys had; None where that is not known, as of a column
@@ -51,7 +45,6 @@ class SavedState:
     version: int = 1
     data: Any = None
     segments: list[SavedSegment] | None = None
-    pickled: bytes = b""
     keyed_by: dict[str, Any] | None = None
     key_family: str | None = None
 
@@ -60,11 +53,9 @@ class SavedState:
         """Whether it equals the state of a new operator: no keys, or only empty collections."""
         if self.segments is not None:
             return not self.segments
-        if self.pickled:
-            return self.pickled in _EMPTY
         if isinstance(self.data, dict):
             return all(isinstance(value, dict | list) and not value for value in self.data.values())
-        return isinstance(self.data, list) and not self.data
+        return isinstance(self.data, list | str) and not self.data
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,14 +118,12 @@ class ControlState:
         prescans: The pre-scans' state after the windows so far, by operator.
         late: Tuples of this window for control operators that work when its results are in, in order.
         operator_index: The number that distinguishes an operator's ids from those of others, by operator.
-        signature: Signature of all pickles in it; b"" where there are none.
     """
 
     operators: dict[str, SavedState] = field(default_factory=dict)
     prescans: dict[str, SavedState] = field(default_factory=dict)
     late: list[LateTuples] = field(default_factory=list)
     operator_index: dict[str, int] = field(default_factory=dict)
-    signature: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +136,6 @@ class CommittedState:
         source_events: The states in which control operators keep events of tasks, by operator.
         held_results: Results that are held back, by operator.
         byte_accounting: Sums that are not zero yet, by key; all must be zero when the input is processed.
-        signature: Signature of all pickles in it; b"" where there are none.
     """
 
     partitions: dict[str, list[SavedState | None]] = field(default_factory=dict)
@@ -155,7 +143,6 @@ class CommittedState:
     source_events: dict[str, SavedState] = field(default_factory=dict)
     held_results: dict[str, SavedParts] = field(default_factory=dict)
     byte_accounting: dict[str, int] = field(default_factory=dict)
-    signature: bytes = b""
 
     def with_booked(self, added: Booked, withdrawn: Booked) -> CommittedState:
         """The state with updated sums of the byte accounting.

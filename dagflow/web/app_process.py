@@ -134,8 +134,7 @@ def _taken_ms(app: LogicalPlan, storage: StorageContext, checkpoint: str, url: s
     saved = read_state_with_roots(storage, checkpoint).control_state.operators
     moments: list[int] = []
     for name, operator in app.instances.items():
-        # Pickles are not read: their author is not known here.
-        if isinstance(operator, InputExplainer) and name in saved and not saved[name].pickled:
+        if isinstance(operator, InputExplainer) and name in saved:
             state = StateCodec.of_snapshots(name, operator).decode(saved[name])
             moments.append(operator.when_taken(absolute(url), storage, state, directory_of_state(checkpoint, name)))
     return max(moments, default=None)

@@ -16,6 +16,8 @@ from tests.execution.sample_operators import SampleWords, TextSample
 class TextSource(InputOperator):
     """Emits samples, a few in each window; more may be added while it runs."""
 
+    state_type = int
+
     texts: list[bytes]
     per_window: int = 2
 

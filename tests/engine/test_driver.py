@@ -250,6 +250,7 @@ def test_following_waits_for_input_and_ends_when_asked(tmp_path: Path) -> None:
 class CountQuotes(PreScan):
     """Counts the quotes of each sample, and folds the counts into the state in which the next one begins."""
 
+    state_type = int
     _state = 0
 
     def needs_scan(self, item: TextSample) -> bool:

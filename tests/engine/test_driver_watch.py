@@ -58,6 +58,8 @@ def test_work_that_is_over_is_not_watched(caplog: pytest.LogCaptureFixture) -> N
 class CallsAfterEmit(InputOperator):
     """Emits one sample, and calls the given function behind it in the first window."""
 
+    state_type = bool
+
     act: Any
 
     out = OutputPort(TextSample)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -361,10 +360,10 @@ def test_an_operator_with_state_may_be_taken_out(tmp_path: Path) -> None:
 
 
 def test_state_that_says_nothing_is_not_missed() -> None:
-    """An empty collection is what an operator begins with anyway, pickled or as data."""
+    """An empty collection is what an operator begins with anyway, ."""
 
     def saved(state: object) -> SavedState:
-        return SavedState(pickled=pickle.dumps(state, protocol=5))
+        return SavedState(data=state)
 
     nothing = {"gone": SavedState(data={"files": []}), "past": SavedState(segments=[])}
     last_run = ["gone", "past", "new"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -102,6 +102,8 @@ class KeepsEmitMethod(Operator):
 
 class CallsFunctions(Operator):
     """Calls the given function in each of its methods; its records go through."""
+
+    state_type = int
 
     input = InputPort()
     output = OutputPort()
@@ -241,6 +243,8 @@ class FailsAtBadRecords(Operator):
 
 class Total(Operator):
     """Counts records over all windows, and says so at the end of each."""
+
+    state_type: ClassVar[Any] = int
 
     input = InputPort()
     output = OutputPort()

@@ -60,7 +60,7 @@ def test_an_operator_of_a_class_that_cannot_be_found_is_reported() -> None:
         pickled_operator("hidden", Hidden())
 
 
-def test_the_error_of_an_unpicklable_snapshot_names_its_operator(tmp_path: Path) -> None:
+def test_the_error_of_a_snapshot_that_is_no_data_names_its_operator(tmp_path: Path) -> None:
     """And not of the stage's first one."""
-    with pytest.raises(OperatorError, match=r"'middle' partition 0: snapshot\(\) gave lock, which cannot be pickled"):
+    with pytest.raises(OperatorError, match=r"'middle' partition 0: snapshot\(\) returned lock"):
         run(app_of(tmp_path, [b"a"], middle=TakesStateBack(snapshot=lock)), runtime=InlineRuntime)

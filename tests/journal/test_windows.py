@@ -12,7 +12,6 @@ from dagflow.journal.journal import Journal
 from dagflow.journal.reader import committed_windows, read_state, read_window
 from dagflow.journal.retention import JournalRetention
 from dagflow.journal.saved_state import CommittedState, ControlState, LateTuples, SavedSegment, SavedState
-from dagflow.journal.signatures import S, Signer
 from dagflow.journal.state import PartitionCounts
 from dagflow.journal.windows import PartitionDecision, PlannedTuples, ProducedFiles, WindowIntent, WindowPlan
 from dagflow.metrics.counters import Counters, OperatorCounters
@@ -57,7 +56,7 @@ def intent_of(window_id: int) -> WindowIntent:
         state=CommittedState(
             partitions={
                 "unique": [SavedState(segments=[SavedSegment("1-a", 3), SavedSegment("", 1, b"\xff\0")]), None],
-                "mine": [SavedState(pickled=b"\x80\x05N.")],
+                "mine": [SavedState(data=7)],
             },
             control={"cleaner": SavedState(data={"files": []})},
             source_events={"splitter": SavedState(data={"fingerprints": []})},
@@ -73,20 +72,11 @@ def intent_of(window_id: int) -> WindowIntent:
     )
 
 
-class Unsigned(Signer):
-    """Leaves pickles without a signature, so that no user's key is in what it writes."""
-
-    def signed(self, state: S) -> S:
-        """The state as it is."""
-        return state
-
-
 def write_fixture(directory: Path) -> None:
     """Write the checkpoint: windows 1 to 5 done, 6 committed, 7 planned; 1 to 4 in the archive."""
     journal = Journal.open(
         StorageContext.default().objects(str(directory)), app="fixture", retention=JournalRetention(finished_windows=4)
     )
-    journal._signer = Unsigned()
     for window_id in range(1, 8):
         journal.append(plan_of(window_id))
         if window_id < 7:
@@ -121,13 +111,8 @@ def test_a_journal_of_version_2_is_read(quick_path: Path) -> None:
 
 
 def test_a_journal_of_version_2_is_continued(quick_path: Path) -> None:
-    """A driver of today takes it over, once its user has vouched for the pickle without a signature."""
+    """A driver of today takes it over."""
     store = version_2(quick_path)
-    with pytest.raises(JournalError, match="dagflow sign"):
-        Journal.open(store, app="fixture")
-    signing = Journal.take_over(store, None, JournalRetention())
-    assert signing.sign(lambda segment: segment) == 2
-    signing.close()
     journal = Journal.open(store, app="fixture")
     journal.mark_done(6)
     journal.append(WindowPlan(8))

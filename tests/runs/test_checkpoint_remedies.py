@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import functools
 import os
-import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
 from click.testing import CliRunner
 
-from dagflow import InputPort, Operator, OutputPort
 from dagflow.api import keyed_state
 from dagflow.cli.main import command_line
 from dagflow.engine import publication
 from dagflow.engine.run import run
 from dagflow.engine.run_setup import RunOptions
-from dagflow.engine.signing import sign
 from dagflow.errors import DagflowError
 from dagflow.plan.load import load_app
 from dagflow.runtime.inline import InlineRuntime
@@ -130,88 +126,6 @@ def test_an_app_replaces_another_one_whose_file_was_moved_away(app: RemedyApp) -
     assert (app.records(), app.records("others")) == (GOOD, ["more"])
     app.run(file="c.yaml", fresh=True)
     assert (app.records(), app.records("others"), app.records("third")) == ([], [], sorted([*GOOD, "more"]))
-
-
-class NumbersRecords(Operator):
-    """Puts a number before each record; its state is pickled."""
-
-    input = InputPort()
-    output = OutputPort()
-    count: ClassVar[int] = 0
-
-    @input.each
-    def number(self, record: bytes) -> None:
-        """Count it."""
-        self.seen = getattr(self, "seen", 0) + 1
-        self.output.emit(b"%d %s" % (self.seen, record))
-
-    def snapshot(self) -> int:
-        """How many there were."""
-        return getattr(self, "seen", 0)
-
-    def restore(self, state: int) -> None:
-        """Go on behind those."""
-        self.seen = state
-
-
-@pytest.fixture
-def numbered(app: RemedyApp, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The file of the key, when an app has left pickled state."""
-    monkeypatch.setenv("DAGFLOW_KEY_FILE", str(app.folder / "key"))
-    app.parts |= {
-        "operators": f"\n  unique: {{class: {__name__}.NumbersRecords, partition: 1}}",
-        "to": "unique.input",
-        "streams": "\n  first: {from: unique.output, to: writer.input}",
-    }
-    app.run()
-    assert app.records() == ["1 good 1", "2 good 2"]
-    app.put("more", "more\n")
-    yield app.folder / "key"
-
-
-def shortened(key: Path) -> str:
-    key.write_bytes(b"x")
-    return r"holds no key.*\n    remove it, and a new one is made; .* signed again by dagflow sign"
-
-
-def opened(key: Path) -> str:
-    key.chmod(0o644)
-    return r"other users can read the key .*\n    chmod 600 \S+key"
-
-
-def unreadable(key: Path) -> str:
-    key.rename(f"{key}.away")
-    key.mkdir()
-    return r"cannot be read or made at .*\n    name another file in the environment variable DAGFLOW_KEY_FILE"
-
-
-@pytest.mark.parametrize("damage", [shortened, opened, unreadable])
-def test_pickled_state_goes_on_when_the_key_is_mended(
-    app: RemedyApp, numbered: Path, damage: Callable[[Path], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each remedy that an error names leaves the state as it was."""
-    refusal(app.run, damage(numbered))
-    if damage is shortened:
-        numbered.unlink()
-    elif damage is opened:
-        numbered.chmod(0o600)
-    else:
-        monkeypatch.setenv("DAGFLOW_KEY_FILE", str(app.folder / "new-key"))
-    if damage is not opened:
-        refusal(app.run, r"not signed with your key.*if no other user could write to the checkpoint: dagflow sign \S+")
-        assert CliRunner().invoke(command_line, ["sign", "journal"]).exit_code == 0
-    app.run()
-    assert app.records() == ["1 good 1", "2 good 2", "3 more"]
-
-
-def test_pickled_state_goes_on_with_the_key_of_another_machine(app: RemedyApp, numbered: Path) -> None:
-    """Copied from there, and named in the variable."""
-    numbered.rename("elsewhere")
-    refusal(app.run, r"copy the key from there, and name it in DAGFLOW_KEY_FILE")
-    shutil.move("elsewhere", numbered)
-    app.run()
-    assert app.records() == ["1 good 1", "2 good 2", "3 more"]
-    assert sign(STORAGE.objects("journal")) > 0
 
 
 def test_what_was_left_of_a_start_over_is_finished_by_another(app: RemedyApp, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -19,16 +20,26 @@ from tests.engine.test_operator_state import WORDS, keyed_app, until
 from tests.execution.sample_operators import Total
 
 
+@dataclass(frozen=True)
+class KeysAndMore:
+    """State by key within a state."""
+
+    keys: KeyedSnapshot | None
+    more: str
+
+
 class KeepsMoreThanKeys(Deduplicator):
     """Keeps more than its state by key."""
 
+    state_type = KeysAndMore
+
     def snapshot(self) -> Any:
         """The state by key, and more."""
-        return super().snapshot(), "more"
+        return KeysAndMore(super().snapshot(), "more")
 
     def restore(self, state: Any) -> None:
         """Take both back."""
-        super().restore(state[0])
+        super().restore(state.keys)
 
 
 @pytest.mark.parametrize(
@@ -55,6 +66,7 @@ def test_state_of_another_kind_is_refused_until_the_class_is_what_it_was(
 class TotalByKey(KeyedOperator):
     """Counts as Total does, by key; nothing decides its keys."""
 
+    value_type = int
     input = Total.input
     output = Total.output
 
@@ -73,7 +85,7 @@ class ReadsByKey(Total):
 
     def restore(self, state: Any) -> None:
         """Go on from a total, or from the counts by key."""
-        self.count = sum(state.values().values()) if isinstance(state, KeyedSnapshot) else state
+        self.count = sum(state.values(int).values()) if isinstance(state, KeyedSnapshot) else state
 
 
 TOTALS = [b"%d" % total for total in range(10, 70, 10)]
@@ -96,15 +108,17 @@ def test_state_by_key_is_taken_by_a_keyed_operator_or_one_that_reads_it(tmp_path
 class GivesByKey(Total):
     """Gives state by key, and is no KeyedOperator."""
 
+    state_type: ClassVar[Any] = KeyedSnapshot
+
     def snapshot(self) -> Any:
         """The total, by one key."""
-        state: KeyedState[int] = KeyedState()
+        state: KeyedState[int] = KeyedState(int)
         state["total"] = self.count
         return state.snapshot()
 
     def restore(self, state: Any) -> None:
         """Go on from it."""
-        self.count = state.values()["total"]
+        self.count = state.values(int)["total"]
 
 
 class FailsToRestore(GivesByKey):

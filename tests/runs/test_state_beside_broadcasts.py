@@ -23,6 +23,8 @@ from tests.engine.test_operator_state import COUNTS, WORDS, by_record, keyed_app
 class CountsDeliveries(KeyedOperator):
     """Counts for each key of its records how often the input `broadcast` had it."""
 
+    value_type = int
+
     is_careful: bool = True
 
     input = InputPort()

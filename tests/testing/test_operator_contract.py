@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Sequence
 from typing import Any
 
@@ -130,6 +129,8 @@ class Latest(KeyedOperator):
         key: The column of the key.
     """
 
+    value_type = dict[str, Any]
+
     key: str
 
     input = InputPort()
@@ -173,6 +174,8 @@ def test_what_a_window_has_changed_is_not_changed_in_the_next_one() -> None:
 class LosesStateAtSnapshot(LastBatch):
     """Gives its state away with the snapshot, which a run takes once for each window."""
 
+    state_type = int
+
     def setup(self, context: OperatorContext) -> None:
         """Nothing has come."""
         self.counted = 0
@@ -195,4 +198,4 @@ def test_the_snapshot_of_a_window_is_taken_once() -> None:
     """However often a test asks for it."""
     harness = OperatorHarness(LosesStateAtSnapshot())
     harness.window({})
-    assert [pickle.loads(state.pickled) for _ in range(2) if (state := harness.saved_state())] == [1, 1]
+    assert [state.data for _ in range(2) if (state := harness.saved_state())] == [1, 1]

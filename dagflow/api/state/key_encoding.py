@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -12,9 +11,6 @@ from typing import Any
 from msgspec import msgpack
 
 from dagflow.api.partitioning import BooleanKey, Key
-
-PICKLED = 0
-"""Extension code of pickled objects: values of an author's operator, and keys that no column contains."""
 
 # Keys without a MessagePack type: their extension code, and how they are written and read.
 _KEY_FORMS: dict[type, tuple[int, Callable[[Any], str], Callable[[str], Any]]] = {
@@ -32,12 +28,13 @@ _READER_BY_CODE = {code: read for code, _, read in _KEY_FORMS.values()}
 NATIVE = frozenset((bytes, str, int, float, type(None)))
 """Types that MessagePack has itself."""
 
-DATA_KEYS = NATIVE | _KEY_FORMS.keys()
-"""Types of keys that are written without a pickle."""
-
 
 def encode_keys(keys: list[Key]) -> bytes:
-    """The keys as a list; keys that no column can contain are pickled."""
+    """The keys as a list.
+
+    Raises:
+        ValueError: A key is of a type that no column contains.
+    """
     if set(map(type, keys)) <= NATIVE:
         try:
             return msgpack.encode(keys)
@@ -52,13 +49,16 @@ def _encoded_key(key: Any) -> Any:
     if is_native:
         return key
     if kind not in _KEY_FORMS:
-        return msgpack.Ext(PICKLED, pickle.dumps(key, protocol=5))
+        raise ValueError(
+            f"self.state has a key of type {kind.__name__}, and no column has such values: use text, bytes, a number, "
+            "a bool, a date, a time or None"
+        )
     code, write, _ = _KEY_FORMS[kind]
     return msgpack.Ext(code, write(key).encode("utf-8", "surrogatepass"))
 
 
 def decode_key(code: int, data: memoryview) -> Any:
-    """A key that has no MessagePack type and is not pickled, by its extension code."""
+    """A key that has no MessagePack type, by its extension code."""
     return _READER_BY_CODE[code](bytes(data).decode("utf-8", "surrogatepass"))
 
 
