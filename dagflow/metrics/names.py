@@ -29,6 +29,9 @@ REJECTED_BYTES = "rejected_bytes"
 SKIPPED_BYTES = "skipped_bytes"
 """Bytes passed over with a reason, such as a header, a byte order mark, or a record that is too long."""
 
+HOLE_BYTES = "hole_bytes"
+"""NULs at the heads of logs that were truncated while their writers did not append; they are among skipped_bytes."""
+
 CONTENT_BYTES = "content_bytes"
 """Bytes that must be accounted for as records, delimiters, rejects or skips: for a compressed file, its content."""
 

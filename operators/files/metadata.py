@@ -284,6 +284,11 @@ class BlockMetadata(RowTuple):
         """Whether the block continues one of another version, so that the record across its start was read already."""
         return not self.resumes and (self.start == self.tail_start > 0 or self.content_start > 0)
 
+    @property
+    def closes(self) -> bool:
+        """Whether the file is over: the block has no bytes, and the record that was left before it is read."""
+        return self.resumes and self.start == self.end
+
     @classmethod
     def to_rows(cls, tuples: Iterable[BlockMetadata]) -> Iterator[_BlockRow]:
         """Fold consecutive blocks of a file into one row, so that the plan of a big file is short."""

@@ -50,6 +50,7 @@ class FileFingerprints:
         mtimes: Its modification time in nanoseconds since 1970.
         fingerprints: Fingerprint of the first and last bytes of each, or the value of left_out_from() for a file that
             was left out.
+        waiting: Bytes at the end of each that were left, because they are a record without delimiter.
     """
 
     base: str
@@ -57,6 +58,7 @@ class FileFingerprints:
     sizes: Column
     mtimes: Column
     fingerprints: Column
+    waiting: Column
 
     @classmethod
     def of(
@@ -66,8 +68,9 @@ class FileFingerprints:
         sizes: Sequence[int],
         mtimes: Sequence[int] | Column,
         fingerprints: Sequence[int],
+        waiting: Sequence[int] | None = None,
     ) -> FileFingerprints:
         """The event for files, column by column."""
-        columns = (np.array(column, np.int64) for column in (sizes, mtimes, fingerprints))
+        columns = (np.array(column, np.int64) for column in (sizes, mtimes, fingerprints, waiting or [0] * len(sizes)))
         # The driver holds the events of several windows: a column of a million numbers takes less memory than objects.
         return cls(base, os.fsencode("\0".join(names)), *columns)

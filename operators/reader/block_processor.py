@@ -129,7 +129,7 @@ class BlockProcessor:
         if not accounting.is_begun:
             return skipped_block_fingerprint(block, storage)
         if block.is_last:
-            return block_fingerprint(file, block, storage)
+            return block_fingerprint(file, block, storage, accounting.waiting_bytes)
         end, is_decompressed = accounting.complete_until, accounting.is_decompressed
         return part_fingerprint(file, block, end, storage, is_decompressed=is_decompressed)
 

@@ -13,13 +13,14 @@ from dagflow.errors import RecordError
 from dagflow.metrics.names import (
     CONTENT_BYTES,
     DELIMITER_BYTES,
+    HOLE_BYTES,
     RECORD_BYTES,
     REJECTED,
     REJECTED_BYTES,
     SKIPPED_BYTES,
 )
 from operators.files.metadata import BlockMetadata
-from operators.reader.formats.base import Parsed, RecordFormat
+from operators.reader.formats.base import HOLE, Parsed, RecordFormat
 from operators.rejects.refusal import RefusedListener, not_taken, refused
 
 RejectListener = Callable[[bytes], object]
@@ -89,6 +90,8 @@ class BlockAccounting:
         self.covered += length
         self._aside += 1
         self.counters[SKIPPED_BYTES] += length
+        if reason == HOLE:
+            self.counters[HOLE_BYTES] += length
 
     def mark_left_out(self) -> None:
         """See ByteAccounting."""
@@ -156,9 +159,9 @@ class TaskAccounting:
             self._rejects.clear()
 
     @property
-    def waiting_urls(self) -> set[str]:
-        """Files at whose ends bytes wait for a later version."""
-        return {block.url for block in self._blocks if block.waiting_bytes}
+    def waiting(self) -> dict[str, int]:
+        """How many bytes at the ends of files wait for a later version, by URL."""
+        return {block.url: block.waiting_bytes for block in self._blocks if block.waiting_bytes}
 
     @property
     def left_out_urls(self) -> set[str]:

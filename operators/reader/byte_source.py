@@ -112,10 +112,14 @@ class SourcePrefix:
     Args:
         source: The source.
         size_bytes: How many of its bytes are part of the prefix.
+
+    Attributes:
+        whole: The file that the bytes are read from.
     """
 
     def __init__(self, source: ByteSource, size_bytes: int) -> None:
         self._source = source
+        self.whole = whole_of(source)
         self._size_bytes = min(size_bytes, source.size_bytes)
 
     @property
@@ -133,10 +137,14 @@ class GrowingSource:
 
     Args:
         source: The bytes that the file has now.
+
+    Attributes:
+        whole: The file that the bytes are read from.
     """
 
     def __init__(self, source: ByteSource) -> None:
         self._source = source
+        self.whole = whole_of(source)
 
     @property
     def size_bytes(self) -> int:
@@ -146,6 +154,11 @@ class GrowingSource:
     def read_into(self, offset: int, buffer: memoryview) -> int:
         """See ByteSource."""
         return self._source.read_into(offset, buffer)
+
+
+def whole_of(source: ByteSource) -> ByteSource:
+    """The source that a view of it was made from; the source itself where it is none."""
+    return source.whole if isinstance(source, (SourcePrefix, GrowingSource)) else source
 
 
 class BufferSlice:

@@ -87,7 +87,9 @@ class ContentReader:
     def _content(self, file: ByteSource, block: BlockMetadata, *, has_grown: bool) -> BlockContent:
         is_growing = block.is_open or (has_grown and block.is_last)
         content = block_content(file, replace(block, is_open=is_growing), self.setting, self.format)
-        return content._replace(block=replace(content.block, is_open=block.is_open))
+        # A log is over when it is compressed; only a part of its last unit may still wait.
+        is_over = (block.closes or block.content_start > 0) and not content.waiting_bytes
+        return content._replace(block=replace(content.block, is_open=block.is_open and not is_over))
 
     def require_sound(self, file: ByteSource, block: BlockMetadata, *, has_grown: bool = False) -> None:
         """Make sure, before any record of a block is emitted, that all of them can be.

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import numpy as np
+
 from dagflow.errors import SourceChangedError
 from dagflow.storage.context import StorageContext
 from dagflow.storage.fingerprint import (
@@ -19,23 +23,30 @@ from operators.reader.byte_source import ByteSource
 from operators.reader.scanning.multi_file import BufferedFiles
 
 
-def block_fingerprint(file: ByteSource, block: BlockMetadata, storage: StorageContext) -> FileFingerprints | None:
+def block_fingerprint(
+    file: ByteSource, block: BlockMetadata, storage: StorageContext, waiting_bytes: int = 0
+) -> FileFingerprints | None:
     """The fingerprint of the file that a block ends; None where none is needed: objects are replaced as a whole.
 
     Args:
         file: The file as it is stored, compressed or not.
         block: The block.
         storage: Reaches the file.
+        waiting_bytes: Bytes at the file's end that were left.
 
     Raises:
         StorageError: The file cannot be read.
     """
+    if not block.is_last or block.version.etag or not storage.backend(block.url).is_local:
+        return None
     # The splitter already has a fingerprint of files that may grow while they are read.
-    if not block.is_last or block.is_open or block.version.etag or not storage.backend(block.url).is_local:
+    if block.is_open and not waiting_bytes:
         return None
     version = block.version
-    fingerprint = prefix_fingerprint(file, version.size_bytes)
-    return FileFingerprints.of("", [block.url], [version.size_bytes], [version.mtime_ns], [fingerprint])
+    fingerprint = block.fingerprint if block.is_open else prefix_fingerprint(file, version.size_bytes)
+    return FileFingerprints.of(
+        "", [block.url], [version.size_bytes], [version.mtime_ns], [fingerprint], [waiting_bytes]
+    )
 
 
 def part_fingerprint(
@@ -126,13 +137,28 @@ def _mark(block: BlockMetadata, storage: StorageContext, mark: int) -> FileFinge
     return FileFingerprints.of("", [block.url], [version.size_bytes], [version.mtime_ns], [mark])
 
 
-def buffered_fingerprints(files: BufferedFiles, storage: StorageContext) -> FileFingerprints | None:
-    """The fingerprints of small files in a buffer; see block_fingerprint."""
-    batch = files.batch
-    if batch.is_open or batch.etags or not len(files.indices) or not storage.backend(batch.base).is_local:
+def buffered_fingerprints(
+    files: BufferedFiles, storage: StorageContext, waiting: Mapping[str, int]
+) -> FileFingerprints | None:
+    """The fingerprints of small files in a buffer; see block_fingerprint.
+
+    Args:
+        files: The files.
+        storage: Reaches them.
+        waiting: Bytes at the ends of files that were left, by URL.
+    """
+    batch, indices = files.batch, files.indices
+    if batch.etags or not len(indices) or not storage.backend(batch.base).is_local:
         return None
-    sizes = files.sizes.tolist()
-    fingerprints = fingerprints_of(memoryview(files.buffer).cast("B"), files.borders[:-1].tolist(), sizes)
-    return FileFingerprints.of(
-        batch.base, batch.names.take(files.indices), sizes, batch.mtimes[files.indices], fingerprints
-    )
+    left = [waiting.get(batch.url(index), 0) for index in indices.tolist()] if waiting else None
+    if batch.is_open:
+        indices = indices[np.array(left or [], np.int64) > 0] if left else indices[:0]
+        if not len(indices):
+            return None
+        left = [size_bytes for size_bytes in left or () if size_bytes]
+        fingerprints = [batch.fingerprints[index] if batch.fingerprints else UNKNOWN for index in indices.tolist()]
+    else:
+        sizes = files.sizes.tolist()
+        fingerprints = fingerprints_of(memoryview(files.buffer).cast("B"), files.borders[:-1].tolist(), sizes)
+    names, sizes = batch.names.take(indices), batch.sizes[indices].tolist()
+    return FileFingerprints.of(batch.base, names, sizes, batch.mtimes[indices], fingerprints, left)

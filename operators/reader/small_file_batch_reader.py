@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Set
+from collections.abc import Container, Generator, Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -204,9 +204,10 @@ class SmallFileBatchReader:
     def _finish(self, batches: list[RecordBatch], files: BufferedFiles) -> ReadStep:
         """Account for files that were read."""
         context, indices = self._context, files.indices
-        if context.source_events is not None and (event := buffered_fingerprints(files, context.storage)) is not None:
-            context.source_events.append(event)
-        waiting, left_out = self._accounting.waiting_urls, self._accounting.left_out_urls
+        waiting, left_out = self._accounting.waiting, self._accounting.left_out_urls
+        events = context.source_events
+        if events is not None and (event := buffered_fingerprints(files, context.storage, waiting)) is not None:
+            events.append(event)
         self._accounting.book(f"{redacted(files.batch.base)} and {len(files.batch)} files below")
         size_bytes, with_bytes = int(files.sizes.sum()), int(np.count_nonzero(files.sizes))
         context.counters[BLOCKS] += with_bytes
@@ -220,7 +221,7 @@ class SmallFileBatchReader:
         return ReadStep(batches, [*_finished(files.batch, indices, waiting)])
 
 
-def _finished(small_files: SmallFileBatch, indices: Column, waiting: Set[str]) -> Iterator[SmallFileBatch]:
+def _finished(small_files: SmallFileBatch, indices: Column, waiting: Container[str]) -> Iterator[SmallFileBatch]:
     """The members of a batch that were read, in two groups: with and without waiting bytes at their ends."""
     urls = (small_files.url(index) for index in indices.tolist()) if waiting else ()
     waits = np.fromiter((url in waiting for url in urls), bool) if waiting else np.zeros(len(indices), bool)

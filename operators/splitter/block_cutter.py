@@ -222,7 +222,8 @@ class BlockCutter:
             if not grows:
                 logger.warning("compressed file is one block url=%s bytes=%d", redacted(file.url), version.size_bytes)
             file = replace(file, block_size=version.size_bytes)
-        count = count_blocks(start, version.size_bytes, file.block_size)
+        # A block without bytes has the record that was left at the end of the file.
+        count = count_blocks(start, version.size_bytes, file.block_size) or int(0 < start == version.size_bytes)
         self._announce(file, relative_path, self._next_block_id, count)
         self._counters[names.FILES] += 1
         if count:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from dagflow.api.capabilities.input_explanation import InputExplainer
 from dagflow.api.context import OperatorContext, RunPreparation
@@ -29,7 +29,15 @@ from operators.files.source_events import FileFingerprints, ReadPart
 from operators.splitter.block_cutter import CutterState, OpenFile, estimated
 from operators.splitter.block_splitter import BlockSplitter
 from operators.splitter.changes.change_detection import ChangeDetector
-from operators.splitter.changes.detection_rules import CompletenessRules, DetectionRules, OnChange
+from operators.splitter.changes.detection_rules import (
+    ROTATED_MILLIS,
+    CompletenessRules,
+    DetectionRules,
+    OnChange,
+    SeenRetention,
+    UnterminatedWait,
+    wait_millis_of,
+)
 from operators.splitter.changes.renames.rename_detector import RenameDetector
 from operators.splitter.explanation import InputExplanation
 from operators.splitter.index.file_index import FileIndex
@@ -43,17 +51,6 @@ from operators.splitter.scan.scan_sources import ScanSource, SingleScan, TimeBas
 from operators.splitter.scan.scanner import Scanner
 from operators.splitter.scan.selection import Selection
 from operators.splitter.scan.workers import TaskWorkers, WorkerProcesses, Workers
-
-
-class SeenRetention(BaseModel):
-    """How long the index remembers that a file was taken.
-
-    A file that still exists after that is read again.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    millis: Annotated[Millis, Field(description="time since the file was taken")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +114,11 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         Field(description="name of the marker file that shows that the file {name} is complete"),
     ] = ""
     unterminated: Annotated[
-        Literal["keep", "wait"] | None,
+        Literal["keep", "wait"] | UnterminatedWait | None,
         Field(
-            description="a last record without delimiter: keep it as it is, or wait for its end; null: wait if files "
-            "are followed and tailed, and neither settle_millis nor done_marker shows when a file is complete"
+            description="a last record without delimiter: keep it as it is, wait for its end, or for {wait_millis: n}; "
+            "null: wait for a minute if files are followed and tailed, and neither settle_millis nor done_marker shows "
+            "when a file is complete"
         ),
     ] = None
     max_files_per_window: Annotated[
@@ -212,7 +210,8 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
             workers=workers,
             written=() if control is None else control.output_locations,
         )
-        rules = DetectionRules(self.on_change, self._completeness(), self.latest_first, self._may_grow, self.block_size)
+        waits = self._wait_millis, ROTATED_MILLIS if self._is_following else 0
+        rules = DetectionRules(self.on_change, self._completeness(), self.latest_first, *waits, self.block_size)
         counters, clock = self._scan_counters, self._clock
         taken = self._taken
         renames = RenameDetector(taken.index, taken.pending, self._context.storage.roots, in_tasks, clock)
@@ -251,12 +250,16 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
         return self.follow
 
     @property
+    def _wait_millis(self) -> int | None:
+        """See wait_millis_of."""
+        is_complete = self.settle_millis > 0 or self.done_marker != ""
+        may_grow = self._is_following and self.on_change.appended == "tail" and not is_complete
+        return wait_millis_of(self.unterminated, may_grow=may_grow)
+
+    @property
     def _may_grow(self) -> bool:
         """Whether a file may grow while it is read, so that an unterminated last record waits for its end."""
-        if self.unterminated is not None:
-            return self.unterminated == "wait"
-        is_complete = self.settle_millis > 0 or self.done_marker != ""
-        return self._is_following and self.on_change.appended == "tail" and not is_complete
+        return self._wait_millis != 0
 
     def _completeness(self) -> CompletenessRules:
         return CompletenessRules(self.settle_millis, self.done_marker)
@@ -384,7 +387,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
             return self._cutter.announce_directory(url, relative_path, self.block_size, discovered_ms)
         self._enter_root(url)
         version = files.version(index)
-        is_open = self._may_grow and not version.etag
+        is_open = self._may_grow and not (version.etag or files.is_over)
         file = OpenFile(
             url,
             version,
@@ -394,7 +397,7 @@ class FileSplitterInput(BlockSplitter, InputOperator, Estimator, SourceEventList
             fingerprint=files.fingerprint(index),
             discovered_ms=discovered_ms,
             content_start=files.content_start,
-            tail_start=files.start,
+            tail_start=files.start - files.waiting_bytes,
             read_fingerprint=files.read_fingerprint,
             moved_from=files.moved_from,
             begins_at_cut=files.begins_at_cut,

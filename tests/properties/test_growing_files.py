@@ -20,12 +20,18 @@ from operators.reader.block_reader import BlockReader
 from tests.operators.splitter.splitter_driver import EmittedWindow, FollowingDriver, InProcessServices, write
 
 
-def read(window: EmittedWindow, counters: Counter[str] | None = None) -> list[bytes]:
-    """Return the records of a window's blocks and batches, after a trip through the journal's format."""
+def read(window: EmittedWindow, counters: Counter[str] | None = None, events: list[Any] | None = None) -> list[bytes]:
+    """Return the records of a window's blocks and batches, after a trip through the journal's format.
+
+    Args:
+        window: The window.
+        counters: The reader's counters.
+        events: Where the reader reports to the splitter.
+    """
     reader = BlockReader(on_vanished="fail")
     found: list[bytes] = []
     reader.messages.connect(lambda batch: found.extend(batch.to_pylist()))
-    reader.setup(OperatorContext(counters=Counter() if counters is None else counters))
+    reader.setup(OperatorContext(counters=Counter() if counters is None else counters, source_events=events))
     for item in decode_tuples(BlockMetadata, encode_tuples(BlockMetadata, window.blocks)):
         for _ in reader.read(item) or ():
             pass

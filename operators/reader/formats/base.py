@@ -25,6 +25,10 @@ SHOWN_BYTES = 4 << 10
 """Bytes that are kept with a reject that may be the whole rest of a file."""
 
 
+HOLE = "hole"
+"""The reason for which NULs at the head of a file are skipped: a log was truncated, and its writer does not append."""
+
+
 class HeaderError(RecordError):
     """The head of a file does not fit its format, or its path the app, so that no block of it can be read."""
 

@@ -176,9 +176,10 @@ class MultiFileLines(MultiFileReader):
         sizes = files.sizes
         has_bytes = sizes > 0
         starts, stops = files.borders[:-1][has_bytes], files.borders[1:][has_bytes]
-        # A byte order mark is no part of the first line. A CR at the end of a file and an LF at the beginning of the
-        # next are two newlines, but look like one here.
-        if not len(starts) or (data[starts] == BYTE_ORDER_MARK[0]).any() or (data[stops - 1] != self.endings[0]).any():
+        # A byte order mark or a hole is no part of the first line. A CR at the end of a file and an LF at the beginning
+        # of the next are two newlines, but look like one here.
+        has_heads = np.isin(data[starts], (BYTE_ORDER_MARK[0], 0)).any()
+        if not len(starts) or has_heads or (data[stops - 1] != self.endings[0]).any():
             return None
         found = self._format.find(data, True)
         borders = np.empty(len(found.stops) + 1, np.int32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from typing import Annotated
 
@@ -10,13 +11,16 @@ from pydantic import Field
 
 from dagflow.api.properties import Count, Size
 from dagflow.api.records import NO_DELIMITER, RecordBatch
+from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource
-from operators.reader.formats.base import BATCH_RECORDS, ByteAccounting
+from operators.reader.formats.base import BATCH_RECORDS, HOLE, ByteAccounting
 from operators.reader.scanning.file_view import Bytes, FileView
 from operators.reader.scanning.framing import frame_adjacent, one_unended
 from operators.reader.scanning.long_records import LongRecords, OnLong
 from operators.reader.scanning.terminated import TerminatedFormat, Terminators
+
+logger = logging.getLogger(__name__)
 
 
 class Delimited(TerminatedFormat):
@@ -46,7 +50,7 @@ class Delimited(TerminatedFormat):
         # The end of a compressed file may have been read in search of a header; its size is known only then.
         limit = min(limit, source.size_bytes)
         if block.start < floor:
-            accounting.skip(block.start, min(floor, limit) - block.start, "header")
+            self._skip_head(source, block, min(floor, limit), accounting)
         position = self.next_start(source, block.start, limit, floor)
         if self.on_long != "fail" and self.adds_up and floor < block.start < position:
             self._long_records.skip_rest(source, block.start, position, floor, accounting)
@@ -75,6 +79,17 @@ class Delimited(TerminatedFormat):
             else:
                 held, beyond = 2 * held, 2 * beyond
                 longest = max(longest, 2 * len(data)) if len(data) >= longest else longest
+
+    def _skip_head(self, source: ByteSource, block: BlockMetadata, end: int, accounting: ByteAccounting) -> None:
+        """Skip the part of a block before the file's first record."""
+        hole = self.hole_bytes(source)
+        if hole and not block.start:
+            logger.warning("hole of %d NUL bytes skipped url=%s offset=0", hole, redacted(block.url))
+        start = max(block.start, min(hole, end))
+        if block.start < start:
+            accounting.skip(block.start, start - block.start, HOLE)
+        if start < end:
+            accounting.skip(start, end - start, "header")
 
     def is_long(self, data: Bytes) -> bool:
         """Whether the record at the start of a stretch without terminators is too long."""

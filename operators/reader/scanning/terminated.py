@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dagflow.api.records import Delimiters
-from operators.reader.byte_source import ByteSource, GrowingSource
+from operators.reader.byte_source import ByteSource, GrowingSource, whole_of
 from operators.reader.formats.base import RecordFormat
 from operators.reader.scanning.file_view import Bytes, FileView, read_exactly
 from operators.reader.scanning.positions import Positions
@@ -17,7 +17,13 @@ from operators.reader.scanning.positions import Positions
 PROBE_BYTES = 4 << 10
 """The first step of reading beyond a block, or of searching its first record; it doubles from there."""
 
+MOST_PROBED = 1 << 20
+"""The largest step of a search for the end of a hole."""
+
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+LEAST_HOLE = 4
+"""The smallest number of NULs at the head of a file that are a hole: in UTF-32 a character has three."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +65,9 @@ class TerminatedFormat(RecordFormat):
     and the bytes of terminators (table).
     """
 
+    # The file that was read last, and the NULs at its head: each block asks for them.
+    _hole: tuple[ByteSource, int] | None = None
+
     @property
     @abstractmethod
     def table(self) -> tuple[bytes, ...]:
@@ -94,9 +103,24 @@ class TerminatedFormat(RecordFormat):
         return max(floor, position - self.reach)
 
     def begin(self, source: ByteSource) -> int:
-        """The length of the file's byte order mark; called before a block is read."""
-        head = read_exactly(source, 0, len(BYTE_ORDER_MARK)).tobytes()
-        return len(head) if head == BYTE_ORDER_MARK else 0
+        """The length of the file's byte order mark, or of a hole at its head; called before a block is read."""
+        head = read_exactly(source, 0, LEAST_HOLE).tobytes()
+        if head.startswith(BYTE_ORDER_MARK):
+            return len(BYTE_ORDER_MARK)
+        return self.hole_bytes(source) if head == bytes(LEAST_HOLE) else 0
+
+    def hole_bytes(self, source: ByteSource) -> int:
+        """The number of NULs at the head of a file, where a writer that does not append went on after a truncation.
+
+        Fewer than LEAST_HOLE of them are text in a wide encoding, and where a terminator has a NUL none is a hole.
+        """
+        if any(b"\0" in terminator for terminator in self.table):
+            return 0
+        whole = whole_of(source)
+        if self._hole is None or self._hole[0] is not whole:
+            self._hole = whole, _count_nuls(whole)
+        length = min(self._hole[1], source.size_bytes)
+        return length if length >= LEAST_HOLE else 0
 
     def decided_length(self, data: Bytes) -> int:
         """The length of the part of a range in which find finds all terminators; later ones depend on more bytes."""
@@ -166,3 +190,14 @@ class TerminatedFormat(RecordFormat):
         """The end of the record that begins at position, or None if the file so far does not decide it."""
         stop = self.next_start(source, position + 1, source.size_bytes + 1, position)
         return stop if stop <= source.size_bytes else None
+
+
+def _count_nuls(source: ByteSource) -> int:
+    """The number of NULs at the head of a source."""
+    position, step = 0, PROBE_BYTES
+    while position < source.size_bytes:
+        others = np.flatnonzero(read_exactly(source, position, position + step))
+        if len(others):
+            return position + int(others[0])
+        position, step = position + step, min(2 * step, MOST_PROBED)
+    return source.size_bytes

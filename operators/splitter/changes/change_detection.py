@@ -17,7 +17,8 @@ import numpy.typing as npt
 from dagflow.metrics import names
 from dagflow.storage.fingerprint import UNKNOWN, is_gone
 from dagflow.storage.location import redacted
-from operators.splitter.changes.changed_files import ChangedFiles, as_rewritten, is_rewritten
+from operators.files.rotation_names import uncompressed
+from operators.splitter.changes.changed_files import ChangedFiles, as_rewritten, closing, is_rewritten
 from operators.splitter.changes.comparison import (
     in_larger_steps,
     is_other_file,
@@ -193,13 +194,15 @@ class ChangeDetector:
             due: list[_NewOrChanged] = []
             lacking: list[ListedFiles] = []
             restored: list[_Restored] = []
+            over: list[ListedFiles] = []
             for files in step:
                 end = start + len(files)
                 own = entries.slice(start, end)
                 unchanged = is_unchanged(files, own)
                 lacking += self._find_unfingerprinted(files, own, unchanged)
+                over += self._find_over(files, own, unchanged, now_millis)
                 if self._rules.on_change.needs_fingerprints and files.root.is_local:
-                    is_other = unchanged & is_other_file(files, own)
+                    is_other = unchanged & (own.waiting_bytes == 0) & is_other_file(files, own)
                     if is_other.any():
                         is_other &= ~in_flight.has(files.index_names)
                     if (others := np.flatnonzero(is_other & (own.fingerprint > UNKNOWN))).size:
@@ -207,9 +210,10 @@ class ChangeDetector:
                     unchanged &= ~(is_other & (own.fingerprint < UNKNOWN))
                 due += self._select_changed(files, own, unchanged, rules, now_millis)
                 start = end
-            if due or lacking or restored:
+            if due or lacking or restored or over:
                 discovered_ms = self._clock.now_millis()
                 emitted = list(self._compare_contents(due, lacking, restored, in_flight, view if holds else None))
+                emitted += over
                 if not rules.latest_first:
                     self._remember_emitted(emitted)
                 yield [replace(each, discovered_ms=discovered_ms) for each in emitted]
@@ -240,13 +244,34 @@ class ChangeDetector:
             else:
                 self._incomplete += 1
 
+    def _find_over(
+        self, files: ListedFiles, entries: IndexEntries, unchanged: npt.NDArray[np.bool_], now_millis: int
+    ) -> Iterator[ListedFiles]:
+        """The files whose last records have waited for their ends long enough, and are read; with notes."""
+        if not (is_over := unchanged & (entries.waiting_bytes > 0)).any():
+            return
+        # A clock that was set back shows an age as well.
+        rules, age_millis = self._rules, abs(now_millis - entries.taken_millis)
+        is_quiet = (entries.is_rotated != 0) & (age_millis >= rules.rotated_millis)
+        is_over &= is_quiet if rules.wait_millis is None else is_quiet | (age_millis >= rules.wait_millis)
+        for position in np.flatnonzero(is_over).tolist():
+            file, entry = files.slice(position, position + 1), entries[position]
+            assert entry is not None
+            before = file.index_names[0] + SHORTER
+            # What waits after that as well is a part of a compressed file, which only its writer can complete.
+            tried = self._index.find([before]).get(before)
+            if tried is None or tried[:3] != entry[:3] or uncompressed(file.keys[0]) == file.keys[0]:
+                yield replace(closing(file, entry), notes=[noted(file, before, entry)])
+
     def _find_unfingerprinted(
         self, files: ListedFiles, entries: IndexEntries, unchanged: npt.NDArray[np.bool_]
     ) -> Iterator[ListedFiles]:
         """The unchanged files that have no fingerprint, and for which no reader will report one."""
         if not (self._rules.on_change.needs_fingerprints and files.root.is_local):
             return
-        positions = np.flatnonzero(unchanged & (entries.fingerprint == UNKNOWN) & (files.size_bytes > 0))
+        positions = np.flatnonzero(
+            unchanged & (entries.fingerprint == UNKNOWN) & (files.size_bytes > 0) & (entries.waiting_bytes == 0)
+        )
         if len(positions):
             lacking = files.take(positions)
             rest = np.flatnonzero(~self._pending.are_pending(lacking.index_names))
@@ -376,7 +401,8 @@ class ChangeDetector:
             assert suspect.entry is not None
             return self._changed.judge(suspect.files, suspect.entry, UNKNOWN)
         if source is None:
-            return suspect.files
+            # It has the name of a rotation; nothing is appended to a compressed log for long.
+            return replace(suspect.files, is_rotated=suspect.is_compressed)
         self._counters[names.changed("renamed")] += 1
         logger.info(
             "file was taken before, and has moved since url=%s before=%s bytes=%d",
@@ -384,8 +410,21 @@ class ChangeDetector:
             redacted(os.fsdecode(source.path)),
             verdict.start,
         )
+        files, entry = replace(suspect.files, is_rotated=True), source.entry
         if verdict.is_read:
-            prints = [] if verdict.is_content else [source.entry.fingerprint]
-            return replace(suspect.files, is_noted=True, fingerprints=prints)
-        files = replace(suspect.files, moved_from=os.fsdecode(source.path))
-        return self._changed.treat(files, source.name, source.entry, "appended", is_content=verdict.is_content)
+            return replace(files, is_noted=True, fingerprints=[] if verdict.is_content else [entry.fingerprint])
+        files = replace(files, moved_from=os.fsdecode(source.path))
+        if verdict.has_more:
+            # A renamed file may still be written to: if its last record waits, a later scan finds it unchanged. A
+            # compressed file may be incomplete: its reader knows whether the log in it is over.
+            is_quiet = verdict.is_copy or self._is_quiet(suspect.stat.mtime_ns // 1_000_000)
+            files = replace(files, is_over=is_quiet and not verdict.is_content)
+            return self._changed.treat(files, source.name, entry, "appended", is_content=verdict.is_content)
+        if verdict.is_copy or entry.fingerprint < UNKNOWN or self._is_quiet(entry.taken_millis):
+            return self._changed.rest(files, source.name, entry, is_content=verdict.is_content)
+        prints = [entry.fingerprint]
+        return replace(files, is_noted=True, fingerprints=prints, waiting_bytes=entry.waiting_bytes, moved_from="")
+
+    def _is_quiet(self, since_millis: int) -> bool:
+        """Whether a rotated file that has not changed since then is over."""
+        return abs(self._clock.now_millis() - since_millis) >= self._rules.rotated_millis

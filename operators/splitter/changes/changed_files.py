@@ -68,9 +68,7 @@ class ChangedFiles:
         self._counters[names.changed(change)] += 1
         url = redacted(files.url(0))
         if action == "tail":
-            rest = self.rest(files, name, entry)
-            if is_content and rest.start:
-                rest = replace(rest, start=0, content_start=rest.start)
+            rest = self.rest(files, name, entry, is_content=is_content)
             self._notes.grown(url, None if rest.content_start else files.stats[0].size_bytes - rest.start)
             return rest
         logger.warning("file changed after it was taken change=%s action=%s url=%s", change, action, url)
@@ -83,13 +81,14 @@ class ChangedFiles:
             )
         return replace(files, start=0, is_noted=action == "ignore")
 
-    def rest(self, files: ListedFiles, name: bytes, entry: IndexEntry) -> ListedFiles:
+    def rest(self, files: ListedFiles, name: bytes, entry: IndexEntry, *, is_content: bool = False) -> ListedFiles:
         """The unread rest of a file, with the fingerprint of the part that was read.
 
         Args:
             files: The file.
             name: The name in the index of the version that was taken.
             entry: The version that was taken.
+            is_content: Whether it is the beginning of the content of a compressed file.
         """
         start, content_start = read_until(entry.fingerprint, entry.size_bytes), 0
         if entry.fingerprint >= UNKNOWN:
@@ -98,6 +97,10 @@ class ChangedFiles:
             before, is_cut = found[name]
         else:
             return replace(files, start=start)
+        files = replace(files, is_rotated=files.is_rotated or bool(entry.is_rotated))
+        if start == files.stats[0].size_bytes and not is_content:
+            # Nothing was added; what was left at the end is read, since the file is over.
+            return closing(files, before)
         if start and is_cut:
             # A gone block begins behind a record in progress that was left before it.
             start = before.size_bytes
@@ -105,6 +108,8 @@ class ChangedFiles:
             content_start = max(before.size_bytes, 0)
         is_behind = before.size_bytes == (start or content_start)
         known = before.fingerprint if is_behind and before.fingerprint > UNKNOWN else UNKNOWN
+        if is_content and start:
+            start, content_start = 0, start
         return replace(
             files,
             start=start,
@@ -175,6 +180,23 @@ class ChangedFiles:
             if within:
                 read[name] = ReadVersion(*max(within, key=lambda each: each[0].size_bytes))
         return read
+
+
+def closing(files: ListedFiles, entry: IndexEntry) -> ListedFiles:
+    """One unchanged file that is over: the record is read that was left at its end.
+
+    Args:
+        files: The file.
+        entry: The version that was taken, with all of its bytes.
+    """
+    is_stored = uncompressed(files.keys[0]) == files.keys[0]
+    return replace(
+        files,
+        start=entry.size_bytes,
+        waiting_bytes=entry.waiting_bytes if is_stored else 0,
+        fingerprints=[entry.fingerprint] if entry.fingerprint > UNKNOWN else (),
+        is_rotated=files.is_rotated or bool(entry.is_rotated),
+    )
 
 
 def as_rewritten(entry: IndexEntry) -> IndexEntry:

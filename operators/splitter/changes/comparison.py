@@ -36,7 +36,13 @@ def noted(files: ListedFiles, name: bytes, entry: IndexEntry) -> ListedFiles:
     """A version under any name of the index, to be noted beside one file."""
     stat = ListedStat(entry.size_bytes, entry.mtime_ns, "", entry.identity)
     root = replace(files.root, index_prefix=(b"", b""))
-    return replace(ListedFiles.single(root, name, stat), is_noted=True, fingerprints=[entry.fingerprint])
+    return replace(
+        ListedFiles.single(root, name, stat),
+        is_noted=True,
+        fingerprints=[entry.fingerprint],
+        waiting_bytes=entry.waiting_bytes,
+        is_rotated=bool(entry.is_rotated),
+    )
 
 
 def is_other_file(files: ListedFiles, entries: IndexEntries) -> npt.NDArray[np.bool_]:

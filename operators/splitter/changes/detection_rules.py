@@ -7,10 +7,14 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from dagflow.api.properties import Millis
 from dagflow.storage.fingerprint import REWRITTEN, UNKNOWN
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.scan.listed_files import ListedFiles
 from operators.splitter.scan.listed_stats import ListedStat, ListedStats
+
+ROTATED_MILLIS = 1000
+"""How long a rotated file must be unchanged to be over, while files are followed: its writer may still have it open."""
 
 Change = Literal["appended", "replaced", "truncated"]
 Action = Literal["tail", "reread", "ignore", "fail"]
@@ -52,6 +56,39 @@ class OnChange(BaseModel):
     def needs_fingerprints(self) -> bool:
         """Whether an append must be distinguished from a rewrite in place."""
         return self.appended != self.replaced
+
+
+class UnterminatedWait(BaseModel):
+    """How long a last record without delimiter waits for its end, if its file stays unchanged."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    wait_millis: Annotated[Millis, Field(description="time since the file was found as it is")] = 60_000
+
+
+def wait_millis_of(unterminated: Literal["keep", "wait"] | UnterminatedWait | None, *, may_grow: bool) -> int | None:
+    """How long a last record without delimiter waits for its end: 0 for not at all, None for any time.
+
+    Args:
+        unterminated: The splitter's property.
+        may_grow: Whether files may be appended to while they are read, if the property does not say it.
+    """
+    if unterminated is None:
+        unterminated = UnterminatedWait() if may_grow else "keep"
+    if isinstance(unterminated, UnterminatedWait):
+        return unterminated.wait_millis
+    return None if unterminated == "wait" else 0
+
+
+class SeenRetention(BaseModel):
+    """How long the index remembers that a file was taken.
+
+    A file that still exists after that is read again.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    millis: Annotated[Millis, Field(description="time since the file was taken")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +156,23 @@ class DetectionRules:
         on_change: Policy for files that changed.
         completeness: When a file is complete.
         latest_first: Whether the newest files are read first.
-        may_grow: Whether files may grow while they are read, so that their fingerprints are taken before that.
+        wait_millis: How long a last record without delimiter waits in a file that stays unchanged; 0 where files do not
+            grow, None for any time.
+        rotated_millis: The same for a file that was rotated, whose writer may still have it open.
         block_size: Length in bytes up to which a file is one block.
     """
 
     on_change: OnChange = OnChange()  # noqa: RUF009  # frozen
     completeness: CompletenessRules = CompletenessRules()  # frozen
     latest_first: bool = False
-    may_grow: bool = False
+    wait_millis: int | None = 0
+    rotated_millis: int = 0
     block_size: int = 1 << 62
+
+    @property
+    def may_grow(self) -> bool:
+        """Whether files may grow while they are read, so that their fingerprints are taken before that."""
+        return self.wait_millis != 0
 
 
 def looks_appended(taken: IndexEntry, now: ListedStat) -> bool:

@@ -22,6 +22,8 @@ SCHEMA = pa.schema(
         ("identity", pa.int64()),
         ("taken_millis", pa.int64()),
         ("fingerprint", pa.int64()),
+        ("waiting_bytes", pa.int64()),
+        ("is_rotated", pa.int64()),
     ]
 )
 # Not empty_table(), which imports pandas where it is installed.
@@ -45,6 +47,8 @@ class IndexEntry(NamedTuple):
         identity: ListedStat.identity.
         taken_millis: When it was taken, in milliseconds since 1970.
         fingerprint: Head and tail fingerprint; 0 if unknown; below 0 if a reader skipped the file, see read_until().
+        waiting_bytes: Bytes at its end that a reader has left: a record without delimiter, which waits for its end.
+        is_rotated: Whether it was found under another name before: nothing is appended to it for long.
     """
 
     size_bytes: int
@@ -52,6 +56,8 @@ class IndexEntry(NamedTuple):
     identity: int
     taken_millis: int = 0
     fingerprint: int = 0
+    waiting_bytes: int = 0
+    is_rotated: int = 0
 
 
 def entries_of(paths: Sequence[bytes], columns: Sequence[Numbers]) -> pa.Table:

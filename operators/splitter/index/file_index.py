@@ -119,7 +119,8 @@ class FileIndex:
             The entries.
         """
         taken = np.full(len(paths), taken_millis, np.int64)
-        entries = entries_of(paths, [size_bytes, mtime_ns, identities, taken, fingerprints])
+        nothing = np.zeros(len(paths), np.int64)
+        entries = entries_of(paths, [size_bytes, mtime_ns, identities, taken, fingerprints, nothing, nothing])
         self._newest_millis = max(self._newest_millis, taken_millis)
         self.record_table(entries)
         return entries

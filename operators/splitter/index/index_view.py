@@ -129,7 +129,8 @@ class IndexEntries:
 
     def __init__(self, known: npt.NDArray[np.bool_], columns: npt.NDArray[np.int64]) -> None:
         self.known = known
-        self.size_bytes, self.mtime_ns, self.identity, self.fingerprint = columns[0], columns[1], columns[2], columns[4]
+        self.size_bytes, self.mtime_ns, self.identity, self.taken_millis = columns[:4]
+        self.fingerprint, self.waiting_bytes, self.is_rotated = columns[4:]
         self._columns = columns
 
     def slice(self, start: int, end: int) -> IndexEntries:

@@ -344,8 +344,9 @@ def _entries_in(events: Sequence[FileFingerprints], roots: Roots) -> pa.Table:
     sizes = np.concatenate([nothing, *(event.sizes for event in parts)])
     mtimes = np.concatenate([nothing, *(event.mtimes for event in parts)])
     prints = np.concatenate([nothing, *(event.fingerprints for event in parts)])
+    waiting = np.concatenate([nothing, *(event.waiting for event in parts)])
     unknown = np.zeros(len(paths), np.int64)
-    numbers = map(int64_column, (sizes, mtimes, unknown, unknown, prints))
+    numbers = map(int64_column, (sizes, mtimes, unknown, unknown, prints, waiting, unknown))
     return newest(pa.Table.from_arrays([paths, *numbers], schema=SCHEMA))
 
 
@@ -374,7 +375,7 @@ def _shortened(path: bytes, roots: Roots) -> bytes:
 
 
 def _completed(entries: pa.Table, reported: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The entries whose versions were reported, with fingerprints; and the others. Both tables are sorted by path."""
+    """The entries whose versions were reported, with what was reported; and the others, both sorted by path."""
     if entries.column("path").equals(reported.column("path")):  # the usual case, which needs no lookup
         found, positions = np.ones(entries.num_rows, bool), np.arange(entries.num_rows, dtype=np.int32)
     else:
@@ -383,12 +384,14 @@ def _completed(entries: pa.Table, reported: pa.Table) -> tuple[pa.Table, pa.Tabl
     for name in ("size_bytes", "mtime_ns"):
         is_same &= numbers_of(entries.column(name))[found] == numbers_of(reported.column(name))[positions]
     found[found] = is_same
-    prints = numbers_of(reported.column("fingerprint"))[positions[is_same]]
     rest = NO_ENTRIES
     if not found.all():
         rest, entries = entries.filter(bool_column(~found)), entries.filter(bool_column(found))
-    index = SCHEMA.get_field_index("fingerprint")
-    return entries.set_column(index, SCHEMA.field(index), int64_column(prints)), rest
+    for name in ("fingerprint", "waiting_bytes"):
+        index = SCHEMA.get_field_index(name)
+        column = int64_column(numbers_of(reported.column(name))[positions[is_same]])
+        entries = entries.set_column(index, SCHEMA.field(index), column)
+    return entries, rest
 
 
 def _last_taken(entries: pa.Table, max_entries: int) -> pa.Table:

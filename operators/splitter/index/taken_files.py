@@ -77,7 +77,9 @@ class TakenFiles:
         stat = files.stats[0]
         is_empty = is_reported and not stat.size_bytes
         fingerprint = EMPTY if is_empty else files.fingerprint(0)
-        entry = IndexEntry(stat.size_bytes, stat.mtime_ns, stat.identity, now_millis, fingerprint)
+        waiting_bytes = files.waiting_bytes if files.is_noted else 0
+        version = stat.size_bytes, stat.mtime_ns, stat.identity
+        entry = IndexEntry(*version, now_millis, fingerprint, waiting_bytes, int(files.is_rotated))
         name = files.index_names[0]
         self.index.record(name, entry)
         if is_reported and stat.size_bytes > 0 and not files.is_noted:

@@ -34,6 +34,9 @@ class ListedFiles:
         moved_from: URL under which one file was taken before; "" for none.
         begins_at_cut: Whether the part that was read of one file ends between two blocks, so that a record across that
             offset was read; otherwise it ends between two versions, and such a record was left.
+        waiting_bytes: Bytes before start that are a record without delimiter, and read now because the file is over.
+        is_rotated: Whether one file was taken under another name before.
+        is_over: Whether nothing will be appended, so that a last record without delimiter does not wait.
         is_noted: Whether the versions are only recorded in the index, and no block is read.
         notes: Versions to be noted together with one file: changes to the index as soon as this file is taken.
         discovered_ms: When the scan listed them, in milliseconds since 1970; 0 before change detection.
@@ -48,6 +51,9 @@ class ListedFiles:
     read_fingerprint: int = UNKNOWN
     moved_from: str = ""
     begins_at_cut: bool = False
+    waiting_bytes: int = 0
+    is_rotated: bool = False
+    is_over: bool = False
     is_noted: bool = False
     notes: Sequence[ListedFiles] = ()
     discovered_ms: int = 0

@@ -102,10 +102,10 @@ class SplitterDriver:
         self._window.state = self.splitter.snapshot()
         return self._window
 
-    def commit(self) -> None:
-        """Commit all windows; a test that has events of one gives them before."""
+    def commit(self, events: Sequence[Any] = ()) -> None:
+        """Commit all windows, with the events of their readers."""
         if isinstance(self.splitter, FileSplitterInput):
-            self.splitter.handle_source_events(self._window_id, [])
+            self.splitter.handle_source_events(self._window_id, events)
 
     def windows(self) -> list[EmittedWindow]:
         """Run windows until one is empty, which is not among them."""
@@ -124,9 +124,15 @@ class SplitterDriver:
 class FollowingDriver(SplitterDriver):
     """Drives a splitter that follows, by a clock that the test moves."""
 
-    def __init__(self, services: InProcessServices | None = None, state: Any = None, **properties: Any) -> None:
+    def __init__(
+        self,
+        services: InProcessServices | None = None,
+        state: Any = None,
+        now_millis: int = 4_000_000_000_000,
+        **properties: Any,
+    ) -> None:
         splitter = FileSplitterInput(**{"scan_interval_millis": 1000, **properties, "follow": True})
-        self.clock = ManualClock(now_millis=4_000_000_000_000)
+        self.clock = ManualClock(now_millis)
         self._scans = 0
         splitter.use_clock(self.clock)
         super().__init__(splitter, services, state)

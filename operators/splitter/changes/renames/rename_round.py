@@ -118,9 +118,9 @@ class RenameRound:
             return Verdict(suspect, "later") if self._is_pending(source) else None
         if source.taken_name in self._in_flight:
             return Verdict(suspect, "later")
-        is_read = is_same and entry.fingerprint >= UNKNOWN
+        start = read_until(entry.fingerprint, entry.size_bytes)
         self._moved.add(source.taken_name)
-        return Verdict(suspect, "moved", source, read_until(entry.fingerprint, entry.size_bytes), is_read)
+        return Verdict(suspect, "moved", source, start, has_more=start < stat.size_bytes)
 
     def find_source_by_content(self, suspect: Suspect) -> Verdict | None:
         """The same for a file with the content of one whose name it may have got, or of which it may be a copy."""
@@ -145,7 +145,7 @@ class RenameRound:
                     # The file may have been completed, or its time set, between the listing and the examination.
                     return Verdict(suspect, "later" if self._left.was_left_often(suspect) else "again")
                 self._moved.add(source.taken_name)
-                return Verdict(suspect, "moved", source, entry.size_bytes, not found, suspect.is_compressed)
+                return Verdict(suspect, "moved", source, entry.size_bytes, found, suspect.is_compressed, is_copy=True)
             copied.add(source.path)
         if copied:
             self._copies.add(suspect.name)

@@ -7,7 +7,7 @@ from collections.abc import Container
 from dataclasses import dataclass
 from typing import Literal
 
-from dagflow.storage.fingerprint import file_id_of
+from dagflow.storage.fingerprint import UNKNOWN, file_id_of
 from operators.files.rotation_names import uncompressed
 from operators.splitter.index.entries import IndexEntry
 from operators.splitter.index.fingerprinting import FilePrefix
@@ -122,17 +122,25 @@ class Verdict:
             name; not known before a later scan; or not known because it changed during this one.
         source: The version that it was under its former name.
         start: How many bytes were read under the other name; for a compressed file, of its content.
-        is_read: Whether all bytes were read.
+        has_more: Whether it has bytes behind these.
         is_content: Whether the content of a compressed file was recognised. The inode proves nothing then: the file may
             have got that of the uncompressed file.
+        is_copy: Whether it is another file than the one that was read, which nothing is appended to.
     """
 
     suspect: Suspect
     outcome: Outcome
     source: Source | None = None
     start: int = 0
-    is_read: bool = False
+    has_more: bool = False
     is_content: bool = False
+    is_copy: bool = False
+
+    @property
+    def is_read(self) -> bool:
+        """Whether all of it was read, also a last record without delimiter."""
+        entry = None if self.source is None else self.source.entry
+        return not (entry is None or self.has_more or entry.waiting_bytes or entry.fingerprint < UNKNOWN)
 
 
 def stat_behind_links(path: bytes) -> os.stat_result | None:

@@ -31,7 +31,7 @@ def run_of(store: ObjectStore, values: dict[bytes, int], level: int = 0, file_ro
 def table_of(values: dict[bytes, int]) -> pa.Table:
     """Entries sorted by path."""
     keys = sorted(values)
-    return pa.table([pa.array(keys, pa.binary()), *[pa.array([values[key] for key in keys], pa.int64())] * 5], SCHEMA)
+    return pa.table([pa.array(keys, pa.binary()), *[pa.array([values[key] for key in keys], pa.int64())] * 7], SCHEMA)
 
 
 def read(store: ObjectStore, run: Run, first: bytes = b"", last: bytes = b"\xff" * 9) -> dict[bytes, int]:

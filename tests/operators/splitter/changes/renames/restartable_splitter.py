@@ -16,14 +16,19 @@ class RestartableSplitter:
         directory: The directory.
         is_restarted: Whether each scan is made by a new splitter, which takes the state of the one before.
         properties: Of the splitter.
+
+    Attributes:
+        services: What it may ask of the engine.
+        state: Its state after the last scan.
     """
 
     def __init__(self, directory: Path, *, is_restarted: bool = False, **properties: Any) -> None:
         self._is_restarted = is_restarted
         self._properties = {"files": str(directory / "in"), **properties}
-        self._services = InProcessServices(state_url=str(directory / "state"), follow=True)
+        self.services = InProcessServices(state_url=str(directory / "state"), follow=True)
         self._follower: FollowingDriver | None = None
-        self._state: Any = None
+        self.state: Any = None
+        self._now_millis = 4_000_000_000_000
         self.counts: dict[str, int] = {}
 
     def scan(self, scans: int = 1) -> list[bytes]:
@@ -31,7 +36,8 @@ class RestartableSplitter:
         found: list[bytes] = []
         for _ in range(scans):
             if self._follower is None:
-                self._follower = FollowingDriver(self._services, self._state, **self._properties)
+                self._now_millis += 1000
+                self._follower = FollowingDriver(self.services, self.state, self._now_millis, **self._properties)
                 window = self._follower.scanned()
             else:
                 window = self._follower.next_scan()
@@ -42,10 +48,12 @@ class RestartableSplitter:
 
     def _read(self, window: EmittedWindow) -> list[bytes]:
         assert self._follower is not None
-        found = read(window)
+        events: list[Any] = []
+        found = read(window, events=events)
         for more in self._follower.windows():
-            found += read(more)
-        self._state = self._follower.window().state
+            found += read(more, events=events)
+        self._follower.commit(events)
+        self.state = self._follower.window().state
         self.counts = dict(self._follower.counters)
         return found
 

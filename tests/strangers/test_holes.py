@@ -1,0 +1,100 @@
+"""A log that is truncated while its writer does not append begins with a hole of NULs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dagflow.api.context import OperatorContext
+from dagflow.metrics.names import CONTENT_BYTES, DELIMITER_BYTES, HOLE_BYTES, RECORD_BYTES, SKIPPED_BYTES
+from operators.reader.block_reader import BlockReader
+from operators.splitter import FileSplitterInput
+from tests.operators.splitter.changes.renames.restartable_splitter import RestartableSplitter
+from tests.operators.splitter.splitter_driver import SplitterDriver
+
+
+def read_all(path: Path, block_size: int, batch_bytes: int, **reader: Any) -> tuple[list[Any], Counter[str]]:
+    """The records of a file, and what is counted."""
+    window = SplitterDriver(
+        FileSplitterInput(files=str(path), block_size=block_size, batch_bytes=batch_bytes)
+    ).everything()
+    counters: Counter[str] = Counter()
+    context = OperatorContext(counters=counters)
+    block_reader = BlockReader(**reader)
+    found: list[Any] = []
+    block_reader.messages.connect(lambda batch: found.extend(batch.to_pylist()))
+    block_reader.setup(context)
+    for item in window.blocks:
+        for _ in block_reader.read(item) or ():
+            pass
+    block_reader.teardown()
+    assert not any(context.accounting.values())
+    accounted = counters[RECORD_BYTES] + counters[DELIMITER_BYTES] + counters[SKIPPED_BYTES]
+    assert counters[CONTENT_BYTES] == accounted == path.stat().st_size
+    return found, counters
+
+
+@pytest.mark.parametrize(
+    ("reader", "text", "records"),
+    [
+        ({}, b"one\ntwo\n", [b"one", b"two"]),
+        ({}, b"unended", [b"unended"]),
+        ({}, b"", []),
+        ({"format": {"type": "lines", "max_record": 4, "on_long": "skip"}}, b"one\nlonger\ntwo\n", [b"one", b"two"]),
+        ({"format": "json_lines"}, b'{"a":1}\n{"a":2}\n', [b'{"a":1}', b'{"a":2}']),
+        ({"format": {"type": "csv", "header": False, "columns": ["a"]}}, b"1\n2\n", [{"a": "1"}, {"a": "2"}]),
+        ({"format": "paragraphs"}, b"one\ntwo\n\nthree\n", [b"one\ntwo", b"three"]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    ("hole", "block_size", "batch_bytes"), [(4, 7, 0), (25, 7, 0), (25, 1 << 20, 1 << 20), (5000, 997, 0)]
+)
+def test_a_hole_is_skipped_with_its_place_and_count(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    reader: dict[str, Any],
+    text: bytes,
+    records: list[Any],
+    hole: int,
+    block_size: int,
+    batch_bytes: int,
+) -> None:
+    """However the file is cut, the first record begins behind the hole, and all bytes are accounted for."""
+    path = tmp_path / "app.log"
+    path.write_bytes(bytes(hole) + text)
+    found, counters = read_all(path, block_size, batch_bytes, **reader)
+    assert (found, counters[HOLE_BYTES]) == (records, hole)
+    assert caplog.messages.count(f"hole of {hole} NUL bytes skipped url={path} offset=0") == 1
+
+
+@pytest.mark.parametrize("hole", [30, 40 << 20])
+def test_a_follower_outlives_a_hole_longer_than_a_record_may_be(tmp_path: Path, hole: int) -> None:
+    """A hole longer than a record may be is no long record."""
+    log = tmp_path / "in" / "app.log"
+    log.parent.mkdir()
+    log.write_bytes(b"old\n")
+    splitter = RestartableSplitter(tmp_path)
+    assert splitter.scan() == [b"old"]
+    (log.parent / "app.log.1").write_bytes(b"old\n")
+    with log.open("r+b") as file:
+        file.truncate(0)
+        file.seek(hole)
+        file.write(b"new\n")
+    assert splitter.scan(3) == [b"new"]
+    splitter.close()
+
+
+@pytest.mark.parametrize(
+    ("content", "records"),
+    [(b"\0\0\0\0a\0", [b"", b"", b"", b"", b"a"]), (b"\0\0\0", [b"", b"", b""])],
+)
+def test_nuls_that_end_records_are_no_hole(tmp_path: Path, content: bytes, records: list[bytes]) -> None:
+    """A file of records that end with NULs keeps its empty records."""
+    path = tmp_path / "names"
+    path.write_bytes(content)
+    found, counters = read_all(path, 1 << 20, 0, format={"type": "lines", "delimiter": "\0"})
+    assert (found, counters[HOLE_BYTES]) == (records, 0)
