@@ -15,6 +15,7 @@ import click
 
 import dagflow
 from dagflow.cli import output
+from dagflow.cli.second_signal import end_by_second_signal
 from dagflow.cli.shared_options import Settings, unknown, verbose_option
 from dagflow.errors import DagflowError, RunStoppedError
 
@@ -161,6 +162,7 @@ def main() -> NoReturn:
     signal.signal(signal.SIGTERM, _interrupt)
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # `nohup` ignores it
         signal.signal(signal.SIGHUP, _interrupt)
+    end_by_second_signal()
     try:
         command_line.main()
     finally:

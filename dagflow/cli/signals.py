@@ -13,17 +13,11 @@ from types import FrameType
 from typing import TypeVar
 
 from dagflow.cli import output
+from dagflow.cli.second_signal import DUPLICATE_S, STOP_SIGNALS
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import RunStoppedError
 
 T = TypeVar("T")
-
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Ctrl-C, the stop request of a service manager, and the end of the terminal."""
-
-# `timeout` and launchers that forward what the terminal has already sent to the whole group deliver one
-# request twice, a few milliseconds apart; a person's second Ctrl-C comes later than this.
-DUPLICATE_S = 0.1
 
 ANSWER_S = 0.1
 """Seconds within which a signal is answered that the system has handed to another thread than the main one."""

@@ -8,11 +8,11 @@ import threading
 
 import pytest
 
-from dagflow.cli import signals
+from dagflow.cli.second_signal import DUPLICATE_S, STOP_SIGNALS
 from dagflow.cli.signals import on_driver_thread, stop_on_signals, stop_requested_by_signals
 
 
-@pytest.mark.parametrize("number", signals.STOP_SIGNALS)
+@pytest.mark.parametrize("number", STOP_SIGNALS)
 def test_a_signal_is_answered_while_the_driver_works(number: signal.Signals) -> None:
     """The main thread answers at once, whatever the driver's thread is doing."""
     asked = threading.Event()
@@ -41,7 +41,7 @@ def test_a_signal_that_reached_another_thread_is_answered_as_well() -> None:
 def test_a_second_signal_stops_at_once_and_an_echo_does_not() -> None:
     """Launchers deliver a request twice within milliseconds; a person's second request comes later."""
     answers: list[str] = []
-    moments = iter([5.0, 5.0 + signals.DUPLICATE_S / 2, 5.0 + signals.DUPLICATE_S * 2])
+    moments = iter([5.0, 5.0 + DUPLICATE_S / 2, 5.0 + DUPLICATE_S * 2])
     with stop_on_signals(lambda: answers.append("first"), lambda: answers.append("again"), lambda: next(moments)):
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGTERM)
@@ -61,11 +61,11 @@ def test_the_first_signal_requests_a_stop_and_says_so(capfd: pytest.CaptureFixtu
 
 def test_what_answered_before_answers_again_after_the_run() -> None:
     """The handlers of a host program are put back, also after a failure."""
-    before = [signal.getsignal(number) for number in signals.STOP_SIGNALS]
+    before = [signal.getsignal(number) for number in STOP_SIGNALS]
     with pytest.raises(OSError, match="broke"), stop_on_signals(lambda: None, lambda: None):
         assert signal.getsignal(signal.SIGINT) != before[0]
         raise OSError("broke")
-    assert [signal.getsignal(number) for number in signals.STOP_SIGNALS] == before
+    assert [signal.getsignal(number) for number in STOP_SIGNALS] == before
 
 
 def test_an_ignored_hangup_stays_ignored() -> None:
