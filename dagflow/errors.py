@@ -123,7 +123,7 @@ class Problem:
         # Python code that builds an app is known by its lines only.
         column = f":{self.column}" if self.column else ""
         place = f"{self.file}:{self.line}{column}: " if self.line else f"{self.file}: " if self.file else ""
-        return place + self.message
+        return place + cut_text(self.message)
 
 
 class AppError(DagflowError, ValueError):
@@ -134,7 +134,7 @@ class AppError(DagflowError, ValueError):
     """
 
     exit_code: ClassVar[int] = 2
-    max_text: ClassVar[int] = 1 << 20  # every problem counts, and the texts are dagflow's own
+    max_text: ClassVar[int] = 1 << 20  # every problem counts, and each is cut by itself
 
     def __init__(self, problems: Sequence[Problem], *, hint: str = "") -> None:
         super().__init__("\n".join(map(str, problems)), hint=hint)

@@ -20,6 +20,10 @@ _LEAST_CELL = 12
 """Columns of the screen that a value gets before a column of records is left out."""
 
 
+_MOST_NAME = 200
+"""Characters of the name of a column that are shown."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """A column of a table.
@@ -49,7 +53,8 @@ def table(columns: Sequence[Column], width: int | None) -> tuple[str, list[Colum
     """
     cells = [[_shown(value) for value in column.values] for column in columns]
     heads = [
-        [printable(column.name), column.type] if any(c.type for c in columns) else [column.name] for column in columns
+        [_head(column.name), column.type] if any(c.type for c in columns) else [_head(column.name)]
+        for column in columns
     ]
     wanted = [max(map(cell_len, [*head, *own])) for head, own in zip(heads, cells, strict=True)]
     widths = _widths(wanted, width)
@@ -117,4 +122,9 @@ def place(url: str, offset: int = -1) -> str:
 
 def listed_columns(columns: Iterable[Column]) -> str:
     """Columns with their types, for a sentence."""
-    return ", ".join(f"{printable(column.name)} ({column.type})" for column in columns)
+    return ", ".join(f"{_head(column.name)} ({column.type})" for column in columns)
+
+
+def _head(name: str) -> str:
+    """A name as it stands over a column: a file may give it any length."""
+    return printable(name if len(name) <= _MOST_NAME else f"{name[: _MOST_NAME - 1]}…")

@@ -14,13 +14,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from dagflow.cli.record_table import Column, listed_columns, table
+from dagflow.errors import AppError, Problem
 from dagflow.testing.operators import run_operator
 from operators.reader.byte_accounting import BlockAccounting
 from operators.reader.byte_source import BufferSlice
 from operators.reader.columns.literals import values_of, why_not
 from operators.reader.columns.types import ColumnType
 from operators.reader.formats import RECORD_FORMATS
-from operators.testing import block_of
+from operators.testing import block_of, read_cut
 from operators.transform.parse import Parse
 
 
@@ -125,3 +127,47 @@ streams:
         [*command, "--at", "reader.messages"], cwd=tmp_path, env=environment, check=True, capture_output=True
     )
     assert list(temporary.iterdir()) == []
+
+
+LONG = "n" * 70_000
+
+
+@pytest.mark.parametrize(
+    ("format", "content"),
+    [
+        ({"type": "csv", "columns": {LONG: "int64"}}, f"{LONG}\nx\n"),
+        ({"type": "csv"}, f"{LONG},{LONG}\n1,2\n"),
+        ({"type": "csv", "columns": {"a": "int64"}}, f"{LONG}\n1\n"),
+        ({"type": "json_lines", "columns": {LONG: "int64"}}, f'{{"{LONG}":"x"}}\n'),
+        ({"type": "json_lines", "columns": {"a": f"struct<{LONG}: int64>"}}, f'{{"a":{{"{LONG}":"x"}}}}\n'),
+        ({"type": "json_lines", "columns": {"a": "int64"}}, f'{{"a":1,"{LONG}":1,"{LONG}":2}}\n'),
+        ({"type": "csv", "header": False, "columns": {"a": "int64"}}, f"{LONG}\n"),
+    ],
+)
+def test_a_reason_is_short_whatever_it_quotes(format: Any, content: str) -> None:
+    """A name of 70,000 characters is not printed for each record."""
+    for reason in reasons(format, content.encode()):
+        assert len(reason) < 1100
+
+
+def test_a_table_and_a_problem_are_short_whatever_they_quote() -> None:
+    """Over a column of a preview, and in the mistakes of an app."""
+    text, _ = table([Column(LONG, "int64", [1, 2])], None)
+    assert len(text) < 2_000
+    assert len(listed_columns([Column(LONG, "int64", [])])) < 300
+    assert len(str(AppError([Problem("app.yaml", 1, 1, f"there is no column '{LONG}'")]))) < 5_000
+
+
+@pytest.mark.parametrize(("tag", "is_said"), [("Item", False), ("item", True)])
+def test_a_tag_that_never_occurs_is_said(tag: str, is_said: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """With the names that the file has; also where it is read in several blocks, once."""
+    content = b"<r><Item>1</Item>" + b" " * 100 + b"<Item/></r>"
+    made = RECORD_FORMATS.make({"type": "xml", "tag": tag})
+    for chunk_bytes, block_size in ((1, 1000), (1 << 20, 1000), (1 << 20, 20), (16, 20)):
+        caplog.clear()
+        made.chunk_bytes = chunk_bytes
+        read_cut(made, content, block_size)
+        said = [record.getMessage() for record in caplog.records]
+        # The first bytes that are held show the names.
+        names = "'r', 'Item'" if chunk_bytes > len(content) else "'r'"
+        assert said == ([f"no element {tag}, only {names} url=memory.bin"] if is_said else [])

@@ -6,7 +6,10 @@ import base64
 import json
 from dataclasses import dataclass
 
-from dagflow.errors import RecordError
+from dagflow.errors import RecordError, cut_text
+
+MAX_REASON = 1024
+"""Characters of the reason of a reject."""
 
 REJECTS = "errors"
 """The port at which an operator emits what it refuses."""
@@ -29,6 +32,10 @@ class Reject:
     length: int
     reason: str
     raw: bytes
+
+    def __post_init__(self) -> None:
+        # It may quote a name or a value, which may be as long as a file, and is there once for each record.
+        object.__setattr__(self, "reason", cut_text(self.reason, MAX_REASON))
 
     def error(self, hint: str) -> RecordError:
         """The error if such a record ends the run.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from typing import Annotated, ClassVar
@@ -13,13 +14,18 @@ from pydantic import Field
 from dagflow.api.properties import Size
 from dagflow.api.records import LINE_FEED, RECORD, Origin, RecordBatch
 from dagflow.errors import RecordError
+from dagflow.storage.location import redacted
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource, size_read_from
+from operators.reader.columns.typing import shown
 from operators.reader.formats.base import SHOWN_BYTES, ByteAccounting, RecordFormat
 from operators.reader.scanning.file_view import FileView, read_exactly
 from operators.reader.scanning.framing import pieces_of
 from operators.reader.scanning.positions import Positions
 
+logger = logging.getLogger(__name__)
+
+_NAME = re.compile(rb"<([A-Za-z_][^\s<>/]*)")
 _ASIDES = {b"<!--": b"-->", b"<![CDATA[": b"]]>", b"<?": b"?>"}
 _ASIDE = rb"<!--|<!\[CDATA\[|<\?"
 _REST_OF_TAG = re.compile(rb"""(?:[^>"']|"[^"]*"|'[^']*')*>""")
@@ -55,6 +61,7 @@ class Xml(RecordFormat):
         self._outside = re.compile(_ASIDE + rb"|<!DOCTYPE|<" + tag + rb"(?=[ \t\r\n/>])")
         self._inside = re.compile(_ASIDE + rb"|</" + tag + rb"(?=[ \t\r\n>])|<" + tag + rb"(?=[ \t\r\n/>])")
         self._reached: tuple[object, int, int, int] = (None, 0, 0, 0)
+        self._has_element, self._names = False, list[bytes]()
 
     @property
     def _reach(self) -> int:
@@ -73,6 +80,9 @@ class Xml(RecordFormat):
         while position < limit:
             data = view.move(position, position + held).tobytes()
             starts, stops, following, is_torn = self._elements(data, limit - position, view.is_at_end)
+            if position == 0:
+                self._has_element, self._names = False, list(dict.fromkeys(_NAME.findall(data)))[:8]
+            self._has_element |= bool(len(starts)) or is_torn
             for index in np.flatnonzero(stops - starts > self.max_record)[:1].tolist():
                 self._refuse(block, position + int(starts[index]), int(stops[index] - starts[index]))
             for start, stop in zip((starts + position).tolist(), (stops + position).tolist(), strict=True):
@@ -90,6 +100,8 @@ class Xml(RecordFormat):
                 self._refuse(block, position + following, len(data) - following, is_torn)
             position += following
             if view.is_at_end:
+                if not self._has_element and limit >= source.size_bytes:
+                    self._warn(block)
                 if is_torn:
                     _skip(max(covered, block.start), position, accounting)
                     covered = source.size_bytes
@@ -102,6 +114,11 @@ class Xml(RecordFormat):
         # The end of a compressed file is known only when it was read.
         _skip(max(covered, block.start), min(limit, source.size_bytes), accounting)
         self._reached = (file, block.end, position, covered)
+
+    def _warn(self, block: BlockMetadata) -> None:
+        """Say that a file has none of the elements: a tag that is not written as in the files gives no record."""
+        names = ", ".join(shown(name.decode(errors="replace")) for name in self._names)
+        logger.warning("no element %s, only %s url=%s", self.tag, names or "none", redacted(block.url))
 
     def _begin(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> int:
         """Where the search for elements begins; a file that cannot be searched is refused as a whole."""
