@@ -26,14 +26,14 @@ class CsvRows:
 
     Attributes:
         delimiter: The character between fields.
-        quote: The character around fields.
+        quote: The character around fields; None if there is none.
         escape: Makes the next character literal; None if there is none.
         types: The type of each column that has one.
         null_values: Words that stand for no value; None for the empty one, and only where the type is not text.
     """
 
     delimiter: str
-    quote: str
+    quote: str | None
     escape: str | None
     types: Mapping[str, ColumnType]
     null_values: tuple[str, ...] | None
@@ -103,7 +103,7 @@ class CsvRows:
             read_options=arrow_csv.ReadOptions(use_threads=False, block_size=len(data) + 1, column_names=names),
             parse_options=arrow_csv.ParseOptions(
                 delimiter=self.delimiter,
-                quote_char=self.quote,
+                quote_char=self.quote or False,
                 escape_char=self.escape or False,
                 newlines_in_values=True,
                 invalid_row_handler=take_note,

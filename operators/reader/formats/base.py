@@ -116,7 +116,8 @@ class RecordFormat(HasProperties, ABC):
     needs_order: ClassVar[bool] = False
     """Whether a block is read best behind the one before it, so that a compressed file is read by one task."""
 
-    needs_prescan: ClassVar[bool] = False
+    # Without an annotation, so that it is no option: a format may need one only with some options.
+    needs_prescan = False
     """Whether a pre-scan must look at every block but a file's last one, because the state in which later blocks
     begin depends on it; see `prescan`."""
 

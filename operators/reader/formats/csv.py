@@ -5,7 +5,7 @@ from __future__ import annotations
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 import numpy as np
 import pyarrow as pa
@@ -21,13 +21,14 @@ from operators.reader.columns.csv_rows import CsvRows
 from operators.reader.columns.types import ColumnTypes
 from operators.reader.formats.base import ByteAccounting, Parsed, Rejects
 from operators.reader.scanning.charset import Charset, Decoder, UndecodedRejects
-from operators.reader.scanning.column_parsing import valid_text
+from operators.reader.scanning.column_parsing import reject, valid_text
 from operators.reader.scanning.csv_head import CsvHead, behind_newlines, behind_rows, problem_of
 from operators.reader.scanning.delimited import Delimited
 from operators.reader.scanning.file_view import Bytes, FileView, read_exactly
 from operators.reader.scanning.quote_scan import QuoteScan, RowEntry, newlines_outside
-from operators.reader.scanning.quoting import INSIDE, OUTSIDE, Dialect, Transition, quoting_of
+from operators.reader.scanning.quoting import OUTSIDE, Dialect, Transition, quoting_of
 from operators.reader.scanning.search import BYTE, LF
+from operators.reader.scanning.stray_quotes import ADVICE, rows_with_strays, stray_quotes, unclosed_quote
 from operators.reader.scanning.terminated import Terminators
 
 
@@ -46,10 +47,10 @@ Character = Annotated[str, AfterValidator(_one_character), Field(json_schema_ext
 class Csv(Delimited):
     """Rows of fields as in RFC 4180: fields in quotes may hold newlines, delimiters and doubled quotes.
 
-    A quote opens a field only where one begins; elsewhere it is a character like any other. Rows end with LF,
-    CR LF or CR outside of quotes; empty lines are skipped. A row with another number of fields than there
-    are columns, or a field that is not of its column's type, is refused; an empty field is null where the
-    type is not text. A file of several blocks is pre-scanned: whether a newline is inside of quotes
+    A quote opens a field only where one begins; in other text it is a character like any other. Rows end with LF,
+    CR LF or CR outside of quotes; empty lines are skipped. A row with text behind a closing quote, with another number
+    of fields than there are columns, or with a field that is not of its column's type, is refused; an empty field is
+    null where the type is not text. A file of several blocks is pre-scanned: whether a newline is inside of quotes
     is unknown in the middle of the file.
     """
 
@@ -60,7 +61,20 @@ class Csv(Delimited):
     chunk_bytes = 4 << 20
 
     delimiter: Annotated[Character, Field(description="separator of fields")] = ","
-    quote: Annotated[Character, Field(description="character around quoted fields")] = '"'
+    quote: Annotated[
+        str,
+        Field(
+            pattern=r"^([\x01-\x7e]|none)$",
+            description="character around quoted fields; none where quotes are characters like any other",
+        ),
+    ] = '"'
+    stray_quotes: Annotated[
+        Literal["reject", "keep"],
+        Field(
+            description="what happens to a row with text behind the quote that closes a field; keep adds that text to "
+            "the field, as Excel does"
+        ),
+    ] = "reject"
     escape: Annotated[Character | None, Field(description="character that makes the next one literal")] = None
     header: Annotated[bool, Field(description="whether the first row names the columns")] = True
     encoding: Annotated[
@@ -84,7 +98,8 @@ class Csv(Delimited):
 
     def check_properties(self) -> None:
         """Refuse characters with two meanings, and columns without names."""
-        given = [self.delimiter, self.quote, *([self.escape] if self.escape else []), "\n", "\r"]
+        quote = None if self.quote == "none" else self.quote
+        given = [each for each in (self.delimiter, quote, self.escape, "\n", "\r") if each]
         if len(set(given)) < len(given):
             raise ValueError("delimiter, quote, escape and newlines must be different characters")
         if not self.header and not self.columns:
@@ -92,12 +107,14 @@ class Csv(Delimited):
         twice = [name for name, count in Counter(list(self.columns or ())).items() if count > 1]
         if twice:
             raise ValueError(f"columns: '{twice[0]}' is there twice")
-        self._dialect = Dialect(ord(self.delimiter), ord(self.quote), ord(self.escape) if self.escape else -1)
+        self._dialect = Dialect(*(ord(each) if each else -1 for each in (self.delimiter, quote, self.escape)))
+        self.needs_prescan = quote is not None
         self._types = dict(self.columns) if isinstance(self.columns, dict) else {}
         for name, kind in self._types.items():
             if kind.is_nested:
                 raise ValueError(f"columns: '{name}' is {kind.name}, and fields of CSV hold no arrays and objects")
         self._names = tuple(self.columns or ())
+        self._has_strays = False
         self._headed: tuple[object, CsvHead] | None = None
         self._entered: tuple[int, int] = (0, OUTSIDE)
         self._charset = Charset.named(self.encoding or "utf-8")
@@ -107,7 +124,7 @@ class Csv(Delimited):
                 "bytes than in ASCII; convert the files to UTF-8 first, as with iconv"
             )
         words = None if self.null_values is None else tuple(self.null_values)
-        self._rows = CsvRows(self.delimiter, self.quote, self.escape, self._types, words)
+        self._rows = CsvRows(self.delimiter, quote, self.escape, self._types, words)
 
     @property
     def table(self) -> tuple[bytes, ...]:
@@ -139,7 +156,9 @@ class Csv(Delimited):
 
     def find(self, data: Bytes, is_at_end: bool) -> Terminators:
         """The newlines outside of quotes in a range that begins at a row."""
-        return newlines_outside(data, is_at_end, quoting_of(data, self._dialect, True), OUTSIDE)
+        quoting = quoting_of(data, self._dialect, True)
+        self._has_strays = self.stray_quotes == "reject" and len(stray_quotes(data, self._dialect, quoting)[0]) > 0
+        return newlines_outside(data, is_at_end, quoting, OUTSIDE)
 
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
         """The rows that begin in a block, given its entry state; none in a file with a bad head."""
@@ -147,8 +166,11 @@ class Csv(Delimited):
         head = self._head_of(source, block) if self.header else None
         if head is not None and head.problem:
             head.refuse(source, block, accounting)
-        else:
-            yield from super().read(source, block, accounting)
+            return
+        for batch in super().read(source, block, accounting):
+            # The bytes of the batch are those in which newlines were found last.
+            if rows := self._without_strays(batch, accounting) if self._has_strays else batch:
+                yield rows
 
     def first_record(self, source: ByteSource, block: BlockMetadata) -> int:
         """Where the first row begins behind the header, whose names are kept for the file."""
@@ -185,10 +207,15 @@ class Csv(Delimited):
             found = self.find(view.move(start, start + held), view.is_at_end)
         length = int(found.stops[0]) if len(found.stops) else len(view.data)
         if length > self.max_record + self.reach:
-            return CsvHead(start, start + length, problem=f"it is longer than max_record, {self.max_record} bytes")
+            cause = self.cause_of_length(view.data[: self.max_record])
+            problem = f"it is longer than max_record, {self.max_record} bytes{cause}"
+            return CsvHead(start, start + length, problem=problem)
         data = view.data[:length]
-        if quoting_of(data, self._dialect, True).transition(length).applied(OUTSIDE) == INSIDE:
-            return CsvHead(start, start + length, problem="its quote is never closed")
+        if (opened := unclosed_quote(data, self._dialect)) is not None:
+            return CsvHead(start, start + length, problem=f"its quote at byte {opened} is never closed; {ADVICE}")
+        if self.stray_quotes == "reject":
+            for _, problem in rows_with_strays(data, np.array([0, length]), self._dialect):
+                return CsvHead(start, start + length, problem=problem)
         try:
             names = self._rows.header(data.tobytes().decode(self._charset.name).encode())
         except UnicodeDecodeError as error:
@@ -249,11 +276,30 @@ class Csv(Delimited):
 
     def _last(self, view: FileView, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
         data = view.data
-        quoting = quoting_of(data, self._dialect, True)
-        if len(data) <= self.max_record and quoting.transition(len(data)).applied(OUTSIDE) == INSIDE:
-            accounting.reject(view.start, len(data), "the quote is never closed", data.tobytes())
+        opened = unclosed_quote(data, self._dialect) if len(data) <= self.max_record else None
+        if opened is not None:
+            reason = f"the quote at byte {opened} of the row is never closed; {ADVICE}"
+            accounting.reject(view.start, len(data), reason, data.tobytes())
         else:
             yield from super()._last(view, block, accounting)
+
+    def cause_of_length(self, record: Bytes) -> str:
+        """The quote that the bytes leave open, if they do."""
+        opened = unclosed_quote(record, self._dialect)
+        return "" if opened is None else f", and none of them closes the quote at byte {opened} of the row; {ADVICE}"
+
+    def _without_strays(self, batch: RecordBatch, accounting: ByteAccounting) -> RecordBatch:
+        # A part: a batch that was framed counts the newline that a last row has not.
+        framed = batch.slice(0, len(batch)).framed()
+        borders = borders_of(framed).astype(np.int64)
+        data = np.frombuffer(framed.buffers()[2], np.uint8)[borders[0] : borders[-1]]
+        is_refused = np.zeros(len(batch), bool)
+        for row, reason in rows_with_strays(data, borders - borders[0], self._dialect):
+            reject(batch, row, reason, accounting)
+            is_refused[row] = True
+        kept = batch.take(np.flatnonzero(~is_refused))
+        accounting.count_delimiters(batch.content_bytes()[1] - kept.content_bytes()[1])
+        return kept
 
     def parse(self, batch: RecordBatch, accounting: ByteAccounting) -> Parsed:
         """Columns of strings, or of the types that the app gives."""

@@ -101,7 +101,8 @@ class LongRecords:
             RecordError: Long records fail the run.
         """
         raw = data[: self.max_record].tobytes()
-        reason = f"the record is longer than max_record, {self.max_record} bytes"
+        cause = self.format.cause_of_length(data[: self.max_record])
+        reason = f"the record is longer than max_record, {self.max_record} bytes{cause}"
         if self.on_long == "fail":
             hint = "raise max_record, or for long records set on_long: skip, cut or reject"
             raise RecordError(reason, url=block.url, offset=offset, length=len(raw), hint=hint)

@@ -24,6 +24,8 @@ from operators.reader.scanning.search import CR, LF, NONE, escaped_positions
 
 OUTSIDE, INSIDE = 0, 1
 
+_NO_FLAGS = np.empty(0, bool)
+
 
 @dataclass(frozen=True, slots=True)
 class Transition:
@@ -52,7 +54,7 @@ class Dialect:
 
     Attributes:
         delimiter: The byte between fields.
-        quote: The byte around fields.
+        quote: The byte around fields; -1 if there is none.
         escape: Makes the next byte literal; -1 if there is none.
     """
 
@@ -74,20 +76,31 @@ class Quoting:
         escaped: Positions at which no byte has a meaning.
         runs: Where each run of quotes begins.
         lengths: How many quotes it has.
-        parities: For each run how often, modulo 2, the state has been swapped since it was last known.
+        is_odd: Whether it has an odd number of them.
+        may_open: For each run whether a field may begin there, unless it is inside of quotes.
+        parities: For each run how often, modulo 2, the state has been swapped since it was last known; the state behind
+            it, when the stretch begins OUTSIDE.
         is_known: For each run whether the state behind it does not depend on the state before the stretch.
     """
 
     escaped: Positions
     runs: Positions
     lengths: Positions
-    parities: npt.NDArray[np.int64]
+    is_odd: npt.NDArray[np.bool_]
+    may_open: npt.NDArray[np.bool_]
+    parities: npt.NDArray[np.uint8]
     is_known: npt.NDArray[np.bool_]
 
-    def state_before(self, positions: Positions, state: int) -> npt.NDArray[np.int64]:
+    def state_before(self, positions: Positions, state: int) -> npt.NDArray[np.uint8]:
         """The state at positions that are no quotes, when the stretch begins in a given state."""
-        behind = np.where(self.is_known, self.parities, self.parities ^ state)
-        return np.append(state, behind)[np.searchsorted(self.runs, positions)]
+        behind = np.where(self.is_known, self.parities, self.parities ^ INSIDE) if state else self.parities
+        return np.append(np.uint8(state), behind)[np.searchsorted(self.runs, positions)]
+
+    def opens_and_closes(self) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """Which runs open a field, and which close one, when the stretch begins OUTSIDE; both where a field is empty."""
+        is_open = np.append(np.uint8(OUTSIDE), self.parities[:-1]) == INSIDE
+        opens = ~is_open & self.may_open
+        return opens, (is_open & self.is_odd) | (opens & ~self.is_odd)
 
     def transition(self, end: int) -> Transition:
         """The effect of the runs that begin before end."""
@@ -107,25 +120,30 @@ def quoting_of(data: Bytes, dialect: Dialect, may_begin: bool) -> Quoting:
         may_begin: Whether a field may begin at its first byte.
     """
     escaped = escaped_positions(data, dialect.escape) if dialect.escape >= 0 else NONE
-    quotes = positions_of(data == dialect.quote)
+    quotes = positions_of(data == dialect.quote) if dialect.quote >= 0 else NONE
     if len(escaped) and len(quotes):
         quotes = quotes[~np.isin(quotes, escaped, assume_unique=True)]
     if not len(quotes):
-        return Quoting(escaped, NONE, NONE, NONE, np.empty(0, bool))
-    firsts = np.flatnonzero(np.append(True, np.diff(quotes) > 1))
-    runs = quotes[firsts]
-    lengths = np.diff(np.append(firsts, len(quotes)))
-    follows = dialect.is_separator(data[runs - 1])
+        return Quoting(escaped, NONE, NONE, _NO_FLAGS, _NO_FLAGS, np.empty(0, np.uint8), _NO_FLAGS)
+    is_first = np.append(True, np.diff(quotes) > 1)
+    if is_first.all():
+        runs, lengths = quotes, np.ones(len(quotes), np.int64)
+    else:
+        firsts = np.flatnonzero(is_first)
+        runs, lengths = quotes[firsts], np.diff(firsts, append=len(quotes))
+    is_odd = (lengths & 1).astype(bool)
+    follows = dialect.is_separator(data.take(runs - 1, mode="wrap"))
     if len(escaped):
         follows &= ~np.isin(runs - 1, escaped, assume_unique=True)
     if runs[0] == 0:
         follows[0] = may_begin
-    is_odd = lengths % 2 == 1
-    swaps = np.cumsum(is_odd & follows)
-    resets = np.where(is_odd & ~follows, np.arange(len(runs)), -1)
-    last = np.maximum.accumulate(resets)
-    parities = (swaps - np.where(last >= 0, swaps[last], 0)) % 2
-    return Quoting(escaped, runs, lengths, parities, last >= 0)
+    parities = np.bitwise_xor.accumulate((is_odd & follows).view(np.uint8))
+    is_reset = is_odd & ~follows
+    if not is_reset.any():
+        return Quoting(escaped, runs, lengths, is_odd, follows, parities, np.zeros(len(runs), bool))
+    last = np.maximum.accumulate(np.where(is_reset, np.arange(len(runs)), -1))
+    is_known = last >= 0
+    return Quoting(escaped, runs, lengths, is_odd, follows, parities ^ (parities[last] & is_known), is_known)
 
 
 def undecided_from(data: Bytes, dialect: Dialect) -> int:

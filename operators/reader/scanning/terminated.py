@@ -122,6 +122,10 @@ class TerminatedFormat(RecordFormat):
         length = min(self._hole[1], source.size_bytes)
         return length if length >= LEAST_HOLE else 0
 
+    def cause_of_length(self, record: Bytes) -> str:
+        """Why a record that begins with these bytes may have become too long, as a clause behind others; "" if unknown."""
+        return ""
+
     def decided_length(self, data: Bytes) -> int:
         """The length of the part of a range in which find finds all terminators; later ones depend on more bytes."""
         return len(data)
