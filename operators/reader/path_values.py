@@ -16,7 +16,7 @@ from dagflow.storage.partition_names import column_of
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource, size_read_from
 from operators.reader.columns.literals import values_of, why_not
-from operators.reader.columns.types import ColumnType, ColumnTypes
+from operators.reader.columns.types import ColumnType, ColumnTypes, refuse_optional
 from operators.reader.columns.typing import shown
 from operators.reader.formats.base import SHOWN_BYTES, ByteAccounting, HeaderError
 from operators.reader.scanning.file_view import read_exactly
@@ -69,6 +69,7 @@ class PathValues:
 
     def __init__(self, setting: PathSetting = None) -> None:
         self.is_inferred = setting == "hive"
+        refuse_optional({} if setting == "hive" else setting or {})
         self.types: Mapping[str, ColumnType] | None = None if setting == "hive" else setting or {}
         self._of: tuple[str, dict[str, Any] | PathProblem] | None = None
 

@@ -16,7 +16,7 @@ from dagflow.api.properties import Columns
 from dagflow.api.records import LINE_FEED, RECORD, Origin, RecordBatch
 from dagflow.api.regular_expressions import Pattern, closed
 from dagflow.suggestions import did_you_mean
-from operators.reader.columns.types import ColumnTypes
+from operators.reader.columns.types import ColumnTypes, refuse_optional
 from operators.reader.columns.typing import shortened, typed
 from operators.reader.formats.base import NullAccounting, Parsed
 from operators.reader.formats.json_lines import JsonLines
@@ -126,6 +126,7 @@ class Parse(ColumnOperator[None]):
             raise ValueError(f"give exactly one of {', '.join(ways)}; got {', '.join(given) or 'none'}")
         if self.unmatched == "drop" and self.regex is None:
             raise ValueError("unmatched: only regex can leave records unmatched")
+        refuse_optional(self.columns)
         if self.json:
             if not self.columns:
                 raise ValueError("json needs columns, as columns: {id: int64, name: string}")

@@ -39,6 +39,7 @@ _ALIASES = {
     "time": "time64[us]",
     "timestamp": "timestamp[us]",
 }
+_OPTIONS = {"type", "format", "optional"}
 _DECIMAL = re.compile(r"decimal(?:128)?\(\s*([0-9]+)\s*(?:,\s*([0-9]+)\s*)?\)")
 _ZONED = re.compile(r"timestamp\[\s*(s|ms|us|ns)\s*,\s*([^\]]*?)\s*\]")
 _NESTED = re.compile(r"(list|struct)\s*<(.*)>", re.DOTALL)
@@ -59,11 +60,13 @@ class ColumnType:
         name: As the app gives it.
         arrow: The Arrow type.
         pattern: How the app says that dates and times are written; None for ISO 8601.
+        is_optional: Whether a file with a header may lack the column.
     """
 
     name: str
     arrow: pa.DataType
     pattern: TimePattern | None = None
+    is_optional: bool = False
 
     @property
     def has_zone(self) -> bool:
@@ -86,17 +89,19 @@ class ColumnType:
             return value
         if isinstance(value, str):
             return cls(value, arrow_type(value))
-        if not isinstance(value, Mapping) or set(value) - {"type", "format"} or not isinstance(value.get("type"), str):
-            raise ValueError("the type of a column is a name, or a mapping with type and format")
-        name, format = value["type"], value.get("format")
+        if not isinstance(value, Mapping) or set(value) - _OPTIONS or not isinstance(value.get("type"), str):
+            raise ValueError("the type of a column is a name, or a mapping with type, format and optional")
+        name, format, is_optional = value["type"], value.get("format"), value.get("optional", False)
         arrow = arrow_type(name)
+        if not isinstance(is_optional, bool):
+            raise ValueError(f"optional: expected true or false, got {is_optional!r}")
         if format is None:
-            return cls(name, arrow)
+            return cls(name, arrow, None, is_optional)
         if not isinstance(format, str):
             raise ValueError(f"format: expected text, as '%d.%m.%Y', got {format!r}")
         if not pa.types.is_temporal(arrow):
             raise ValueError(f"the type {name!r} takes no format; dates, times and timestamps do")
-        return cls(name, arrow, TimePattern.of(format, arrow))
+        return cls(name, arrow, TimePattern.of(format, arrow), is_optional)
 
 
 def arrow_type(name: str) -> pa.DataType:
@@ -166,6 +171,17 @@ def _types(value: Any) -> Any:
     return found
 
 
+def refuse_optional(types: Mapping[str, ColumnType]) -> None:
+    """Refuse optional columns, where only the header of CSV can lack some.
+
+    Raises:
+        ValueError: A column is optional.
+    """
+    for name, kind in types.items():
+        if kind.is_optional:
+            raise ValueError(f"columns: '{name}' is optional, which only columns of csv with a header can be")
+
+
 ColumnTypes = Annotated[
     dict[str, Any],
     BeforeValidator(_types),
@@ -179,7 +195,11 @@ ColumnTypes = Annotated[
                             {"type": "string"},
                             {
                                 "type": "object",
-                                "properties": {"type": {"type": "string"}, "format": {"type": "string"}},
+                                "properties": {
+                                    "type": {"type": "string"},
+                                    "format": {"type": "string"},
+                                    "optional": {"type": "boolean"},
+                                },
                                 "required": ["type"],
                                 "additionalProperties": False,
                             },

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pydantic import AfterValidator, Field
 
 from dagflow.api.columns.column_typing import StreamColumns
+from dagflow.api.properties import Count
 from dagflow.api.records import RecordBatch
 from dagflow.storage.columns import borders_of
 from operators.files.metadata import BlockMetadata
@@ -25,6 +26,7 @@ from operators.reader.scanning.column_parsing import reject, valid_text
 from operators.reader.scanning.csv_head import CsvHead, behind_newlines, behind_rows, problem_of
 from operators.reader.scanning.delimited import Delimited
 from operators.reader.scanning.file_view import Bytes, FileView, read_exactly
+from operators.reader.scanning.positions import positions_of
 from operators.reader.scanning.quote_scan import QuoteScan, RowEntry, newlines_outside
 from operators.reader.scanning.quoting import OUTSIDE, Dialect, Transition, quoting_of
 from operators.reader.scanning.search import BYTE, LF
@@ -88,6 +90,7 @@ class Csv(Delimited):
             "word, in columns whose type is not text"
         ),
     ] = None
+    max_columns: Annotated[Count, Field(ge=1, description="maximum columns of a header")] = 1 << 14
     columns: Annotated[
         list[str] | ColumnTypes | None,
         Field(
@@ -111,8 +114,11 @@ class Csv(Delimited):
         self.needs_prescan = quote is not None
         self._types = dict(self.columns) if isinstance(self.columns, dict) else {}
         for name, kind in self._types.items():
+            if kind.is_optional and not self.header:
+                raise ValueError(f"columns: '{name}' is optional, and without a header no file shows that it lacks it")
             if kind.is_nested:
                 raise ValueError(f"columns: '{name}' is {kind.name}, and fields of CSV hold no arrays and objects")
+        self._optional = {name: kind for name, kind in self._types.items() if kind.is_optional}
         self._names = tuple(self.columns or ())
         self._has_strays = False
         self._headed: tuple[object, CsvHead] | None = None
@@ -146,7 +152,7 @@ class Csv(Delimited):
 
     def headed_columns(self) -> pa.Schema:
         """The columns that the header of the file that was read last names; none if it has no header, or is empty."""
-        names = self._names if self._headed is not None else ()
+        names = dict.fromkeys((*self._names, *self._optional)) if self._headed is not None else ()
         return pa.schema([(name, self._types[name].arrow if name in self._types else pa.string()) for name in names])
 
     @property
@@ -213,6 +219,12 @@ class Csv(Delimited):
         data = view.data[:length]
         if (opened := unclosed_quote(data, self._dialect)) is not None:
             return CsvHead(start, start + length, problem=f"its quote at byte {opened} is never closed; {ADVICE}")
+        quoting = quoting_of(data, self._dialect, True)
+        delimiters = positions_of(data == self._dialect.delimiter)
+        count = 1 + int(np.count_nonzero(quoting.state_before(delimiters, OUTSIDE) == OUTSIDE))
+        if count > self.max_columns:
+            problem = f"it has {count:,} columns, more than max_columns, {self.max_columns:,}"
+            return CsvHead(start, start + length, problem=problem)
         if self.stray_quotes == "reject":
             for _, problem in rows_with_strays(data, np.array([0, length]), self._dialect):
                 return CsvHead(start, start + length, problem=problem)
@@ -316,4 +328,12 @@ class Csv(Delimited):
         else:
             text = Decoder(self._charset, "reject", "").decode(batch, accounting)
             rejects = UndecodedRejects(batch, accounting)
-        return self._rows.parse(text, self._names, rejects) if len(text) else Parsed(text)
+        if not len(text):
+            return Parsed(text)
+        parsed = self._rows.parse(text, self._names, rejects)
+        absent = [name for name in self._optional if name not in self._names]
+        if parsed.columns is None or not absent:
+            return parsed
+        nulls = [pa.nulls(len(parsed.raw), self._optional[name].arrow) for name in absent]
+        columns = [*parsed.columns.columns, *nulls]
+        return Parsed(parsed.raw, pa.RecordBatch.from_arrays(columns, [*parsed.columns.schema.names, *absent]))

@@ -20,7 +20,7 @@ from operators.reader.byte_source import ByteSource
 from operators.reader.columns.found_members import FoundMembers
 from operators.reader.columns.inference import SAMPLED_BYTES, shapes_of, types_of
 from operators.reader.columns.json_members import JsonMembers, are_braced
-from operators.reader.columns.types import ColumnTypes
+from operators.reader.columns.types import ColumnTypes, refuse_optional
 from operators.reader.formats.base import ByteAccounting, NullAccounting, Parsed
 from operators.reader.scanning.column_parsing import reject, valid_text
 from operators.reader.scanning.delimited import Delimited
@@ -63,6 +63,7 @@ class JsonLines(Delimited):
     def check_properties(self) -> None:
         """Prepare for the columns."""
         types = self.columns if isinstance(self.columns, dict) else {}
+        refuse_optional(types)
         self._members = JsonMembers(types, tuple(self.null_values)) if isinstance(self.columns, dict) else None
         self._found = FoundMembers(tuple(self.null_values)) if self.columns == "as_found" else None
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from operators.files.metadata import BlockMetadata
 from operators.reader.byte_source import ByteSource, size_read_from
+from operators.reader.columns.types import ColumnType
 from operators.reader.formats.base import SHOWN_BYTES, ByteAccounting, HeaderError
 from operators.reader.scanning.file_view import FileView, read_exactly
 from operators.reader.scanning.search import CR, LF, find_newlines
@@ -56,16 +57,16 @@ class CsvHead:
             accounting.reject(start, size - start, reason, raw)
 
 
-def problem_of(names: list[str], declared: Collection[str], count: int | None) -> str:
+def problem_of(names: list[str], declared: Mapping[str, ColumnType], count: int | None) -> str:
     """Why names cannot be those of columns; "" if they can.
 
     Args:
         names: The names in the header.
-        declared: The columns that the app gives types.
+        declared: The types that the app gives columns.
         count: How many columns the app names; None if it names none.
     """
     twice = [name for name, times in Counter(names).items() if times > 1]
-    absent = [name for name in declared if name not in names]
+    absent = [name for name, kind in declared.items() if not kind.is_optional and name not in names]
     got = ", ".join(names)
     if any("\0" in name for name in names):
         return "it holds NUL bytes, as text in UTF-16 does"
@@ -74,7 +75,8 @@ def problem_of(names: list[str], declared: Collection[str], count: int | None) -
     if absent:
         other = next((each for each in ",;\t|" if len(names) == 1 and each in names[0]), "")
         is_other = f", which is one name: is the delimiter {other!r}?" if other else ""
-        return f"there is no column '{absent[0]}'; got {got}{is_other}"
+        hint = "" if other else "; if files may lack it, add optional: true to its type"
+        return f"there is no column '{absent[0]}'; got {got}{is_other}{hint}"
     if count is not None and len(names) != count:
         return f"the header has {len(names)} columns, and columns names {count}; got {got}"
     return ""

@@ -97,7 +97,7 @@ class Quoting:
         return np.append(np.uint8(state), behind)[np.searchsorted(self.runs, positions)]
 
     def opens_and_closes(self) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
-        """Which runs open a field, and which close one, when the stretch begins OUTSIDE; both where a field is empty."""
+        """Which runs open a field, and which close one, when the stretch begins OUTSIDE; some do both."""
         is_open = np.append(np.uint8(OUTSIDE), self.parities[:-1]) == INSIDE
         opens = ~is_open & self.may_open
         return opens, (is_open & self.is_odd) | (opens & ~self.is_odd)

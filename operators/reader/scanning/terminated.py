@@ -123,7 +123,7 @@ class TerminatedFormat(RecordFormat):
         return length if length >= LEAST_HOLE else 0
 
     def cause_of_length(self, record: Bytes) -> str:
-        """Why a record that begins with these bytes may have become too long, as a clause behind others; "" if unknown."""
+        """Why a record with these first bytes may have become too long, as a clause behind others; "" if unknown."""
         return ""
 
     def decided_length(self, data: Bytes) -> int:
