@@ -221,9 +221,9 @@ class Csv(Delimited):
             return CsvHead(start, start + length, problem=f"its quote at byte {opened} is never closed; {ADVICE}")
         quoting = quoting_of(data, self._dialect, True)
         delimiters = positions_of(data == self._dialect.delimiter)
-        count = 1 + int(np.count_nonzero(quoting.state_before(delimiters, OUTSIDE) == OUTSIDE))
-        if count > self.max_columns:
-            problem = f"it has {count:,} columns, more than max_columns, {self.max_columns:,}"
+        width = 1 + int(np.count_nonzero(quoting.state_before(delimiters, OUTSIDE) == OUTSIDE))
+        if width > self.max_columns:
+            problem = f"it has {width:,} columns, more than max_columns, {self.max_columns:,}"
             return CsvHead(start, start + length, problem=problem)
         if self.stray_quotes == "reject":
             for _, problem in rows_with_strays(data, np.array([0, length]), self._dialect):

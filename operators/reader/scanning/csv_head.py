@@ -75,8 +75,8 @@ def problem_of(names: list[str], declared: Mapping[str, ColumnType], count: int 
     if absent:
         other = next((each for each in ",;\t|" if len(names) == 1 and each in names[0]), "")
         is_other = f", which is one name: is the delimiter {other!r}?" if other else ""
-        hint = "" if other else "; if files may lack it, add optional: true to its type"
-        return f"there is no column '{absent[0]}'; got {got}{is_other}{hint}"
+        remedy = "" if other else "; if files may lack it, add optional: true to its type"
+        return f"there is no column '{absent[0]}'; got {got}{is_other}{remedy}"
     if count is not None and len(names) != count:
         return f"the header has {len(names)} columns, and columns names {count}; got {got}"
     return ""
