@@ -143,7 +143,8 @@ def quoting_of(data: Bytes, dialect: Dialect, may_begin: bool) -> Quoting:
         return Quoting(escaped, runs, lengths, is_odd, follows, parities, np.zeros(len(runs), bool))
     last = np.maximum.accumulate(np.where(is_reset, np.arange(len(runs)), -1))
     is_known = last >= 0
-    return Quoting(escaped, runs, lengths, is_odd, follows, parities ^ (parities[last] & is_known.view(np.uint8)), is_known)
+    parities ^= parities[last] & is_known.view(np.uint8)
+    return Quoting(escaped, runs, lengths, is_odd, follows, parities, is_known)
 
 
 def undecided_from(data: Bytes, dialect: Dialect) -> int:
