@@ -22,7 +22,7 @@ from operators.reader.formats.base import NullAccounting, Parsed
 from operators.reader.formats.json_lines import JsonLines
 from operators.reader.scanning.column_parsing import valid_text
 from operators.transform.column_operator import ColumnOperator
-from operators.transform.quoted_values import MARK, with_marks
+from operators.transform.quoted_values import ESCAPE, MARK, has_escapes, unescaped, why_refused, with_marks
 
 
 class Split(BaseModel):
@@ -35,7 +35,7 @@ class Split(BaseModel):
 
 
 class KeyValue(BaseModel):
-    """Pairs of key and value, in any order; a value with the separator in it stands in double quotes."""
+    """Pairs of key and value, in any order; a value with the separator in it stands in double quotes, as in logfmt."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -50,27 +50,45 @@ class KeyValue(BaseModel):
         return self
 
     def values(self, texts: pa.StringArray) -> list[pa.StringArray]:
-        """The values of each key; null where a text does not have the key outside of quotes."""
-        marked = with_marks(texts, self.separator, self.assignment)
-        if marked is None:
-            return [_value(texts, self._pattern(key, re.escape(self.separator))) for key in self.keys]
+        """The values of each key; null where a text does not have the key outside of quotes, or has a stray quote."""
+        marked, refused = with_marks(texts, self.separator, self.assignment)
+        columns = [self._values(key, texts, marked) for key in self.keys]
+        if not len(refused):
+            return columns
+        is_refused = np.zeros(len(texts), bool)
+        is_refused[refused] = True
+        return [pc.if_else(pa.array(is_refused), pa.scalar(None, pa.string()), column) for column in columns]
+
+    def why_not(self, text: str) -> str:
+        """Why a text has no values."""
+        return why_refused(text, self.separator, self.assignment) or "none of the keys is there"
+
+    def _values(self, key: str, texts: pa.StringArray, marked: pa.BinaryArray | None) -> pa.StringArray:
         width = len(self.separator.encode())
-        found = [_value(marked, self._pattern(key, MARK, width)) for key in self.keys]
-        # Values of keys that contain the assignment themselves hold marks.
-        return [pc.replace_substring(each, b"\xff" * width, self.separator).cast(pa.string()) for each in found]
+        if marked is None:
+            groups = pc.extract_regex(texts, self._pattern(key, re.escape(self.separator)))
+        else:
+            groups = pc.extract_regex(marked, self._pattern(key, MARK, width))
+        quoted, plain = pc.struct_field(groups, "quoted"), pc.struct_field(groups, "plain")
+        if marked is not None:
+            # Values of keys that contain the assignment themselves hold marks.
+            quoted, plain = (
+                pc.replace_substring(each, b"\xff" * width, self.separator).cast(pa.string())
+                for each in (quoted, plain)
+            )
+        values = pc.if_else(pc.equal(pc.binary_length(quoted), 0), plain, quoted)
+        if not has_escapes(self.separator, self.assignment):
+            return values
+        escaped = pc.fill_null(pc.match_substring(quoted, ESCAPE), False)
+        meant = [unescaped(value) for value in quoted.filter(escaped).to_pylist()]
+        return pc.replace_with_mask(values, escaped, pa.array(meant, pa.string())) if meant else values
 
     def _pattern(self, key: str, mark: str, width: int = 1) -> str:
         """An RE2 expression that finds the value of a key, in texts with marks between pairs."""
         between = mark * width
         behind = between.join(map(re.escape, f"{key}{self.assignment}".split(self.separator)))
-        value = f'(?:"(?P<quoted>[^"]*)"|(?P<plain>[^{mark}]*))'
-        return f"(?s)(?:^|{between}){behind}{value}(?:{between}|$)"
-
-
-def _value(texts: pa.StringArray | pa.BinaryArray, pattern: str) -> pa.StringArray | pa.BinaryArray:
-    groups = pc.extract_regex(texts, pattern)
-    quoted, plain = pc.struct_field(groups, "quoted"), pc.struct_field(groups, "plain")
-    return pc.if_else(pc.equal(pc.binary_length(quoted), 0), plain, quoted)
+        inside = r'(?:[^"\\]|\\.)*' if has_escapes(self.separator, self.assignment) else '[^"]*'
+        return f'(?s)(?:^|{between}){behind}(?:"(?P<quoted>{inside})"|(?P<plain>[^{mark}]*))(?:{between}|$)'
 
 
 class _RowRejects(NullAccounting):
@@ -220,7 +238,7 @@ class Parse(ColumnOperator[None]):
         if self.split is not None:
             found = text.count(self.split.delimiter) + 1
             return f"the record has {found} fields; there are {len(self._names)} names"
-        return "none of the keys is there" if self.key_value is not None else "the record does not match regex"
+        return self.key_value.why_not(text) if self.key_value is not None else "the record does not match regex"
 
     def _fields(self, values: Any) -> tuple[Any, list[Any]]:
         """Which records match, and the text of each column."""
