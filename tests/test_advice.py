@@ -155,8 +155,6 @@ FOLLOWED = {
     "call the reader '…' again": "engine/test_reject_retry.py::test_a_reader_of_another_name_is_refused",
     "if this file is changed or replaced, it is read again": f"{REMEDIES}"
     "test_a_file_of_several_windows_that_is_mended_is_read_anew",
-    "give the column another type under partition_values": "operators/reader/test_path_values.py::"
-    "test_a_refused_file_comes_back_when_its_column_has_another_type",
     "name under partition_values the columns": "operators/reader/test_path_values.py::"
     "test_a_column_that_the_records_have_too_ends_the_run",
     "every host must see the input": "cluster/test_checks.py::test_input_with_other_inode_numbers_is_refused",

@@ -14,12 +14,12 @@ from dagflow.errors import RecordError
 from dagflow.storage.location import redacted
 from dagflow.storage.partition_names import column_of
 from operators.files.metadata import BlockMetadata
-from operators.reader.byte_source import ByteSource, size_read_from
+from operators.reader.byte_source import ByteSource
 from operators.reader.columns.literals import values_of, why_not
 from operators.reader.columns.types import ColumnType, ColumnTypes, refuse_optional
 from operators.reader.columns.typing import shown
-from operators.reader.formats.base import SHOWN_BYTES, ByteAccounting, HeaderError
-from operators.reader.scanning.file_view import read_exactly
+from operators.reader.formats.base import ByteAccounting
+from operators.reader.scanning.refused_files import refuse_file
 
 PathSetting = Annotated[
     Literal["hive"] | ColumnTypes | None,
@@ -46,15 +46,8 @@ class PathProblem:
         Raises:
             HeaderError: Rejects are not accepted.
         """
-        hint = (
-            "give the column another type under partition_values, or leave it out there; or leave such files out with "
-            "on_error: skip on the reader; or connect the reader's port errors to take them aside; and run it again"
-        )
-        accounting.require_rejects(HeaderError(self.reason, url=block.url, offset=0, length=-1, hint=hint))
-        if block.start == 0 or block.resumes:
-            raw = read_exactly(source, block.start, block.start + SHOWN_BYTES).tobytes()
-            size = size_read_from(source, block.start + len(raw))
-            accounting.reject(block.start, size - block.start, self.reason, raw)
+        remedy = "; or give the column another type under partition_values, or leave it out there"
+        refuse_file(source, block, accounting, self.reason, remedy)
 
 
 class PathValues:

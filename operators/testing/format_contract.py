@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import itertools
 import json
 import zlib
@@ -209,7 +210,7 @@ class FormatContract(ABC):
         from hypothesis import strategies as st
 
         noise = st.sampled_from(self.pieces) | st.binary(max_size=4)
-        contents = st.lists(noise, max_size=60).map(b"".join)
+        contents = st.lists(noise, max_size=60).map(b"".join).filter(lambda content: not is_marked(content))
 
         @settings(deadline=None)
         @given(st.sampled_from(self.formats), contents, st.integers(1, 40), st.integers(1, 20))
@@ -222,6 +223,11 @@ class FormatContract(ABC):
                 assert apart == expected, "with an instance of its own for each block, of which the last is read first"
 
         check()
+
+
+def is_marked(content: bytes) -> bool:
+    """Whether the first bytes are a mark of UTF-16 or UTF-32: then most formats refuse the file."""
+    return content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE))
 
 
 def _new(spec: object, chunk_bytes: int) -> RecordFormat:

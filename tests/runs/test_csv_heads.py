@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ BAD = {
     "page.csv": b"<!DOCTYPE html>\n<p>404\n",
     "packed.csv.gz": gzip.compress(b"id,id\n6,7\n"),
 }
+REFUSED = "cannot be used: |the file is in UTF-16"
 FORMAT = "format: {type: csv, columns: {id: int64}}"
 CUTS = [{"block_size": 5}, {"block_size": 1 << 20}, {"block_size": 1 << 20, "batch_bytes": 1 << 20}]
 
@@ -51,7 +53,7 @@ def test_bad_files_are_rejects_where_rejects_are_taken_in(tmp_path: Path, cut: d
         name = Path(each["url"]).name
         content = gzip.decompress(BAD[name]) if name.endswith(".gz") else BAD[name]
         assert base64.b64decode(each["raw"]) == content[each["offset"] :]
-        assert "cannot be used: " in each["reason"]
+        assert re.search(REFUSED, each["reason"])
     accounting = summary.byte_accounting()
     everything = [gzip.decompress(c) if n.endswith(".gz") else c for n, c in (GOOD | BAD).items()]
     assert accounting.pop("bytes") == sum(accounting.values()) == sum(map(len, everything))
@@ -67,16 +69,14 @@ def test_bad_files_are_left_out_where_the_app_says_so(tmp_path: Path, cut: dict[
     for name, content in BAD.items():
         parts = [each for each in left_out if Path(each.url).name == name]
         assert sum(each.end - each.start for each in parts) == len(content)
-        assert all("cannot be used: " in each.reason for each in parts)
+        assert all(re.search(REFUSED, each.reason) for each in parts)
 
 
 @pytest.mark.parametrize("cut", CUTS, ids=["blocks", "files", "batches"])
 def test_a_bad_head_fails_a_run_and_each_remedy_works(tmp_path: Path, cut: dict[str, Any]) -> None:
     """The same checkpoint completes with what the error names, and nothing is missing."""
     twice = {"a.csv": GOOD["a.csv"], "doubled.csv": BAD["doubled.csv"]}
-    message = (
-        r"(?s)doubled\.csv offset 0 \(14 bytes\): the header in line 1 cannot be used: column 'id' is there twice; "
-    )
+    message = r"(?s)doubled\.csv offset 0: the header in line 1 cannot be used: column 'id' is there twice; "
     named = "format: {type: csv, columns: [id, name], skip_header: 1, header: false}"
     remedies = {
         "skip": (f"{FORMAT}, on_error: skip", False, ["1", "2"]),

@@ -166,10 +166,14 @@ class Csv(Delimited):
         self._has_strays = self.stray_quotes == "reject" and len(stray_quotes(data, self._dialect, quoting)[0]) > 0
         return newlines_outside(data, is_at_end, quoting, OUTSIDE)
 
+    def refused_encoding(self, source: ByteSource) -> str:
+        """See Delimited; none if the app names an encoding."""
+        return super().refused_encoding(source) if self.encoding is None else ""
+
     def read(self, source: ByteSource, block: BlockMetadata, accounting: ByteAccounting) -> Iterator[RecordBatch]:
         """The rows that begin in a block, given its entry state; none in a file with a bad head."""
         self._entered = (block.start, block.entry_state)
-        head = self._head_of(source, block) if self.header else None
+        head = self._head_of(source, block) if self.header and not self.refused_encoding(source) else None
         if head is not None and head.problem:
             head.refuse(source, block, accounting)
             return

@@ -19,6 +19,7 @@ from operators.reader.scanning.charset import BadBytes, Charset, Decoder
 from operators.reader.scanning.delimited import Delimited
 from operators.reader.scanning.file_view import Bytes, read_exactly
 from operators.reader.scanning.multi_file import BufferedFiles, MultiFileReader
+from operators.reader.scanning.refused_files import WIDE_BYTES
 from operators.reader.scanning.search import (
     BYTE,
     NEWLINES,
@@ -79,6 +80,15 @@ class Lines(Delimited):
     def table(self) -> tuple[bytes, ...]:
         """The delimiter, or the three newlines."""
         return self._table
+
+    @property
+    def wide_remedy(self) -> str:
+        """See Delimited."""
+        return "name their encoding, as encoding: utf-16"
+
+    def refused_encoding(self, source: ByteSource) -> str:
+        """See Delimited; none if the app names an encoding, or a delimiter of bytes."""
+        return super().refused_encoding(source) if self.encoding is None and self.delimiter is None else ""
 
     def begin(self, source: ByteSource) -> int:
         """The length of the byte order mark, which may also set the byte order of the charset."""
@@ -176,9 +186,9 @@ class MultiFileLines(MultiFileReader):
         sizes = files.sizes
         has_bytes = sizes > 0
         starts, stops = files.borders[:-1][has_bytes], files.borders[1:][has_bytes]
-        # A byte order mark or a hole is no part of the first line. A CR at the end of a file and an LF at the beginning
-        # of the next are two newlines, but look like one here.
-        has_heads = np.isin(data[starts], (BYTE_ORDER_MARK[0], 0)).any()
+        # A hole is no part of the first line, nor is a byte order mark, which may refuse the file. A CR at the end of a
+        # file and an LF at the beginning of the next are two newlines, but look like one here.
+        has_heads = np.isin(data[starts], (BYTE_ORDER_MARK[0], 0, *WIDE_BYTES)).any()
         if not len(starts) or has_heads or (data[stops - 1] != self.endings[0]).any():
             return None
         found = self._format.find(data, True)

@@ -78,7 +78,7 @@ class Charset:
     @property
     def unit(self) -> CodeUnit:
         """The code unit of text in the charset."""
-        return _WIDE.get(self.name, BYTE)
+        return _WIDE.get(_ANY_ORDER.get(self.name, (self.name,))[0], BYTE)
 
     def encode(self, text: str) -> bytes:
         """The bytes of a delimiter.

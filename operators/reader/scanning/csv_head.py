@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from operators.files.metadata import BlockMetadata
-from operators.reader.byte_source import ByteSource, size_read_from
+from operators.reader.byte_source import ByteSource
 from operators.reader.columns.types import ColumnType
-from operators.reader.formats.base import SHOWN_BYTES, ByteAccounting, HeaderError
+from operators.reader.formats.base import ByteAccounting
 from operators.reader.scanning.file_view import FileView, read_exactly
+from operators.reader.scanning.refused_files import refuse_file
 from operators.reader.scanning.search import CR, LF, find_newlines
 
 
@@ -40,21 +41,8 @@ class CsvHead:
         """
         line = _line_of(source, self.start)
         reason = f"the header in line {line} cannot be used: {self.problem}"
-        hint = (
-            "leave such files out with on_error: skip on the reader; or name the columns with columns, and pass over "
-            "the header with skip_header: 1 and header: false; or connect the reader's port errors to take such files "
-            "aside; and run it again"
-        )
-        raw = read_exactly(source, self.start, self.start + SHOWN_BYTES).tobytes()
-        accounting.require_rejects(HeaderError(reason, url=block.url, offset=self.start, length=-1, hint=hint))
-        size = size_read_from(source, self.start + len(raw))
-        limit = min(block.end, size)
-        if block.start < self.start:
-            accounting.skip(block.start, min(self.start, limit) - block.start, "header")
-        if block.start <= self.start < limit or block.resumes:
-            start = max(block.start, self.start)
-            raw = raw if start == self.start else read_exactly(source, start, start + SHOWN_BYTES).tobytes()
-            accounting.reject(start, size - start, reason, raw)
+        remedy = "; or name the columns with columns, and pass over the header with skip_header: 1 and header: false"
+        refuse_file(source, block, accounting, reason, remedy, self.start)
 
 
 def problem_of(names: list[str], declared: Mapping[str, ColumnType], count: int | None) -> str:

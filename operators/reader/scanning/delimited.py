@@ -18,6 +18,7 @@ from operators.reader.formats.base import BATCH_RECORDS, HOLE, ByteAccounting
 from operators.reader.scanning.file_view import Bytes, FileView
 from operators.reader.scanning.framing import frame_adjacent, one_unended
 from operators.reader.scanning.long_records import LongRecords, OnLong
+from operators.reader.scanning.refused_files import marked_encoding, refuse_file
 from operators.reader.scanning.terminated import TerminatedFormat, Terminators
 
 logger = logging.getLogger(__name__)
@@ -45,6 +46,10 @@ class Delimited(TerminatedFormat):
         """The records that begin in a block."""
         limit = min(block.end, source.size_bytes)
         if block.start >= limit:
+            return
+        if encoding := self.refused_encoding(source):
+            reason = f"the file is in {encoding}, by its byte order mark; {self.wide_remedy}"
+            refuse_file(source, block, accounting, reason)
             return
         floor = self.first_record(source, block)
         # The end of a compressed file may have been read in search of a header; its size is known only then.
@@ -90,6 +95,15 @@ class Delimited(TerminatedFormat):
             accounting.skip(block.start, start - block.start, HOLE)
         if start < end:
             accounting.skip(start, end - start, "header")
+
+    @property
+    def wide_remedy(self) -> str:
+        """How files in UTF-16 and UTF-32 can be read."""
+        return "convert such files to UTF-8 first, as with iconv"
+
+    def refused_encoding(self, source: ByteSource) -> str:
+        """The encoding of a file whose newlines are more than one byte each, by its mark; "" if it has none."""
+        return marked_encoding(source)
 
     def is_long(self, data: Bytes) -> bool:
         """Whether the record at the start of a stretch without terminators is too long."""
