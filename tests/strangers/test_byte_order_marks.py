@@ -57,7 +57,7 @@ FORMATS: list[dict[str, Any]] = [
 @pytest.mark.parametrize("format", FORMATS, ids=str)
 @pytest.mark.parametrize("encoding", WIDE)
 def test_a_format_that_reads_bytes_refuses_files_of_wider_units(format: dict[str, Any], encoding: str) -> None:
-    """As one reject, wherever blocks are cut, or an error that says what to do: rows of NULs help nobody."""
+    """As one reject, wherever blocks are cut, or an error that says what to do: rows of NULs have no meaning."""
     made = RECORD_FORMATS.make(format)
     content = marked("a,b\n1,2\n", encoding)
     for size in (1, 3, len(content)):

@@ -71,7 +71,7 @@ def test_a_header_of_too_many_columns_refuses_its_file() -> None:
 
 
 def test_a_million_columns_are_refused_in_little_memory() -> None:
-    """Where nobody has set a limit."""
+    """By default."""
     done = subprocess.run([sys.executable, "-m", __spec__.name], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "it has 1,000,000 columns, more than max_columns, 16,384\n"), (
         done.stderr

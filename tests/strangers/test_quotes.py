@@ -1,4 +1,4 @@
-"""Quotes that no writer of CSV would write: each row with one is refused with its place, or taken as the app says."""
+"""Quotes that no writer of CSV writes: each row with one is refused with its place, or taken as the app says."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def fields_and_reasons(made: RecordFormat, content: bytes) -> tuple[list[list[st
 
 
 def test_text_behind_a_closing_quote_is_refused_with_both_quotes() -> None:
-    """A quote that somebody forgot does not join two rows without a word; rows around them stay."""
+    """A forgotten quote does not join two rows without a word; rows around them stay."""
     rows, [reason] = read(b'0,x\n1,"John, Doe,25\n3,"Bob",35\n4,y\n')
     assert rows == [["0", "x"], ["4", "y"]]
     assert reason == (
@@ -82,7 +82,7 @@ def test_files_without_quoting_need_no_pre_scan() -> None:
 
 
 def test_the_quote_that_makes_a_row_too_long_is_named() -> None:
-    """Otherwise someone raises max_record until memory is full; a row that is long by itself blames no quote."""
+    """To raise max_record would only fill the memory; a row that is long by itself blames no quote."""
     unclosed, long = b'1,"x\n' + b"2,y\n" * 100, b"1," + b"x" * 400
     with pytest.raises(
         RecordError, match=r"longer than max_record, 90 bytes, .* closes the quote at byte 2 of the row"
