@@ -115,8 +115,10 @@ FOLLOWED = {
     "test_a_replay_from_another_working_directory_moves_no_output",
     "this is a defect of a format or an operator; once it is fixed": "engine/test_byte_sums.py::"
     "test_a_run_completes_when_what_did_not_add_up_is_replayed",
-    "the window is decided and its files are kept": "engine/test_publication.py::"
-    "test_a_target_that_never_answers_ends_the_run",
+    "window … is decided, and its files are kept": "strangers/test_repair.py::"
+    "test_a_window_that_its_table_refuses_for_ever_is_taken_back",
+    "put the file back, and repair the window then": "strangers/test_repair.py::"
+    "test_a_window_whose_input_is_gone_is_not_taken_back",
     "to plan window … again": "engine/test_window_repair.py::"
     "test_the_advice_of_a_window_that_cannot_be_published_helps",
     "to publish the rest": "engine/test_window_repair.py::test_what_needs_no_repair_is_refused",
@@ -248,9 +250,6 @@ FOLLOWED = {
     "change the column in the table to …": f"{TABLES}test_a_table_that_came_meanwhile_is_given_the_type_of_the_window",
     "put it back, or read its input again": "runs/test_groups.py::test_a_fragment_that_is_gone_ends_the_run",
     "put it back, or start over": "runs/test_groups.py::test_a_fragment_with_keys_that_is_gone_is_not_replayed",
-    "rows that wait are refused: change": "runs/test_waiting_rows.py::test_waiting_rows_with_keys_are_not_replayed",
-    "rows that wait for … are refused: change it": "runs/test_waiting_rows.py::"
-    "test_waiting_rows_with_a_column_that_was_added_meanwhile",
     "the counters of the operator show which expectation failed": "operators/transform/test_check.py::"
     "test_a_run_ends_at_the_first_record_that_fails",
     "write into another table, and copy from there": f"{TABLES}"

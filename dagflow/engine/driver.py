@@ -244,7 +244,7 @@ class Driver:
             self._observer.notice(f"window {window_id} was decided in an earlier run; its files are published now")
         stale = self._planner.stale()
         if stale and not self._stop.is_requested:
-            self._planner.plan_again(stale)
+            self._planner.plan_again(stale, self._committer.published(stale))
             for window in stale:
                 why = " was planned with the app as it was and" if window.config_hash else ""
                 self._observer.notice(f"window {window.window_id}{why} is planned again")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import shlex
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from dagflow.api.transactions import (
 )
 from dagflow.engine.target_access import ATTEMPTS, TargetAccess, writer_of
 from dagflow.engine.window_repair import repair_command
-from dagflow.errors import ANOTHER_TABLE, DagflowError, JournalError, LostOutputError, StorageError
+from dagflow.errors import DagflowError, JournalError, LostOutputError, StorageError
 from dagflow.execution.failures import located
 from dagflow.journal.journal import Journal
 from dagflow.journal.state import JournalState
@@ -28,7 +27,6 @@ from dagflow.storage.context import StorageContext
 from dagflow.storage.location import name_of, redacted
 from dagflow.storage.pending import Durability, PendingFile
 from dagflow.storage.publishing import discard_all_rivals, publish_all, publish_instead
-from dagflow.suggestions import window_options
 
 logger = logging.getLogger(__name__)
 
@@ -192,21 +190,9 @@ class TransactionPublisher(Publisher):
 
     def check(self, files: Sequence[PendingFile]) -> None:
         """Ask the target, also whether the files are compatible with files that wait to be merged."""
-        try:
-            self._target.check([*self._waiting().values(), *files])
-        except DagflowError as error:
-            if windows := self._refused():
-                self._advise(error, windows)
-            raise
-
-    def _refused(self) -> list[int]:
-        """The windows whose files wait to be merged, and that the target would not take as it is now."""
-        waiting = self._waiting()
-        if not waiting or self._takes(list(waiting.values())):
-            return []
-        refused = {schema for schema, file in waiting.items() if not self._takes([file])} or waiting.keys()
-        held = self._journal.state.held.waiting[self._operator]
-        return sorted({each.window_id for each in held if each.file.facts and each.file.facts.schema in refused})
+        waiting = list(self._waiting().values())
+        # Files that it does not take any more are made to fit it when they are merged, and say nothing of these.
+        self._target.check([*waiting, *files] if self._takes(waiting) else files)
 
     def _takes(self, files: Sequence[PendingFile]) -> bool:
         try:
@@ -214,17 +200,6 @@ class TransactionPublisher(Publisher):
         except DagflowError:
             return False
         return True
-
-    def _advise(self, error: DagflowError, windows: Sequence[int]) -> None:
-        """Advise what can be done about rows that wait for a target that was changed meanwhile."""
-        if self._target.why_not_replayed:
-            error.advise(hint=f"rows that wait are refused: change {self._target.name}, or start over: {ANOTHER_TABLE}")
-            return
-        chosen = window_options(windows)
-        error.advise(
-            hint=f"rows that wait for {self._target.name} are refused: change it, or change the app, and then let it "
-            f"read their input again: dagflow replay {shlex.quote(redacted(self._journal.url))} {chosen}"
-        )
 
     def taken(self, window_id: int) -> list[PendingFile] | None:
         """Compare the decision that the target has with those that were taken back."""
@@ -249,6 +224,19 @@ class TransactionPublisher(Publisher):
 
     def publish(self, window_id: int, files: Sequence[PendingFile]) -> str:
         """Commit the window, unless the target has it."""
+        try:
+            return self._commit(window_id, files)
+        except (JournalError, LostOutputError):
+            raise
+        except DagflowError as error:
+            error.advise(
+                hint=f"window {window_id} is decided, and its files are kept: once {self._target.name} takes them, the "
+                "next run commits it; to plan it again instead, for the table and the app as they are then: "
+                f"{repair_command(self._journal.url, window_id)}"
+            )
+            raise
+
+    def _commit(self, window_id: int, files: Sequence[PendingFile]) -> str:
         window = DecidedWindow(window_id, digest_of_names(files), tuple(files))
         failure: StorageError | None = None
         for attempt in range(ATTEMPTS + 1):
@@ -272,7 +260,6 @@ class TransactionPublisher(Publisher):
         raise StorageError(
             f"window {window_id} cannot be committed: {failure.message if failure else 'its marker does not appear'}",
             url=self._target.name,
-            hint="the window is decided and its files are kept; the next run commits it",
         ) from failure
 
     def _failure_of(self, state: TargetState, window: DecidedWindow) -> StorageError | None:
@@ -391,7 +378,8 @@ class Publication:
                     f"window {window_id} is decided and has files for the target of operator '{operator}', and the app "
                     "has no such operator that writes to one",
                     url=redacted(self._journal.url),
-                    hint=f"give the app operator '{operator}' again, as it was, until the window is published",
+                    hint=f"give the app operator '{operator}' again, as it was, until the window is published; or plan "
+                    f"the window again: {repair_command(self._journal.url, window_id)}",
                 )
             if receipt := self._publishers[operator].publish(window_id, by_operator.get(operator, [])):
                 receipts[operator] = receipt

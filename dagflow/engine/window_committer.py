@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from dagflow.api.operator import LimitChecker
@@ -99,6 +99,14 @@ class WindowCommitter:
         # Whether the run before has notified listeners of the last one is not known.
         self._last_reported = max(state.published_through(state.last_committed) - 1, 0)
         self._report_published(state.last_committed)
+
+    def published(self, windows: Iterable[WindowPlan]) -> dict[int, Collection[str]]:
+        """Operators whose targets have windows by decisions that were taken back, by window.
+
+        Raises:
+            DagflowError: A target cannot be reached, or has the window of another checkpoint.
+        """
+        return {window.window_id: self._publication.taken(window.window_id).keys() for window in windows}
 
     def decide(self, results: Sequence[TaskResult]) -> dict[str, TargetDecision]:
         """The targets' decisions about the files of a window, by operator; the same in any order of the results."""

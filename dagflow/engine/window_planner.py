@@ -156,18 +156,22 @@ class WindowPlanner:
         windows = [planned[window_id] for window_id in sorted(planned)]
         return list(itertools.dropwhile(self._codec.is_current, windows))
 
-    def plan_again(self, windows: Sequence[WindowPlan]) -> None:
+    def plan_again(self, windows: Sequence[WindowPlan], published: Mapping[int, Collection[str]]) -> None:
         """Plan windows that are not committed with the app as it is now: the same tuples, assigned to partitions anew.
 
         The journal gets all new plans or none, because a pre-scan continues from one window to the next.
 
         Args:
             windows: What stale() returned.
+            published: Operators whose targets have a window already, by window: it takes the same group there.
 
         Raises:
             JournalError: The app has no input port for some of the tuples; nothing was changed.
         """
-        emissions = [_without_groups(self._codec.emission_of(planned)) for planned in windows]
+        emissions = [
+            _without_groups(self._codec.emission_of(planned), published.get(planned.window_id, ()))
+            for planned in windows
+        ]
         self._scaling.observe(
             self.backlogs(load_of(self._plan, each.tuples) for each in emissions), self._sizing.speeds, {}
         )
@@ -280,8 +284,14 @@ class WindowPlanner:
         return {head: (tuples[head], sizes[head]) for head in tuples}
 
 
-def _without_groups(emission: Emission) -> Emission:
-    """An emission without the groups of held files that it took: these files wait, and a later window merges them."""
-    mergers = {merger_name(operator) for operator in emission.takes}
+def _without_groups(emission: Emission, kept: Collection[str]) -> Emission:
+    """An emission without the groups of held files that it took: these files wait, and a later window merges them.
+
+    Args:
+        emission: The emission.
+        kept: Operators whose groups stay.
+    """
+    takes = {operator: newest for operator, newest in emission.takes.items() if operator in kept}
+    mergers = {merger_name(operator) for operator in emission.takes.keys() - takes.keys()}
     tuples = {target: items for target, items in emission.tuples.items() if target.operator not in mergers}
-    return replace(emission, tuples=tuples, takes={})
+    return replace(emission, tuples=tuples, takes=takes)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import shlex
 from dataclasses import dataclass, replace
 
+from dagflow.api.ports import unbatched
+from dagflow.api.sources import is_source_range
 from dagflow.engine.removed_sources import remover_of, why_not_read_again
 from dagflow.engine.run_gate import RunGate
 from dagflow.engine.stop_request import StopRequest
 from dagflow.errors import JournalError, MissingError
 from dagflow.journal.events import Repair
 from dagflow.journal.journal import Journal
+from dagflow.journal.planned_tuples import planned_tuples
 from dagflow.journal.reader import read_state, with_roots_of_run
 from dagflow.journal.retention import JournalRetention
 from dagflow.journal.state import JournalState
@@ -26,7 +29,7 @@ class RepairedWindow:
 
     Attributes:
         window_id: The window.
-        lost: Locations of its files that could not be published; empty where nothing was decided.
+        lost: Locations of its files that could not be published; empty where nothing was decided, or none is lost.
         kept: Locations of its files that could be, or were, published; the next run replaces them.
     """
 
@@ -41,10 +44,10 @@ def repair_command(checkpoint: str, window_id: int) -> str:
 
 
 def repair(checkpoint: str, window_id: int, storage: StorageContext) -> RepairedWindow:
-    """Take back the decision about a window whose files are lost, so that the next run plans its blocks again.
+    """Take back the decision about a window that cannot be published, so that the next run plans its blocks again.
 
     One record of the journal does it; no file is touched. The next run plans the window with the app as it is then, and
-    replaces the files that the window had published by its new ones.
+    replaces the files that the window had published by its new ones. What a target has of the window stays there.
 
     Args:
         checkpoint: URL of the checkpoint.
@@ -94,11 +97,32 @@ def _examined(state: JournalState, window_id: int, checkpoint: str, storage: Sto
     files = state.intents[window_id].files
     require_located([file.to_json() for file in files])
     lost = {file.final_url for file in find_lost(storage, files)}
-    if not lost:
+    # Whether a target takes files is not known here, and what it has taken is looked up by the next run.
+    if not lost and not any(file.target for file in files):
         raise JournalError(
             f"window {window_id} is committed, and all its files are complete or published",
             url=url,
             hint=f"to publish the rest: dagflow run {shlex.quote(state.source or 'APP')}",
         )
+    _require_input(state, window_id, storage, url)
     kept = (redacted(file.final_url) for file in files if file.final_url not in lost)
     return RepairedWindow(window_id, tuple(map(redacted, sorted(lost))), tuple(kept))
+
+
+def _require_input(state: JournalState, window_id: int, storage: StorageContext, url: str) -> None:
+    """Refuse a window whose input is gone: its files are all that is left of the records.
+
+    Raises:
+        JournalError: A file of the input is gone.
+    """
+    given = (block for _, _, item in planned_tuples(state.committing[window_id]) for block in unbatched((item,)))
+    for source in sorted({block.url for block in given if is_source_range(block)}):
+        try:
+            storage.stat(source)
+        except MissingError as error:
+            raise JournalError(
+                f"window {window_id} has read {redacted(source)}, which is gone: its records are only in the files of "
+                "the window",
+                url=url,
+                hint="put the file back, and repair the window then",
+            ) from error

@@ -36,7 +36,7 @@ from dagflow.execution.task_watch import SHARED_HOST, TaskHost, TaskWatch
 from dagflow.execution.teardown import torn_down
 from dagflow.journal.saved_state import SavedState
 from dagflow.metrics.counters import Counters
-from dagflow.plan.groups import grouper_name
+from dagflow.plan.groups import grouper_name, targets_owner
 from dagflow.plan.physical import Edge, PortRef, Stage
 from dagflow.storage.pending import PendingFile
 
@@ -183,7 +183,7 @@ class StageTask:
                 may_hold=not self._window.is_reprocessed and grouper_name(name) in self._program.plan.control,
                 gone=self._window.gone,
                 read_in_part=self._read_in_part,
-                decided=self._window.decided.get(name, ""),
+                decided=self._window.decided.get(targets_owner(name), ""),
                 side_input=self._window.side_inputs.get(name),
             )
             self._chain.setup(name, context)

@@ -21,6 +21,11 @@ def merger_name(operator: str) -> str:
     return f"{operator}/merger"
 
 
+def targets_owner(operator: str) -> str:
+    """The operator that has the target of an operator's files: of a merger, the one whose files it merges."""
+    return operator.removesuffix("/merger")
+
+
 def holder_of(grouper: str) -> str:
     """The operator whose name was given to grouper_name()."""
     return grouper.removesuffix(_SUFFIX)

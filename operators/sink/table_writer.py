@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Literal
 
@@ -15,7 +15,7 @@ from pydantic import Field
 from dagflow.api.capabilities.grouper import Grouper, HoldsFiles
 from dagflow.api.columns.column_typing import ColumnChecked, ColumnTyped, StreamColumns, type_name
 from dagflow.api.context import OperatorContext, RunPreparation
-from dagflow.api.operator import Operator, Relocatable
+from dagflow.api.operator import Relocatable
 from dagflow.api.ports import InputPort, OutputPort
 from dagflow.api.properties import ClientOptions, OneOrMany, OutputName, Size, Tuning
 from dagflow.api.records import UNKNOWN, RecordBatch
@@ -28,11 +28,12 @@ from dagflow.storage.pending import PendingFile
 from operators.reader.columns.typing import shown
 from operators.rejects.record_refusing import RecordRefusing
 from operators.required_columns import require_names
-from operators.rescued_values import RESCUED, require_text_of_rescued, rescued_text, rescued_values
+from operators.rescued_values import RESCUED, require_text_of_rescued, rescued_values
 from operators.sink.file_sink import numbered_names, require_own
 from operators.sink.tables.base import Table, TableShape
 from operators.sink.tables.delta_table import DeltaTable
 from operators.sink.tables.expected_columns import require_takes
+from operators.sink.tables.fitted_rows import fitted_to, with_rescued
 from operators.sink.tables.fragments import FragmentFiles, united
 from operators.sink.tables.iceberg_table import IcebergTable
 from operators.sink.tables.parquet_dataset import ParquetDataset
@@ -204,9 +205,14 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
             # These columns are part of the table already, although it does not show them yet, except for those that it
             # can no longer have, because another program has added one of the same letters, say.
             columns = [] if shape.columns is None else [schema_text(shape.columns)]
-            names, there = self._table.names(shape), shape.columns or pa.schema([])
-            taken = (each for each in united([*columns, *held]) if each.name in there.names or names.takes(each))
-            shape = replace(shape, columns=pa.schema(list(taken)))
+            names, there = self._table.names(shape), None if shape.columns is None else shape.columns.names
+            grows = there is None or self._table.may_grow
+            taken = [
+                each
+                for each in united([*columns, *held])
+                if each.name in (there or ()) or ((grows or each.name == RESCUED) and names.takes(each))
+            ]
+            shape = replace(shape, columns=pa.schema(taken))
         self._shape, known = shape, shape.columns
         for name, kind in ((f"_dagflow_{each}", _METADATA[each]) for each in self.metadata_columns):
             if known is None or (name not in known.names and self._table.may_grow):
@@ -220,8 +226,7 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
     def setup(self, context: OperatorContext) -> None:
         """Called once before the first window."""
         super().setup(context)
-        table = self._table
-        shape = self._shape or TableShape(table.location, None, table.partition_by)
+        table, shape = self._table, self.shape
         self._partition_by = shape.partition_by
         self._counters = context.counters
         self._columns = self._columns_as(context.decided)
@@ -248,7 +253,7 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
 
     def _columns_as(self, decided: str) -> TableColumns:
         """The table's columns, as decided; "" for those that it had when the run began."""
-        table, shape = self._table, self._shape or TableShape(self._table.location, None, self._table.partition_by)
+        table, shape = self._table, self.shape
         shape = replace(shape, columns=schema_of_text(decided)) if decided else shape
         return TableColumns(
             table.name,
@@ -278,6 +283,10 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
             # value.
             if rescued.values or RESCUED in rows.schema.names or "rescue" in (self.on_new_column, self.on_type_change):
                 rows = self._with_rescued(batch, rows, rescued)
+                if rescued.values:
+                    self._columns.causes.setdefault(RESCUED, self._place(batch, min(rescued.values)))
+                texts = filter(None, rows.column(RESCUED).to_pylist())
+                self._counters[RESCUED_VALUES] += sum(len(rescued_values(text)) for text in texts)
             if self.upsert_by or self.on_type_change == "fail":
                 batch, rows, _ = self._without(batch, rows, dict(self._why_refused(rows)))
             if len(batch):
@@ -331,18 +340,10 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
 
     def _with_rescued(self, batch: RecordBatch, rows: pa.RecordBatch, rescued: Rescued) -> pa.RecordBatch:
         """Rows with the values that do not fit into other columns, beside those that a reader has rescued."""
-        position = rows.schema.get_field_index(RESCUED)
-        texts = rows.column(position).to_pylist() if position >= 0 else [None] * len(batch)
-        self._counters[RESCUED_VALUES] += rescued.count + sum(len(rescued_values(text)) for text in texts if text)
+        files = offsets = [None] * len(batch)
         if rescued.values:
-            self._columns.causes.setdefault(RESCUED, self._place(batch, min(rescued.values)))
             files, offsets = self._metadata(batch, "file").to_pylist(), self._metadata(batch, "offset").to_pylist()
-        for row, values in rescued.values.items():
-            texts[row] = rescued_text(values, files[row], offsets[row], texts[row])
-        column = pa.array(texts, pa.string())
-        if position >= 0:
-            return rows.set_column(position, RESCUED, column)
-        return rows.append_column(RESCUED, column)
+        return with_rescued(rows, rescued, files, offsets)
 
     def _why_refused(self, rows: pa.RecordBatch) -> Iterator[tuple[int, str]]:
         """The rows that are refused because the writer or a reader has rescued a value.
@@ -406,9 +407,19 @@ class TableWriter(RecordRefusing, TransactionalSink, HoldsFiles, Relocatable, Co
             target_file_bytes=self.target_file_bytes,
         )
 
-    def merger(self) -> Operator:
+    def merger(self) -> TableMerger:
         """The operator that merges the fragments of a group."""
-        return TableMerger(stores_partition_columns=self._table.stores_partition_columns)
+        return TableMerger.of(self, stores_partition_columns=self._table.stores_partition_columns)
+
+    @property
+    def shape(self) -> TableShape:
+        """The shape of the table when the run began."""
+        return self._shape or TableShape(self._table.location, None, self._table.partition_by)
+
+    def fitting(self, context: OperatorContext, names: Collection[str]) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+        """Gives rows that have waited the columns that the table has now; what it cannot take is rescued."""
+        columns, partition_by = self._columns_as(context.decided), self.shape.partition_by
+        return functools.partial(fitted_to, self._table, columns, partition_by, names, context.counters)
 
     def transaction_target(self, storage: StorageContext) -> Target | None:
         """The table; None where the names of its files make them visible."""

@@ -98,7 +98,7 @@ def test_a_target_that_never_answers_ends_the_run(monkeypatch: pytest.MonkeyPatc
             raise StorageError("the store is down", url="faulty")
 
     faults = with_faults(monkeypatch, Down())
-    with pytest.raises(StorageError, match=r"window 1 cannot be committed: the store is down\n +the window is decided"):
+    with pytest.raises(StorageError, match=r"window 1 cannot be committed: the store is down\n +window 1 is decided"):
         work(app(tmp_path, TEXTS))
     assert faults.calls == target_access.ATTEMPTS
     with_faults(monkeypatch, Faults())

@@ -1,4 +1,4 @@
-"""Rows that wait for a table which another program has changed so that it does not take them any more."""
+"""Rows that wait for a table which another program has changed: they are made to fit it as it is then."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from dagflow.plan.logical import LogicalPlan
 from dagflow.runtime.inline import InlineRuntime
 from dagflow.storage.context import StorageContext
 from dagflow.testing.faults import InjectedCrash
+from operators.rescued_values import rescued_values
 from tests.runs.remedy_app import refusal
 from tests.runs.test_table_remedies import catalog_in
 
@@ -80,12 +81,6 @@ def die_in_window(logical: LogicalPlan, window_id: int) -> None:
         run(logical, runtime=lambda program: InlineRuntime(program, before=look))
 
 
-def read_again(error: str, logical: LogicalPlan) -> None:
-    """Replay the windows that an error names."""
-    assert error.endswith(" --window 3-4")
-    replay_windows(logical, RunOptions(), [3, 4], runtime=InlineRuntime)
-
-
 def delta_rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a Delta table."""
     rows: list[dict[str, Any]] = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
@@ -117,48 +112,56 @@ def test_waiting_rows_that_were_cut_off_are_reported_with_what_is_gone(tmp_path:
     assert [row["id"] for row in delta_rows(tmp_path / "table")] == [n for n in range(9) for _ in "ab"]
 
 
-def test_waiting_rows_of_a_column_that_came_in_other_letters(tmp_path: Path) -> None:
-    """The app is refused first; when it fits the table as it is now, the windows that wait are read again."""
-    table = f'table: "delta:{tmp_path / "table"}"'
+KEYED = ["", ", upsert_by: id"]
+
+
+@pytest.mark.parametrize("more", KEYED)
+def test_waiting_rows_of_a_column_that_came_in_other_letters(tmp_path: Path, more: str) -> None:
+    """The table cannot have both, so that their values are rescued; an app that fits the table goes on without that."""
+    table = f'table: "delta:{tmp_path / "table"}"{more}'
     let_wait(tmp_path, lambda: app(tmp_path, table), v=2)
     rename_to_capital(tmp_path / "table")
-    refusal(lambda: work(app(tmp_path, table)), "cannot have both columns 'V' and 'v': case does not count")
-    mended = app(tmp_path, table, "{rename: {v: V}}")
-    error = refusal(lambda: work(mended), "rows that wait for table delta:.* are refused: change it, or change the app")
-    read_again(error, mended)
-    work(mended)
-    assert delta_rows(tmp_path / "table") == [{"id": n, "V": v} for n, v in ((1, 1), (2, 2), (3, 2), (4, 4))]
+    work(app(tmp_path, table, "{rename: {v: V}}"))
+    rows = delta_rows(tmp_path / "table")
+    assert [(row["id"], row["V"], rescued(row)) for row in rows] == [
+        (1, 1, {}), (2, None, {"v": 2}), (3, None, {"v": 2}), (4, 4, {})
+    ]  # fmt: skip
 
 
-@pytest.mark.parametrize("remedy", ["replay", "change the table"])
-def test_waiting_rows_with_a_column_that_was_added_meanwhile(tmp_path: Path, remedy: str) -> None:
-    """Another program has added it in other letters; the rows come without it, or with it where that one is gone."""
+def rescued(row: dict[str, Any]) -> dict[str, Any]:
+    """The rescued values of a row."""
+    return rescued_values(row["_rescued"]) if row.get("_rescued") else {}
+
+
+def test_waiting_rows_with_a_column_that_was_added_meanwhile(tmp_path: Path) -> None:
+    """Another program has added it in other letters: its values are rescued."""
     table = f'table: "delta:{tmp_path / "table"}"'
     let_wait(tmp_path, lambda: app(tmp_path, table, columns=AS_FOUND), v=2, Note="x")
-    before = DeltaTable(str(tmp_path / "table")).version()
     write_deltalake(str(tmp_path / "table"), pa.table({"id": [9], "note": ["y"]}), mode="append", schema_mode="merge")
-    error = refusal(lambda: work(app(tmp_path, table, columns=AS_FOUND)), "rows that wait .* are refused: change it")
-    if remedy == "replay":
-        read_again(error, app(tmp_path, table))
-        work(app(tmp_path, table, columns=AS_FOUND))
-        assert [(row["id"], row["v"]) for row in delta_rows(tmp_path / "table")] == [
-            (1, 1), (2, 2), (3, 2), (4, 4), (9, None)
-        ]  # fmt: skip
-    else:
-        DeltaTable(str(tmp_path / "table")).restore(before)
-        work(app(tmp_path, table, columns=AS_FOUND))
-        assert [row["Note"] for row in delta_rows(tmp_path / "table")] == [None, "x", "x", None]
+    work(app(tmp_path, table, columns=AS_FOUND))
+    rows = delta_rows(tmp_path / "table")
+    assert [(row["id"], row["v"], row["note"], rescued(row)) for row in rows] == [
+        (1, 1, None, {}), (2, 2, None, {"Note": "x"}), (3, 2, None, {"Note": "x"}), (4, 4, None, {}), (9, None, "y", {})
+    ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("select", "more", "refused"),
-    [
-        ("{drop: v}", "", "cannot have a new column 'v': a column of that name was dropped"),
-        (ALL, ", on_new_column: ignore", "has no column 'v' for int64, and on_new_column is ignore"),
-    ],
-)
-def test_waiting_rows_with_a_column_that_was_dropped(tmp_path: Path, select: str, more: str, refused: str) -> None:
-    """An app that does not write it any more reads them again."""
+def test_waiting_rows_of_a_column_of_another_type(tmp_path: Path) -> None:
+    """Another program has written the table anew: what does not fit its type is rescued, and the rest converted."""
+    table = f'table: "delta:{tmp_path / "table"}"'
+    let_wait(tmp_path, lambda: app(tmp_path, table, columns=AS_FOUND), v="x")
+    rows = pa.table({"id": ["1"], "v": [1.5]})
+    write_deltalake(str(tmp_path / "table"), rows, mode="overwrite", schema_mode="overwrite")
+    work(app(tmp_path, table, columns=AS_FOUND))
+    found = DeltaTable(str(tmp_path / "table")).to_pyarrow_table().to_pylist()
+    values = [{**rescued(row), **{name: row[name] for name in ("id", "v") if row[name] is not None}} for row in found]
+    assert sorted(values, key=lambda row: str(row["id"])) == [
+        {"id": "1", "v": 1.5}, {"id": 2, "v": "x"}, {"id": 3, "v": "x"}, {"id": 4, "v": 4}
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("policy", ["add", "ignore", "fail"])
+def test_waiting_rows_with_a_column_that_was_dropped(tmp_path: Path, policy: str) -> None:
+    """It is rescued, as no new column may have its name, or left out, or refused, as the app says."""
     table = f'table: "iceberg:shop.orders", catalog: {json.dumps(catalog_in(tmp_path))}'
     let_wait(tmp_path, lambda: app(tmp_path, table), v=2)
     with (
@@ -166,13 +169,23 @@ def test_waiting_rows_with_a_column_that_was_dropped(tmp_path: Path, select: str
         catalog.load_table("shop.orders").update_schema(allow_incompatible_changes=True) as update,
     ):
         update.delete_column("v")
-    mended = app(tmp_path, table + more, select)
-    error = refusal(lambda: work(mended), f"{refused}.*rows that wait for table iceberg:shop.orders are refused")
-    read_again(error, mended)
-    work(mended)
+    if policy == "fail":
+        refusal(lambda: work(app(tmp_path, f"{table}, on_new_column: fail")), "cannot have a new column 'v': a column")
+        policy = "rescue"
+    work(app(tmp_path, f"{table}, on_new_column: {policy}", columns=AS_FOUND))
     with SqlCatalog("default", **catalog_in(tmp_path)) as catalog:
         rows = catalog.load_table("shop.orders").scan().to_arrow().to_pylist()
-    assert sorted(rows, key=lambda row: int(row["id"])) == [{"id": number} for number in (1, 2, 3, 4)]
+    values = {} if policy == "ignore" else {2: {"v": 2}, 3: {"v": 2}, 4: {"v": 4}}
+    assert {row["id"]: rescued(row) for row in rows} == {number: values.get(number, {}) for number in (1, 2, 3, 4)}
+
+
+def test_waiting_rows_go_into_another_table_that_the_app_names(tmp_path: Path) -> None:
+    """Those that are in the first one stay there; also where the new one is partitioned otherwise."""
+    first, other = (f'table: "delta:{tmp_path / name}"' for name in ("table", "other"))
+    let_wait(tmp_path, lambda: app(tmp_path, first), v=2)
+    work(app(tmp_path, f"{other}, partition_by: v"))
+    assert delta_rows(tmp_path / "table") == [{"id": 1, "v": 1}]
+    assert delta_rows(tmp_path / "other") == [{"id": 2, "v": 2}, {"id": 3, "v": 2}, {"id": 4, "v": 4}]
 
 
 def test_waiting_rows_that_run_again_do_not_say_what_columns_there_are(tmp_path: Path) -> None:
@@ -185,14 +198,3 @@ def test_waiting_rows_that_run_again_do_not_say_what_columns_there_are(tmp_path:
     replay_windows(mended, RunOptions(), [1, 2], runtime=InlineRuntime)
     work(mended)
     assert delta_rows(tmp_path / "table") == [{"id": 1, "w": 1}, {"id": 2, "w": 2}]
-
-
-def test_waiting_rows_with_keys_are_not_replayed(tmp_path: Path) -> None:
-    """They could take the place of newer rows; another table gets all of them."""
-    keyed = [f'table: "delta:{tmp_path / name}", upsert_by: id' for name in ("table", "other")]
-    let_wait(tmp_path, lambda: app(tmp_path, keyed[0]), v=2)
-    rename_to_capital(tmp_path / "table")
-    advice = "rows that wait are refused: change table delta:.*, or start over: let the app name another table"
-    refusal(lambda: work(app(tmp_path, keyed[0], "{rename: {v: V}}")), advice)
-    work(app(tmp_path, keyed[1]), RunOptions(fresh=True))
-    assert delta_rows(tmp_path / "other") == [{"id": n, "v": v} for n, v in ((1, 1), (2, 2), (3, 2), (4, 4))]

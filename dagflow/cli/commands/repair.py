@@ -31,9 +31,10 @@ from dagflow.storage.context import StorageContext
 def command(settings: Settings, checkpoint: str, window_id: int, app: str | None, as_json: bool) -> int:
     """Let the next run plan window N of CHECKPOINT, or of APP, again.
 
-    For a window that is committed and cannot be published, because a file that waited is gone or damaged:
-    its commit is taken back. The next run reads the same blocks again with the app as it is then, and replaces the
-    files that the window has published with the new ones. Nothing is lost, and nothing is there twice.
+    For a window that is committed and cannot be published, because a file that waited is gone or damaged, or because
+    its table does not take it: its commit is taken back. The next run reads the same blocks again with the app as it
+    is then, and replaces the files that the window has published with the new ones. Rows of a group wait again, and
+    are made to fit the table that the app names then. Nothing is lost, and nothing is there twice.
     A window that is planned and not committed is planned again. Windows that need no repair are refused.
     """
     require_no_file_above(checkpoint)
@@ -54,11 +55,12 @@ def command(settings: Settings, checkpoint: str, window_id: int, app: str | None
 
 def describe(repaired: RepairedWindow) -> str:
     """Describe what was wrong with a window, and what happens to its files."""
-    if not repaired.lost:
+    if not (repaired.lost or repaired.kept):
         return f"window {repaired.window_id} was planned and not committed; the next run plans it again"
+    lost = f"{count(len(repaired.lost), 'file')} of it cannot be" if repaired.lost else "it is not wholly"
     lines = [
-        f"window {repaired.window_id} was committed, and {count(len(repaired.lost), 'file')} of it cannot be "
-        "published; the commit is taken back, and the next run plans the window again"
+        f"window {repaired.window_id} was committed, and {lost} published; the commit is taken back, and the next run "
+        "plans the window again"
     ]
     lines += [f"    lost {url}" for url in repaired.lost]
     lines += [f"    to be replaced {url}" for url in repaired.kept]

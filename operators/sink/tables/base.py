@@ -13,6 +13,7 @@ from dagflow.api.transactions import Target, TargetDecision
 from dagflow.storage.context import StorageContext
 from dagflow.storage.pending import PendingFile
 from operators.sink.tables.partition_fields import IDENTITY, PartitionField
+from operators.sink.tables.table_columns import OnNewColumn
 from operators.sink.tables.table_names import Path, TableNames, lower_case
 
 
@@ -50,7 +51,7 @@ class Table(ABC):
         is_named: Whether the names of its files make them visible, instead of a transaction.
         takes_upserts: Whether rows may replace others with the same keys.
         upsert_by: The columns of these keys; none where rows are added.
-        on_new_column: The app's policy for columns that the table lacks, for messages.
+        on_new_column: The app's policy for columns that the table lacks.
     """
 
     stores_partition_columns: ClassVar[bool] = False
@@ -58,7 +59,7 @@ class Table(ABC):
     takes_upserts: ClassVar[bool] = False
 
     upsert_by: tuple[str, ...] = ()
-    on_new_column: str = "fail"
+    on_new_column: OnNewColumn = "fail"
 
     def __init__(
         self,

@@ -27,7 +27,7 @@ def require_takes(table: Table, shape: TableShape, expected: pa.Schema) -> None:
         ValueError: The table cannot have such columns, its rows could not be replaced.
     """
     given = [field for field in expected if not pa.types.is_null(field.type)]
-    if shape.columns is None or table.may_grow:
+    if (shape.columns is None or table.may_grow) and table.on_new_column not in ("rescue", "ignore"):
         there = () if shape.columns is None else shape.columns.names
         try:
             require_names(table.names(shape), table.name, [each for each in given if each.name not in there], {})
@@ -37,7 +37,10 @@ def require_takes(table: Table, shape: TableShape, expected: pa.Schema) -> None:
         return
     fields = shape.partition_by
     # No rows, so that only the columns are checked.
-    rows, _ = TableColumns(table.name, table.column_type, None).fit(pa.RecordBatch.from_pylist([], schema=expected))
+    columns = TableColumns(
+        table.name, table.column_type, None, on_new_column=table.on_new_column, names=table.names(shape)
+    )
+    rows, _ = columns.fit(pa.RecordBatch.from_pylist([], schema=expected))
     require_columns(rows, [field.column for field in fields])
     table.require_replaceable(rows.schema, fields)
     for field in fields:

@@ -104,8 +104,9 @@ class ColumnDecider:
         """
         names = self._table.names(TableShape("", known, self._table.partition_by, taken=taken))
         fields = {field.name: field for field in known or ()}
+        grows = known is None or self._table.may_grow
         for field in (field for file in waiting for field in _fields_of(file)):
-            if field.name in fields or names.takes(field):
+            if field.name in fields or ((grows or field.name == RESCUED) and names.takes(field)):
                 self._include(fields, field)
         before = {name: field.type for name, field in fields.items()}
         is_new = known is None and not waiting

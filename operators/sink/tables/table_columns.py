@@ -103,6 +103,11 @@ class TableColumns:
         """The columns of the table that allow no null."""
         return (field.name for field in self._known or () if not field.nullable)
 
+    @property
+    def known(self) -> pa.Schema:
+        """The columns of the table, as far as they are known."""
+        return pa.schema([]) if self._known is None else self._known
+
     def fit(self, batch: pa.RecordBatch, place: Place = _nowhere) -> tuple[pa.RecordBatch, Rescued]:
         """The rows of a batch with the types of the table, and in its order; and the values that do not fit into it.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Protocol
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
@@ -21,10 +21,10 @@ from dagflow.api.records import RecordBatch
 from dagflow.errors import ANOTHER_TABLE, LostOutputError
 from dagflow.storage.pending import HeldFile
 from dagflow.suggestions import window_options
+from operators.sink.tables.base import TableShape
 from operators.sink.tables.fragments import Piece, pieces_of, read_piece, united, with_columns
 from operators.sink.tables.newest_rows import newest_of
-from operators.sink.tables.partition_fields import PartitionField
-from operators.sink.tables.table_columns import schema_of_text, schema_text
+from operators.sink.tables.table_columns import schema_text
 from operators.sink.tables.table_files import TableFiles
 
 FOLLOWING_MILLIS = 60_000
@@ -59,9 +59,7 @@ class MergeJob:
 
     Attributes:
         operator: The writer of the table.
-        location: Location of the table's files.
-        partition_by: The fields that the table is partitioned by, as text.
-        schema: The columns of the file and of its partition, as schema_text() gives them.
+        columns: The names of the columns of all fragments.
         size_bytes: Bytes of the pieces.
         pieces: The pieces in order, by fragment: its URL, and the range of each piece.
         windows: The windows that wrote the fragments, in the same order.
@@ -71,9 +69,7 @@ class MergeJob:
     """
 
     operator: str
-    location: str
-    partition_by: tuple[str, ...]
-    schema: str
+    columns: tuple[str, ...]
     size_bytes: int
     pieces: tuple[tuple[str, tuple[tuple[int, int], ...]], ...]
     windows: tuple[int, ...]
@@ -164,7 +160,7 @@ def merge_jobs(files: Sequence[HeldFile], target_bytes: int) -> list[MergeJob]:
         target_bytes: The length of a data file; those with keys are of any length, as each has all rows of its keys.
     """
     facts = [held.file.facts for held in files if held.file.facts is not None]
-    schema = schema_text(united([each.schema for each in facts]))
+    columns = tuple(united([each.schema for each in facts]).names)
     by_url = {held.file.pending_url: held for held in files}
     by_partition: dict[tuple[str | None, ...], list[tuple[str, Piece]]] = defaultdict(list)
     for held, each in zip(files, facts, strict=True):
@@ -181,16 +177,13 @@ def merge_jobs(files: Sequence[HeldFile], target_bytes: int) -> list[MergeJob]:
             middle = position + (piece.end - piece.start) // 2
             shares[min(middle * count // total, count - 1)].append((url, piece))
             position += piece.end - piece.start
-        # Those of the newest one: the app's partition columns may have changed as long as the table does not exist.
-        newest, location = facts[-1], files[-1].file.final_url.rpartition("/")[0]
+        newest = facts[-1]
         for share in filter(None, shares):
             fragments = _by_fragment(share)
             jobs.append(
                 MergeJob(
                     operator=newest.operator,
-                    location=location,
-                    partition_by=tuple(newest.partition),
-                    schema=schema,
+                    columns=columns,
                     size_bytes=sum(piece.end - piece.start for _, piece in share),
                     pieces=tuple((url, tuple((one.start, one.end) for one in own)) for url, own in fragments.items()),
                     windows=tuple(by_url[url].window_id for url in fragments),
@@ -210,8 +203,27 @@ def _by_fragment(share: Sequence[tuple[str, Piece]]) -> dict[str, list[Piece]]:
     return fragments
 
 
+class RowsOfTable(Protocol):
+    """What a merger must know of the table whose rows it merges."""
+
+    @property
+    def shape(self) -> TableShape:
+        """The shape of the table, as it is now."""
+
+    def fitting(self, context: OperatorContext, names: Collection[str]) -> Callable[[pa.RecordBatch], pa.RecordBatch]:
+        """Gives rows that have waited the columns that the table has now; what it cannot take is rescued.
+
+        Args:
+            context: The merger's context.
+            names: The columns of all rows; a row gets those that it lacks.
+        """
+
+
 class TableMerger(Operator):
     """Merges fragments to data files, one for each job.
+
+    Another program may have changed the table since the fragments were written, or the app may name another one: rows
+    are made to fit it as it is now.
 
     Guarantee: a job gives the same rows in the same order, whenever it runs.
     """
@@ -221,6 +233,14 @@ class TableMerger(Operator):
     jobs = InputPort(MergeJob)
 
     _context: OperatorContext
+    _table: RowsOfTable
+
+    @classmethod
+    def of(cls, table: RowsOfTable, *, stores_partition_columns: bool) -> TableMerger:
+        """The merger of a table's rows."""
+        merger = cls(stores_partition_columns=stores_partition_columns)
+        merger._table = table
+        return merger
 
     def setup(self, context: OperatorContext) -> None:
         """Called once before the first window."""
@@ -238,20 +258,23 @@ class TableMerger(Operator):
             LostOutputError: A fragment is gone, or not what was written.
             StorageError: The store failed.
         """
-        schema = schema_of_text(job.schema)
+        shape, fit = self._table.shape, self._table.fitting(self._context, job.columns)
         files = TableFiles(
             self._context,
-            job.location,
-            tuple(map(PartitionField.parse, job.partition_by)),
+            shape.location,
+            shape.partition_by,
             None,
             stores_partition_columns=self.stores_partition_columns,
             operator=job.operator,
             keys=job.keys,
         )
         files.begin_window(self._window_id)
-        found = (with_columns(rows, schema) for rows in self._pieces(job))
+        found = map(fit, self._pieces(job))
         if job.keys:
-            found = iter(newest_of(pa.Table.from_batches(found, schema), job.keys).combine_chunks().to_batches())
+            batches = list(found)
+            columns = united([schema_text(rows.schema) for rows in batches])
+            rows = pa.Table.from_batches([with_columns(rows, columns) for rows in batches], columns)
+            found = iter(newest_of(rows, job.keys).combine_chunks().to_batches())
         for rows in found:
             files.write(RecordBatch(rows))
         files.end_window()

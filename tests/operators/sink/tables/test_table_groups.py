@@ -13,9 +13,10 @@ from dagflow.api.context import ControlServices, OperatorContext
 from dagflow.errors import LostOutputError
 from dagflow.storage.file_facts import FileFacts
 from dagflow.storage.pending import HeldFile, PendingFile
+from operators.sink.table_writer import TableWriter
 from operators.sink.tables.fragments import Piece
-from operators.sink.tables.table_columns import schema_of_text, schema_text
-from operators.sink.tables.table_groups import MergeJob, TableGroups, TableMerger, merge_jobs
+from operators.sink.tables.table_columns import schema_text
+from operators.sink.tables.table_groups import MergeJob, TableGroups, merge_jobs
 
 MIB = 1 << 20
 
@@ -51,7 +52,7 @@ def test_a_partition_becomes_as_few_files_of_equal_length_as_possible() -> None:
     assert [job.size_bytes // MIB for job in jobs] == [100, 100, 20]
     assert ranges(jobs[0]) + ranges(jobs[1]) == [(f"{n}", 0, 10 * MIB) for n in range(1, 21)]
     assert ranges(jobs[2]) == [(f"{n}", 10 * MIB, 11 * MIB) for n in range(1, 21)]
-    assert {(job.operator, job.location, job.partition_by) for job in jobs} == {("table", "/out", ("day",))}
+    assert {job.operator for job in jobs} == {"table"}
 
 
 def test_a_job_reports_the_checksums_of_its_pieces() -> None:
@@ -70,7 +71,7 @@ def test_hundreds_of_lost_fragments_are_named_with_a_whole_command(tmp_path: Pat
     files = [held(window_id, ("a", 1)) for window_id in range(1, 901) if window_id != 500]
     gone = [replace(each, file=replace(each.file, pending_url=str(tmp_path / str(each.window_id)))) for each in files]
     (job,) = merge_jobs(gone, MIB)
-    merger = TableMerger()
+    merger = TableWriter(table=f"delta:{tmp_path}/table").merger()
     merger.setup(OperatorContext())
     merger.begin_window(901)
     with pytest.raises(LostOutputError, match="a fragment of the table is gone") as caught:
@@ -81,7 +82,7 @@ def test_hundreds_of_lost_fragments_are_named_with_a_whole_command(tmp_path: Pat
 def test_files_have_the_columns_of_all_fragments() -> None:
     """Columns of later windows come behind those of earlier ones."""
     (job,) = merge_jobs([held(1, ("a", 1), columns="nm"), held(2, ("a", 1), columns="nx")], MIB)
-    assert schema_of_text(job.schema).names == ["n", "m", "x"]
+    assert job.columns == ("n", "m", "x")
 
 
 def grouper(monkeypatch: pytest.MonkeyPatch, now_s: float, services: GrouperServices, **limits: Any) -> TableGroups:

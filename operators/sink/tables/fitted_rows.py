@@ -1,0 +1,76 @@
+"""Rows as a table takes them now, with the values that do not fit in the column of rescued values."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, MutableMapping, Sequence
+
+import pyarrow as pa
+
+from dagflow.metrics.names import RESCUED_VALUES
+from operators.rescued_values import RESCUED, rescued_text
+from operators.sink.tables.base import Table
+from operators.sink.tables.fragments import with_columns
+from operators.sink.tables.partition_fields import PartitionField
+from operators.sink.tables.table_columns import Rescued, TableColumns
+from operators.sink.tables.table_partitions import unheld_values
+
+
+def with_rescued(
+    rows: pa.RecordBatch, rescued: Rescued, files: Sequence[str | None], offsets: Sequence[int | None]
+) -> pa.RecordBatch:
+    """Rows with rescued values, beside those that were rescued before.
+
+    Args:
+        rows: The rows.
+        rescued: The values.
+        files: The file of each row.
+        offsets: The offset of each row in its file.
+    """
+    position = rows.schema.get_field_index(RESCUED)
+    texts = rows.column(position).to_pylist() if position >= 0 else [None] * rows.num_rows
+    for row, values in rescued.values.items():
+        texts[row] = rescued_text(values, files[row], offsets[row], texts[row])
+    column = pa.array(texts, pa.string())
+    if position >= 0:
+        return rows.set_column(position, RESCUED, column)
+    return rows.append_column(RESCUED, column)
+
+
+def fitted_to(
+    table: Table,
+    columns: TableColumns,
+    partition_by: Sequence[PartitionField],
+    names: Collection[str],
+    counters: MutableMapping[str, int],
+    rows: pa.RecordBatch,
+) -> pa.RecordBatch:
+    """Rows that have waited, as the table takes them now; what it cannot take is rescued.
+
+    Args:
+        table: The table.
+        columns: Its columns.
+        partition_by: The fields that it is partitioned by.
+        names: Columns of other rows, which the rows get.
+        counters: Counts the rescued values.
+        rows: The rows.
+
+    Raises:
+        ValueError: A key would have to be rescued, or the app says that the run ends where a value does not fit.
+    """
+    fitted, rescued = columns.fit(rows)
+    unheld = unheld_values(fitted, partition_by, in_files=table.stores_partition_columns)
+    for name, reasons in unheld.items():
+        fitted = rescued.take(fitted, name, reasons)
+    if keys := {name for values in rescued.values.values() for name in values} & {*table.upsert_by}:
+        raise ValueError(
+            f"rows that wait have values in '{min(keys)}', a key of upsert_by, that do not fit into {table.name}: "
+            "change the table, or let the app name another one"
+        )
+    if rescued.values:
+        nothing = [None] * fitted.num_rows
+        fitted = with_rescued(fitted, rescued, nothing, nothing)
+        counters[RESCUED_VALUES] += rescued.count
+    wanted = {*names, *(field.column for field in partition_by)}
+    known = [field for field in columns.known if field.name in wanted]
+    others = [field for field in fitted.schema if field.name not in {each.name for each in known}]
+    return with_columns(fitted, pa.schema([*known, *others]))
