@@ -117,6 +117,8 @@ FOLLOWED = {
     "test_a_run_completes_when_what_did_not_add_up_is_replayed",
     "window … is decided, and its files are kept": "strangers/test_repair.py::"
     "test_a_window_that_its_table_refuses_for_ever_is_taken_back",
+    "let the app write into another one": "strangers/test_repair.py::"
+    "test_rows_whose_key_does_not_fit_go_into_another_table",
     "put the file back, and repair the window then": "strangers/test_repair.py::"
     "test_a_window_whose_input_is_gone_is_not_taken_back",
     "to plan window … again": "engine/test_window_repair.py::"

@@ -64,7 +64,7 @@ def fitted_to(
     if keys := {name for values in rescued.values.values() for name in values} & {*table.upsert_by}:
         raise ValueError(
             f"rows that wait have values in '{min(keys)}', a key of upsert_by, that do not fit into {table.name}: "
-            "change the table, or let the app name another one"
+            "change the table, or let the app write into another one"
         )
     if rescued.values:
         nothing = [None] * fitted.num_rows
