@@ -180,7 +180,7 @@ def test_waiting_rows_with_a_column_that_was_dropped(tmp_path: Path, policy: str
 
 
 def test_waiting_rows_go_into_another_table_that_the_app_names(tmp_path: Path) -> None:
-    """Those that are in the first one stay there; also where the new one is partitioned otherwise."""
+    """The rows that are in the first one stay there; also where the new one is partitioned otherwise."""
     first, other = (f'table: "delta:{tmp_path / name}"' for name in ("table", "other"))
     let_wait(tmp_path, lambda: app(tmp_path, first), v=2)
     work(app(tmp_path, f"{other}, partition_by: v"))
